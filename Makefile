@@ -1,0 +1,59 @@
+# `make demo` and `make test` need nothing but Python 3.11 and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PEERS := $(VENV)/.peers
+
+.PHONY: demo test test-slow lint coverage bench clean help
+
+help:
+	@echo "make demo       set up, draw from a skewed index, show what came out"
+	@echo "make test       set up, then lint, types, layers, tests, kernel coverage"
+	@echo "make test-slow  the long versions of the same tests (about 20 minutes)"
+	@echo "make lint       ruff, mypy and import-linter alone"
+	@echo "make bench      compare speed with other libraries and append to benchmarks/results"
+
+$(READY): pyproject.toml constraints.txt
+	@echo "== setting up $(VENV) (once)"
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "tombola needs Python 3.11 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@echo "== drawing from a million items of very unequal weight"
+	$(BIN)/python examples/skewed_index.py --out out
+
+test: lint
+	@echo "== tests, compiled"
+	$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory coverage
+
+coverage: $(READY)
+	@echo "== the kernels again, numba switched off, for their coverage"
+	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=uncompiled $(BIN)/python -m coverage run -m pytest -q -m "kernels and not slow" tests
+	$(BIN)/python -m coverage report --include='src/tombola/index/*,src/tombola/random.py' --show-missing --fail-under=95
+
+test-slow: $(READY)
+	@echo "== the long versions"
+	HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -m "slow or machine"
+
+lint: $(READY)
+	@echo "== lint, types, layers"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(PEERS): $(READY) benchmarks/peers.txt
+	@echo "== installing the libraries to compare with (large; optional)"
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/peers.txt
+	@touch $@
+
+bench: $(PEERS)
+	$(BIN)/python benchmarks/index.py
+
+clean:
+	rm -rf $(VENV) out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,5 @@
+"""Exact, constant-time draws in proportion to integer weights that change."""
+
+from tombola.index.weight_index import WeightIndex
+
+__all__ = ["WeightIndex"]

@@ -1,0 +1,278 @@
+"""The public face of the dart board: validation, growth and errors around the kernels."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tombola.index import kernels
+from tombola.random import Stream
+
+__all__ = ["WeightIndex"]
+
+
+class WeightIndex:
+    """Draws items exactly in proportion to integer weights, in constant time.
+
+    Drawing an item and changing a weight take O(1) expected time, whatever the number of
+    items and the spread of the weights. There is no floating-point arithmetic: item i is drawn
+    with probability ``weights[i] / total``, exactly, after any number of changes. Items of
+    weight zero are never drawn.
+
+    A draw uses the words of the stream one by one, so ``draw(3)`` then ``draw(5)`` gives the
+    same items as ``draw(8)``.
+
+    Parameters
+    ----------
+    weights : array-like of int, shape (n,)
+        Non-negative; their sum is at most 2^62. Floats are accepted where they are whole.
+
+    Notes
+    -----
+    Memory: 16 bytes an item (24 from 2^31 items on, where positions take 64 bits); after
+    `extend`, up to half as much again. `tombola.index.kernels` describes the data structure.
+
+    Examples
+    --------
+    >>> index = WeightIndex([1, 2, 0, 5])
+    >>> index.draw(8, Stream(seed=1))
+    array([1, 0, 3, 3, 1, 3, 3, 1])
+    >>> index.set([3, 0], [0, 6])
+    >>> index.total, index[0]
+    (8, 6)
+    >>> index.draw(2, Stream(seed=1), replace=False)
+    array([1, 0])
+    """
+
+    _NARROW = 2**31  # positions are 32-bit below this many items
+
+    def __init__(self, weights: ArrayLike) -> None:
+        self._start(_whole_numbers("weights", weights).copy())
+
+    @classmethod
+    def uniform(cls, n: int) -> "WeightIndex":
+        """Return an index of n items of weight 1.
+
+        >>> WeightIndex.uniform(3).weights
+        array([1, 1, 1])
+        """
+        index = cls.__new__(cls)
+        index._start(np.ones(_size("n", n), dtype=np.int64))
+        return index
+
+    def _start(self, weights: NDArray[np.int64]) -> None:
+        _check_fit(weights, 0)
+        place = np.int32 if weights.size < self._NARROW else np.int64
+        self._weights = weights
+        self._order: NDArray[Any] = np.empty(weights.size, dtype=place)
+        self._position: NDArray[Any] = np.empty(weights.size, dtype=place)
+        self._counts: NDArray[np.int64] = np.empty(kernels.COUNTS, dtype=np.int64)
+        kernels.build(self._counts, self._weights, self._order, self._position)
+
+    def draw(self, size: int, stream: Stream, *, replace: bool = True) -> NDArray[np.int64]:
+        """Draw items in proportion to their weights.
+
+        Parameters
+        ----------
+        size : int
+            How many. Zero uses no randomness.
+        stream : Stream
+            Where the random words come from; it moves on.
+        replace : bool, default=True
+            With False, successive draws: each in proportion to the weights of the items not
+            drawn yet. At most as many as there are items with a weight.
+
+        Returns
+        -------
+        items : ndarray of int64, shape (size,)
+        """
+        if not isinstance(stream, Stream):
+            raise TypeError(f"stream must be a tombola.Stream, got {type(stream).__name__}")
+        out = np.empty(_size("size", size), dtype=np.int64)
+        if size == 0:
+            return out
+        counts, weights, order = self._counts, self._weights, self._order
+        if counts[kernels.TOTAL] == 0:
+            raise ValueError(
+                f"nothing to draw from: all {len(self)} items of the index have weight 0"
+            )
+        if replace:
+            kernels.draw_many(counts, weights, order, stream.state, out)
+        elif size <= counts[1]:
+            kernels.draw_without_replacement(
+                counts, weights, order, self._position, stream.state, out
+            )
+        else:
+            raise ValueError(
+                f"cannot draw {size} items without replacement: "
+                f"only {counts[1]} of {len(self)} have a weight above 0"
+            )
+        return out
+
+    def set(self, items: ArrayLike, weights: ArrayLike) -> None:
+        """Give items new weights; where an item occurs twice, the last one wins.
+
+        Parameters
+        ----------
+        items : array-like of int, shape (k,), or int
+        weights : array-like of int, shape (k,), or int
+        """
+        item_array = _item_numbers("items", items)
+        new = _whole_numbers("weights", weights)
+        if item_array.size != new.size:
+            raise ValueError(
+                f"items and weights must have the same length, got {item_array.size} and {new.size}"
+            )
+        state = (self._counts, self._weights, self._order, self._position)
+        outcome = kernels.checked_set(*state, item_array, new)
+        if outcome >= 0:
+            _check_item("items", item_array, outcome, len(self))
+            _check_fit(new[outcome : outcome + 1], 0, first=outcome)
+        elif outcome == kernels.SET_MAY_PASS_LIMIT:
+            kernels.assign_many(*state, *self._fitting(item_array, new))
+
+    def _fitting(
+        self, items: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Check the limit exactly; return the last weight of each item, decreases first."""
+        _, back = np.unique(items[::-1], return_index=True)
+        last = items.size - 1 - back
+        change = new[last] - self._weights[items[last]]
+        total = self.total + sum(change.tolist())
+        if total > kernels.LIMIT:
+            raise ValueError(
+                f"weights would bring the total to {total}, beyond the limit of 2^62; "
+                f"the largest is {new.max()} at position {new.argmax()}"
+            )
+        last = last[np.argsort(change)]
+        return items[last], new[last]
+
+    def extend(self, weights: ArrayLike) -> None:
+        """Add items at the end, amortised O(1) each; the first gets number ``len(index)``."""
+        new = _whole_numbers("weights", weights)
+        _check_fit(new, self.total)
+        n = len(self) + new.size
+        place = np.int32 if n < self._NARROW else np.int64
+        if n > self._weights.size or place != self._order.dtype:
+            capacity = max(n, self._weights.size + self._weights.size // 2)
+            self._weights = _grown(self._weights, capacity, np.int64)
+            self._order = _grown(self._order, capacity, place)
+            self._position = _grown(self._position, capacity, place)
+        kernels.append(self._counts, self._weights, self._order, self._position, new)
+
+    @property
+    def weights(self) -> NDArray[np.int64]:
+        """A copy of all weights."""
+        return self._weights[: len(self)].copy()
+
+    @property
+    def total(self) -> int:
+        """The exact sum of all weights."""
+        return int(self._counts[kernels.TOTAL])
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the index holds, in bytes."""
+        arrays = (self._counts, self._weights, self._order, self._position)
+        return sum(array.nbytes for array in arrays)
+
+    def __len__(self) -> int:
+        return int(self._counts[0])
+
+    def __getitem__(self, item: int) -> int:
+        if isinstance(item, (bool, np.bool_)) or not isinstance(item, (int, np.integer)):
+            raise TypeError(f"item must be an integer, got {item!r}")
+        if not 0 <= item < len(self):
+            raise IndexError(f"item {item} is out of range for an index of {len(self)} items")
+        return int(self._weights[item])
+
+    def verify(self) -> None:
+        """Check every invariant in O(n); a RuntimeError says what is broken."""
+        fault = kernels.first_fault(self._counts, self._weights, self._order, self._position)
+        if fault >= 0:
+            where = "its counts" if fault == len(self) else f"item {fault}"
+            raise RuntimeError(f"the index is corrupt at {where}; please report this as a bug")
+
+    def __repr__(self) -> str:
+        return f"WeightIndex(n={len(self)}, total={self.total})"
+
+
+def _grown(array: NDArray[Any], capacity: int, dtype: Any) -> NDArray[Any]:
+    grown = np.empty(capacity, dtype=dtype)
+    grown[: array.size] = array
+    return grown
+
+
+def _size(name: str, value: int) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, got {value}")
+    return int(value)
+
+
+def _one_dimension(name: str, values: ArrayLike) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name} must have one dimension: {error}") from None
+    if array.ndim > 1:
+        raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
+    return array if array.ndim == 1 else array.reshape(-1)
+
+
+def _item_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+    """Return item numbers as int64, or raise a TypeError; their range is checked later."""
+    array = _one_dimension(name, values)
+    if array.dtype == np.int64:
+        return array
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind == "u":
+        array = np.minimum(array.astype(np.uint64), np.uint64(2**63 - 1))
+    elif array.dtype.kind != "i":
+        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
+    return array.astype(np.int64)
+
+
+def _check_item(name: str, items: NDArray[np.int64], position: int, n: int) -> None:
+    if not 0 <= items[position] < n:
+        raise IndexError(
+            f"{name}[{position}] is {items[position]}, out of range for an index of {n} items"
+        )
+
+
+def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+    """Return weights as int64; only the sign is left to check."""
+    array = _one_dimension(name, values)
+    if array.dtype == np.int64:
+        return array
+    if array.dtype.kind == "O" and all(type(value) is int for value in array):
+        wrong = np.array([abs(value) > kernels.LIMIT for value in array], dtype=bool)
+        reason = "beyond the limit of 2^62"
+    elif array.dtype.kind == "f":
+        wrong = ~(np.isfinite(array) & (np.floor(array) == array))
+        reason = "not a whole number"
+        if not wrong.any():
+            wrong, reason = np.abs(array) > kernels.LIMIT, "beyond the limit of 2^62"
+    elif array.dtype.kind in "iu":
+        wrong = array > kernels.LIMIT
+        reason = "beyond the limit of 2^62"
+    else:
+        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
+    if wrong.any():
+        position = int(wrong.argmax())
+        raise ValueError(f"{name}[{position}] is {array[position]}, {reason}")
+    return array.astype(np.int64)
+
+
+def _check_fit(new: NDArray[np.int64], total: int, first: int = 0) -> None:
+    """Raise a ValueError at the first weight that is negative or brings the total too high."""
+    j = kernels.first_unfit(new, total)
+    if j < 0:
+        return
+    if new[j] < 0:
+        raise ValueError(f"weights[{first + j}] is {new[j]}, but weights must not be negative")
+    raise ValueError(
+        f"weights[{first + j}] is {new[j]} and brings the total beyond the limit of 2^62"
+    )

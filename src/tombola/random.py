@@ -1,0 +1,236 @@
+"""A counter-based generator: a random number is a function of (seed, path, position).
+
+The generator is Philox 4x64-10 (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers:
+as easy as 1, 2, 3"): ten rounds of multiply and xor that map a 256-bit counter, under a
+128-bit key, to four 64-bit words. The key is the seed; the counter is (block, path).
+
+Why streams never overlap: for a fixed key Philox is a bijection on counters, and two streams
+with different paths never use the same counter.
+
+``docs/decisions/generator.md`` says why this one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.bits import kernel, multiply_wide
+
+__all__ = ["Stream", "bounded", "fill_words", "next_below", "next_word", "rejected_below", "seek"]
+
+# Layout of the state of a stream: uint64[10].
+KEY = 0  # two words: the seed
+PATH = 2  # three words: which child of which child
+POSITION = 5  # the number of words handed out so far
+BUFFER = 6  # the four words of the block under way; valid while POSITION is not a multiple of 4
+
+_WORD_MAX = np.uint64(2**64 - 1)
+_MULTIPLIER_0 = np.uint64(0xD2E7470EE14C6C93)
+_MULTIPLIER_1 = np.uint64(0xCA5A826395121157)
+_WEYL_0 = np.uint64(0x9E3779B97F4A7C15)
+_WEYL_1 = np.uint64(0xBB67AE8584CAA73B)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+_THREE = np.uint64(3)
+
+
+@kernel
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
+    """Return the four words of Philox 4x64-10 for a counter and a key."""
+    for _ in range(10):
+        high_0, low_0 = multiply_wide(_MULTIPLIER_0, c0)
+        high_1, low_1 = multiply_wide(_MULTIPLIER_1, c2)
+        c0, c1, c2, c3 = high_1 ^ c1 ^ k0, low_1, high_0 ^ c3 ^ k1, low_0
+        k0 += _WEYL_0
+        k1 += _WEYL_1
+    return c0, c1, c2, c3
+
+
+@kernel
+def block(state: NDArray[np.uint64], number: Any) -> Any:
+    """Return the four words of block ``number`` of the stream."""
+    return philox(number, state[PATH], state[PATH + 1], state[PATH + 2], state[KEY], state[KEY + 1])
+
+
+@kernel
+def seek(state: NDArray[np.uint64], position: Any) -> None:
+    """Move the stream to a position, forwards or backwards."""
+    state[POSITION] = position
+    if position & _THREE:
+        w0, w1, w2, w3 = block(state, position >> _TWO)
+        state[BUFFER], state[BUFFER + 1], state[BUFFER + 2], state[BUFFER + 3] = w0, w1, w2, w3
+
+
+@kernel
+def next_word(state: NDArray[np.uint64]) -> Any:
+    """Hand out one word."""
+    position = state[POSITION]
+    if not position & _THREE:
+        w0, w1, w2, w3 = block(state, position >> _TWO)
+        state[BUFFER], state[BUFFER + 1], state[BUFFER + 2], state[BUFFER + 3] = w0, w1, w2, w3
+    state[POSITION] = position + _ONE
+    return state[BUFFER + np.int64(position & _THREE)]
+
+
+@kernel
+def fill_words(state: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
+    """Hand out ``out.size`` words: the same words, in order, as ``next_word`` would."""
+    done = 0
+    while done < out.size and state[POSITION] & _THREE:
+        out[done] = next_word(state)
+        done += 1
+    number = state[POSITION] >> _TWO
+    blocks = (out.size - done) // 4
+    for _ in range(blocks):
+        out[done], out[done + 1], out[done + 2], out[done + 3] = block(state, number)
+        number += _ONE
+        done += 4
+    if blocks:
+        state[POSITION] = number << _TWO
+    while done < out.size:
+        out[done] = next_word(state)
+        done += 1
+
+
+@kernel
+def rejected_below(bound: Any) -> Any:
+    """Return 2^64 mod bound: how many of the 2^64 words `bounded` has to reject."""
+    return (_WORD_MAX - bound + _ONE) % bound
+
+
+@kernel
+def bounded(word: Any, bound: Any, rejected: Any) -> Any:
+    """Turn a word into an integer in [0, bound), by multiply and shift (Lemire 2019).
+
+    Returns the integer and whether it counts. With ``rejected = rejected_below(bound)``,
+    each integer is the result of exactly ``2^64 // bound`` accepted words.
+    """
+    high, low = multiply_wide(word, bound)
+    return np.int64(high), low >= rejected
+
+
+@kernel
+def next_below(state: NDArray[np.uint64], bound: Any) -> Any:
+    """Hand out one integer in [0, bound), each with exactly the same probability."""
+    while True:
+        word = next_word(state)
+        value, accepted = bounded(word, bound, bound)
+        # the low half is nearly always at least `bound`, hence above 2^64 mod bound: no division
+        if accepted or bounded(word, bound, rejected_below(bound))[1]:
+            return value
+
+
+@kernel
+def _fill_below(state: NDArray[np.uint64], bound: Any, out: NDArray[np.int64]) -> None:
+    for i in range(out.size):
+        out[i] = next_below(state, bound)
+
+
+class Stream:
+    """A reproducible stream of random words; touches no global state.
+
+    Word number ``position`` of a stream is a function of ``seed``, ``path`` and ``position``
+    alone, so ``words(3)`` then ``words(5)`` gives what ``words(8)`` gives.
+
+    Parameters
+    ----------
+    seed : int
+        From 0 to 2^128 - 1.
+    path : sequence of int, default=()
+        At most three numbers from 0 to 2^64 - 2, as given to `child`: one stream for each
+        rank, then for each worker. Streams with different paths never share a word's counter.
+
+    Examples
+    --------
+    >>> stream = Stream(seed=7)
+    >>> stream.integers(10, size=5)
+    array([9, 7, 9, 1, 8])
+    >>> stream.position
+    5
+    >>> stream.child(3)                     # for worker 3: starts at its own position 0
+    Stream(seed=7, path=(3,), position=0)
+
+    References
+    ----------
+    Salmon, Moraes, Dror, Shaw (2011). Parallel random numbers: as easy as 1, 2, 3.
+    Lemire (2019). Fast random integer generation in an interval.
+    """
+
+    def __init__(self, seed: int, path: Sequence[int] = ()) -> None:
+        seed = _integer("seed", seed, 2**128)
+        levels = tuple(_integer(f"path[{i}]", level, 2**64 - 1) for i, level in enumerate(path))
+        if len(levels) > 3:
+            raise ValueError(f"path has {len(levels)} levels, at most 3 fit into the counter")
+        self._seed = seed
+        self._path = levels
+        self.state: NDArray[np.uint64] = np.zeros(10, dtype=np.uint64)
+        self.state[KEY] = seed & (2**64 - 1)
+        self.state[KEY + 1] = seed >> 64
+        # 0 marks an absent level, so that the child of a stream is never the stream itself
+        self.state[PATH : PATH + len(levels)] = [level + 1 for level in levels]
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return self._seed
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """Which child of which child this is; empty for the root."""
+        return self._path
+
+    @property
+    def position(self) -> int:
+        """The number of words handed out so far; may be set, forwards or backwards."""
+        return int(self.state[POSITION])
+
+    @position.setter
+    def position(self, position: int) -> None:
+        seek(self.state, np.uint64(_integer("position", position, 2**63)))
+
+    def child(self, number: int) -> "Stream":
+        """Return stream ``number`` under this one; it shares no counter with any other."""
+        return Stream(self._seed, (*self._path, number))
+
+    def words(self, size: int) -> NDArray[np.uint64]:
+        """Hand out ``size`` words of 64 random bits."""
+        out = np.empty(_integer("size", size, 2**63), dtype=np.uint64)
+        fill_words(self.state, out)
+        return out
+
+    def integers(self, bound: int, size: int) -> NDArray[np.int64]:
+        """Hand out ``size`` integers, each value in [0, bound) with equal probability.
+
+        The bound is at most 2^63. There is no bias at all: words that would cause one are
+        rejected and the next word is taken.
+        """
+        if _integer("bound", bound, 2**63 + 1) == 0:
+            raise ValueError("bound is 0: there is no integer in [0, 0)")
+        out = np.empty(_integer("size", size, 2**63), dtype=np.int64)
+        _fill_below(self.state, np.uint64(bound), out)
+        return out
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return seed, path and position: all there is to a stream."""
+        return {"seed": self._seed, "path": list(self._path), "position": self.position}
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> "Stream":
+        """Return the stream that `state_dict` described."""
+        stream = cls(state["seed"], state["path"])
+        stream.position = state["position"]
+        return stream
+
+    def __repr__(self) -> str:
+        return f"Stream(seed={self._seed}, path={self._path}, position={self.position})"
+
+
+def _integer(name: str, value: int, limit: int) -> int:
+    """Return value as an int in [0, limit), or raise an error that names it."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
+    if not 0 <= value < limit:
+        raise ValueError(f"{name} must be from 0 to {limit - 1}, got {value}")
+    return int(value)

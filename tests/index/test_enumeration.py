@@ -1,0 +1,109 @@
+"""Not statistics: every dart and every (short) word is tried, the counts must be equal."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numba import njit
+
+from tombola import Stream, WeightIndex
+from tombola.index import kernels
+
+pytestmark = pytest.mark.kernels
+
+BITS = 6  # of a short word
+VECTORS = [
+    weights
+    for n, largest in ((1, 9), (2, 7), (3, 6), (4, 4), (5, 3))
+    for weights in itertools.product(range(largest + 1), repeat=n)
+    if any(weights)
+]
+
+
+def board(weights):
+    index = WeightIndex(weights)
+    return index._counts, index._weights, index._order
+
+
+@njit
+def hits_of_all_darts(counts, weights, order, slack):
+    hits = np.zeros(weights.size, dtype=np.int64)
+    for dart in range(counts[kernels.AREA]):
+        place, level = kernels.locate(counts, dart)
+        if level < weights[order[place]] + slack:
+            hits[order[place]] += 1
+    return hits
+
+
+def hits_of_all_words(weights, bits=BITS, wrong=0):
+    """Throw every word of `bits` bits once (see test_random.counts_below)."""
+    counts, stored, order = board(weights)
+    area = int(counts[kernels.AREA])
+    words = np.arange(2**bits, dtype=np.uint64) << np.uint64(64 - bits)
+    rejected = np.uint64((2**bits % area + wrong) << (64 - bits))
+    out = np.empty(2**bits, dtype=np.int64)
+    hits, used = kernels.throw(counts, stored, order, words, rejected, out)
+    assert used == 2**bits
+    return np.bincount(out[:hits], minlength=len(weights)), 2**bits // area
+
+
+def test_every_item_is_hit_by_as_many_darts_as_its_weight():
+    for weights in VECTORS:
+        assert hits_of_all_darts(*board(weights), 0).tolist() == list(weights)
+
+
+def test_every_item_is_drawn_by_words_in_proportion_to_its_weight():
+    for weights in VECTORS:
+        drawn, words_per_dart = hits_of_all_words(weights)
+        assert (drawn == np.multiply(weights, words_per_dart)).all(), weights
+
+
+@pytest.mark.parametrize("n", range(1, 131))
+def test_every_size(n):
+    stream = Stream(n)
+    for weights in (np.ones(n, int), stream.integers(9, n), stream.integers(2000, n), np.arange(n)):
+        if weights.any():
+            assert (hits_of_all_darts(*board(weights), 0) == weights).all()
+
+
+def test_enumeration_sees_one_level_too_many():
+    """The wrong sampler accepts `level <= weight`."""
+    wrong = [list(hits_of_all_darts(*board(w), 1)) != list(w) for w in VECTORS]
+    assert any(wrong)
+    assert wrong[VECTORS.index((3,))]
+
+
+def test_enumeration_sees_wrong_rejection_of_words():
+    """Off by one either way, in what `throw` rejects, biases some weight vectors."""
+    for off in (-1, 1):
+        biased = 0
+        for weights in VECTORS:
+            area = int(board(weights)[0][kernels.AREA])
+            if 2**BITS % area + off >= 0:
+                drawn, words_per_dart = hits_of_all_words(weights, wrong=off)
+                biased += (drawn != np.multiply(weights, words_per_dart)).any()
+        assert biased > 100
+
+
+def test_enumeration_sees_float32_mass():
+    """A cumulative sum in float32 loses an item whose weight is below its rounding."""
+    weights = np.array([2**24, 1, 2**24])
+    edges = np.cumsum(weights, dtype=np.float32)
+    assert edges[0] == edges[1]  # item 1 cannot be reached there
+    counts, stored, order = board(weights)
+    area = int(counts[kernels.AREA])
+    place, level = kernels.locate(counts, area - 1)  # the last column is the lowest: item 1
+    assert (order[place], level, stored[1]) == (1, 0, 1)
+
+
+def test_sets_and_extensions_leave_an_exact_board():
+    stream = Stream(0)
+    index = WeightIndex(stream.integers(50, 20))
+    for round_number in range(200):
+        if round_number % 20 == 0:
+            index.extend(stream.integers(50, 2))
+        items = stream.integers(len(index), 4)
+        index.set(items, stream.integers(1 << int(stream.integers(9, 1)[0]), 4))
+        index.verify()
+        state = index._counts, index._weights[: len(index)], index._order
+        assert (hits_of_all_darts(*state, 0) == index.weights).all()

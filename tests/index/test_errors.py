@@ -1,0 +1,163 @@
+"""Bad input: the error names argument, position and value, and nothing has changed."""
+
+import numpy as np
+import pytest
+
+from tombola import Stream, WeightIndex
+
+pytestmark = pytest.mark.kernels
+
+BAD_WEIGHTS = [
+    ([1, -2], ValueError, r"weights\[1\] is -2, but weights must not be negative"),
+    ([1, 2.5], ValueError, r"weights\[1\] is 2.5, not a whole number"),
+    ([np.nan, 1], ValueError, r"weights\[0\] is nan, not a whole number"),
+    ([1, np.inf], ValueError, r"weights\[1\] is inf, not a whole number"),
+    ([-1.0, 0.0], ValueError, r"weights\[0\] is -1, but weights must not be negative"),
+    ([1, 2**62], ValueError, "beyond the limit of 2.62"),
+    ([0, 2**62 + 1], ValueError, "beyond the limit of 2.62"),
+    (np.array([2**63, 1], np.uint64), ValueError, r"weights\[0\] is 9223372036854775808, beyond"),
+    ([2**70, 1], ValueError, r"weights\[0\] is 1180591620717411303424, beyond the limit"),
+    ([1, -(2**70)], ValueError, r"weights\[1\] is -1180591620717411303424, beyond the limit"),
+    ([1e19, 1], ValueError, r"weights\[0\] is 1e\+19, beyond the limit of 2\^62"),
+    (["1", "2"], TypeError, "weights must hold integers, got dtype <U1"),
+    ([True, False], TypeError, "weights must hold integers, got dtype bool"),
+    ([1j, 2], TypeError, "weights must hold integers, got dtype complex128"),
+    ([None, 2], TypeError, "weights must hold integers, got dtype object"),
+    ([[1, 2]], ValueError, r"weights must have one dimension, got shape \(1, 2\)"),
+    ([[1], [2, 3]], ValueError, "weights must have one dimension"),
+]
+BAD_ITEMS = [
+    ([0, 3], IndexError, r"items\[1\] is 3, out of range for an index of 3 items"),
+    ([-1, 0], IndexError, r"items\[0\] is -1, out of range for an index of 3 items"),
+    (np.array([0, 2**64 - 1], np.uint64), IndexError, r"items\[1\] is .*, out of range"),
+    ([0.0, 1.0], TypeError, "items must hold integers, got dtype float64"),
+    ([True, False], TypeError, "items must hold integers, got dtype bool"),
+    ([[0, 1]], ValueError, r"items must have one dimension, got shape \(1, 2\)"),
+    ([0], ValueError, "items and weights must have the same length, got 1 and 2"),
+]
+
+
+def digest(index):
+    arrays = (index._counts, index._weights, index._order, index._position)
+    return [array.tobytes() for array in arrays]
+
+
+@pytest.fixture
+def index():
+    return WeightIndex([1, 2, 3])
+
+
+@pytest.mark.parametrize(("weights", "error", "message"), BAD_WEIGHTS)
+def test_bad_weights(index, weights, error, message):
+    before = digest(index)
+    with pytest.raises(error, match=message):
+        index.set([0, 1], weights)
+    with pytest.raises(error, match=message):
+        index.extend(weights)
+    assert digest(index) == before
+    with pytest.raises(error, match=message):
+        WeightIndex(weights)
+
+
+@pytest.mark.parametrize(("items", "error", "message"), BAD_ITEMS)
+def test_bad_items(index, items, error, message):
+    before = digest(index)
+    with pytest.raises(error, match=message):
+        index.set(items, [5, 6])
+    assert digest(index) == before
+
+
+def test_a_bad_pair_late_in_a_batch_changes_nothing(index):
+    before = digest(index)
+    with pytest.raises(ValueError, match=r"weights\[2\] is -1"):
+        index.set([0, 1, 2], [9, 9, -1])
+    with pytest.raises(IndexError, match=r"items\[2\] is 9"):
+        index.set([0, 1, 9], [9, 9, 1])
+    assert digest(index) == before
+
+
+def test_the_limit_counts_what_is_left_in_the_end(index):
+    """In between, in sequence, the total would pass the limit; at the end it does not."""
+    index.set([0, 1, 0], [2**61, 2**61, 5])
+    assert index.weights.tolist() == [5, 2**61, 3]
+    index.set([2, 1], [2**62 - 5, 0])  # written in this order, the first alone is too much
+    assert index.total == 2**62
+    index.verify()
+    before = digest(index)
+    with pytest.raises(ValueError, match=r"total to 4611686018427387905, beyond the limit of 2.62"):
+        index.set([1], [1])
+    assert digest(index) == before
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_nothing_to_draw_from(replace):
+    index = WeightIndex([0, 0])
+    stream = Stream(0)
+    with pytest.raises(ValueError, match=r"nothing to draw from: all 2 items .* weight 0"):
+        index.draw(1, stream, replace=replace)
+    assert stream.position == 0
+    with pytest.raises(ValueError, match="all 0 items"):
+        WeightIndex([]).draw(1, stream)
+
+
+def test_too_many_without_replacement():
+    with pytest.raises(ValueError, match="cannot draw 3 items without replacement: only 2 of 3"):
+        WeightIndex([1, 0, 5]).draw(3, Stream(0), replace=False)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda index: index.draw(-1, Stream(0)), ValueError, "size must not be negative, got -1"),
+        (lambda index: index.draw(1.0, Stream(0)), TypeError, "size must be an integer, got 1.0"),
+        (lambda index: index.draw(1, 0), TypeError, "stream must be a tombola.Stream, got int"),
+        (lambda index: index[3], IndexError, "item 3 is out of range for an index of 3 items"),
+        (lambda index: index[-1], IndexError, "item -1 is out of range"),
+        (lambda index: index["a"], TypeError, "item must be an integer, got 'a'"),
+        (lambda index: WeightIndex.uniform(-1), ValueError, "n must not be negative"),
+        (lambda index: WeightIndex.uniform(2.5), TypeError, "n must be an integer"),
+    ],
+)
+def test_other_bad_input(index, call, error, message):
+    before = digest(index)
+    with pytest.raises(error, match=message):
+        call(index)
+    assert digest(index) == before
+
+
+def test_scalars_and_other_integer_types_are_fine(index):
+    index.set(1, 7)
+    index.set(np.array([0], np.uint8), np.array([9], np.float32))
+    index.set([], [])
+    index.extend([])
+    assert index.weights.tolist() == [9, 7, 3]
+    assert (index[1], len(index), index.total) == (7, 3, 19)
+    assert repr(index) == "WeightIndex(n=3, total=19)"
+
+
+def test_weights_are_copies():
+    given = np.array([1, 2])
+    index = WeightIndex(given)
+    given[0] = 50
+    index.weights[1] = 50
+    assert index.weights.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("array", ["_counts", "_weights", "_order", "_position"])
+def test_verify_sees_damage(array):
+    index = WeightIndex([1, 2, 3, 0])
+    index.verify()
+    getattr(index, array)[1] += 1
+    with pytest.raises(RuntimeError, match="the index is corrupt at"):
+        index.verify()
+
+
+def test_verify_sees_a_wrong_total():
+    index = WeightIndex([1, 2, 3, 0])
+    index._counts[65] += 1
+    with pytest.raises(RuntimeError, match="corrupt at its counts"):
+        index.verify()
+
+
+def test_memory_is_16_bytes_an_item():
+    assert WeightIndex.uniform(100_000).nbytes <= 16 * 100_000 + 1000

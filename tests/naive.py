@@ -1,0 +1,51 @@
+"""Slow, obvious versions of what the kernels do: the oracles of the tests."""
+
+
+def philox(counter, key):
+    """Philox 4x64-10 in Python integers, from the definition in Salmon et al. 2011."""
+    mask = 2**64 - 1
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        left, right = 0xD2E7470EE14C6C93 * c0, 0xCA5A826395121157 * c2
+        c0, c1, c2, c3 = (right >> 64) ^ c1 ^ k0, right & mask, (left >> 64) ^ c3 ^ k1, left & mask
+        k0, k1 = (k0 + 0x9E3779B97F4A7C15) & mask, (k1 + 0xBB67AE8584CAA73B) & mask
+    return c0, c1, c2, c3
+
+
+def words(seed, path=()):
+    """Yield the words of a stream, one by one."""
+    levels = [level + 1 for level in path] + [0] * (3 - len(path))
+    block = 0
+    while True:
+        yield from philox((block, *levels), (seed % 2**64, seed >> 64))
+        block += 1
+
+
+def integer_below(bound, words):
+    """One unbiased integer from as many words as it takes, and how many that were."""
+    for used, word in enumerate(words, start=1):
+        value, rest = divmod(word * bound, 2**64)
+        if rest >= 2**64 % bound:
+            return value, used
+    raise AssertionError("out of words")
+
+
+def column(weight):
+    """The smallest power of two that the weight fits under; nothing for no weight."""
+    return 1 << (weight - 1).bit_length() if weight else 0
+
+
+def draw(order, weights, words):
+    """One item off the board whose columns stand in this order, and the words it took."""
+    area = sum(column(weight) for weight in weights)
+    used = 0
+    while True:
+        dart, more = integer_below(area, words)
+        used += more
+        for item in order:
+            if dart < column(weights[item]):
+                if column(weights[item]) > 1 and dart >= weights[item]:
+                    break  # above the filled part: throw again
+                return item, used
+            dart -= column(weights[item])

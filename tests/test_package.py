@@ -1,0 +1,16 @@
+import json
+import subprocess
+import sys
+
+
+def test_import_needs_numpy_and_numba_only():
+    """`import tombola` loads nothing but these two, what they load, and the standard library."""
+    script = (
+        "import json, sys, numba, numpy; before = set(sys.modules); import tombola; "
+        "print(json.dumps(sorted({m.split('.')[0] for m in set(sys.modules) - before})))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    ).stdout
+    loaded = set(json.loads(output)) - set(sys.stdlib_module_names)
+    assert loaded <= {"tombola", "numba", "numpy", "llvmlite"}, loaded
