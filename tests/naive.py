@@ -36,13 +36,16 @@ def column(weight):
     return 1 << (weight - 1).bit_length() if weight else 0
 
 
-def draw(order, weights, words):
+def draw(order, weights, words, uniform=0):
     """One item off the board whose columns stand in this order, and the words it took."""
-    area = sum(column(weight) for weight in weights)
+    columns = sum(column(weight) for weight in weights)
+    area = columns + len(weights) * uniform
     used = 0
     while True:
         dart, more = integer_below(area, words)
         used += more
+        if dart >= columns:
+            return (dart - columns) // uniform, used
         for item in order:
             if dart < column(weights[item]):
                 if column(weights[item]) > 1 and dart >= weights[item]:

@@ -20,7 +20,8 @@ def kernel(function: Any) -> Any:
     Without numba's reference counts: passing five arrays to an inner function would otherwise
     cost ten atomic operations, more than most of our inner functions take.
     """
-    return njit(cache=True, _nrt=False)(function)
+    options: dict[str, Any] = {"_nrt": False}  # not in numba's own annotations
+    return njit(cache=True, **options)(function)
 
 
 def multiply_wide(a: Any, b: Any) -> Any:

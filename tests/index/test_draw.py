@@ -17,19 +17,23 @@ vectors = st.lists(
 ).filter(any)
 
 
-@given(vectors, st.integers(0, 2**32), st.integers(0, 40))
-def test_draws_are_those_of_the_oracle(weights, seed, size):
+additions = st.one_of(st.just(0), st.integers(0, 9), st.integers(0, 2**50))
+
+
+@given(vectors, st.integers(0, 2**32), st.integers(0, 40), additions)
+def test_draws_are_those_of_the_oracle(weights, seed, size, uniform):
     index, stream, words = WeightIndex(weights), Stream(seed), naive.words(seed)
-    expected = [naive.draw(index._order.tolist(), weights, words) for _ in range(size)]
-    assert index.draw(size, stream).tolist() == [item for item, _ in expected]
+    order = index._order.tolist()
+    expected = [naive.draw(order, weights, words, uniform) for _ in range(size)]
+    assert index.draw(size, stream, uniform=uniform).tolist() == [item for item, _ in expected]
     assert stream.position == sum(used for _, used in expected)
 
 
-@given(vectors, st.lists(st.integers(0, 700), max_size=6))
-def test_the_batch_size_changes_nothing(weights, sizes):
+@given(vectors, st.lists(st.integers(0, 700), max_size=6), additions)
+def test_the_batch_size_changes_nothing(weights, sizes, uniform):
     index, stream, whole = WeightIndex(weights), Stream(4), Stream(4)
-    parts = [index.draw(size, stream) for size in sizes]
-    together = index.draw(sum(sizes), whole)
+    parts = [index.draw(size, stream, uniform=uniform) for size in sizes]
+    together = index.draw(sum(sizes), whole, uniform=uniform)
     assert np.concatenate([*parts, np.empty(0, int)]).tolist() == together.tolist()
     assert stream.position == whole.position
 
@@ -75,6 +79,11 @@ def test_the_largest_total():
     assert (index.draw(100, Stream(0)) == 1).all()
     index.set([1, 2], [2**62 - 1, 1])
     assert (index.draw(10, Stream(0)) == 1).all()
+
+
+def test_items_without_weight_can_be_drawn_by_what_is_added():
+    index = WeightIndex([0, 0, 0])
+    assert set(index.draw(50, Stream(0), uniform=1).tolist()) == {0, 1, 2}
 
 
 def test_uniform_draws_use_one_word_each():

@@ -35,14 +35,14 @@ def hits_of_all_darts(counts, weights, order, slack):
     return hits
 
 
-def hits_of_all_words(weights, bits=BITS, wrong=0):
+def hits_of_all_words(weights, bits=BITS, wrong=0, uniform=0):
     """Throw every word of `bits` bits once (see test_random.counts_below)."""
     counts, stored, order = board(weights)
-    area = int(counts[kernels.AREA])
+    area = int(counts[kernels.AREA]) + len(weights) * uniform
     words = np.arange(2**bits, dtype=np.uint64) << np.uint64(64 - bits)
     rejected = np.uint64((2**bits % area + wrong) << (64 - bits))
     out = np.empty(2**bits, dtype=np.int64)
-    hits, used = kernels.throw(counts, stored, order, words, rejected, out)
+    hits, used = kernels.throw(counts, stored, order, words, rejected, out, uniform)
     assert used == 2**bits
     return np.bincount(out[:hits], minlength=len(weights)), 2**bits // area
 
@@ -56,6 +56,13 @@ def test_every_item_is_drawn_by_words_in_proportion_to_its_weight():
     for weights in VECTORS:
         drawn, words_per_dart = hits_of_all_words(weights)
         assert (drawn == np.multiply(weights, words_per_dart)).all(), weights
+
+
+@pytest.mark.parametrize("uniform", [1, 2, 5])
+def test_what_is_added_to_every_weight_counts_exactly(uniform):
+    for weights in [*VECTORS, (0,), (0, 0, 0)]:
+        drawn, words_per_dart = hits_of_all_words(weights, uniform=uniform)
+        assert (drawn == np.add(weights, uniform) * words_per_dart).all(), weights
 
 
 @pytest.mark.parametrize("n", range(1, 131))

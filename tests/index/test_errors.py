@@ -111,6 +111,31 @@ def test_too_many_without_replacement():
         (lambda index: index.draw(-1, Stream(0)), ValueError, "size must not be negative, got -1"),
         (lambda index: index.draw(1.0, Stream(0)), TypeError, "size must be an integer, got 1.0"),
         (lambda index: index.draw(1, 0), TypeError, "stream must be a tombola.Stream, got int"),
+        (
+            lambda index: index.draw(1, Stream(0), uniform=2**63),
+            ValueError,
+            "uniform is 9223372036854775808: 2 . total",
+        ),
+        (
+            lambda index: index.draw(1, Stream(0), uniform=-1),
+            ValueError,
+            "uniform must not be negative, got -1",
+        ),
+        (
+            lambda index: index.draw(1, Stream(0), uniform=0.5),
+            TypeError,
+            "uniform must be an integer, got 0.5",
+        ),
+        (
+            lambda index: index.draw(1, Stream(0), replace=False, uniform=1),
+            ValueError,
+            "uniform must be 0 in draws without replacement",
+        ),
+        (
+            lambda index: WeightIndex([]).draw(1, Stream(0), uniform=1),
+            ValueError,
+            "nothing to draw from: the index has no items",
+        ),
         (lambda index: index[3], IndexError, "item 3 is out of range for an index of 3 items"),
         (lambda index: index[-1], IndexError, "item -1 is out of range"),
         (lambda index: index["a"], TypeError, "item must be an integer, got 'a'"),

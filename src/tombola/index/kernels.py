@@ -15,8 +15,11 @@ Columns of equal height stand side by side, so that a dart finds its column by a
 
 A weight that changes its height crosses the boundaries in between by one swap each.
 
+A draw may add the same integer to the weight of every item without touching any: n full
+columns of that height stand behind the others.
+
 All integers, nothing is ever rounded: for each of the darts 0 .. area - 1 the hit is
-determined, and item i is hit by exactly ``weights[i]`` of them.
+determined, and item i is hit by exactly ``weights[i] + uniform`` of them.
 """
 
 from typing import Any
@@ -26,7 +29,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tombola.bits import bit_length, kernel, multiply_wide, prefetch
-from tombola.random import POSITION, bounded, fill_words, next_word, rejected_below, seek
+from tombola.random import POSITION, bounded, fill_words, next_below, rejected_below, seek
 
 # Layout of `counts`. A height is 0 for an item without weight, else h >= 1 for a column of
 # 2^(h-1); entries 0 .. 64 hold the number of items of at least that height, so that
@@ -105,33 +108,34 @@ def draw_one(
     weights: NDArray[np.int64],
     order: NDArray[Any],
     state: NDArray[np.uint64],
+    uniform: Any,
 ) -> Any:
     """Draw one item: throw darts, one word each, until one hits."""
-    area = np.uint64(counts[AREA])
+    area = np.uint64(counts[AREA] + counts[0] * uniform)
     while True:
-        word = next_word(state)
-        dart, accepted = bounded(word, area, area)
-        if not accepted and not bounded(word, area, rejected_below(area))[1]:
-            continue
+        dart = next_below(state, area)
+        if dart >= counts[AREA]:
+            return (dart - counts[AREA]) // uniform
         place, level = locate(counts, dart)
         item = order[place]
         if level < weights[item]:
             return np.int64(item)
 
 
-# Rows of the plan that `throw` makes of the board: one column for each occupied height.
+# Rows of the plan that `throw` makes of the board: one entry for each occupied height, and a
+# last one, with shift -1, for what is added to every weight.
 END, START, SHIFT, PLACE, GUIDE = 0, 1, 2, 3, 4
 PLAN = 5
 GUIDE_BITS = 6
 
 
 @njit(cache=True)
-def survey(counts: NDArray[np.int64]) -> Any:
+def survey(counts: NDArray[np.int64], uniform: Any) -> Any:
     """Return the plan of the board: where each height's darts end and its columns begin.
 
     ``plan[GUIDE, g]`` is the first height that a word with leading bits g can land in.
     """
-    plan = np.empty((PLAN, HEIGHTS), dtype=np.int64)
+    plan = np.empty((PLAN, HEIGHTS + 1), dtype=np.int64)
     area = np.int64(0)
     heights = 0
     occupied = counts[OCCUPIED]
@@ -144,6 +148,11 @@ def survey(counts: NDArray[np.int64]) -> Any:
         area += (counts[height] - counts[height + 1]) << (height - 1)
         plan[END, heights] = area
         heights += 1
+    if uniform:
+        plan[START, heights] = area
+        plan[SHIFT, heights] = -1
+        area += counts[0] * uniform
+    plan[END, heights] = 2**63 - 1  # no dart is above the last
     k = 0
     for g in range(1 << GUIDE_BITS):
         dart, _ = multiply_wide(np.uint64(g) << np.uint64(64 - GUIDE_BITS), np.uint64(area))
@@ -161,14 +170,15 @@ def throw(
     words: NDArray[np.uint64],
     rejected: Any,
     out: NDArray[np.int64],
+    uniform: Any,
 ) -> Any:
     """Throw one dart per word until `out` is full; return the hits and the darts used.
 
     In stages, so that the memory system works on many darts at once: columns by arithmetic,
     then their items, then the weights, then keep the hits, in the order of the words.
     """
-    plan = survey(counts)
-    area = np.uint64(counts[AREA])
+    plan = survey(counts, uniform)
+    area = np.uint64(counts[AREA] + counts[0] * uniform)
     places = np.empty(words.size, dtype=np.int64)
     levels = np.empty(words.size, dtype=np.int64)
     for j in range(words.size):
@@ -178,13 +188,18 @@ def throw(
             k += 1
         dart -= plan[START, k]
         shift = plan[SHIFT, k]
-        places[j] = plan[PLACE, k] + (dart >> shift)
-        # a dart that does not count lands above every weight
-        levels[j] = dart & ((np.int64(1) << shift) - 1) if accepted else LIMIT
-        prefetch(order, places[j])
+        if shift >= 0:
+            places[j] = plan[PLACE, k] + (dart >> shift)
+            levels[j] = dart & ((np.int64(1) << shift) - 1)
+            prefetch(order, places[j])
+        else:  # behind the columns: below every weight, so that it hits whatever item it is
+            places[j] = -1 - dart // uniform
+            levels[j] = -1
+        if not accepted:  # a dart that does not count lands above every weight
+            levels[j] = LIMIT
     items = places
     for j in range(words.size):
-        items[j] = order[places[j]]
+        items[j] = order[places[j]] if places[j] >= 0 else -1 - places[j]
         prefetch(weights, items[j])
     hits = 0
     used = 0
@@ -202,9 +217,11 @@ def draw_many(
     order: NDArray[Any],
     state: NDArray[np.uint64],
     out: NDArray[np.int64],
+    uniform: Any,
 ) -> None:
     """Draw `out.size` items: the same, from the same words, as that many `draw_one`."""
-    area, total = counts[AREA], counts[TOTAL]
+    area = counts[AREA] + counts[0] * uniform
+    total = counts[TOTAL] + counts[0] * uniform
     rejected = rejected_below(np.uint64(area))
     darts_per_hit = area / total
     words = np.empty(CHUNK if out.size >= FEW else 0, dtype=np.uint64)
@@ -214,12 +231,12 @@ def draw_many(
         darts: Any = min(CHUNK, np.int64((out.size - done) * darts_per_hit))
         start = state[POSITION]
         fill_words(state, words[:darts])
-        hits, used = throw(counts, weights, order, words[:darts], rejected, out[done:])
+        hits, used = throw(counts, weights, order, words[:darts], rejected, out[done:], uniform)
         done += hits
         if used < darts:  # hand the words of the darts not thrown back
             seek(state, start + np.uint64(used))
     for j in range(done, out.size):
-        out[j] = draw_one(counts, weights, order, state)
+        out[j] = draw_one(counts, weights, order, state, uniform)
 
 
 @kernel
@@ -344,7 +361,7 @@ def draw_without_replacement(
     taken = np.empty(out.size, dtype=np.int64)
     places = np.empty(out.size, dtype=np.int64)
     for j in range(out.size):
-        item = draw_one(counts, weights, order, state)
+        item = draw_one(counts, weights, order, state, 0)
         out[j] = item
         taken[j] = weights[item]
         places[j] = position[item]

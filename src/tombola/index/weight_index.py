@@ -42,6 +42,8 @@ class WeightIndex:
     (8, 6)
     >>> index.draw(2, Stream(seed=1), replace=False)
     array([1, 0])
+    >>> index.draw(8, Stream(seed=1), uniform=100)      # nearly uniform
+    array([3, 2, 3, 0, 1, 3, 0, 0])
     """
 
     _NARROW = 2**31  # positions are 32-bit below this many items
@@ -69,7 +71,9 @@ class WeightIndex:
         self._counts: NDArray[np.int64] = np.empty(kernels.COUNTS, dtype=np.int64)
         kernels.build(self._counts, self._weights, self._order, self._position)
 
-    def draw(self, size: int, stream: Stream, *, replace: bool = True) -> NDArray[np.int64]:
+    def draw(
+        self, size: int, stream: Stream, *, replace: bool = True, uniform: int = 0
+    ) -> NDArray[np.int64]:
         """Draw items in proportion to their weights.
 
         Parameters
@@ -81,6 +85,9 @@ class WeightIndex:
         replace : bool, default=True
             With False, successive draws: each in proportion to the weights of the items not
             drawn yet. At most as many as there are items with a weight.
+        uniform : int, default=0
+            Added to the weight of every item for this draw: item i is drawn with probability
+            ``(weights[i] + uniform) / (total + n * uniform)``. With replacement only.
 
         Returns
         -------
@@ -92,12 +99,14 @@ class WeightIndex:
         if size == 0:
             return out
         counts, weights, order = self._counts, self._weights, self._order
-        if counts[kernels.TOTAL] == 0:
+        if uniform:
+            self._check_uniform(uniform, replace)
+        elif counts[kernels.TOTAL] == 0:
             raise ValueError(
                 f"nothing to draw from: all {len(self)} items of the index have weight 0"
             )
         if replace:
-            kernels.draw_many(counts, weights, order, stream.state, out)
+            kernels.draw_many(counts, weights, order, stream.state, out, uniform)
         elif size <= counts[1]:
             kernels.draw_without_replacement(
                 counts, weights, order, self._position, stream.state, out
@@ -108,6 +117,14 @@ class WeightIndex:
                 f"only {counts[1]} of {len(self)} have a weight above 0"
             )
         return out
+
+    def _check_uniform(self, uniform: int, replace: bool) -> None:
+        if not replace:
+            raise ValueError("uniform must be 0 in draws without replacement")
+        if len(self) == 0:
+            raise ValueError("nothing to draw from: the index has no items")
+        if 2 * self.total + len(self) * _size("uniform", uniform) > 2**63:
+            raise ValueError(f"uniform is {uniform}: 2 * total + n * uniform is beyond 2^63")
 
     def set(self, items: ArrayLike, weights: ArrayLike) -> None:
         """Give items new weights; where an item occurs twice, the last one wins.
