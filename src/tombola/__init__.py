@@ -9,8 +9,21 @@ The index draws items exactly in proportion to integer weights, in constant time
 array([2, 1, 1, 1, 2, 2])
 """
 
+from tombola.checkpoint import load, save
+from tombola.draws import Draw
 from tombola.index import WeightIndex
 from tombola.random import Stream
+from tombola.samplers import VRB, Sampler, Shuffle, Uniform
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Stream", "WeightIndex"]
+__all__ = [
+    "VRB",
+    "Draw",
+    "Sampler",
+    "Shuffle",
+    "Stream",
+    "Uniform",
+    "WeightIndex",
+    "load",
+    "save",
+]

@@ -4,6 +4,8 @@ Each instruction is a plain Python function, which is what runs when numba is sw
 overload that numba compiles to the single instruction.
 """
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,34 @@ from numba.extending import intrinsic, overload
 __all__ = ["bit_length", "kernel", "multiply_wide", "prefetch"]
 
 
-def kernel(function: Any) -> Any:
-    """Compile a function that allocates nothing; the machine code is kept on disk.
+def _source_hash() -> str:
+    """Hash every source file of the package that holds compiled code."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        text = path.read_bytes()
+        if b"kernel" in text:
+            digest.update(text)
+    return digest.hexdigest()[:12]
 
-    Without numba's reference counts: passing five arrays to an inner function would otherwise
-    cost ten atomic operations, more than most of our inner functions take.
+
+SOURCE_HASH = _source_hash()
+
+
+def kernel(function: Any = None, *, allocates: bool = False) -> Any:
+    """Compile a function and keep its machine code on disk.
+
+    Where it allocates nothing, it is compiled without reference counts: passing five arrays to
+    an inner function would otherwise cost ten atomic operations, more than most of our inner
+    functions take.
+
+    numba looks only at the file of a function to tell whether the code on disk is still good,
+    although that code includes functions of other files. So we put a hash of all our kernels
+    into the name that numba files it under.
     """
-    options: dict[str, Any] = {"_nrt": False}  # not in numba's own annotations
+    if function is None:
+        return lambda inner: kernel(inner, allocates=allocates)
+    function.__qualname__ += f"@{SOURCE_HASH}"
+    options: dict[str, Any] = {"_nrt": allocates}  # not in numba's own annotations
     return njit(cache=True, **options)(function)
 
 

@@ -25,7 +25,6 @@ determined, and item i is hit by exactly ``weights[i] + uniform`` of them.
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tombola.bits import bit_length, kernel, multiply_wide, prefetch
@@ -59,7 +58,7 @@ def column_area(height: Any) -> Any:
     return np.int64(1) << (height - 1) if height > 0 else np.int64(0)
 
 
-@njit(cache=True)
+@kernel
 def build(
     counts: NDArray[np.int64],
     weights: NDArray[np.int64],
@@ -79,13 +78,17 @@ def build(
             counts[OCCUPIED] |= np.int64(1) << (height - 1)
     for height in range(HEIGHTS - 1, -1, -1):
         counts[height] += counts[height + 1]
-    place_of_next = counts[1 : HEIGHTS + 1].copy()
+    # counts[h + 1] is where height h begins; it moves up to where h ends, which is counts[h] ...
     for item in range(n):
         height = height_of(weights[item])
-        place = place_of_next[height]
-        place_of_next[height] += 1
+        place = counts[height + 1]
+        counts[height + 1] += 1
         order[place] = item
         position[item] = place
+    # ... so that moving all of them down by one undoes it
+    for height in range(HEIGHTS):
+        counts[height] = counts[height + 1]
+    counts[HEIGHTS] = 0
 
 
 @kernel
@@ -129,7 +132,7 @@ PLAN = 5
 GUIDE_BITS = 6
 
 
-@njit(cache=True)
+@kernel(allocates=True)
 def survey(counts: NDArray[np.int64], uniform: Any) -> Any:
     """Return the plan of the board: where each height's darts end and its columns begin.
 
@@ -162,7 +165,7 @@ def survey(counts: NDArray[np.int64], uniform: Any) -> Any:
     return plan
 
 
-@njit(cache=True)
+@kernel(allocates=True)
 def throw(
     counts: NDArray[np.int64],
     weights: NDArray[np.int64],
@@ -210,7 +213,7 @@ def throw(
     return hits, used
 
 
-@njit(cache=True)
+@kernel(allocates=True)
 def draw_many(
     counts: NDArray[np.int64],
     weights: NDArray[np.int64],
@@ -344,7 +347,7 @@ def checked_set(
     return SET_DONE
 
 
-@njit(cache=True)
+@kernel(allocates=True)
 def draw_without_replacement(
     counts: NDArray[np.int64],
     weights: NDArray[np.int64],
@@ -402,7 +405,7 @@ def first_unfit(new: NDArray[np.int64], total: Any) -> Any:
     return -1
 
 
-@njit(cache=True)
+@kernel(allocates=True)
 def first_fault(
     counts: NDArray[np.int64],
     weights: NDArray[np.int64],

@@ -1,0 +1,199 @@
+"""The ticket of a draw: what was drawn, and with which probability."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Draw"]
+
+
+class Draw:
+    """What was drawn, and the probability that each item was drawn with; immutable.
+
+    A draw carries all that an unbiased estimate needs, so feedback to a sampler may come late,
+    out of order, in parts or never, and from another process.
+
+    Parameters
+    ----------
+    indices : array-like of int64, shape (B,)
+        The items drawn, from 0 to n - 1.
+    probabilities : array-like of float64, shape (B,)
+        What each was drawn with, mixing included.
+    n : int
+        The number of items that were drawn from.
+    round : int, default=0
+        Which call of the sampler's `draw` made it.
+    tags : array-like of uint8, shape (B,), optional
+        What the sampler wants to know again at feedback time (`SRG`: its coin).
+
+    Attributes
+    ----------
+    importances : ndarray of float64, shape (B,)
+        ``1 / (n * probabilities)``: what an estimate multiplies by.
+
+    Examples
+    --------
+    >>> draw = Draw([2, 0, 2], [0.5, 0.25, 0.5], n=3)
+    >>> draw.mean([6.0, 3.0, 6.0])                  # of the mean over all three items
+    4.0
+    >>> draw[:2]
+    Draw(2 of 3 items, round 0)
+    >>> [len(part) for part in draw.split(3)]
+    [1, 1, 1]
+    """
+
+    __slots__ = ("_importances", "indices", "n", "probabilities", "round", "tags")
+
+    indices: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    n: int
+    round: int
+    tags: NDArray[np.uint8] | None
+    _importances: NDArray[np.float64] | None
+
+    def __init__(
+        self,
+        indices: ArrayLike,
+        probabilities: ArrayLike,
+        n: int,
+        round: int = 0,
+        tags: ArrayLike | None = None,
+    ) -> None:
+        items = np.asarray(indices)
+        if items.size and items.dtype.kind not in "iu":
+            raise TypeError(f"indices must hold integers, got dtype {items.dtype}")
+        items = items.astype(np.int64)
+        chances = np.array(probabilities, dtype=np.float64)
+        if items.ndim != 1 or chances.shape != items.shape:
+            raise ValueError(
+                "indices and probabilities must be of one dimension and equal length, "
+                f"got shapes {items.shape} and {chances.shape}"
+            )
+        _refuse_first("indices", items, (items < 0) | (items >= n), f"not from 0 to {n - 1}")
+        _refuse_first("probabilities", chances, ~((chances > 0) & (chances <= 1)), "not in (0, 1]")
+        marks = None if tags is None else np.array(tags, dtype=np.uint8)
+        if marks is not None and marks.shape != items.shape:
+            raise ValueError(f"tags must have shape {items.shape}, got {marks.shape}")
+        _fill(self, items, chances, int(n), int(round), marks)
+
+    @classmethod
+    def made(
+        cls,
+        indices: NDArray[np.int64],
+        probabilities: NDArray[np.float64],
+        n: int,
+        round: int,
+        tags: NDArray[np.uint8] | None = None,
+    ) -> "Draw":
+        """Return a draw over arrays that a sampler has just made: no checks, no copies."""
+        draw = cls.__new__(cls)
+        _fill(draw, indices, probabilities, n, round, tags)
+        return draw
+
+    @property
+    def importances(self) -> NDArray[np.float64]:
+        """``1 / (n * probabilities)``: what an estimate multiplies by."""
+        if self._importances is None:
+            importances = 1.0 / (self.n * self.probabilities)
+            importances.flags.writeable = False
+            object.__setattr__(self, "_importances", importances)
+        assert self._importances is not None
+        return self._importances
+
+    def mean(self, values: ArrayLike) -> Any:
+        """Return the unbiased estimate of the mean over all n items.
+
+        ``values[j]`` belongs to item ``indices[j]``: a number, or an array of any shape.
+        """
+        array = np.asarray(values)
+        if array.shape[:1] != self.indices.shape:
+            raise ValueError(
+                f"values must have one entry for each of the {len(self)} items drawn, "
+                f"got shape {array.shape}"
+            )
+        if len(self) == 0:
+            raise ValueError("an empty draw estimates nothing")
+        mean = np.tensordot(self.importances, array, axes=1) / len(self)
+        return float(mean) if mean.ndim == 0 else mean
+
+    def sum(self, values: ArrayLike) -> Any:
+        """Return the unbiased estimate of the sum over all n items."""
+        return self.n * self.mean(values)
+
+    def split(self, parts: int) -> list["Draw"]:
+        """Return equal parts, each a valid draw: for ranks or accumulation steps."""
+        if parts < 1 or len(self) % parts:
+            raise ValueError(f"a draw of {len(self)} items does not split into {parts} equal parts")
+        size = len(self) // parts
+        return [self[k * size : (k + 1) * size] for k in range(parts)]
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Take the draw apart into plain arrays and integers; `from_arrays` is the way back."""
+        arrays = {"indices": self.indices, "probabilities": self.probabilities}
+        whole = {"n": self.n, "round": self.round}
+        return {**arrays, **whole} if self.tags is None else {**arrays, **whole, "tags": self.tags}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Any]) -> "Draw":
+        """Put a draw together again, checking it."""
+        return cls(**arrays)
+
+    def __getitem__(self, key: Any) -> "Draw":
+        if isinstance(key, (int, np.integer)):
+            if not -len(self) <= key < len(self):
+                raise IndexError(f"position {key} is out of range for a draw of {len(self)} items")
+            key = slice(key % len(self), key % len(self) + 1)
+        tags = None if self.tags is None else self.tags[key]
+        return Draw.made(self.indices[key], self.probabilities[key], self.n, self.round, tags)
+
+    def __iter__(self) -> Iterator["Draw"]:
+        return (self[j] for j in range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Draw):
+            return NotImplemented
+        mine, theirs = self.to_arrays(), other.to_arrays()
+        return mine.keys() == theirs.keys() and all(
+            np.array_equal(mine[name], theirs[name]) for name in mine
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a draw is immutable: cannot set {name}")
+
+    def __reduce__(self) -> Any:
+        return Draw.from_arrays, (self.to_arrays(),)
+
+    def __repr__(self) -> str:
+        return f"Draw({len(self)} of {self.n} items, round {self.round})"
+
+
+def _fill(
+    draw: Draw,
+    indices: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    n: int,
+    round_number: int,
+    tags: NDArray[np.uint8] | None,
+) -> None:
+    put = object.__setattr__
+    indices.flags.writeable = False
+    probabilities.flags.writeable = False
+    put(draw, "indices", indices)
+    put(draw, "probabilities", probabilities)
+    put(draw, "n", n)
+    put(draw, "round", round_number)
+    put(draw, "tags", tags)
+    put(draw, "_importances", None)
+
+
+def _refuse_first(name: str, array: NDArray[Any], wrong: NDArray[Any], reason: str) -> None:
+    if wrong.any():
+        position = int(np.argmax(wrong))
+        raise ValueError(f"{name}[{position}] is {array[position]}, {reason}")

@@ -1,0 +1,209 @@
+"""Live estimates of what the sampling is worth, from the bandit feedback alone.
+
+With u = 1 / (n p) the importance of the item drawn and l its loss, l^2 u^2 is an unbiased
+estimate of the second moment of our estimate, (1/n^2) sum_i l_i^2 / p_i, and l^2 u one of the
+second moment under uniform sampling, (1/n) sum_i l_i^2. Their sums over all feedback give the
+ratio that matters: below 1, the sampler beats uniform sampling.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.bits import kernel
+
+__all__ = ["Gauge", "new_sums", "record", "record_one"]
+
+# Layout of the sums: float64[10].
+COUNT = 0  # losses received
+OURS, OURS_SPREAD = 1, 2  # sum of l^2 u^2; sum of its squared distances from the mean so far
+UNIFORM, UNIFORM_SPREAD = 3, 4  # the same of l^2 u
+WEIGHT, WEIGHT_SQUARED = 5, 6  # sums of u and u^2
+SURPRISE = 7  # sum of -log p
+LARGEST_LOSS = 8
+LARGEST_WEIGHT = 9
+
+
+def new_sums() -> NDArray[np.float64]:
+    """Return the sums of a gauge that has seen nothing."""
+    return np.zeros(10)
+
+
+@kernel
+def record_one(sums: NDArray[np.float64], n: Any, probability: Any, loss: Any) -> None:
+    """Add one loss; losses are kept in units that make the largest one 1."""
+    if loss > sums[LARGEST_LOSS]:
+        ratio = sums[LARGEST_LOSS] / loss
+        sums[OURS] *= ratio * ratio
+        sums[UNIFORM] *= ratio * ratio
+        sums[OURS_SPREAD] *= ratio * ratio * ratio * ratio
+        sums[UNIFORM_SPREAD] *= ratio * ratio * ratio * ratio
+        sums[LARGEST_LOSS] = loss
+    relative = loss / sums[LARGEST_LOSS] if sums[LARGEST_LOSS] > 0.0 else 0.0
+    u = 1.0 / (n * probability)
+    count = max(1.0, sums[COUNT])
+    uniform = relative * relative * u
+    ours = uniform * u
+    sums[OURS_SPREAD] += (ours - sums[OURS] / count) ** 2
+    sums[UNIFORM_SPREAD] += (uniform - sums[UNIFORM] / count) ** 2
+    sums[OURS] += ours
+    sums[UNIFORM] += uniform
+    sums[WEIGHT] += u
+    sums[WEIGHT_SQUARED] += u * u
+    sums[SURPRISE] -= math.log(probability)
+    sums[LARGEST_WEIGHT] = max(sums[LARGEST_WEIGHT], u)
+    sums[COUNT] += 1.0
+
+
+@kernel
+def record(
+    sums: NDArray[np.float64],
+    n: Any,
+    probabilities: NDArray[np.float64],
+    losses: NDArray[np.float64],
+) -> Any:
+    """Check a batch and add it; return the first position of a bad loss, having added nothing."""
+    for j in range(losses.size):
+        if not 0.0 <= losses[j] < np.inf:
+            return j
+    for j in range(losses.size):
+        record_one(sums, n, probabilities[j], losses[j])
+    return -1
+
+
+class Gauge:
+    """What the feedback so far says about the sampling; a live view, cheap to make.
+
+    Attributes
+    ----------
+    count : int
+        Losses received.
+    mode : str
+        What the sampler does now: "adaptive" or "shuffle".
+    quantity : str
+        What was fed: "loss" or "gradient norm". The ratio is that of *this* quantity.
+
+    Examples
+    --------
+    >>> import tombola
+    >>> sampler = tombola.Static([1.0, 1.0, 2.0])
+    >>> draw = sampler.draw(1000)
+    >>> sampler.update(draw, [[1.0, 1.0, 2.0][i] for i in draw.indices])
+    >>> round(sampler.gauge.second_moment_ratio, 3)     # (1+1+2)^2 / (3 * (1+1+4)) = 0.889
+    0.889
+    """
+
+    def __init__(
+        self,
+        sums: NDArray[np.float64],
+        n: int,
+        importance_limit: float = math.inf,
+        mode: str = "adaptive",
+        quantity: str = "loss",
+    ) -> None:
+        self._sums = sums
+        self._n = n
+        self._limit = importance_limit
+        self.mode = mode
+        self.quantity = quantity
+
+    @property
+    def count(self) -> int:
+        """The number of losses received."""
+        return int(self._sums[COUNT])
+
+    @property
+    def second_moment_ratio(self) -> float:
+        """Second moment of our estimate over that of uniform sampling; nan before feedback."""
+        uniform = self._sums[UNIFORM]
+        return float(self._sums[OURS] / uniform) if uniform > 0 else math.nan
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return bounds on the ratio that hold at all times at once with this confidence.
+
+        They hold for feedback of any dependence on the past, under harm too, *provided that no
+        item's loss exceeds the largest one seen*: nobody can exclude that a rarely drawn item
+        holds an enormous loss. Wide where rare items could matter; that is the point.
+
+        The bounds on both second moments come from a time-uniform empirical Bernstein
+        inequality (Howard, Ramdas, McAuliffe, Sekhon 2021, with a union over a grid of its
+        parameter), with the range that the floor on p implies.
+        """
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+        if self._sums[UNIFORM] <= 0:
+            return 0.0, math.inf
+        alpha = (1 - confidence) / 4  # two quantities, two sides
+        limit = max(self._limit, float(self._sums[LARGEST_WEIGHT]))
+        ours = _mean_interval(self._sums, OURS, limit * limit, alpha)
+        uniform = _mean_interval(self._sums, UNIFORM, limit, alpha)
+        low = ours[0] / uniform[1]
+        high = ours[1] / uniform[0] if uniform[0] > 0 else math.inf
+        return low, min(high, limit)
+
+    @property
+    def effective_sample_size(self) -> float:
+        """Kish's (sum u)^2 / sum u^2: uniform draws with as even importances."""
+        squared = self._sums[WEIGHT_SQUARED]
+        return float(self._sums[WEIGHT] ** 2 / squared) if squared > 0 else 0.0
+
+    @property
+    def entropy(self) -> float:
+        """Estimate of the entropy of the distributions drawn from, in nats; log n if uniform."""
+        return float(self._sums[SURPRISE] / self.count) if self.count else math.nan
+
+    @property
+    def largest_importance(self) -> float:
+        """The largest importance among the draws that feedback came for."""
+        return float(self._sums[LARGEST_WEIGHT])
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything by name, for logs and reports."""
+        low, high = self.interval()
+        return {
+            "quantity": self.quantity,
+            "mode": self.mode,
+            "count": self.count,
+            "second_moment_ratio": self.second_moment_ratio,
+            "ratio_low": low,
+            "ratio_high": high,
+            "effective_sample_size": self.effective_sample_size,
+            "entropy": self.entropy,
+            "entropy_of_uniform": math.log(self._n),
+            "largest_importance": self.largest_importance,
+        }
+
+    def __repr__(self) -> str:
+        low, high = self.interval()
+        return (
+            f"Gauge(second moment of the {self.quantity} estimate over uniform's: "
+            f"{self.second_moment_ratio:.3g} in [{low:.3g}, {high:.3g}], "
+            f"{self.count} losses, {self.mode})"
+        )
+
+
+def _mean_interval(
+    sums: NDArray[np.float64], which: int, scale: float, alpha: float
+) -> tuple[float, float]:
+    """Time-uniform bounds on the average conditional mean of a quantity in [0, scale].
+
+    For x_t in [0, 1] with conditional mean m_t, any predictable guess g_t and 0 < s < 1,
+    exp(s sum(x_t - m_t) - psi(s) sum(x_t - g_t)^2) with psi(s) = -log(1 - s) - s is a
+    supermartingale, so sum(x_t - m_t) <= (log(1/a) + psi(s) V) / s at all times with
+    probability 1 - a; the other side is alike. We take the best s of a grid, each with its
+    share of alpha.
+    """
+    count = sums[COUNT]
+    if not math.isfinite(scale):
+        return 0.0, math.inf
+    mean = float(sums[which] / count)
+    spread = float(sums[which + 1]) / scale**2
+    best = math.inf
+    for k in range(1, 40):
+        s = 2.0**-k
+        share = math.log(k * (k + 1) / alpha)
+        best = min(best, (share + (-math.log1p(-s) - s) * spread) / s)
+    margin = best * scale / float(count)
+    return max(0.0, mean - margin), mean + margin

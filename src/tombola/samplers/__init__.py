@@ -1,0 +1,8 @@
+"""The samplers: one algorithm per file."""
+
+from tombola.samplers.base import Sampler
+from tombola.samplers.shuffle import Shuffle
+from tombola.samplers.uniform import Uniform
+from tombola.samplers.vrb import VRB
+
+__all__ = ["VRB", "Sampler", "Shuffle", "Uniform"]

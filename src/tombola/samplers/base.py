@@ -1,0 +1,191 @@
+"""What every sampler does: validate, draw tickets, take feedback, save and load its state."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tombola.draws import Draw
+from tombola.gauge import Gauge, new_sums, record
+from tombola.random import Stream
+
+__all__ = ["Sampler"]
+
+
+class Sampler(ABC):
+    """The online player: chooses a distribution over n items, round after round.
+
+    A sampler writes three methods, `_draw`, `_update` and `probabilities`, and names its
+    mutable arrays in `_arrays`; everything else is here.
+
+    Parameters
+    ----------
+    n : int
+        The number of items.
+    seed : int
+        From 0 to 2^128 - 1; same seed and same feedback, same draws.
+    parameters : dict, optional
+        All else that the constructor of the subclass was given: a saved sampler is made again
+        from them. Numbers, strings, None or arrays.
+
+    Attributes
+    ----------
+    n : int
+    quantity : str
+        What is fed to `update`: "loss", unless whoever feeds it says "gradient norm". The
+        gauge reports it, since a ratio of losses says nothing about gradients.
+    """
+
+    quantity = "loss"
+
+    def __init__(self, n: int, seed: int, parameters: dict[str, Any] | None = None) -> None:
+        if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)):
+            raise TypeError(f"n must be an integer, got {n!r} of type {type(n).__name__}")
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}")
+        self.n = int(n)
+        self.parameters: dict[str, Any] = {"n": self.n, "seed": seed, **(parameters or {})}
+        self._stream = Stream(seed)
+        self._round = 0
+        self._gauge_sums = new_sums()
+
+    # --- to be written by a sampler ---------------------------------------------------------
+
+    @abstractmethod
+    def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]] | Draw:
+        """Return items and their probabilities, each array new; or a whole `Draw`."""
+
+    @abstractmethod
+    def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
+        """Learn from losses that have been checked; repeated items count each time."""
+
+    @abstractmethod
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return the distribution that the next item is drawn from; takes O(n)."""
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that change, by name: they are saved and, in place, loaded."""
+        return {}
+
+    def _largest_importance(self) -> float:
+        """Return an upper bound on 1 / (n p), over all items, as of now."""
+        return np.inf
+
+    @property
+    def mode(self) -> str:
+        """What the sampler does now: "adaptive", or "shuffle" where that does as well."""
+        return "adaptive"
+
+    # --- what users call --------------------------------------------------------------------
+
+    def draw(self, size: int = 1) -> Draw:
+        """Draw ``size`` items, independently and with replacement (`Shuffle`: by epochs).
+
+        Zero uses no randomness. All items of a draw come from the same distribution.
+        """
+        if type(size) is not int:
+            if isinstance(size, (bool, np.bool_)) or not isinstance(size, np.integer):
+                raise TypeError(
+                    f"size must be an integer, got {size!r} of type {type(size).__name__}"
+                )
+            size = int(size)
+        if size < 0:
+            raise ValueError(f"size must not be negative, got {size}")
+        drawn = self._draw(size)
+        if not isinstance(drawn, Draw):
+            drawn = Draw.made(drawn[0], drawn[1], self.n, self._round)
+        self._round += 1
+        return drawn
+
+    def update(self, draw: Draw, losses: ArrayLike) -> None:
+        """Learn from the losses of drawn items: now, later, out of order, or for a part.
+
+        For a part of a draw pass that part: ``update(draw[mask], losses[mask])``.
+
+        Parameters
+        ----------
+        draw : Draw
+            From this sampler or from another one over the same items.
+        losses : array-like of float, shape (len(draw),)
+            Non-negative and finite: loss values or gradient norms, *not* multiplied by the
+            importance.
+        """
+        self._update(draw, self._checked(draw, losses))
+
+    def _checked(self, draw: Draw, losses: ArrayLike) -> NDArray[np.float64]:
+        if not isinstance(draw, Draw):
+            raise TypeError(f"draw must be a tombola.Draw, got {type(draw).__name__}")
+        if draw.n != self.n:
+            raise ValueError(f"the draw is over {draw.n} items, this sampler has {self.n}")
+        array = np.asarray(losses)
+        if array.dtype != np.float64:
+            if array.dtype.kind not in "fiu":
+                raise TypeError(f"losses must hold numbers, got dtype {array.dtype}")
+            array = array.astype(np.float64)
+        if array.shape != draw.indices.shape:
+            raise ValueError(
+                f"losses must have shape {draw.indices.shape}, one for each item drawn, "
+                f"got {array.shape}"
+            )
+        wrong = record(self._gauge_sums, self.n, draw.probabilities, array)
+        if wrong >= 0:
+            raise ValueError(
+                f"losses[{wrong}] is {array[wrong]} (item {draw.indices[wrong]}): "
+                "losses must be finite and not negative"
+            )
+        return array
+
+    @property
+    def gauge(self) -> Gauge:
+        """Live estimates, from the feedback alone, of what the sampling is worth."""
+        return Gauge(self._gauge_sums, self.n, self._largest_importance(), self.mode, self.quantity)
+
+    def reset(self) -> None:
+        """Forget everything: the sampler is as new, and repeats its draws."""
+        self.__init__(**self.parameters)  # type: ignore[misc]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that the sampler is, as arrays, numbers and strings; a copy."""
+        arrays = {name: array.copy() for name, array in self._all_arrays().items()}
+        return {
+            "class": type(self).__name__,
+            "format": 1,
+            "parameters": dict(self.parameters),
+            "quantity": self.quantity,
+            "round": self._round,
+            "arrays": arrays,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where another sampler of the same class and parameters was."""
+        if state.get("class") != type(self).__name__ or state.get("format") != 1:
+            raise ValueError(
+                f"the state is of {state.get('class')!r}, format {state.get('format')}; "
+                f"this is a {type(self).__name__}, format 1"
+            )
+        for name, mine in self.parameters.items():
+            if not np.array_equal(mine, state["parameters"][name]):
+                raise ValueError(f"the state was saved with another {name}")
+        arrays = self._all_arrays()
+        for name, array in arrays.items():
+            saved = state["arrays"].get(name)
+            if saved is None or saved.shape != array.shape or saved.dtype != array.dtype:
+                raise ValueError(f"the state does not fit this sampler: {name} is missing or other")
+        for name, array in arrays.items():
+            array[...] = state["arrays"][name]
+        self._round = int(state["round"])
+        self.quantity = str(state["quantity"])
+
+    def _all_arrays(self) -> dict[str, NDArray[Any]]:
+        own = {"stream": self._stream.state, "gauge": self._gauge_sums}
+        return {**own, **self._arrays()}
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name}={value if np.ndim(value) == 0 else f'<{len(value)} values>'}"
+            for name, value in self.parameters.items()
+            if value is not None
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"

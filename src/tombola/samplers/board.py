@@ -1,0 +1,412 @@
+"""Samplers that keep a score for each item and draw from an index of integer weights.
+
+Such a sampler is three small functions on a subclass of `Board`: `absorb` takes a loss into the
+score of an item, `value` turns the score into the real number that the item's weight is
+proportional to, and `prepare` sets what the next draws need to know (the mixing, say). The rest
+is here, once: real values become integer weights, the uniform share of a mixture is added to
+every weight at draw time, stale weights are refreshed a few at a time, and everything is
+compiled together with the three functions.
+
+With weights a_i of sum A and the uniform weight U, an item is drawn with probability
+(a_i + U) / (A + n U): a ratio of integers, and exactly what the draw reports (rounded once, to
+a float64). U is the smallest integer for which the uniform share n U / (A + n U) is at least
+the mixing asked for.
+"""
+
+import hashlib
+import inspect
+import math
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from tombola.bits import kernel, prefetch
+from tombola.draws import Draw
+from tombola.index import kernels as index
+from tombola.random import next_below
+from tombola.samplers.base import Sampler
+
+__all__ = ["Board", "BoardSampler", "draw_one", "normalised", "update_one"]
+
+
+class _Arrays(NamedTuple):
+    words: NDArray[np.uint64]  # the random stream
+    counts: NDArray[np.int64]  # the index: see tombola.index.kernels
+    weights: NDArray[np.int64]
+    order: NDArray[Any]
+    position: NDArray[Any]
+    scores: NDArray[np.float64]  # evidence about each item
+    notes: NDArray[np.float32]  # a second number about each item; of length 0 where not needed
+    deck: NDArray[Any]  # the items, for shuffled epochs; of length 0 where not needed
+    knobs: NDArray[np.float64]  # numbers of the sampler, layout below
+    clock: NDArray[np.int64]  # counters of the sampler, layout below
+
+
+class Board(_Arrays):
+    """All arrays of a sampler, as one argument for the kernels, and its three functions.
+
+    A subclass writes `absorb` and `value`, and `prepare` where it needs it: static methods in
+    the part of Python that numba compiles. The kernels find them by the type of the board.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Take a loss into the score of an item; the default learns nothing."""
+
+    @staticmethod
+    def value(board: Any, item: Any) -> Any:
+        """Return the real number that the item's weight is proportional to."""
+        return 1.0
+
+    @staticmethod
+    def prepare(board: Any, size: Any) -> Any:
+        """Set mixing and mode for the next draws; return for how many of `size` that holds."""
+        return size
+
+    def __init_subclass__(cls) -> None:
+        # numba files compiled code under the name of the type of the board: a change of the
+        # functions has to change that name, or old code would run
+        functions = (cls.absorb, cls.value, cls.prepare)
+        source = "".join(inspect.getsource(function) for function in functions)
+        cls.__qualname__ = cls.__name__ = (
+            f"{cls.__name__}_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
+        )
+        setattr(sys.modules[cls.__module__], cls.__name__, cls)
+
+
+def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+    """Call the board's own `absorb`."""
+    type(board).absorb(board, item, probability, loss)
+
+
+def value(board: Any, item: Any) -> Any:
+    """Call the board's own `value`."""
+    return type(board).value(board, item)
+
+
+def prepare(board: Any, size: Any) -> Any:
+    """Call the board's own `prepare`."""
+    return type(board).prepare(board, size)
+
+
+@overload(absorb, strict=False)
+def _(board: Any, item: Any, probability: Any, loss: Any) -> Any:
+    return board.instance_class.absorb
+
+
+@overload(value, strict=False)
+def _(board: Any, item: Any) -> Any:
+    return board.instance_class.value
+
+
+@overload(prepare, strict=False)
+def _(board: Any, size: Any) -> Any:
+    return board.instance_class.prepare
+
+
+# Layout of `knobs`; from OWN_KNOBS on, a sampler keeps what it likes.
+SCALE = 0  # integer weight per unit of value; a power of two
+UNIT = 1  # losses are multiplied by this power of two before they are squared; 0: not yet known
+MIXING = 2  # the uniform share asked for
+FADE = 3  # scores are multiplied by this when the sweep passes
+FADE_NOTES = 4  # and notes by this
+OWN_KNOBS = 5
+KNOBS = 16
+
+# Layout of `clock`; from OWN_CLOCK on, a sampler keeps what it likes.
+DRAWN = 0  # items drawn
+FED = 1  # losses received
+MODE = 2  # ADAPTIVE or SHUFFLE
+DEALT = 3  # place in the shuffled deck
+CURSOR = 4  # the item that the sweep refreshes next
+PENDING = 5  # items that it still has to refresh; ALWAYS for a sampler whose weights go stale
+OWN_CLOCK = 6
+CLOCK = 12
+
+ADAPTIVE, SHUFFLE = 0, 1
+ALWAYS = 2**62
+
+SWEEP = 2  # items refreshed for each loss, while a sweep is on
+TARGET = 2.0**50  # total weight after a rebuild
+HIGH = 2**60  # a total above this, or an average weight below LOW, changes the scale
+LOW = 2**10
+SMALL = 2**20  # so many items are rebuilt at once, in milliseconds; more of them by a sweep
+
+
+@kernel
+def uniform_weight(board: Board) -> Any:
+    """Return U for the mixing asked for; -1 where every draw is uniform."""
+    mixing = board.knobs[MIXING]
+    if mixing <= 0.0:
+        return np.int64(0)
+    total = board.counts[index.TOTAL]
+    # 2^62 leaves room for area + n U below 2^63
+    share = mixing / (1.0 - mixing) * total if mixing < 1.0 else np.inf
+    if share >= 2.0**61:
+        return np.int64(-1)
+    return np.int64(share / board.counts[0]) + 1
+
+
+@kernel
+def probability_of(board: Board, item: Any, uniform: Any) -> Any:
+    """Return the probability of an item, given the uniform weight."""
+    n = board.counts[0]
+    if uniform < 0:
+        return 1.0 / n
+    return (board.weights[item] + uniform) / (board.counts[index.TOTAL] + n * uniform)
+
+
+@kernel
+def draw_next(board: Board) -> Any:
+    """Draw one item in the present mode; return it and its probability."""
+    if board.clock[MODE] == SHUFFLE:
+        return deal_one(board), 1.0 / board.counts[0]
+    uniform = uniform_weight(board)
+    if uniform < 0:
+        item = next_below(board.words, np.uint64(board.counts[0]))
+    else:
+        item = index.draw_one(board.counts, board.weights, board.order, board.words, uniform)
+    return item, probability_of(board, item, uniform)
+
+
+@kernel(allocates=True)
+def draw_batch(board: Board, items: NDArray[np.int64], probabilities: NDArray[np.float64]) -> None:
+    """Draw a batch in the present mode: the same, from the same words, as `draw_next`."""
+    if board.clock[MODE] == SHUFFLE:
+        for j in range(items.size):
+            items[j] = deal_one(board)
+            probabilities[j] = 1.0 / board.counts[0]
+        return
+    uniform = uniform_weight(board)
+    if uniform < 0:
+        for j in range(items.size):
+            items[j] = next_below(board.words, np.uint64(board.counts[0]))
+    else:
+        index.draw_many(board.counts, board.weights, board.order, board.words, items, uniform)
+    for j in range(items.size):
+        probabilities[j] = probability_of(board, items[j], uniform)
+
+
+@kernel
+def deal_one(board: Board) -> Any:
+    """Deal the next item of a shuffled deck; after the last one it is shuffled anew.
+
+    Shuffling happens as we deal (Fisher and Yates, one swap each), so there is no pause.
+    """
+    deck = board.deck
+    place = board.clock[DEALT]
+    other = place + next_below(board.words, np.uint64(deck.size - place))
+    item = deck[other]
+    deck[other] = deck[place]
+    deck[place] = item
+    board.clock[DEALT] = place + 1 if place + 1 < deck.size else 0
+    return np.int64(item)
+
+
+@kernel
+def fill_probabilities(board: Board, out: NDArray[np.float64]) -> None:
+    """Write the probability of every item, in the present mode."""
+    uniform = -1 if board.clock[MODE] == SHUFFLE else uniform_weight(board)
+    for item in range(out.size):
+        out[item] = probability_of(board, item, uniform)
+
+
+@kernel
+def power_of_two_near(x: Any) -> Any:
+    """Return a power of two p with x / p in [1/2, 1), for positive finite x."""
+    exponent = math.frexp(x)[1]
+    return math.ldexp(1.0, min(1000, max(-1000, exponent)))
+
+
+@kernel
+def normalised(board: Board, loss: Any) -> Any:
+    """Return the loss in the sampler's unit, never so large that its square overflows."""
+    return min(loss * board.knobs[UNIT], 2.0**250)
+
+
+@kernel
+def put(board: Board, item: Any, value: Any) -> None:
+    """Turn a value into an integer weight: the only place where that happens.
+
+    A weight is at least 1, so that every item can be drawn, and never brings the total beyond
+    what the index holds; a value too large for that is re-scaled at the end of the update.
+    """
+    room = 2 * HIGH - (board.counts[index.TOTAL] - board.weights[item])
+    scaled = value * board.knobs[SCALE]
+    weight = max(1, min(room, np.int64(scaled) if scaled < 2.0**62 else room))
+    index.assign(board.counts, board.weights, board.order, board.position, item, weight)
+
+
+@kernel
+def sweep(board: Board) -> None:
+    """Refresh a few more weights; re-scale all of them when they outgrow the index."""
+    clock, knobs = board.clock, board.knobs
+    n = board.counts[0]
+    items = min(clock[PENDING], SWEEP)
+    for _ in range(items):
+        item = clock[CURSOR]
+        clock[CURSOR] = item + 1 if item + 1 < n else 0
+        if knobs[FADE] < 1.0:
+            board.scores[item] *= knobs[FADE]
+        if knobs[FADE_NOTES] < 1.0:
+            board.notes[item] *= knobs[FADE_NOTES]
+        put(board, item, value(board, item))
+    if clock[PENDING] < ALWAYS:
+        clock[PENDING] -= items
+    total = board.counts[index.TOTAL]
+    if total > HIGH or total < LOW * n:
+        if n <= SMALL:
+            rebuild(board)
+        elif clock[PENDING] == 0 or (clock[PENDING] == ALWAYS and clock[CURSOR] < SWEEP):
+            knobs[SCALE] *= 0.5 if total > HIGH else 2.0
+            clock[PENDING] = max(clock[PENDING], n)
+
+
+@kernel
+def rebuild(board: Board) -> None:
+    """Choose the scale and derive all weights from the scores."""
+    total = 0.0
+    for item in range(board.weights.size):
+        total += value(board, item)
+    board.knobs[SCALE] = TARGET / power_of_two_near(total)
+    for item in range(board.weights.size):
+        scaled = np.int64(value(board, item) * board.knobs[SCALE])
+        board.weights[item] = scaled if scaled > 1 else 1
+    index.build(board.counts, board.weights, board.order, board.position)
+
+
+@kernel
+def draw_one(board: Board) -> Any:
+    """Draw one item, for loops that are compiled; return it and its probability."""
+    prepare(board, 1)
+    board.clock[DRAWN] += 1
+    return draw_next(board)
+
+
+@kernel
+def update_one(board: Board, item: Any, probability: Any, loss: Any) -> None:
+    """Learn from one loss, for loops that are compiled."""
+    absorb(board, item, probability, loss)
+    board.clock[FED] += 1
+    put(board, item, value(board, item))
+    sweep(board)
+
+
+@kernel(allocates=True)
+def draw_many(board: Board, items: NDArray[np.int64], probabilities: NDArray[np.float64]) -> None:
+    """Draw a batch: the same, from the same words, as that many `draw_one`."""
+    done = 0
+    while done < items.size:
+        size = prepare(board, items.size - done)
+        board.clock[DRAWN] += size
+        draw_batch(board, items[done : done + size], probabilities[done : done + size])
+        done += size
+
+
+@kernel
+def update_many(
+    board: Board,
+    items: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    losses: NDArray[np.float64],
+) -> None:
+    """Learn from a batch, one after the other, after asking for the memory that it takes."""
+    for j in range(items.size):
+        prefetch(board.scores, items[j])
+        prefetch(board.weights, items[j])
+        prefetch(board.position, items[j])
+    for j in range(items.size):
+        update_one(board, items[j], probabilities[j], losses[j])
+
+
+class BoardSampler(Sampler):
+    """A sampler with an index: a subclass names its `Board` and what it starts from.
+
+    Parameters
+    ----------
+    n, seed
+        As for every sampler.
+    notes, deck : bool, default=False
+        Whether the sampler uses the second number about each item, and shuffled epochs.
+    mixing : float, default=0.0
+        The uniform share at the start.
+    unit : float, default=0.0
+        A power of two that losses are multiplied by before they are squared.
+    fade, fade_notes : float, default=1.0
+        What scores and notes are multiplied by each time the sweep passes.
+    stale : bool, default=False
+        Whether weights change without feedback for their item, so that the sweep never stops.
+    parameters : dict, optional
+        What else the constructor of the subclass was given.
+    """
+
+    board_class: type[Board]
+
+    def __init__(
+        self,
+        n: int,
+        seed: int,
+        parameters: dict[str, Any] | None = None,
+        *,
+        notes: bool = False,
+        deck: bool = False,
+        mixing: float = 0.0,
+        unit: float = 0.0,
+        fade: float = 1.0,
+        fade_notes: float = 1.0,
+        stale: bool = False,
+    ) -> None:
+        super().__init__(n, seed, parameters)
+        n = self.n
+        place = np.int32 if n < 2**31 else np.int64
+        self.board = self.board_class(
+            words=self._stream.state,
+            counts=np.zeros(index.COUNTS, dtype=np.int64),
+            weights=np.ones(n, dtype=np.int64),
+            order=np.empty(n, dtype=place),
+            position=np.empty(n, dtype=place),
+            scores=np.zeros(n),
+            notes=np.zeros(n if notes else 0, dtype=np.float32),
+            deck=np.arange(n if deck else 0, dtype=place),
+            knobs=np.zeros(KNOBS),
+            clock=np.zeros(CLOCK, dtype=np.int64),
+        )
+        self.board.knobs[[UNIT, MIXING, FADE, FADE_NOTES]] = unit, mixing, fade, fade_notes
+        self.board.clock[PENDING] = ALWAYS if stale or min(fade, fade_notes) < 1 else 0
+
+    def _rebuild(self) -> None:
+        """Derive all weights from the scores; to be called once these are as they start."""
+        rebuild(self.board)
+
+    def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]] | Draw:
+        items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
+        draw_many(self.board, items, probabilities)
+        return items, probabilities
+
+    def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
+        update_many(self.board, draw.indices, draw.probabilities, losses)
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return the distribution of the latest draws, changed by feedback since; O(n)."""
+        out = np.empty(self.n)
+        fill_probabilities(self.board, out)
+        return out
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {name: array for name, array in self.board._asdict().items() if name != "words"}
+
+    def _largest_importance(self) -> float:
+        if self.board.clock[MODE] == SHUFFLE:
+            return 1.0
+        mixing = float(self.board.knobs[MIXING])
+        return 1.0 / mixing if mixing > 0 else np.inf
+
+    @property
+    def mode(self) -> str:
+        """What the sampler does now: "adaptive", or "shuffle" where it deals shuffled epochs."""
+        return "shuffle" if self.board.clock[MODE] == SHUFFLE else "adaptive"

@@ -1,0 +1,156 @@
+"""The rule that `VRB` plays without parameters: visit averages, shrunk, and a guard.
+
+Each item keeps V, the number of its losses, and S, the sum of their squares (over its last 32,
+more or less). Its weight is the square root of the average of its squared losses, shrunk
+towards the average m over all items as if k more visits had shown m:
+
+    value = sqrt((S + k m) / (V + k)),   k = 1/8 + D^2 / 2   (1/8 + 8 D^2 after only zeros)
+
+D, from 0 to 1, is how much losses differ, on average, from their item's own past: where losses
+are steady, one visit settles the weight; where they are noise, it takes more. Mixing is
+min(1, sqrt(n / (4 u))) after u losses. Everything is relative to m: the scale of the losses
+does not matter.
+
+The guard. Draws come in blocks of n (or as many epochs as make 256). The first block is a
+shuffled epoch: until each item has been seen, there is nothing to adapt to. At the end of each
+block, the ratio of second moments of what the rule would draw, over uniform, decides about the
+next block: adapt, or deal another shuffled epoch and go on learning from it. The decision is
+made from past feedback only, between whole epochs, so estimates stay unbiased in the sense of
+`Shuffle` and of independent draws.
+
+``docs/decisions/vrb_default.md`` says what else was tried, with the figures.
+"""
+
+import math
+from typing import Any
+
+from tombola.bits import kernel
+from tombola.index.kernels import TOTAL
+from tombola.samplers.board import (
+    ADAPTIVE,
+    FED,
+    MIXING,
+    MODE,
+    OWN_CLOCK,
+    OWN_KNOBS,
+    SCALE,
+    SHUFFLE,
+    UNIT,
+    Board,
+    normalised,
+    power_of_two_near,
+    probability_of,
+    uniform_weight,
+)
+
+__all__ = ["ParameterFreeBoard", "start"]
+
+# Knobs of this rule.
+MEAN = OWN_KNOBS  # m: running mean of l^2 / (n p), an unbiased estimate of the mean of l^2
+DISAGREEMENT = OWN_KNOBS + 1  # D
+COMPARED = OWN_KNOBS + 2  # losses that went into D
+OURS = OWN_KNOBS + 3  # the guard's sums: second moment of what the rule would draw ...
+UNIFORM = OWN_KNOBS + 4  # ... and under uniform draws
+# Its clock.
+LEFT = OWN_CLOCK  # draws left in this block
+BLOCK = OWN_CLOCK + 1  # draws in a block
+BLOCKS = OWN_CLOCK + 2  # blocks begun
+
+LAST = 32.0  # an item's average forgets beyond so many visits
+PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
+CLIP = 8.0  # a squared loss counts as at most CLIP n m
+
+ENTER = 0.9  # adapt once the ratio of second moments is below this
+LEAVE = 0.95  # and until it is above that
+
+
+def start(board: Board) -> None:
+    """Set the counters of a new sampler."""
+    n = board.weights.size
+    board.clock[BLOCK] = n * -(-256 // n)
+    board.clock[MODE] = SHUFFLE
+    board.knobs[MIXING] = 1.0
+
+
+class ParameterFreeBoard(Board):
+    """Visit averages, shrunk, with a guard."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Take a loss into the item's average, the overall one, D and the guard's sums."""
+        knobs = board.knobs
+        n = board.counts[0]
+        pace = max(1.0 / (board.clock[FED] + 1.0), 1.0 / n)
+        if knobs[UNIT] == 0.0 and loss > 0.0:
+            set_unit(board, loss, pace, probability)
+        squared = normalised(board, loss) ** 2
+        if knobs[UNIT] > 0.0:
+            mean = knobs[MEAN] + pace * (squared / (n * probability) - knobs[MEAN])
+            knobs[MEAN] = min(mean, 2.0 * knobs[MEAN])  # one loss can at most double it
+            squared = min(squared, CLIP * n * knobs[MEAN])
+            candidate = probability_of(board, item, uniform_weight(board))
+            knobs[OURS] += squared / (n * probability) / (n * candidate)
+            knobs[UNIFORM] += squared / (n * probability)
+        visits = board.notes[item]
+        if visits > 0.0:
+            past = board.scores[item] / visits
+            if squared + past > 0.0:
+                knobs[COMPARED] += 1.0
+                distance = 1.0 - 2.0 * math.sqrt(squared * past) / (squared + past)
+                share = max(1.0 / (knobs[COMPARED] + 1.0), 1.0 / n)
+                knobs[DISAGREEMENT] += share * (distance - knobs[DISAGREEMENT])
+        if visits > LAST - 1.0:
+            board.scores[item] *= (LAST - 1.0) / visits
+            visits = LAST - 1.0
+        board.scores[item] += squared
+        board.notes[item] = visits + 1.0
+
+    @staticmethod
+    def value(board: Any, item: Any) -> Any:
+        """Return the root of the shrunk average of squared losses; 1 before any loss."""
+        if board.knobs[UNIT] == 0.0:
+            return 1.0
+        total, visits, d = board.scores[item], board.notes[item], board.knobs[DISAGREEMENT]
+        k = PRIOR + (PRIOR_NOISE if total > 0.0 else PRIOR_ZEROS) * d * d
+        return math.sqrt((total + k * board.knobs[MEAN]) / (visits + k))
+
+    @staticmethod
+    def prepare(board: Any, size: Any) -> Any:
+        """Set the mixing; at the end of a block, choose the mode of the next one."""
+        if board.clock[LEFT] == 0:
+            next_block(board)
+        fed, n = board.clock[FED], board.counts[0]
+        board.knobs[MIXING] = 1.0 if 4 * fed <= n else math.sqrt(n / (4.0 * fed))
+        size = min(size, board.clock[LEFT])
+        board.clock[LEFT] -= size
+        return size
+
+
+@kernel
+def set_unit(board: Board, loss: Any, pace: Any, probability: Any) -> None:
+    """From the first loss that is not zero: a power of two that makes m about 1."""
+    rough = 1.0 / power_of_two_near(loss)
+    board.knobs[UNIT] = rough
+    squared = normalised(board, loss) ** 2
+    mean = pace * squared / (board.counts[0] * probability)
+    board.knobs[UNIT] = rough / power_of_two_near(math.sqrt(mean))
+    squared = normalised(board, loss) ** 2
+    board.knobs[MEAN] = pace * squared / (board.counts[0] * probability)
+
+
+@kernel
+def next_block(board: Board) -> None:
+    """Choose between adapting and another shuffled epoch, from the feedback so far."""
+    knobs, clock = board.knobs, board.clock
+    clock[LEFT] = clock[BLOCK]
+    clock[BLOCKS] += 1
+    ratio = knobs[OURS] / knobs[UNIFORM] if knobs[UNIFORM] > 0.0 else 1.0
+    if clock[BLOCKS] == 2 and knobs[MEAN] > 0.0:
+        # nothing has been tried yet: what the weights promise, (mean of roots)^2 / mean
+        promise = board.counts[TOTAL] / (board.counts[0] * knobs[SCALE])
+        ratio = promise * promise / knobs[MEAN]
+    clock[MODE] = ADAPTIVE if ratio < (LEAVE if clock[MODE] == ADAPTIVE else ENTER) else SHUFFLE
+    knobs[OURS] *= 0.5
+    knobs[UNIFORM] *= 0.5
