@@ -11,12 +11,8 @@ are steady, one visit settles the weight; where they are noise, it takes more. M
 min(1, sqrt(n / (4 u))) after u losses. Everything is relative to m: the scale of the losses
 does not matter.
 
-The guard. Draws come in blocks of n (or as many epochs as make 256). The first block is a
-shuffled epoch: until each item has been seen, there is nothing to adapt to. At the end of each
-block, the ratio of second moments of what the rule would draw, over uniform, decides about the
-next block: adapt, or deal another shuffled epoch and go on learning from it. The decision is
-made from past feedback only, between whole epochs, so estimates stay unbiased in the sense of
-`Shuffle` and of independent draws.
+The guard (`tombola.samplers.guard`) deals shuffled epochs wherever adapting does not pay. The
+first block is one: until each item has been seen, there is nothing to adapt to.
 
 ``docs/decisions/vrb_default.md`` says what else was tried, with the figures.
 """
@@ -26,13 +22,10 @@ from typing import Any
 
 from tombola.bits import kernel
 from tombola.index.kernels import TOTAL
+from tombola.samplers import guard
 from tombola.samplers.board import (
-    ADAPTIVE,
     FED,
     MIXING,
-    MODE,
-    OWN_CLOCK,
-    OWN_KNOBS,
     SCALE,
     SHUFFLE,
     UNIT,
@@ -45,30 +38,19 @@ from tombola.samplers.board import (
 
 __all__ = ["ParameterFreeBoard", "start"]
 
-# Knobs of this rule.
-MEAN = OWN_KNOBS  # m: running mean of l^2 / (n p), an unbiased estimate of the mean of l^2
-DISAGREEMENT = OWN_KNOBS + 1  # D
-COMPARED = OWN_KNOBS + 2  # losses that went into D
-OURS = OWN_KNOBS + 3  # the guard's sums: second moment of what the rule would draw ...
-UNIFORM = OWN_KNOBS + 4  # ... and under uniform draws
-# Its clock.
-LEFT = OWN_CLOCK  # draws left in this block
-BLOCK = OWN_CLOCK + 1  # draws in a block
-BLOCKS = OWN_CLOCK + 2  # blocks begun
+# Knobs of this sampler, behind those of the guard.
+MEAN = guard.GUARD_KNOBS  # m: running mean of l^2 / (n p), an unbiased estimate of the mean of l^2
+DISAGREEMENT = guard.GUARD_KNOBS + 1  # D
+COMPARED = guard.GUARD_KNOBS + 2  # losses that went into D
 
 LAST = 32.0  # an item's average forgets beyond so many visits
 PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
 CLIP = 8.0  # a squared loss counts as at most CLIP n m
 
-ENTER = 0.9  # adapt once the ratio of second moments is below this
-LEAVE = 0.95  # and until it is above that
-
 
 def start(board: Board) -> None:
     """Set the counters of a new sampler."""
-    n = board.weights.size
-    board.clock[BLOCK] = n * -(-256 // n)
-    board.clock[MODE] = SHUFFLE
+    guard.begin(board, board.weights.size, SHUFFLE)
     board.knobs[MIXING] = 1.0
 
 
@@ -91,8 +73,7 @@ class ParameterFreeBoard(Board):
             knobs[MEAN] = min(mean, 2.0 * knobs[MEAN])  # one loss can at most double it
             squared = min(squared, CLIP * n * knobs[MEAN])
             candidate = probability_of(board, item, uniform_weight(board))
-            knobs[OURS] += squared / (n * probability) / (n * candidate)
-            knobs[UNIFORM] += squared / (n * probability)
+            guard.judge(board, squared, n, probability, candidate)
         visits = board.notes[item]
         if visits > 0.0:
             past = board.scores[item] / visits
@@ -119,13 +100,26 @@ class ParameterFreeBoard(Board):
     @staticmethod
     def prepare(board: Any, size: Any) -> Any:
         """Set the mixing; at the end of a block, choose the mode of the next one."""
-        if board.clock[LEFT] == 0:
-            next_block(board)
-        fed, n = board.clock[FED], board.counts[0]
+        clock = board.clock
+        fed, n = clock[FED], board.counts[0]
         board.knobs[MIXING] = 1.0 if 4 * fed <= n else math.sqrt(n / (4.0 * fed))
-        size = min(size, board.clock[LEFT])
-        board.clock[LEFT] -= size
+        if clock[guard.LEFT] == 0:
+            if clock[guard.BLOCKS] == 1:
+                guard.choose(board, promised(board))
+            else:
+                guard.choose(board, guard.measured(board))
+        size = min(size, clock[guard.LEFT])
+        clock[guard.LEFT] -= size
         return size
+
+
+@kernel
+def promised(board: Board) -> Any:
+    """Return the ratio that the weights promise, (mean of roots)^2 / mean; nothing is tried yet."""
+    if board.knobs[MEAN] == 0.0:
+        return 1.0
+    root = board.counts[TOTAL] / (board.counts[0] * board.knobs[SCALE])
+    return root * root / board.knobs[MEAN]
 
 
 @kernel
@@ -138,19 +132,3 @@ def set_unit(board: Board, loss: Any, pace: Any, probability: Any) -> None:
     board.knobs[UNIT] = rough / power_of_two_near(math.sqrt(mean))
     squared = normalised(board, loss) ** 2
     board.knobs[MEAN] = pace * squared / (board.counts[0] * probability)
-
-
-@kernel
-def next_block(board: Board) -> None:
-    """Choose between adapting and another shuffled epoch, from the feedback so far."""
-    knobs, clock = board.knobs, board.clock
-    clock[LEFT] = clock[BLOCK]
-    clock[BLOCKS] += 1
-    ratio = knobs[OURS] / knobs[UNIFORM] if knobs[UNIFORM] > 0.0 else 1.0
-    if clock[BLOCKS] == 2 and knobs[MEAN] > 0.0:
-        # nothing has been tried yet: what the weights promise, (mean of roots)^2 / mean
-        promise = board.counts[TOTAL] / (board.counts[0] * knobs[SCALE])
-        ratio = promise * promise / knobs[MEAN]
-    clock[MODE] = ADAPTIVE if ratio < (LEAVE if clock[MODE] == ADAPTIVE else ENTER) else SHUFFLE
-    knobs[OURS] *= 0.5
-    knobs[UNIFORM] *= 0.5
