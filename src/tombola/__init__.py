@@ -13,12 +13,13 @@ from tombola.checkpoint import load, save
 from tombola.draws import Draw
 from tombola.index import WeightIndex
 from tombola.random import Stream
-from tombola.samplers import VRB, Sampler, Shuffle, Uniform
+from tombola.samplers import VRB, GroupVRB, Sampler, Shuffle, Uniform
 
 __version__ = "0.1.0.dev0"
 __all__ = [
     "VRB",
     "Draw",
+    "GroupVRB",
     "Sampler",
     "Shuffle",
     "Stream",

@@ -1,0 +1,51 @@
+"""Labels of any kind become group numbers."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["group_numbers"]
+
+
+def group_numbers(groups: ArrayLike, labels: ArrayLike | None = None) -> tuple[Any, Any]:
+    """Return the group number of each item, and the labels that the numbers stand for.
+
+    Parameters
+    ----------
+    groups : array-like of hashable labels, shape (n,)
+        None and NaN are refused: an item without a group could not be drawn.
+    labels : array-like, optional
+        The groups there should be, in this order; one without items is refused.
+
+    Examples
+    --------
+    >>> numbers, labels = group_numbers(["cat", "dog", "cat"])
+    >>> numbers, labels
+    (array([0, 1, 0], dtype=int32), ['cat', 'dog'])
+    """
+    array = np.asarray(groups)
+    if array.ndim != 1:
+        raise ValueError(f"groups must have one dimension, got shape {array.shape}")
+    if array.size == 0:
+        raise ValueError("groups is empty: there is nothing to draw from")
+    values = array.tolist()
+    missing = [k for k, value in enumerate(values) if value is None or value != value]
+    if missing:
+        raise ValueError(f"groups[{missing[0]}] is {values[missing[0]]}: that item has no group")
+    if labels is not None:
+        order = np.asarray(labels).tolist()
+    else:
+        try:
+            order = sorted(set(values))
+        except TypeError:  # labels that cannot be compared: in order of appearance
+            order = list(dict.fromkeys(values))
+    number = {label: k for k, label in enumerate(order)}
+    unknown = [k for k, value in enumerate(values) if value not in number]
+    if unknown:
+        raise ValueError(f"groups[{unknown[0]}] is {values[unknown[0]]!r}, which is not in labels")
+    numbers: NDArray[np.int32] = np.array([number[value] for value in values], dtype=np.int32)
+    empty = np.bincount(numbers, minlength=len(order)) == 0
+    if empty.any():
+        raise ValueError(f"group {order[int(empty.argmax())]!r} has no items")
+    return numbers, order
