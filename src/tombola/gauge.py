@@ -16,7 +16,7 @@ from tombola.bits import kernel
 
 __all__ = ["Gauge", "new_sums", "record", "record_one"]
 
-# Layout of the sums: float64[10].
+# Layout of the sums: float64[11].
 COUNT = 0  # losses received
 OURS, OURS_SPREAD = 1, 2  # sum of l^2 u^2; sum of its squared distances from the mean so far
 UNIFORM, UNIFORM_SPREAD = 3, 4  # the same of l^2 u
@@ -24,11 +24,12 @@ WEIGHT, WEIGHT_SQUARED = 5, 6  # sums of u and u^2
 SURPRISE = 7  # sum of -log p
 LARGEST_LOSS = 8
 LARGEST_WEIGHT = 9
+CROSS_SPREAD = 10  # sum of products of the two distances
 
 
 def new_sums() -> NDArray[np.float64]:
     """Return the sums of a gauge that has seen nothing."""
-    return np.zeros(10)
+    return np.zeros(11)
 
 
 @kernel
@@ -40,14 +41,18 @@ def record_one(sums: NDArray[np.float64], n: Any, probability: Any, loss: Any) -
         sums[UNIFORM] *= ratio * ratio
         sums[OURS_SPREAD] *= ratio * ratio * ratio * ratio
         sums[UNIFORM_SPREAD] *= ratio * ratio * ratio * ratio
+        sums[CROSS_SPREAD] *= ratio * ratio * ratio * ratio
         sums[LARGEST_LOSS] = loss
     relative = loss / sums[LARGEST_LOSS] if sums[LARGEST_LOSS] > 0.0 else 0.0
     u = 1.0 / (n * probability)
     count = max(1.0, sums[COUNT])
     uniform = relative * relative * u
     ours = uniform * u
-    sums[OURS_SPREAD] += (ours - sums[OURS] / count) ** 2
-    sums[UNIFORM_SPREAD] += (uniform - sums[UNIFORM] / count) ** 2
+    ours_distance = ours - sums[OURS] / count
+    uniform_distance = uniform - sums[UNIFORM] / count
+    sums[OURS_SPREAD] += ours_distance * ours_distance
+    sums[UNIFORM_SPREAD] += uniform_distance * uniform_distance
+    sums[CROSS_SPREAD] += ours_distance * uniform_distance
     sums[OURS] += ours
     sums[UNIFORM] += uniform
     sums[WEIGHT] += u
@@ -127,21 +132,25 @@ class Gauge:
         item's loss exceeds the largest one seen*: nobody can exclude that a rarely drawn item
         holds an enormous loss. Wide where rare items could matter; that is the point.
 
-        The bounds on both second moments come from a time-uniform empirical Bernstein
-        inequality (Howard, Ramdas, McAuliffe, Sekhon 2021, with a union over a grid of its
-        parameter), with the range that the floor on p implies.
+        For each ratio r of a grid, z = l^2 u (u - r) has a mean of the sign of (true ratio - r),
+        and a range that the floor on p implies; a time-uniform empirical Bernstein inequality
+        (Howard, Ramdas, McAuliffe, Sekhon 2021) tells for which r the sign is certain.
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-        if self._sums[UNIFORM] <= 0:
-            return 0.0, math.inf
-        alpha = (1 - confidence) / 4  # two quantities, two sides
         limit = max(self._limit, float(self._sums[LARGEST_WEIGHT]))
-        ours = _mean_interval(self._sums, OURS, limit * limit, alpha)
-        uniform = _mean_interval(self._sums, UNIFORM, limit, alpha)
-        low = ours[0] / uniform[1]
-        high = ours[1] / uniform[0] if uniform[0] > 0 else math.inf
-        return low, min(high, limit)
+        if self._sums[UNIFORM] <= 0 or not math.isfinite(limit):
+            return 0.0, limit
+        grid = [limit * 2.0 ** (-k / 8) for k in range(97)]  # down to limit / 4096
+        alpha = (1 - confidence) / (2 * len(grid))
+        low, high = 0.0, limit
+        for ratio in grid:
+            total, margin = _deviation(self._sums, ratio, limit, alpha)
+            if total + margin < 0:
+                high = ratio
+            elif total - margin > 0:
+                low = max(low, ratio)
+        return low, high
 
     @property
     def effective_sample_size(self) -> float:
@@ -184,26 +193,26 @@ class Gauge:
         )
 
 
-def _mean_interval(
-    sums: NDArray[np.float64], which: int, scale: float, alpha: float
+def _deviation(
+    sums: NDArray[np.float64], ratio: float, limit: float, alpha: float
 ) -> tuple[float, float]:
-    """Time-uniform bounds on the average conditional mean of a quantity in [0, scale].
+    """Return the sum of z = l^2 u (u - ratio), and how far it may be from its expectation.
 
-    For x_t in [0, 1] with conditional mean m_t, any predictable guess g_t and 0 < s < 1,
+    With l <= 1 and 0 <= u <= limit, z is in an interval of length w. For x_t in an interval of
+    length 1 with conditional mean m_t, any predictable guess g_t in it and 0 < s < 1,
     exp(s sum(x_t - m_t) - psi(s) sum(x_t - g_t)^2) with psi(s) = -log(1 - s) - s is a
     supermartingale, so sum(x_t - m_t) <= (log(1/a) + psi(s) V) / s at all times with
     probability 1 - a; the other side is alike. We take the best s of a grid, each with its
-    share of alpha.
+    share of alpha, and the mean so far as the guess.
     """
-    count = sums[COUNT]
-    if not math.isfinite(scale):
-        return 0.0, math.inf
-    mean = float(sums[which] / count)
-    spread = float(sums[which + 1]) / scale**2
+    total = float(sums[OURS] - ratio * sums[UNIFORM])
+    spread = float(
+        sums[OURS_SPREAD] - 2 * ratio * sums[CROSS_SPREAD] + ratio**2 * sums[UNIFORM_SPREAD]
+    )
+    width = limit * (limit - ratio) + ratio**2 / 4
     best = math.inf
     for k in range(1, 40):
         s = 2.0**-k
         share = math.log(k * (k + 1) / alpha)
-        best = min(best, (share + (-math.log1p(-s) - s) * spread) / s)
-    margin = best * scale / float(count)
-    return max(0.0, mean - margin), mean + margin
+        best = min(best, (share + (-math.log1p(-s) - s) * max(spread, 0.0) / width**2) / s)
+    return total, best * width
