@@ -29,22 +29,23 @@ def _source_hash() -> str:
 SOURCE_HASH = _source_hash()
 
 
-def kernel(function: Any = None, *, allocates: bool = False) -> Any:
+def kernel(function: Any = None, *, allocates: bool = False, inline: bool = False) -> Any:
     """Compile a function and keep its machine code on disk.
 
     Where it allocates nothing, it is compiled without reference counts: passing five arrays to
     an inner function would otherwise cost ten atomic operations, more than most of our inner
-    functions take.
+    functions take. With `inline` it becomes part of its callers: passing a tuple of ten arrays
+    costs more than a small function, too.
 
     numba looks only at the file of a function to tell whether the code on disk is still good,
     although that code includes functions of other files. So we put a hash of all our kernels
     into the name that numba files it under.
     """
     if function is None:
-        return lambda inner: kernel(inner, allocates=allocates)
+        return lambda inner: kernel(inner, allocates=allocates, inline=inline)
     function.__qualname__ += f"@{SOURCE_HASH}"
     options: dict[str, Any] = {"_nrt": allocates}  # not in numba's own annotations
-    return njit(cache=True, **options)(function)
+    return njit(cache=True, forceinline=inline, **options)(function)
 
 
 def multiply_wide(a: Any, b: Any) -> Any:

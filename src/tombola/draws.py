@@ -97,8 +97,8 @@ class Draw:
         """``1 / (n * probabilities)``: what an estimate multiplies by."""
         if self._importances is None:
             importances = 1.0 / (self.n * self.probabilities)
-            importances.flags.writeable = False
-            object.__setattr__(self, "_importances", importances)
+            importances.setflags(write=False)
+            _set_importances(self, importances)
         assert self._importances is not None
         return self._importances
 
@@ -182,15 +182,23 @@ def _fill(
     round_number: int,
     tags: NDArray[np.uint8] | None,
 ) -> None:
-    put = object.__setattr__
-    indices.flags.writeable = False
-    probabilities.flags.writeable = False
-    put(draw, "indices", indices)
-    put(draw, "probabilities", probabilities)
-    put(draw, "n", n)
-    put(draw, "round", round_number)
-    put(draw, "tags", tags)
-    put(draw, "_importances", None)
+    indices.setflags(write=False)
+    probabilities.setflags(write=False)
+    _set_indices(draw, indices)
+    _set_probabilities(draw, probabilities)
+    _set_n(draw, n)
+    _set_round(draw, round_number)
+    _set_tags(draw, tags)
+    _set_importances(draw, None)
+
+
+# Attributes of a draw cannot be set in the usual way; the slots themselves can be.
+_set_indices = Draw.__dict__["indices"].__set__
+_set_probabilities = Draw.__dict__["probabilities"].__set__
+_set_n = Draw.__dict__["n"].__set__
+_set_round = Draw.__dict__["round"].__set__
+_set_tags = Draw.__dict__["tags"].__set__
+_set_importances = Draw.__dict__["_importances"].__set__
 
 
 def _refuse_first(name: str, array: NDArray[Any], wrong: NDArray[Any], reason: str) -> None:

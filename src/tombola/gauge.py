@@ -32,7 +32,7 @@ def new_sums() -> NDArray[np.float64]:
     return np.zeros(11)
 
 
-@kernel
+@kernel(inline=True)
 def record_one(sums: NDArray[np.float64], n: Any, probability: Any, loss: Any) -> None:
     """Add one loss; losses are kept in units that make the largest one 1."""
     if loss > sums[LARGEST_LOSS]:

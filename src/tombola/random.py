@@ -63,7 +63,7 @@ def seek(state: NDArray[np.uint64], position: Any) -> None:
         state[BUFFER], state[BUFFER + 1], state[BUFFER + 2], state[BUFFER + 3] = w0, w1, w2, w3
 
 
-@kernel
+@kernel(inline=True)
 def next_word(state: NDArray[np.uint64]) -> Any:
     """Hand out one word."""
     position = state[POSITION]
@@ -94,13 +94,13 @@ def fill_words(state: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
         done += 1
 
 
-@kernel
+@kernel(inline=True)
 def rejected_below(bound: Any) -> Any:
     """Return 2^64 mod bound: how many of the 2^64 words `bounded` has to reject."""
     return (_WORD_MAX - bound + _ONE) % bound
 
 
-@kernel
+@kernel(inline=True)
 def bounded(word: Any, bound: Any, rejected: Any) -> Any:
     """Turn a word into an integer in [0, bound), by multiply and shift (Lemire 2019).
 
@@ -111,7 +111,7 @@ def bounded(word: Any, bound: Any, rejected: Any) -> Any:
     return np.int64(high), low >= rejected
 
 
-@kernel
+@kernel(inline=True)
 def next_below(state: NDArray[np.uint64], bound: Any) -> Any:
     """Hand out one integer in [0, bound), each with exactly the same probability."""
     while True:

@@ -46,13 +46,13 @@ CHUNK = 1024  # darts thrown together: their scratch arrays stay in the first ca
 FEW = 12  # so few are drawn one by one
 
 
-@kernel
+@kernel(inline=True)
 def height_of(weight: Any) -> Any:
     """Return 0 for weight 0, else h such that 2^(h-2) < weight <= 2^(h-1)."""
     return bit_length(weight - 1) + 1 if weight > 0 else 0
 
 
-@kernel
+@kernel(inline=True)
 def column_area(height: Any) -> Any:
     """Return the height of the column in units of weight."""
     return np.int64(1) << (height - 1) if height > 0 else np.int64(0)
@@ -91,7 +91,7 @@ def build(
     counts[HEIGHTS] = 0
 
 
-@kernel
+@kernel(inline=True)
 def locate(counts: NDArray[np.int64], dart: Any) -> Any:
     """Return the place of the column that a dart in [0, area) lands in, and how high up."""
     occupied = counts[OCCUPIED]
@@ -242,7 +242,7 @@ def draw_many(
         out[j] = draw_one(counts, weights, order, state, uniform)
 
 
-@kernel
+@kernel(inline=True)
 def assign(
     counts: NDArray[np.int64],
     weights: NDArray[np.int64],
@@ -288,7 +288,7 @@ def cross(
                 counts[OCCUPIED] ^= bit
 
 
-@kernel
+@kernel(inline=True)
 def move(order: NDArray[Any], position: NDArray[Any], place: Any, target: Any) -> Any:
     """Let the item at `target` take the free place, and return the place that it freed."""
     if place != target:

@@ -138,7 +138,7 @@ LOW = 2**10
 SMALL = 2**20  # so many items are rebuilt at once, in milliseconds; more of them by a sweep
 
 
-@kernel
+@kernel(inline=True)
 def uniform_weight(board: Board) -> Any:
     """Return U for the mixing asked for; -1 where every draw is uniform."""
     mixing = board.knobs[MIXING]
@@ -152,7 +152,7 @@ def uniform_weight(board: Board) -> Any:
     return np.int64(share / board.counts[0]) + 1
 
 
-@kernel
+@kernel(inline=True)
 def probability_of(board: Board, item: Any, uniform: Any) -> Any:
     """Return the probability of an item, given the uniform weight."""
     n = board.counts[0]
@@ -161,7 +161,7 @@ def probability_of(board: Board, item: Any, uniform: Any) -> Any:
     return (board.weights[item] + uniform) / (board.counts[index.TOTAL] + n * uniform)
 
 
-@kernel
+@kernel(inline=True)
 def draw_next(board: Board) -> Any:
     """Draw one item in the present mode; return it and its probability."""
     if board.clock[MODE] == SHUFFLE:
@@ -192,7 +192,7 @@ def draw_batch(board: Board, items: NDArray[np.int64], probabilities: NDArray[np
         probabilities[j] = probability_of(board, items[j], uniform)
 
 
-@kernel
+@kernel(inline=True)
 def deal_one(board: Board) -> Any:
     """Deal the next item of a shuffled deck; after the last one it is shuffled anew.
 
@@ -223,13 +223,13 @@ def power_of_two_near(x: Any) -> Any:
     return math.ldexp(1.0, min(1000, max(-1000, exponent)))
 
 
-@kernel
+@kernel(inline=True)
 def normalised(board: Board, loss: Any) -> Any:
     """Return the loss in the sampler's unit, never so large that its square overflows."""
     return min(loss * board.knobs[UNIT], 2.0**250)
 
 
-@kernel
+@kernel(inline=True)
 def put(board: Board, item: Any, value: Any) -> None:
     """Turn a value into an integer weight: the only place where that happens.
 
@@ -242,7 +242,7 @@ def put(board: Board, item: Any, value: Any) -> None:
     index.assign(board.counts, board.weights, board.order, board.position, item, weight)
 
 
-@kernel
+@kernel(inline=True)
 def sweep(board: Board) -> None:
     """Refresh a few more weights; re-scale all of them when they outgrow the index."""
     clock, knobs = board.clock, board.knobs
@@ -258,13 +258,20 @@ def sweep(board: Board) -> None:
         put(board, item, value(board, item))
     if clock[PENDING] < ALWAYS:
         clock[PENDING] -= items
-    total = board.counts[index.TOTAL]
-    if total > HIGH or total < LOW * n:
-        if n <= SMALL:
-            rebuild(board)
-        elif clock[PENDING] == 0 or (clock[PENDING] == ALWAYS and clock[CURSOR] < SWEEP):
-            knobs[SCALE] *= 0.5 if total > HIGH else 2.0
-            clock[PENDING] = max(clock[PENDING], n)
+    if not LOW * n <= board.counts[index.TOTAL] <= HIGH:
+        rescale(board)
+
+
+@kernel
+def rescale(board: Board) -> None:
+    """Change the scale of the weights: at once where that is quick, else as the sweep goes."""
+    clock, knobs = board.clock, board.knobs
+    n = board.counts[0]
+    if n <= SMALL:
+        rebuild(board)
+    elif clock[PENDING] == 0 or (clock[PENDING] == ALWAYS and clock[CURSOR] < SWEEP):
+        knobs[SCALE] *= 0.5 if board.counts[index.TOTAL] > HIGH else 2.0
+        clock[PENDING] = max(clock[PENDING], n)
 
 
 @kernel
@@ -280,7 +287,7 @@ def rebuild(board: Board) -> None:
     index.build(board.counts, board.weights, board.order, board.position)
 
 
-@kernel
+@kernel(inline=True)
 def draw_one(board: Board) -> Any:
     """Draw one item, for loops that are compiled; return it and its probability."""
     prepare(board, 1)
@@ -288,7 +295,7 @@ def draw_one(board: Board) -> Any:
     return draw_next(board)
 
 
-@kernel
+@kernel(inline=True)
 def update_one(board: Board, item: Any, probability: Any, loss: Any) -> None:
     """Learn from one loss, for loops that are compiled."""
     absorb(board, item, probability, loss)

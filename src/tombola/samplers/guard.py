@@ -42,7 +42,7 @@ def begin(board: Any, n: int, mode: int) -> None:
     board.clock[MODE] = mode
 
 
-@kernel
+@kernel(inline=True)
 def judge(board: Any, squared: Any, n: Any, probability: Any, candidate: Any) -> None:
     """Take a squared loss into the sums; `candidate` is what the sampler would draw it with."""
     uniform = squared / (n * probability)
