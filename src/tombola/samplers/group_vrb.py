@@ -153,8 +153,10 @@ def update_one(board: GroupBoard, item: Any, probability: Any, loss: Any) -> Non
         )  # fmt: skip
     # the weight of this group, and of one more in turn
     put_group(board, c)
-    other = board.clock[CURSOR]
-    board.clock[CURSOR] = other + 1 if other + 1 < levels.size else 0
+    other = (board.clock[CURSOR] + 1) % levels.size
+    if other == c:
+        other = (other + 1) % levels.size
+    board.clock[CURSOR] = other
     put_group(board, other)
     total = board.group_counts[index.TOTAL]
     if total > 2**60 or total < 2**40:

@@ -1,0 +1,166 @@
+import numpy as np
+import pytest
+
+import budget
+import tombola
+from tombola import GroupVRB, Stream
+from tombola.samplers.groups import group_numbers
+
+
+class Oracle:
+    """The rule of the docstring, in numpy, everything recomputed at every step."""
+
+    def __init__(self, groups):
+        self.group = np.asarray(groups)
+        self.n, self.size = len(groups), np.bincount(groups)
+        groups_there = len(self.size)
+        self.h, self.v = np.ones(self.n), np.zeros(self.n)
+        self.a = np.full(self.n, 2.0**20)
+        self.kappa, self.seen = np.zeros(groups_there), np.zeros(groups_there)
+        self.level, self.t = 0.0, 0
+
+    def probabilities(self):
+        total = np.bincount(self.group, weights=self.a)
+        kappa = np.where(self.seen > 0, self.kappa, self.level) if self.level else 1.0
+        value = total * np.sqrt(kappa)
+        share = (value / value.sum())[self.group]
+        inside = self.a / total[self.group]
+        groups_there = len(self.size)
+        return (
+            0.75 * share * inside + 0.125 / self.n + 0.125 / (groups_there * self.size[self.group])
+        )
+
+    def update(self, item, loss):
+        c, squared = self.group[item], loss**2
+        relative = squared / self.h[item]
+        self.t += 1
+        self.seen[c] += 1
+        self.level += (relative - self.level) * 2 / (self.t + 1)
+        if self.seen[c] == 1:
+            self.kappa[c] = self.level
+        self.kappa[c] += (relative - self.kappa[c]) * 2 / (self.seen[c] + 2)
+        root = self.a[self.group == c].sum() / 2**20 / self.size[c]
+        level = self.kappa[c] * root**2
+        if level > 0:
+            self.v[item] = min(15, self.v[item] + 1)
+            self.h[item] += (squared / level - self.h[item]) / (1 + self.v[item])
+            self.h[item] = max(1 / 16, self.h[item])
+            self.a[item] = np.floor(2**20 * np.sqrt(self.h[item]))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e200, 1e-200])
+def test_the_rule_against_the_oracle(scale):
+    """Two groups, so that each update refreshes both and no group weight is out of date."""
+    groups = [0, 1, 1, 0, 1, 1, 1]
+    losses = Stream(1).integers(1000, 60) / 300.0
+    sampler, oracle = GroupVRB(groups, seed=2), Oracle(groups)
+    for loss in losses:
+        draw = sampler.draw(1)
+        assert draw.probabilities[0] == pytest.approx(
+            oracle.probabilities()[draw.indices[0]], rel=1e-9
+        )
+        sampler.update(draw, [loss * scale])
+        oracle.update(draw.indices[0], loss)
+        np.testing.assert_allclose(sampler.probabilities(), oracle.probabilities(), rtol=1e-9)
+    assert sampler.probabilities().sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_the_floor_holds_whatever_the_losses():
+    groups = np.repeat([0, 1, 2], [1, 9, 90])
+    sampler = GroupVRB(groups)
+    floor = 1 / 800 + 1 / (24 * np.bincount(groups)[groups])
+    for k in range(200):
+        draw = sampler.draw(8)
+        sampler.update(draw, 10.0 ** ((draw.indices + k) % 40 - 20))
+        assert (sampler.probabilities() >= floor * (1 - 1e-12)).all() or sampler.mode == "shuffle"
+
+
+def frequencies_excess(sampler, probabilities):
+    items = sampler.draw(1_000_000).indices
+    return budget.chi_square_excess(np.bincount(items, minlength=len(probabilities)), probabilities)
+
+
+def test_frequencies_are_the_reported_probabilities():
+    groups = np.repeat([0, 1, 2], [600, 390, 10])
+    losses = np.array([0.1, 1.0, 5.0])[groups] * (1 + np.arange(1000) % 7)
+    sampler = GroupVRB(groups)
+    for _ in range(20):
+        draw = sampler.draw(30)
+        sampler.update(draw, losses[draw.indices])
+    sampler.board.clock[6] = 2**40  # no end of a block during this test
+    reported = sampler.probabilities()
+    assert frequencies_excess(sampler, reported) < 1
+    wrong = np.bincount(groups, weights=reported)[groups] / np.bincount(groups)[groups]
+    assert frequencies_excess(sampler, wrong) > 1  # the wrong report: uniform inside the groups
+
+
+def test_a_rare_heavy_group_is_found_within_an_epoch():
+    groups = np.array(["common"] * 990 + ["rare"] * 10)
+    losses = np.where(groups == "rare", 10.0, 0.1)
+    sampler = GroupVRB(groups)
+    for _ in range(30):
+        draw = sampler.draw(16)
+        sampler.update(draw, losses[draw.indices])
+    p = sampler.probabilities()
+    ratio = (losses**2 / p).sum() / (1000 * (losses**2).sum())
+    assert ratio < 0.05  # uniform: 1; the best possible: 0.012
+    assert sampler.labels == ["common", "rare"]
+    assert sampler.group_probabilities()[1] > 0.4  # 1% of the items
+
+
+def test_equal_losses_end_in_shuffled_epochs_and_a_change_ends_those():
+    groups = np.arange(400) % 4
+    sampler = GroupVRB(groups)
+    for _ in range(100):
+        draw = sampler.draw(16)
+        sampler.update(draw, np.ones(16))
+    assert sampler.gauge.mode == "shuffle"
+    losses = np.where(groups == 0, 10.0, 0.1)
+    for _ in range(200):
+        draw = sampler.draw(16)
+        sampler.update(draw, losses[draw.indices])
+    assert sampler.gauge.mode == "adaptive"
+
+
+def test_a_batch_is_fed_one_by_one():
+    one, many = GroupVRB([0, 1, 1, 2, 2, 2]), GroupVRB([0, 1, 1, 2, 2, 2])
+    draw = one.draw(50)
+    losses = 1.0 + draw.indices
+    many.update(draw, losses)
+    for ticket, loss in zip(draw, losses, strict=True):
+        one.update(ticket, [loss])
+    assert (one.probabilities() == many.probabilities()).all()
+
+
+def test_save_and_load_keep_the_labels(tmp_path):
+    sampler = GroupVRB(["b", "a", "b"])
+    sampler.update(sampler.draw(4), np.ones(4))
+    tombola.save(tmp_path / "sampler.npz", sampler)
+    copy = tombola.load(tmp_path / "sampler.npz")
+    assert copy.labels == ["a", "b"]
+    assert copy.draw(20) == sampler.draw(20)
+
+
+def test_labels_of_any_hashable_kind():
+    mixed = np.array([("a", 1), None, 3], dtype=object)
+    mixed[1] = frozenset([2])
+    numbers, labels = group_numbers(mixed)
+    assert numbers.tolist() == [0, 1, 2]
+    assert labels == [("a", 1), frozenset([2]), 3]
+    assert GroupVRB(mixed).draw(3).n == 3
+
+
+@pytest.mark.parametrize(
+    ("groups", "labels", "message"),
+    [
+        ([], None, "groups is empty"),
+        (["a", None], None, r"groups\[1\] is None: that item has no group"),
+        ([1.0, float("nan")], None, r"groups\[1\] is nan: that item has no group"),
+        ([[1, 2]], None, r"groups must have one dimension, got shape \(1, 2\)"),
+        (["a", "b"], ["a", "b", "c"], "group 'c' has no items"),
+        (["a", "x"], ["a"], r"groups\[1\] is 'x', which is not in labels"),
+    ],
+)
+def test_bad_groups_are_named(groups, labels, message):
+    with pytest.raises(ValueError, match=message):
+        GroupVRB(groups, labels=labels)
