@@ -1,8 +1,12 @@
 """The samplers: one algorithm per file."""
 
 from tombola.samplers.base import Sampler
+from tombola.samplers.ftrl import FTRL
+from tombola.samplers.mabs import MABS
 from tombola.samplers.shuffle import Shuffle
+from tombola.samplers.srg import SRG
+from tombola.samplers.static import Static
 from tombola.samplers.uniform import Uniform
 from tombola.samplers.vrb import VRB
 
-__all__ = ["VRB", "Sampler", "Shuffle", "Uniform"]
+__all__ = ["FTRL", "MABS", "SRG", "VRB", "Sampler", "Shuffle", "Static", "Uniform"]
