@@ -13,15 +13,29 @@ from tombola.checkpoint import load, save
 from tombola.draws import Draw
 from tombola.index import WeightIndex
 from tombola.random import Stream
-from tombola.samplers import VRB, GroupVRB, Sampler, Shuffle, Uniform
+from tombola.samplers import (
+    FTRL,
+    MABS,
+    SRG,
+    VRB,
+    GroupVRB,
+    Sampler,
+    Shuffle,
+    Static,
+    Uniform,
+)
 
 __version__ = "0.1.0.dev0"
 __all__ = [
+    "FTRL",
+    "MABS",
+    "SRG",
     "VRB",
     "Draw",
     "GroupVRB",
     "Sampler",
     "Shuffle",
+    "Static",
     "Stream",
     "Uniform",
     "WeightIndex",

@@ -1,9 +1,23 @@
 """The samplers: one algorithm per file."""
 
 from tombola.samplers.base import Sampler
+from tombola.samplers.ftrl import FTRL
 from tombola.samplers.group_vrb import GroupVRB
+from tombola.samplers.mabs import MABS
 from tombola.samplers.shuffle import Shuffle
+from tombola.samplers.srg import SRG
+from tombola.samplers.static import Static
 from tombola.samplers.uniform import Uniform
 from tombola.samplers.vrb import VRB
 
-__all__ = ["VRB", "GroupVRB", "Sampler", "Shuffle", "Uniform"]
+__all__ = [
+    "FTRL",
+    "MABS",
+    "SRG",
+    "VRB",
+    "GroupVRB",
+    "Sampler",
+    "Shuffle",
+    "Static",
+    "Uniform",
+]

@@ -115,7 +115,8 @@ UNIT = 1  # losses are multiplied by this power of two before they are squared; 
 MIXING = 2  # the uniform share asked for
 FADE = 3  # scores are multiplied by this when the sweep passes
 FADE_NOTES = 4  # and notes by this
-OWN_KNOBS = 5
+LEAST = 5  # the weight of an item of value 0
+OWN_KNOBS = 6
 KNOBS = 16
 
 # Layout of `clock`; from OWN_CLOCK on, a sampler keeps what it likes.
@@ -230,15 +231,23 @@ def normalised(board: Board, loss: Any) -> Any:
 
 
 @kernel(inline=True)
+def least_weight(board: Board, value: Any) -> Any:
+    """Return the smallest weight that an item of this value can have."""
+    return np.int64(1) if value > 0.0 else np.int64(board.knobs[LEAST])
+
+
+@kernel(inline=True)
 def put(board: Board, item: Any, value: Any) -> None:
     """Turn a value into an integer weight: the only place where that happens.
 
-    A weight is at least 1, so that every item can be drawn, and never brings the total beyond
-    what the index holds; a value too large for that is re-scaled at the end of the update.
+    A weight is at least 1, so that every item can be drawn (a sampler may ask for 0 where the
+    value is 0), and never brings the total beyond what the index holds; a value too large for
+    that is re-scaled at the end of the update.
     """
     room = 2 * HIGH - (board.counts[index.TOTAL] - board.weights[item])
     scaled = value * board.knobs[SCALE]
-    weight = max(1, min(room, np.int64(scaled) if scaled < 2.0**62 else room))
+    weight = min(room, np.int64(scaled) if scaled < 2.0**62 else room)
+    weight = max(weight, least_weight(board, value))
     index.assign(board.counts, board.weights, board.order, board.position, item, weight)
 
 
@@ -282,8 +291,9 @@ def rebuild(board: Board) -> None:
         total += value(board, item)
     board.knobs[SCALE] = TARGET / power_of_two_near(total)
     for item in range(board.weights.size):
-        scaled = np.int64(value(board, item) * board.knobs[SCALE])
-        board.weights[item] = scaled if scaled > 1 else 1
+        real = value(board, item)
+        weight = np.int64(real * board.knobs[SCALE])
+        board.weights[item] = max(weight, least_weight(board, real))
     index.build(board.counts, board.weights, board.order, board.position)
 
 
@@ -348,6 +358,8 @@ class BoardSampler(Sampler):
         What scores and notes are multiplied by each time the sweep passes.
     stale : bool, default=False
         Whether weights change without feedback for their item, so that the sweep never stops.
+    least : {0, 1}, default=1
+        The weight of an item of value 0: with 0 (and no mixing) it is never drawn.
     parameters : dict, optional
         What else the constructor of the subclass was given.
     """
@@ -367,6 +379,7 @@ class BoardSampler(Sampler):
         fade: float = 1.0,
         fade_notes: float = 1.0,
         stale: bool = False,
+        least: int = 1,
     ) -> None:
         super().__init__(n, seed, parameters)
         n = self.n
@@ -384,6 +397,7 @@ class BoardSampler(Sampler):
             clock=np.zeros(CLOCK, dtype=np.int64),
         )
         self.board.knobs[[UNIT, MIXING, FADE, FADE_NOTES]] = unit, mixing, fade, fade_notes
+        self.board.knobs[LEAST] = least
         self.board.clock[PENDING] = ALWAYS if stale or min(fade, fade_notes) < 1 else 0
 
     def _rebuild(self) -> None:

@@ -1,0 +1,153 @@
+"""MABS: multi-armed bandit sampling, exponential weights on the linearised cost."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tombola.bits import kernel
+from tombola.samplers.board import (
+    OWN_KNOBS,
+    PENDING,
+    SMALL,
+    Board,
+    BoardSampler,
+    normalised,
+    power_of_two_near,
+    rebuild,
+)
+from tombola.samplers.vrb import _checked_bounds
+
+__all__ = ["MABS"]
+
+GAIN = OWN_KNOBS  # delta / n^2, for losses in the sampler's unit
+REFERENCE = OWN_KNOBS + 1  # the log-weight of an item of value 1
+
+ROOM = 4.0  # how far a log-weight may rise above the reference before that moves
+LARGEST = 2.0**500  # what the gain, and one step of a log-weight, is cut at: sums stay finite
+
+
+class MABSBoard(Board):
+    """Scores are the logarithms of exponential weights."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+        """w(I_t) <- w(I_t) exp(delta a(I_t) / p_t(I_t)^3), in logarithms."""
+        loss = normalised(board, loss)
+        rise = board.knobs[GAIN] * loss * loss / probability / probability / probability
+        board.scores[item] += min(rise, LARGEST)
+        if board.scores[item] - board.knobs[REFERENCE] > ROOM:
+            raise_reference(board, board.scores[item])
+
+    @staticmethod
+    def value(board: Any, item: Any) -> Any:
+        """Return w(i), relative to the reference."""
+        return math.exp(board.scores[item] - board.knobs[REFERENCE])
+
+
+@kernel
+def raise_reference(board: Board, score: Any) -> None:
+    """Make all values smaller by the same factor: at once, or item by item with the sweep."""
+    board.knobs[REFERENCE] = score
+    if board.weights.size <= SMALL:
+        rebuild(board)
+    else:
+        board.clock[PENDING] = board.weights.size
+
+
+class MABS(BoardSampler):
+    """Multi-armed bandit sampling (Salehi, Celis, Thiran): exponential weights.
+
+    EXP3 on the linearised cost; with a_t(i) = l_t(i)^2 / n^2 and w = 1 at the start:
+
+        p_t(i) = (1 - eta) w(i) / sum_j w(j) + eta / n
+        draw I_t ~ p_t;  w(I_t) *= exp(delta a_t(I_t) / p_t(I_t)^3)
+        delta = sqrt(eta^4 ln n / (T n^5 A)),   A >= (1/n) sum_i a_t(i)^2
+
+    Needs the horizon T and a bound L on the squared losses, from which A = L^2 / n^4 (for a
+    bound L(i) on each item, the mean of L(i)^2 / n^4); or a step. O(1) a draw and an update.
+
+    Guarantee: the average cost is at most 3 times that of the best fixed p, plus
+    O(sqrt(n^5 A ln n / T)). The 3 is (1 - eta) / (1 - 2 eta) at eta = 0.4: less mixing makes
+    the factor smaller and the rest larger, and from eta = 1/2 on there is no guarantee. The
+    n^(5/2) makes this delta tiny: over a few epochs the sampler stays close to uniform.
+
+    Deviations: in a batch every draw counts as a round with late feedback, so `horizon` counts
+    draws. Log-weights are kept, and turned into integer weights of at least 1. With more than
+    2^20 items, when the largest weight has grown e^4-fold the others follow within n/2 losses;
+    p is exact in the meantime too. The rule needs exp and log, which differ in the last digit
+    between processors: its draws reproduce on one platform only.
+
+    Parameters
+    ----------
+    n : int
+    horizon : int, optional
+        T, the number of draws planned.
+    bound : float or array-like of shape (n,), optional
+        L: at least the largest squared loss, for all items or for each.
+    mixing : float in (0, 1], default=0.4
+        eta, the share of uniform draws.
+    step : float, optional
+        delta itself, in units of 1 / loss^2, where it is tuned; `horizon` and `bound` can then
+        be left out.
+    seed : int, default=0
+
+    Attributes
+    ----------
+    step : float
+        The delta in use.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> losses = np.array([0.1] * 9 + [1.0])
+    >>> sampler = MABS(10, horizon=5000, bound=1.0)
+    >>> for _ in range(5000):
+    ...     draw = sampler.draw()
+    ...     sampler.update(draw, losses[draw.indices])
+    >>> bool(sampler.probabilities().argmax() == 9)
+    True
+
+    References
+    ----------
+    Salehi, Celis, Thiran (2017). Stochastic Optimization with Bandit Sampling.
+    """
+
+    board_class = MABSBoard
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        horizon: int | None = None,
+        bound: ArrayLike | None = None,
+        mixing: float = 0.4,
+        step: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not 0 < mixing <= 1:
+            raise ValueError(f"mixing must be above 0 and at most 1, got {mixing}")
+        if step is None and (horizon is None or bound is None):
+            raise ValueError("MABS needs a horizon and a bound, or a step")
+        if step is not None and not 0 <= step < math.inf:
+            raise ValueError(f"step must be finite and not negative, got {step}")
+        if horizon is not None and (not isinstance(horizon, (int, np.integer)) or horizon < 1):
+            raise ValueError(f"horizon must be a positive number of draws, got {horizon!r}")
+        parameters = {"horizon": horizon, "bound": None, "mixing": mixing, "step": step}
+        unit, size = 1.0, 1.0
+        if bound is not None:
+            bounds = _checked_bounds(bound, n)
+            parameters["bound"] = bounds if bounds.size > 1 else float(bounds[0])
+            unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
+            size = math.sqrt(float(np.mean((bounds * unit * unit) ** 2)))  # n^2 sqrt(A)
+        super().__init__(n, seed, parameters, mixing=mixing, unit=unit)
+        if step is not None:
+            gain = step / self.n**2 / unit / unit
+        else:
+            gain = mixing**2 * math.sqrt(math.log(n) / (float(horizon or 1) * n)) / n**2 / size
+        self.step = float(step) if step is not None else gain * self.n**2 * unit * unit
+        self.board.knobs[GAIN] = min(gain, LARGEST)
+        self._rebuild()

@@ -1,0 +1,167 @@
+"""SRG: stochastic reweighted gradients, by the last norm seen of each item."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.bits import kernel
+from tombola.draws import Draw
+from tombola.random import Stream, next_word
+from tombola.samplers.board import (
+    MIXING,
+    OWN_KNOBS,
+    UNIT,
+    Board,
+    BoardSampler,
+    draw_many,
+    normalised,
+    power_of_two_near,
+    update_many,
+)
+
+__all__ = ["SRG"]
+
+BY_COIN = OWN_KNOBS  # 1 where only a coin that said "uniform" refreshes, 0 where all draws do
+MEAN = OWN_KNOBS + 1  # the mean of the norms seen, as if items had been drawn uniformly
+SEEN = OWN_KNOBS + 2  # how many went into it
+
+UNSEEN = -1.0  # the score of an item that nothing is known about
+TRACE = 2.0**-200  # what an item whose last norm was 0 keeps, as a share of the mean
+COINS = 2**64 - 2  # the coins have a child of the stream to themselves
+
+
+class SRGBoard(Board):
+    """Scores are the last norms seen; the deck holds the stream of the coins."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+        """g(I_t) <- l_t(I_t), if the coin said "uniform" or every draw refreshes."""
+        knobs = board.knobs
+        share = uniform_share(board, probability)
+        if knobs[BY_COIN] > 0.0:
+            share = 1.0 if flip(board.deck, share) else 0.0
+            if share == 0.0:
+                return
+        if knobs[UNIT] == 0.0 and loss > 0.0:
+            knobs[UNIT] = 1.0 / power_of_two_near(loss)
+        norm = normalised(board, loss)
+        board.scores[item] = norm
+        knobs[SEEN] += share
+        knobs[MEAN] += share / knobs[SEEN] * (norm - knobs[MEAN])
+
+    @staticmethod
+    def value(board: Any, item: Any) -> Any:
+        """Return g(i); before the first sight of an item, the mean of what was seen."""
+        if board.knobs[UNIT] == 0.0:
+            return 1.0
+        norm = board.scores[item]
+        return max(norm, TRACE * board.knobs[MEAN]) if norm >= 0.0 else board.knobs[MEAN]
+
+
+@kernel
+def uniform_share(board: Board, probability: Any) -> Any:
+    """Return the probability that the coin said "uniform", given what was drawn; at most 1."""
+    return min(1.0, board.knobs[MIXING] / (board.counts[0] * probability))
+
+
+@kernel
+def flip(coins: NDArray[np.uint64], share: Any) -> Any:
+    """Flip a coin, unless its outcome is certain."""
+    if share <= 0.0 or share >= 1.0:
+        return share >= 1.0
+    return np.float64(next_word(coins) >> np.uint64(11)) < share * 2.0**53
+
+
+@kernel
+def flip_all(board: Board, probabilities: NDArray[np.float64], tags: NDArray[np.uint8]) -> None:
+    """Flip the coin of each item drawn."""
+    for j in range(tags.size):
+        tags[j] = 1 if flip(board.deck, uniform_share(board, probabilities[j])) else 0
+
+
+class SRG(BoardSampler):
+    """Stochastic reweighted gradients (El Hanchi, Stephens, Maddison): by the last norm seen.
+
+    With g(i) the last norm seen of item i and a coin that says "uniform" with probability theta:
+
+        q_t(i) = g(i) / sum_j g(j);  draw I_t uniformly if the coin says so, else from q_t
+        p_t(i) = (1 - theta) q_t(i) + theta / n
+        g(I_t) = l_t(I_t), if the coin said "uniform"
+
+    The proof needs the coin: the items refreshed are then a uniform sample, whatever g is. With
+    ``refresh="always"`` every loss counts: adapts faster, but is unproved.
+
+    Needs nothing. O(1) a draw and an update.
+
+    Guarantee: for SGD with theta <= 1/2 and steps of at most theta / (12 L_max), L_max being the
+    largest smoothness constant, the noise that remains falls from (1/n) sum_i |g*(i)|^2 to
+    (1/n^2) (sum_i |g*(i)|)^2, where g*(i) are the gradients at the optimum. Where losses are
+    often 0 by chance it can do worse than uniform sampling: one zero leaves an item with the
+    uniform share alone.
+
+    Deviations: the item is drawn from the mixture first and the coin, which is `tags` of the
+    draw (1: uniform), afterwards, given the item: "uniform" with probability theta / (n p), by
+    Bayes' rule. So the two have the joint distribution of the rule. Feedback without tags, from
+    another sampler's draw or a compiled loop, flips that coin when it comes. Items not seen yet
+    take the mean of the norms seen, as the sweep passes; an item whose last norm was 0 keeps
+    2^-200 of that mean, so that the weights never vanish all together.
+
+    Parameters
+    ----------
+    n : int
+    mixing : float in (0, 1], default=0.5
+        theta, the share of uniform draws.
+    refresh : {"coin", "always"}, default="coin"
+    seed : int, default=0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> norms = np.array([1.0, 1.0, 2.0])
+    >>> sampler = SRG(3)
+    >>> for _ in range(20):
+    ...     draw = sampler.draw(8)
+    ...     sampler.update(draw, norms[draw.indices])
+    >>> sampler.probabilities().round(3)             # half (1, 1, 2) / 4, half 1/3
+    array([0.292, 0.292, 0.417])
+
+    References
+    ----------
+    El Hanchi, Stephens, Maddison (2022). Stochastic Reweighted Gradient Descent.
+    """
+
+    board_class = SRGBoard
+
+    def __init__(
+        self, n: int, *, mixing: float = 0.5, refresh: str = "coin", seed: int = 0
+    ) -> None:
+        if not 0 < mixing <= 1:
+            raise ValueError(f"mixing must be above 0 and at most 1, got {mixing}")
+        if refresh not in ("coin", "always"):
+            raise ValueError(f'refresh must be "coin" or "always", got {refresh!r}')
+        parameters = {"mixing": mixing, "refresh": refresh}
+        super().__init__(n, seed, parameters, mixing=mixing, stale=True)
+        self.board: SRGBoard = self.board._replace(deck=Stream(seed).child(COINS).state)
+        self.board.knobs[BY_COIN] = refresh == "coin"
+        self.board.scores[:] = UNSEEN
+        self._rebuild()
+
+    def _draw(self, size: int) -> Draw:
+        items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
+        draw_many(self.board, items, probabilities)
+        tags = None
+        if self.board.knobs[BY_COIN]:
+            tags = np.empty(size, dtype=np.uint8)
+            flip_all(self.board, probabilities, tags)
+            tags.flags.writeable = False
+        return Draw.made(items, probabilities, self.n, self._round, tags)
+
+    def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
+        chances = draw.probabilities
+        if draw.tags is not None and self.board.knobs[BY_COIN]:
+            # the coin has been flipped: make `absorb` certain of the outcome, either way
+            chances = np.where(draw.tags == 1, np.finfo(np.float64).tiny, np.inf)
+        update_many(self.board, draw.indices, chances, losses)

@@ -1,0 +1,127 @@
+"""Fixed distributions: importance sampling by what is known beforehand."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tombola.samplers.board import Board, BoardSampler, power_of_two_near
+
+__all__ = ["Static"]
+
+
+class StaticBoard(Board):
+    """Learns nothing; the scores are the weights that were given."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def value(board: Any, item: Any) -> Any:
+        """Return the weight that was given for the item."""
+        return board.scores[item]
+
+
+class Static(BoardSampler):
+    """Draws by weights that never change; learns nothing.
+
+    With weights a and mixing theta:
+
+        p(i) = (1 - theta) a(i) / sum_j a(j) + theta / n
+
+    With bounds on the gradient norms as weights (for linear models the norms of the rows) this
+    is the sampling of Zhao and Zhang. `partially_biased` and `balanced` are two other choices.
+
+    Needs the weights. O(n) to make, O(1) a draw; feedback goes to the gauge alone. An item of
+    weight 0 is never drawn unless there is mixing, so estimates are then of what the *other*
+    items hold: fine for an item whose value is 0, a bias for any other.
+
+    Deviations: weights become integers with a total of about 2^50 (at least 1 where the weight
+    is above 0), so p differs from the formula by about n / 2^50; the draw reports the p that it
+    drew with.
+
+    Parameters
+    ----------
+    weights : array-like of float, shape (n,)
+        Finite and not negative, one of them above 0; in any unit.
+    mixing : float in [0, 1], default=0.0
+        theta, the share of uniform draws.
+    seed : int, default=0
+
+    Examples
+    --------
+    >>> Static([1.0, 0.0, 3.0]).probabilities()
+    array([0.25, 0.  , 0.75])
+    >>> Static.balanced(["cat", "dog", "dog"]).probabilities().round(3)
+    array([0.5 , 0.25, 0.25])
+
+    References
+    ----------
+    Zhao, Zhang (2015). Stochastic Optimization with Importance Sampling for Regularized Loss
+    Minimization.
+    Needell, Srebro, Ward (2014). Stochastic Gradient Descent, Weighted Sampling, and the
+    Randomized Kaczmarz algorithm.
+    """
+
+    board_class = StaticBoard
+
+    def __init__(self, weights: ArrayLike, *, mixing: float = 0.0, seed: int = 0) -> None:
+        given = _checked_weights(weights)
+        if not 0 <= mixing <= 1:
+            raise ValueError(f"mixing must be from 0 to 1, got {mixing}")
+        parameters = {"weights": given, "mixing": float(mixing)}
+        super().__init__(given.size, seed, parameters, mixing=float(mixing), least=0)
+        del self.parameters["n"]  # the weights say it: `Static(**parameters)` is the same again
+        scaled = given / power_of_two_near(float(given.max()))
+        self.board.scores[:] = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)
+        self._rebuild()
+        chances = self.probabilities()
+        self._limit = float(1.0 / (self.n * chances[chances > 0].min()))
+
+    @classmethod
+    def partially_biased(cls, lipschitz: ArrayLike, *, seed: int = 0) -> "Static":
+        """Return the sampler of Needell, Srebro and Ward: p(i) = 1/(2n) + L(i) / (2 sum_j L(j)).
+
+        No importance is above 2, so noise at most doubles, and no L(i) / (n p(i)) is above
+        twice the mean of L: steps may be set by the mean instead of the maximum. It is
+        ``Static(lipschitz, mixing=0.5)``.
+        """
+        return cls(lipschitz, mixing=0.5, seed=seed)
+
+    @classmethod
+    def balanced(cls, groups: Iterable[Hashable], *, seed: int = 0) -> "Static":
+        """Return a sampler that draws each group equally often, and uniformly inside a group.
+
+        ``groups`` names the group of each item (its class, say): with K groups, an item of a
+        group of m has p = 1 / (K m).
+        """
+        if isinstance(groups, np.ndarray) and groups.ndim != 1:
+            raise ValueError(f"groups must have one dimension, got shape {groups.shape}")
+        names = groups.tolist() if isinstance(groups, np.ndarray) else list(groups)
+        for position, name in enumerate(names):
+            if name != name:
+                raise ValueError(f"groups[{position}] is {name}, which is not equal to itself")
+        sizes = Counter(names)
+        return cls([1.0 / sizes[name] for name in names], seed=seed)
+
+    def _largest_importance(self) -> float:
+        return self._limit
+
+
+def _checked_weights(weights: ArrayLike) -> NDArray[np.float64]:
+    """Return a copy that cannot be written to, or raise an error that names the first fault."""
+    array = np.asarray(weights)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"weights must hold numbers, got dtype {array.dtype}")
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"weights must have shape (n,) with n at least 1, got {array.shape}")
+    given = array.astype(np.float64)
+    wrong = ~(np.isfinite(given) & (given >= 0))
+    if wrong.any():
+        position = int(wrong.argmax())
+        raise ValueError(f"weights[{position}] is {given[position]}, not finite and at least 0")
+    if not given.any():
+        raise ValueError(f"all {given.size} weights are 0: one at least must be above 0")
+    given.flags.writeable = False
+    return given
