@@ -44,7 +44,7 @@ def record_one(sums: NDArray[np.float64], n: Any, probability: Any, loss: Any) -
         sums[CROSS_SPREAD] *= ratio * ratio * ratio * ratio
         sums[LARGEST_LOSS] = loss
     relative = loss / sums[LARGEST_LOSS] if sums[LARGEST_LOSS] > 0.0 else 0.0
-    u = 1.0 / (n * probability)
+    u = min(1.0 / (n * probability), 2.0**200)  # so that its fourth power is finite
     count = max(1.0, sums[COUNT])
     uniform = relative * relative * u
     ours = uniform * u
