@@ -167,6 +167,9 @@ class Draw:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a draw is immutable: cannot set {name}")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a draw is immutable: cannot delete {name}")
+
     def __reduce__(self) -> Any:
         return Draw.from_arrays, (self.to_arrays(),)
 
@@ -185,6 +188,8 @@ def _fill(
     put = object.__setattr__
     indices.flags.writeable = False
     probabilities.flags.writeable = False
+    if tags is not None:
+        tags.flags.writeable = False
     put(draw, "indices", indices)
     put(draw, "probabilities", probabilities)
     put(draw, "n", n)
