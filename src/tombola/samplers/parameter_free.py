@@ -55,6 +55,7 @@ UNIFORM = OWN_KNOBS + 4  # ... and under uniform draws
 LEFT = OWN_CLOCK  # draws left in this block
 BLOCK = OWN_CLOCK + 1  # draws in a block
 BLOCKS = OWN_CLOCK + 2  # blocks begun
+ADAPTED = OWN_CLOCK + 3  # 1 once any block was adaptive
 
 LAST = 32.0  # an item's average forgets beyond so many visits
 PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
@@ -88,7 +89,8 @@ class ParameterFreeBoard(Board):
         squared = normalised(board, loss) ** 2
         if knobs[UNIT] > 0.0:
             mean = knobs[MEAN] + pace * (squared / (n * probability) - knobs[MEAN])
-            knobs[MEAN] = min(mean, 2.0 * knobs[MEAN])  # one loss can at most double it
+            # one loss can at most double it, unless a long run of zeros has used it up
+            knobs[MEAN] = min(mean, 2.0 * knobs[MEAN]) if knobs[MEAN] > 0.0 else mean
             squared = min(squared, CLIP * n * knobs[MEAN])
             candidate = probability_of(board, item, uniform_weight(board))
             knobs[OURS] += squared / (n * probability) / (n * candidate)
@@ -152,5 +154,7 @@ def next_block(board: Board) -> None:
         promise = board.counts[TOTAL] / (board.counts[0] * knobs[SCALE])
         ratio = promise * promise / knobs[MEAN]
     clock[MODE] = ADAPTIVE if ratio < (LEAVE if clock[MODE] == ADAPTIVE else ENTER) else SHUFFLE
+    if clock[MODE] == ADAPTIVE:
+        clock[ADAPTED] = 1
     knobs[OURS] *= 0.5
     knobs[UNIFORM] *= 0.5
