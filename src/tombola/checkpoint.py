@@ -123,9 +123,13 @@ def _without_arrays(value: Any, name: str, arrays: dict[str, Any]) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError(f"{name} holds Python objects, which a checkpoint cannot keep")
+        name = f"{len(arrays)}{name}"  # unique, whatever dots the keys contain
         arrays[name] = value
         return {"array": name}
     if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"{name or 'the state'} has a key {key!r}, which is not a string")
         return {
             "dict": {
                 key: _without_arrays(inner, f"{name}.{key}", arrays) for key, inner in value.items()

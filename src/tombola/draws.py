@@ -167,6 +167,9 @@ class Draw:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a draw is immutable: cannot set {name}")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a draw is immutable: cannot delete {name}")
+
     def __reduce__(self) -> Any:
         return Draw.from_arrays, (self.to_arrays(),)
 
@@ -184,6 +187,8 @@ def _fill(
 ) -> None:
     indices.setflags(write=False)
     probabilities.setflags(write=False)
+    if tags is not None:
+        tags.setflags(write=False)
     _set_indices(draw, indices)
     _set_probabilities(draw, probabilities)
     _set_n(draw, n)

@@ -152,7 +152,7 @@ class Sampler(ABC):
         return {
             "class": type(self).__name__,
             "format": 1,
-            "parameters": dict(self.parameters),
+            "parameters": {name: _copied(value) for name, value in self.parameters.items()},
             "quantity": self.quantity,
             "round": self._round,
             "arrays": arrays,
@@ -189,3 +189,7 @@ class Sampler(ABC):
             if value is not None
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value

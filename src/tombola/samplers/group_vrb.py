@@ -352,7 +352,7 @@ class GroupVRB(Sampler):
         return {name: array for name, array in self.board._asdict().items() if name not in fixed}
 
     def _largest_importance(self) -> float:
-        return 1.0 if self.board.clock[MODE] == SHUFFLE else 8.0
+        return 8.0  # the first block is adaptive, and the gauge remembers
 
     @property
     def mode(self) -> str:

@@ -31,7 +31,8 @@ GUARD_KNOBS = OWN_KNOBS + 2
 LEFT = OWN_CLOCK  # draws left in this block
 BLOCK = OWN_CLOCK + 1  # draws in a block
 BLOCKS = OWN_CLOCK + 2  # blocks begun
-GUARD_CLOCK = OWN_CLOCK + 3
+ADAPTED = OWN_CLOCK + 3  # 1 once any block was adaptive
+GUARD_CLOCK = OWN_CLOCK + 4
 
 
 def begin(board: Any, n: int, mode: int) -> None:
@@ -40,6 +41,7 @@ def begin(board: Any, n: int, mode: int) -> None:
     board.clock[LEFT] = board.clock[BLOCK]
     board.clock[BLOCKS] = 1
     board.clock[MODE] = mode
+    board.clock[ADAPTED] = mode == ADAPTIVE
 
 
 @kernel(inline=True)
@@ -63,6 +65,8 @@ def choose(board: Any, ratio: Any) -> None:
     knobs, clock = board.knobs, board.clock
     limit = LEAVE if clock[MODE] == ADAPTIVE else ENTER
     clock[MODE] = ADAPTIVE if ratio < limit else SHUFFLE
+    if clock[MODE] == ADAPTIVE:
+        clock[ADAPTED] = 1
     clock[LEFT] = clock[BLOCK]
     clock[BLOCKS] += 1
     knobs[OURS] *= 0.5

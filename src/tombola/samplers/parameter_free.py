@@ -70,7 +70,8 @@ class ParameterFreeBoard(Board):
         squared = normalised(board, loss) ** 2
         if knobs[UNIT] > 0.0:
             mean = knobs[MEAN] + pace * (squared / (n * probability) - knobs[MEAN])
-            knobs[MEAN] = min(mean, 2.0 * knobs[MEAN])  # one loss can at most double it
+            # one loss can at most double it, unless a long run of zeros has used it up
+            knobs[MEAN] = min(mean, 2.0 * knobs[MEAN]) if knobs[MEAN] > 0.0 else mean
             squared = min(squared, CLIP * n * knobs[MEAN])
             candidate = probability_of(board, item, uniform_weight(board))
             guard.judge(board, squared, n, probability, candidate)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.bits import kernel
-from tombola.samplers import parameter_free
+from tombola.samplers import guard, parameter_free
 from tombola.samplers.board import (
     DRAWN,
     MIXING,
@@ -56,7 +56,7 @@ class PrintedBoard(Board):
     def prepare(board: Any, size: Any) -> Any:
         """Where the horizon is unknown: let theta fall, all the time or in phases."""
         clock = board.clock
-        if clock[SCHEDULE] != FIXED and clock[DRAWN] >= clock[NEXT]:
+        while clock[SCHEDULE] != FIXED and clock[DRAWN] >= clock[NEXT]:
             if clock[SCHEDULE] == ANYTIME:
                 lower_mixing(board)
             else:
@@ -203,6 +203,13 @@ class VRB(BoardSampler):
             )  # fmt: skip
             self._start(bounds * unit * unit, mixing, horizon, schedule)
         self._rebuild()
+
+    def _largest_importance(self) -> float:
+        if self.board_class is parameter_free.ParameterFreeBoard:
+            # the gauge holds earlier draws too: its bound is that of all of them, and mixing falls
+            adapted = self.board.clock[guard.ADAPTED] != 0
+            return 1.0 / float(self.board.knobs[MIXING]) if adapted else 1.0
+        return super()._largest_importance()
 
     def _start(
         self, bounds: Any, mixing: float | None, horizon: int | None, schedule: str | None

@@ -1,0 +1,247 @@
+"""Checkpoints: whole or refused, never half, never code."""
+
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+import tombola
+from tombola import VRB, Draw, Shuffle, Uniform, checkpoint
+from tombola.checkpoint import CheckpointError
+from tombola.testing import _same
+
+SAMPLERS = {
+    "Uniform": lambda: Uniform(7, seed=2**100),
+    "Shuffle": lambda: Shuffle(7, seed=1),
+    "VRB": lambda: VRB(7, seed=1),
+    "VRB, mixing": lambda: VRB(7, bound=1.0, mixing=0.2, seed=1),
+    "VRB, bound for each": lambda: VRB(7, bound=np.arange(1, 8), horizon=500, seed=1),
+    "VRB, doubling": lambda: VRB(7, bound=4.0, schedule="doubling", memory=70, seed=1),
+}
+
+
+def play(sampler, rounds):
+    drawn = []
+    for _ in range(rounds):
+        draw = sampler.draw(5)
+        sampler.update(draw, 1.0 / (1.0 + draw.indices))
+        drawn.append(draw.indices)
+    return np.concatenate(drawn)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_samplers_go_on_where_they_were(name, tmp_path):
+    path = tmp_path / "sampler.npz"
+    sampler = SAMPLERS[name]()
+    play(sampler, 100)
+    sampler.quantity = "gradient norm"
+    tombola.save(path, sampler)
+    copy = tombola.load(path)
+    assert type(copy) is type(sampler)
+    assert _same(copy.state_dict(), sampler.state_dict())
+    assert copy.gauge.quantity == "gradient norm"
+    assert np.array_equal(play(copy, 100), play(sampler, 100))
+    assert _same(copy.state_dict(), sampler.state_dict())
+
+
+def test_draws_go_there_and_back(tmp_path):
+    path = str(tmp_path / "draw.npz")
+    for draw in (VRB(9).draw(4), Draw([1], [0.5], 2, tags=[3]), Uniform(3).draw(0)):
+        tombola.save(path, draw)
+        assert tombola.load(path) == draw
+
+
+def test_nested_states(tmp_path):
+    state = {
+        "whole": 2**100,
+        "real": 0.1,
+        "odd": [None, True, "text", [1, {"deep": np.arange(3)}]],
+        "a.b": np.array([1.5]),
+        "a": {"b": np.array([2.5]), "json": np.array(7, dtype=np.uint8)},
+        "none": np.empty((0, 2), dtype=np.int32),
+        "infinite": float("inf"),
+        "array": {"array": "x", "list": [], "dict": {}},
+        "scalar": np.float32(0.5),
+    }
+    checkpoint.write(tmp_path / "state", state)
+    expected = {**state, "scalar": 0.5}
+    assert _same(checkpoint.read(tmp_path / "state"), expected)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"f": print}, r"\.f is of type builtin_function_or_method, which a checkpoint cannot"),
+        ({"a": {"s": {1}}}, r"\.a\.s is of type set"),
+        ({"o": np.array([None])}, r"\.o holds Python objects"),
+        ({"o": {1: 2}}, r"\.o has a key 1, which is not a string"),
+        ({2: 2}, "the state has a key 2, which is not a string"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_anything_is_written(state, message, tmp_path):
+    path = tmp_path / "state"
+    checkpoint.write(path, {"old": 1})
+    with pytest.raises(TypeError, match=message):
+        checkpoint.write(path, state)
+    assert checkpoint.read(path) == {"old": 1}
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_only_samplers_and_draws_are_saved(tmp_path):
+    with pytest.raises(TypeError, match="can save a sampler or a draw, got dict"):
+        tombola.save(tmp_path / "x", {})
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The bytes of a small checkpoint."""
+    path = tmp_path_factory.mktemp("small") / "draw"
+    tombola.save(path, Draw([2, 0], [0.5, 0.25], 3))
+    return path.read_bytes()
+
+
+def test_truncation_at_every_offset(small, tmp_path):
+    path = tmp_path / "draw"
+    for size in range(len(small)):
+        path.write_bytes(small[:size])
+        with pytest.raises(CheckpointError, match="draw is (not a whole checkpoint|damaged)"):
+            tombola.load(path)
+    path.write_bytes(small)
+    assert tombola.load(path) == Draw([2, 0], [0.5, 0.25], 3)
+
+
+def test_a_flip_of_every_byte(small, tmp_path):
+    path = tmp_path / "draw"
+    for offset in range(len(small)):
+        damaged = bytearray(small)
+        damaged[offset] ^= 1 << offset % 8
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match="draw is (not a whole checkpoint|damaged)"):
+            tombola.load(path)
+
+
+def test_bytes_too_many(small, tmp_path):
+    for number, damaged in enumerate((small + b"\0", b"\0" + small, small + small[-40:])):
+        path = tmp_path / str(number)
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError):
+            tombola.load(path)
+
+
+def test_other_files(tmp_path):
+    np.savez(tmp_path / "other.npz", x=np.arange(3))
+    with pytest.raises(CheckpointError, match="no tombola file at all"):
+        tombola.load(tmp_path / "other.npz")
+    with pytest.raises(FileNotFoundError):
+        tombola.load(tmp_path / "absent.npz")
+
+
+class Bomb:
+    """Unpickling this would end in an AssertionError of its own."""
+
+    def __reduce__(self):
+        return explode, ()
+
+
+def explode():
+    raise AssertionError("code from a checkpoint was run")
+
+
+def test_no_pickle(tmp_path):
+    """A file with a good checksum whose arrays are pickles is refused, and nothing runs."""
+    path = tmp_path / "bomb"
+    with path.open("w+b") as file:
+        text = np.frombuffer(b'{"dict": {"x": {"array": "x"}}}', dtype=np.uint8)
+        np.savez(file, json=text, x=np.array([Bomb()], dtype=object))
+        file.write(checkpoint._digest(file) + checkpoint.MARK)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        checkpoint.read(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(CheckpointError):
+        checkpoint.read(path)
+
+
+def test_the_archive_is_plain_npz(small, tmp_path):
+    """Anyone can look inside with numpy or unzip."""
+    path = tmp_path / "draw"
+    path.write_bytes(small)
+    with zipfile.ZipFile(path) as archive:
+        assert all(name.endswith(".npy") for name in archive.namelist())
+    with np.load(path) as arrays:
+        assert any(array.tolist() == [2, 0] for array in arrays.values())
+
+
+@pytest.mark.parametrize("step", ["savez", "fsync", "replace"])
+def test_a_failing_write_leaves_the_old_file(step, tmp_path, monkeypatch):
+    path = tmp_path / "sampler"
+    sampler = VRB(5, seed=4)
+    tombola.save(path, sampler)
+    before = path.read_bytes()
+    play(sampler, 3)
+
+    def fail(*args, **kwargs):
+        if step == "savez":
+            args[0].write(b"half a file")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np if step == "savez" else os, step, fail)
+    with pytest.raises(OSError, match="No space left"):
+        tombola.save(path, sampler)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["sampler"]
+    assert _same(tombola.load(path).state_dict(), VRB(5, seed=4).state_dict())
+    tombola.save(path, sampler)
+    assert _same(tombola.load(path).state_dict(), sampler.state_dict())
+
+
+class Own(Uniform):
+    pass
+
+
+@pytest.mark.parametrize("name", ["Own", "load", "__doc__", "os", None, "VRB.__init__"])
+def test_unknown_classes(name, tmp_path):
+    path = tmp_path / "own"
+    state = {**Own(4, seed=1).state_dict(), "class": name}
+    checkpoint.write(path, state)
+    with pytest.raises(CheckpointError, match=f"holds a {name!r}, which is not a sampler"):
+        tombola.load(path)
+
+
+def test_classes_of_your_own_load_by_their_state(tmp_path):
+    sampler = Own(4, seed=1)
+    play(sampler, 3)
+    tombola.save(tmp_path / "own", sampler)
+    copy = Own(4, seed=1)
+    copy.load_state_dict(checkpoint.read(tmp_path / "own"))
+    assert np.array_equal(play(copy, 3), play(sampler, 3))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"class": "Shuffle"}, "the state is of 'Shuffle', format 1; this is a VRB"),
+        ({"format": 2}, "format 2; this is a VRB, format 1"),
+        ({"parameters": {**VRB(5).parameters, "seed": 9}}, "saved with another seed"),
+        ({"parameters": {**VRB(5).parameters, "bound": 1.0}}, "saved with another bound"),
+        ({"arrays": {}}, "stream is missing or other"),
+        (
+            {"arrays": {**VRB(5).state_dict()["arrays"], "scores": np.zeros(6)}},
+            "scores is missing or other",
+        ),
+        (
+            {"arrays": {**VRB(5).state_dict()["arrays"], "clock": np.zeros(12)}},
+            "clock is missing or other",
+        ),
+    ],
+)
+def test_states_that_do_not_fit_change_nothing(change, message):
+    sampler = VRB(5)
+    play(sampler, 3)
+    before = sampler.state_dict()
+    with pytest.raises(ValueError, match=message):
+        sampler.load_state_dict({**before, **change})
+    assert _same(sampler.state_dict(), before)
