@@ -1,0 +1,1 @@
+"""Experiments: one module for each figure, run as ``python -m tombola.experiments.NAME``."""
