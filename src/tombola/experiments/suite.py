@@ -1,0 +1,293 @@
+"""All samplers against the same losses: total cost over that of the best fixed distribution.
+
+python -m tombola.experiments.suite [--quick] [--out DIR]
+
+n = 200 and 2,000 items with log-normal(1.5) losses, 50 epochs of single draws, 20 seeds, means
+with 95% intervals. The scenes: losses that stay (stationary), are redrawn half-way (switching),
+move from one draw to another as 1/sqrt(1 + t/n) (drifting), carry a log-normal(1) factor in each
+round (noisy), are non-zero one time in five (sparse), are all equal, or equal up to noise.
+
+Costs are expected ones: what E[l^2] / p sums to, given p, looked at in the first of every n/40
+rounds. Each sampler plays with its authors' defaults and, where it has a setting to choose, with
+the best of six on five other seeds: the same budget for each. Where that is the default again,
+the two rows agree.
+"""
+
+import argparse
+import csv
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tombola
+from tombola.bits import kernel
+from tombola.random import Stream
+from tombola.samplers.board import BoardSampler, draw_one, fill_probabilities, update_one
+from tombola.simulate import log_normal, next_normals, next_unit
+
+__all__ = ["main"]
+
+SCENES = ("stationary", "switching", "drifting", "noisy", "sparse", "equal", "equal + noise")
+STATIONARY, SWITCHING, DRIFTING, NOISY, SPARSE, EQUAL, EQUAL_NOISE = range(7)
+DENSITY = 0.2
+GOALS = {
+    "stationary": 1.35, "switching": 1.45, "drifting": 1.35, "noisy": 1.6, "sparse": 2.1,
+    "equal": 1.02,
+}  # fmt: skip
+
+
+@kernel
+def clean(scene: Any, t: Any, rounds: Any, first: Any, second: Any, out: Any) -> None:
+    """Write the losses of round t, without the noise."""
+    share = 1.0  # of the first losses, the rest being the second ones
+    if scene == SWITCHING and t >= rounds // 2:
+        share = 0.0
+    elif scene == DRIFTING:
+        share = 1.0 / math.sqrt(1.0 + t / out.size)
+    for item in range(out.size):
+        out[item] = second[item] + (first[item] - second[item]) * share
+
+
+@kernel
+def noise(scene: Any, words: Any) -> Any:
+    """Return the random factor of a loss in this round."""
+    if scene in (NOISY, EQUAL_NOISE):
+        return math.exp(next_normals(words)[0])
+    if scene == SPARSE:
+        return 1.0 if next_unit(words) < DENSITY else 0.0
+    return 1.0
+
+
+@kernel
+def account(losses: Any, chances: Any, window: Any, sums: Any) -> Any:
+    """Add the squares of a window of rounds to the sums; return its cost."""
+    cost = 0.0
+    for item in range(losses.size):
+        squared = losses[item] * losses[item]
+        sums[item] += window * squared
+        cost += squared / chances[item]
+    return window * cost
+
+
+@kernel(allocates=True)
+def game(
+    board: Any, scene: Any, rounds: Any, first: Any, second: Any, words: Any, sums: Any
+) -> Any:
+    """Play all rounds, one draw each; return the total cost."""
+    losses, chances = np.empty(first.size), np.empty(first.size)
+    every = max(1, first.size // 40)
+    cost = 0.0
+    for t in range(rounds):
+        item, probability = draw_one(board)
+        if t % every == 0:
+            clean(scene, t, rounds, first, second, losses)
+            fill_probabilities(board, chances)
+            cost += account(losses, chances, min(every, rounds - t), sums)
+        update_one(board, item, probability, losses[item] * noise(scene, words))
+    return cost
+
+
+def slow_game(
+    sampler: Any, scene: int, rounds: int, first: Any, second: Any, words: Any, sums: Any
+) -> float:
+    """Do what `game` does, for any sampler."""
+    losses = np.empty(len(first))
+    every = max(1, len(first) // 40)
+    cost = 0.0
+    full = hasattr(sampler, "update_all")
+    for t in range(rounds):
+        draw = sampler.draw(1)
+        if t % every == 0:
+            clean(scene, t, rounds, first, second, losses)
+            cost += account(losses, sampler.probabilities(), min(every, rounds - t), sums)
+        if full:
+            if t % every == 0:  # all losses of the rounds that are held
+                sampler.update_all(losses * math.sqrt(min(every, rounds - t)))
+        else:
+            sampler.update(draw, losses[draw.indices] * noise(scene, words))
+    return cost
+
+
+class Situation(NamedTuple):
+    """What a sampler may be told before the game."""
+
+    n: int
+    bound: float  # the largest squared loss without noise
+    horizon: int
+    seed: int
+    losses: NDArray[np.float64]  # for samplers that are told them, or groups made of them
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """Tenths of the items by their first loss: what a label might tell."""
+        ranks = np.argsort(np.argsort(self.losses, kind="stable"), kind="stable")
+        return ranks * 10 // self.n
+
+
+Make = Callable[[Situation, float], Any]
+
+# For each sampler: how it is made, its authors' setting, and six to choose from.
+PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
+    "uniform": (lambda s, _: tombola.Uniform(s.n, seed=s.seed), 0, ()),
+    "VRB(n)": (lambda s, _: tombola.VRB(s.n, seed=s.seed), 0, ()),
+    "VRB, bound L, horizon T": (
+        lambda s, x: tombola.VRB(s.n, bound=s.bound * x, horizon=s.horizon, seed=s.seed),
+        1.0,
+        (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5),
+    ),
+    "MABS": (
+        lambda s, x: tombola.MABS(
+            s.n, step=x * tombola.MABS(s.n, horizon=s.horizon, bound=s.bound).step, seed=s.seed
+        ),
+        1.0,
+        (1.0, 1e1, 1e2, 1e3, 1e4, 1e5),
+    ),
+    "MirrorDescent": (
+        lambda s, x: tombola.MirrorDescent(s.n, bound=s.bound, step=1e-3 * x, seed=s.seed),
+        1.0,
+        (1.0, 1e-2, 1e-1, 1e1, 1e2, 1e3),
+    ),
+    "Avare": (
+        lambda s, x: tombola.Avare(s.n, floor=x, seed=s.seed),
+        0.2,
+        (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
+    ),
+    "SRG": (
+        lambda s, x: tombola.SRG(s.n, mixing=x, seed=s.seed),
+        0.5,
+        (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
+    ),
+    "Safe, told that nothing moves": (
+        lambda s, _: tombola.Safe(s.n, smoothness=np.ones(s.n), seed=s.seed),
+        0,
+        (),
+    ),
+    "AdaptiveWeighted, told tenths": (
+        lambda s, x: tombola.AdaptiveWeighted(s.groups, step=x, seed=s.seed),
+        0.1,
+        (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+    ),
+    "GroupVRB, told tenths": (lambda s, _: tombola.GroupVRB(s.groups, seed=s.seed), 0, ()),
+    "FTRL, told all losses": (
+        lambda s, _: tombola.FTRL(s.n, bound=s.bound, seed=s.seed),
+        0,
+        (),
+    ),
+    "static, told the first losses": (
+        lambda s, _: tombola.Static(s.losses, mixing=0.1, seed=s.seed),
+        0,
+        (),
+    ),
+}
+
+
+def ratio(make: Make, setting: float, scene: int, n: int, epochs: int, seed: int) -> float:
+    """Play one game; return its cost over that of the best fixed distribution."""
+    equal = scene in (EQUAL, EQUAL_NOISE)
+    first = np.ones(n) if equal else log_normal(n, seed=2 * seed)
+    second = np.ones(n) if equal else log_normal(n, seed=2 * seed + 1)
+    both = scene in (SWITCHING, DRIFTING)
+    bound = float(max(first.max(), second.max() if both else 0.0) ** 2)
+    sampler = make(Situation(n, bound, epochs * n, seed, first), setting)
+    words, sums = Stream(seed).child(2**63 + 2).state, np.zeros(n)
+    arguments = (scene, epochs * n, first, second, words, sums)
+    if isinstance(sampler, BoardSampler) and not hasattr(sampler, "update_all"):
+        cost = game(sampler.board, *arguments)
+    else:
+        cost = slow_game(sampler, *arguments)
+    return float(cost / np.sqrt(sums).sum() ** 2)
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """Return mean and half-width of the 95% interval (Student, by a table for small samples)."""
+    quantile = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 10: 2.26, 20: 2.09}.get(len(values), 1.96)
+    mean = float(np.mean(values))
+    return mean, quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+
+def main() -> None:
+    """Run the suite from the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tombola.experiments.suite", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--out", type=Path, default=Path("out/suite"), help="folder for the rows")
+    parser.add_argument("--quick", action="store_true", help="n = 200, 5 seeds, no choosing")
+    parser.add_argument("--only", nargs="+", help="samplers to play, by the start of their name")
+    options = parser.parse_args()
+    sizes, seeds = ((200,), 5) if options.quick else ((200, 2000), 20)
+    players = {
+        name: player
+        for name, player in PLAYERS.items()
+        if not options.only or any(name.startswith(start) for start in options.only)
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    start = time.perf_counter()
+    for n in sizes:
+        for name, (make, default, candidates) in players.items():
+            for scene, label in enumerate(SCENES):
+                print(
+                    f"\r{time.perf_counter() - start:5.0f} s  n = {n}  {name}, {label:60.60}",
+                    end="", file=sys.stderr, flush=True,
+                )  # fmt: skip
+                best = default
+                if candidates and not options.quick:
+                    best = min(
+                        candidates,
+                        key=lambda x: np.mean(
+                            [ratio(make, x, scene, n, 50, seed) for seed in range(1000, 1005)]
+                        ),
+                    )
+                for setting, kind in ((default, "default"), (best, "best of six")):
+                    if kind == "best of six" and (not candidates or options.quick):
+                        continue
+                    values = [ratio(make, setting, scene, n, 50, seed) for seed in range(seeds)]
+                    mean, width = interval(values)
+                    rows.append({
+                        "n": n, "sampler": name, "kind": kind, "scene": label,
+                        "setting": setting, "mean": mean, "half_width": width,
+                        "worst": max(values), "seeds": seeds,
+                    })  # fmt: skip
+            write(options.out / "suite.csv", rows)
+    print("\r" + " " * 100 + "\r", end="", file=sys.stderr)
+    show(rows)
+    print(f"\nrows: {options.out / 'suite.csv'}  ({time.perf_counter() - start:.0f} s)")
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write the rows so far."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the table, and for `VRB(n)` whether it meets its goals."""
+    for n in sorted({row["n"] for row in rows}):
+        print(f"\nn = {n:,}, cost over that of the best fixed distribution\n")
+        print("| sampler | setting | " + " | ".join(SCENES) + " |")
+        print("|---|---|" + "---|" * len(SCENES))
+        for name, kind in dict.fromkeys((row["sampler"], row["kind"]) for row in rows):
+            cells = [
+                f"{row['mean']:.2f} ± {row['half_width']:.2f}"
+                for scene in SCENES
+                for row in rows
+                if (row["n"], row["sampler"], row["kind"], row["scene"]) == (n, name, kind, scene)
+            ]
+            print(f"| {name} | {kind} | " + " | ".join(cells) + " |")
+        for row in rows:
+            goal = GOALS.get(row["scene"])
+            if row["n"] == n and row["sampler"] == "VRB(n)" and goal:
+                met = "met" if row["mean"] <= goal else "MISSED"
+                print(f"  {met:6} VRB(n), {row['scene']}: {row['mean']:.3f} <= {goal}")
+
+
+if __name__ == "__main__":
+    main()
