@@ -13,12 +13,25 @@ from tombola.checkpoint import load, save
 from tombola.draws import Draw
 from tombola.index import WeightIndex
 from tombola.random import Stream
-from tombola.samplers import VRB, Sampler, Shuffle, Uniform
+from tombola.samplers import (
+    VRB,
+    AdaptiveWeighted,
+    Avare,
+    MirrorDescent,
+    Safe,
+    Sampler,
+    Shuffle,
+    Uniform,
+)
 
 __version__ = "0.1.0.dev0"
 __all__ = [
     "VRB",
+    "AdaptiveWeighted",
+    "Avare",
     "Draw",
+    "MirrorDescent",
+    "Safe",
     "Sampler",
     "Shuffle",
     "Stream",
