@@ -1,9 +1,13 @@
 """The samplers: one algorithm per file."""
 
+from tombola.samplers.adaptive_weighted import AdaptiveWeighted
+from tombola.samplers.avare import Avare
 from tombola.samplers.base import Sampler
 from tombola.samplers.ftrl import FTRL
 from tombola.samplers.group_vrb import GroupVRB
 from tombola.samplers.mabs import MABS
+from tombola.samplers.mirror_descent import MirrorDescent
+from tombola.samplers.safe import Safe
 from tombola.samplers.shuffle import Shuffle
 from tombola.samplers.srg import SRG
 from tombola.samplers.static import Static
@@ -15,7 +19,11 @@ __all__ = [
     "MABS",
     "SRG",
     "VRB",
+    "AdaptiveWeighted",
+    "Avare",
     "GroupVRB",
+    "MirrorDescent",
+    "Safe",
     "Sampler",
     "Shuffle",
     "Static",

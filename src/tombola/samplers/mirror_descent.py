@@ -1,0 +1,198 @@
+"""Bandit mirror descent: Namkoong, Sinha, Yadlowsky, Duchi (2017)."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tombola.bits import kernel
+from tombola.samplers.board import (
+    FED,
+    OWN_CLOCK,
+    OWN_KNOBS,
+    PENDING,
+    SCALE,
+    Board,
+    BoardSampler,
+    normalised,
+    power_of_two_near,
+)
+
+__all__ = ["MirrorDescent"]
+
+LIMIT = OWN_KNOBS  # U: what squared estimates are subtracted from
+STEP = OWN_KNOBS + 1  # alpha; times sqrt(t) where it falls
+LEAST = OWN_KNOBS + 2  # p_min / (1 - p_min): the floor, relative to the mass of all others
+MASS = OWN_KNOBS + 3  # sum of all scores
+PART = OWN_KNOBS + 4  # sum of the scores of the first SUMMED items: the next MASS
+SUMMED = OWN_CLOCK
+FALLS = OWN_CLOCK + 1  # whether alpha falls as 1 / sqrt(t), for an unknown horizon
+
+SMALLEST = 2.0**-500  # a mass below this is multiplied by 1 / SMALLEST
+
+
+class MirrorDescentBoard(Board):
+    """Entropic mirror descent above a floor; the score of an item is its mass."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+        """p(i) <- p(i) exp(-alpha max(U - g^2, 0) / p~(i)) with g = l / (n p~(i)), projected."""
+        n = board.counts[0]
+        estimate = normalised(board, loss) / (n * probability)
+        excess = board.knobs[LIMIT] - estimate * estimate
+        step = board.knobs[STEP]
+        if board.clock[FALLS]:
+            step /= math.sqrt(max(n, board.clock[FED] + 1))
+        if excess > 0.0 and n > 1:
+            shrink(board, item, math.exp(-step * excess / probability))
+
+    @staticmethod
+    def value(board: Any, item: Any) -> Any:
+        """Return the mass of the item; nobody needs it normalised."""
+        return board.scores[item]
+
+
+@kernel
+def shrink(board: Board, item: Any, factor: Any) -> None:
+    """Multiply the mass of an item, but leave it p_min of the new total.
+
+    That is the projection: all others grow relative to the total, so none of them falls below
+    the floor. One unit of weight more makes up for rounding down.
+    """
+    knobs, scores, clock = board.knobs, board.scores, board.clock
+    old = scores[item]
+    least = knobs[LEAST] * max(0.0, knobs[MASS] - old) + 1.0 / knobs[SCALE]
+    new = max(old * factor, least)
+    scores[item] = new
+    knobs[MASS] += new - old
+    if item < clock[SUMMED]:
+        knobs[PART] += new - old
+    for _ in range(2):  # sum up two more items: rounding errors never get old
+        knobs[PART] += scores[clock[SUMMED]]
+        clock[SUMMED] += 1
+        if clock[SUMMED] == scores.size:
+            knobs[MASS] = knobs[PART]
+            knobs[PART] = 0.0
+            clock[SUMMED] = 0
+    if knobs[MASS] < SMALLEST:
+        magnify(board)
+
+
+@kernel
+def magnify(board: Board) -> None:
+    """Multiply all masses by a power of two: exact, and no weight changes."""
+    board.knobs[MASS] /= SMALLEST
+    board.knobs[PART] /= SMALLEST
+    board.knobs[SCALE] *= SMALLEST
+    for item in range(board.scores.size):
+        board.scores[item] /= SMALLEST
+
+
+class MirrorDescent(BoardSampler):
+    """Bandit mirror descent: shrinks the items whose losses are small.
+
+    With L the bound on the *squared* losses, p_min = floor / n and the estimate g = l / (n p)
+    of the item drawn, its squared size is at most L / floor^2, and the rule is
+
+        c = max(clip L / floor^2 - g^2, 0)
+        p(I) <- p(I) exp(-alpha c / p(I)),  then the KL projection onto {p >= p_min}
+
+    Only the item drawn shrinks, so the projection takes O(1), and the sum of all p stays as it
+    is: nobody needs it to be 1.
+
+    Needs a bound. O(1) a draw and an update, 24 bytes an item; after
+    each factor of 2^500 that the mass has lost, one pass over all items. Guarantee: with
+    ``horizon=T`` and ``clip=1``, regret of at most (L / floor^2) sqrt(2 n T log n) against the
+    best p above the floor.
+
+    Deviations: `step` is alpha times L, so that the unit of the losses does not matter. The
+    mass that the floor is relative to is a running sum in float64, summed afresh every n/2
+    losses; with the rounding of weights, p >= p_min holds to one part in 250 (to a factor of
+    two for a while, where more than 2^20 items change their scale). Late or repeated feedback
+    shrinks the mass that the item has by then, by what its draw's probability says. The rule
+    needs exp: draws repeat on the same platform, and perhaps not on another.
+
+    Parameters
+    ----------
+    n : int
+        The number of items.
+    bound : float
+        L: at least the largest squared loss.
+    floor : float in (0, 1], default=0.5
+        n p_min: no item is drawn less often than so many times 1/n. The authors' example has
+        0.1; c grows with 1 / floor^2, and with it the noise.
+    clip : float in (0, 1], default=0.1
+        Below 1, estimates near their largest possible size all count alike: a heuristic of the
+        authors, without which almost every c is almost the same.
+    step : float, optional
+        alpha L. A single loss multiplies a p near 1/n by as little as
+        exp(-step clip n / floor^2): the authors' example, 0.001, sends each item drawn to the
+        floor from some 1000 items on, and is then worse than uniform sampling.
+    horizon : int, optional
+        T, the number of draws planned: step = floor^2 sqrt(2 log(n) / (n T)), as in the theory.
+        With neither, the same with the number of losses so far, at least n, in place of T.
+    seed : int, default=0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> losses = np.array([0.1] * 50 + [1.0] * 50)
+    >>> sampler = MirrorDescent(100, bound=1.0)
+    >>> for _ in range(200):
+    ...     draw = sampler.draw(32)
+    ...     sampler.update(draw, losses[draw.indices])
+    >>> p = sampler.probabilities()
+    >>> bool(p[50:].sum() > 0.6)
+    True
+
+    References
+    ----------
+    Namkoong, Sinha, Yadlowsky, Duchi (2017). Adaptive Sampling Probabilities for Non-Smooth
+    Optimization.
+    """
+
+    board_class = MirrorDescentBoard
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        bound: float,
+        floor: float = 0.5,
+        clip: float = 0.1,
+        step: float | None = None,
+        horizon: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        given = {"bound": bound, "floor": floor, "clip": clip, "step": step, "horizon": horizon}
+        for name in ("bound", "step"):
+            number = given[name]
+            if number is not None and not 0 < number < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {number}")
+        for name, share in (("floor", floor), ("clip", clip)):
+            if not 0 < share <= 1:
+                raise ValueError(f"{name} must be above 0 and at most 1, got {share}")
+        if step is not None and horizon is not None:
+            raise ValueError("give at most one of step and horizon")
+        unit = 1.0 / power_of_two_near(math.sqrt(bound))
+        super().__init__(n, seed, given, unit=unit)
+        if horizon is not None and (not isinstance(horizon, (int, np.integer)) or horizon < 1):
+            raise ValueError(f"horizon must be a positive number of draws, got {horizon!r}")
+        if step is None:
+            draws = 1 if horizon is None else int(horizon)
+            step = floor**2 * math.sqrt(2 * math.log(self.n) / (self.n * draws))
+            self.board.clock[FALLS] = horizon is None
+        knobs = self.board.knobs
+        largest = bound * unit * unit
+        knobs[LIMIT] = clip * largest / floor**2
+        knobs[STEP] = step / largest
+        knobs[LEAST] = floor / (self.n - floor) if self.n > 1 else 0.0
+        self.board.scores[:] = 1.0 / self.n
+        knobs[MASS] = 1.0
+        self._rebuild()
+
+    def _largest_importance(self) -> float:
+        resting = self.board.clock[PENDING] == 0
+        return (1.0 if resting else 2.0) * (1 + 2**-8) / float(self.parameters["floor"])
