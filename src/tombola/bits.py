@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import intrinsic, overload
 
 __all__ = ["bit_length", "kernel", "multiply_wide", "prefetch"]
@@ -29,6 +30,35 @@ def _source_hash() -> str:
 SOURCE_HASH = _source_hash()
 
 
+class KernelCache(FunctionCache):
+    """Keeps machine code on disk: a file for each function and signature.
+
+    numba's own cache keeps one index for all signatures of a function. That index cannot be
+    read any more once it names a type that cannot be imported (a board of your own, say), two
+    processes that write it at the same time can mix up their code, and it looks at the file of
+    a function only to tell whether the code is still good, although that code includes functions
+    of other files. So: separate files, named after the types, good for one state of all kernels.
+    """
+
+    def _use_file_of(self, signature: Any) -> None:
+        classes = [getattr(kind, "instance_class", None) for kind in signature]
+        modules = [kind.__module__ for kind in classes if kind is not None]
+        digest = hashlib.sha256(f"{signature} {modules}".encode()).hexdigest()[:16]
+        self._cache_file = IndexDataCacheFile(
+            cache_path=self._cache_path,
+            filename_base=f"{self._impl.filename_base}-{digest}",
+            source_stamp=SOURCE_HASH,
+        )
+
+    def _load_overload(self, signature: Any, target_context: Any) -> Any:
+        self._use_file_of(signature)
+        return super()._load_overload(signature, target_context)
+
+    def _save_overload(self, signature: Any, data: Any) -> None:
+        self._use_file_of(signature)
+        super()._save_overload(signature, data)
+
+
 def kernel(function: Any = None, *, allocates: bool = False, inline: bool = False) -> Any:
     """Compile a function and keep its machine code on disk.
 
@@ -36,16 +66,14 @@ def kernel(function: Any = None, *, allocates: bool = False, inline: bool = Fals
     an inner function would otherwise cost ten atomic operations, more than most of our inner
     functions take. With `inline` it becomes part of its callers: passing a tuple of ten arrays
     costs more than a small function, too.
-
-    numba looks only at the file of a function to tell whether the code on disk is still good,
-    although that code includes functions of other files. So we put a hash of all our kernels
-    into the name that numba files it under.
     """
     if function is None:
         return lambda inner: kernel(inner, allocates=allocates, inline=inline)
-    function.__qualname__ += f"@{SOURCE_HASH}"
     options: dict[str, Any] = {"_nrt": allocates}  # not in numba's own annotations
-    return njit(cache=True, forceinline=inline, **options)(function)
+    compiled = njit(forceinline=inline, **options)(function)
+    if compiled is not function:  # which it is with numba switched off
+        compiled._cache = KernelCache(function)
+    return compiled
 
 
 def multiply_wide(a: Any, b: Any) -> Any:

@@ -149,9 +149,9 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
         (1.0, 1e1, 1e2, 1e3, 1e4, 1e5),
     ),
     "MirrorDescent": (
-        lambda s, x: tombola.MirrorDescent(s.n, bound=s.bound, step=1e-3 * x, seed=s.seed),
-        1.0,
-        (1.0, 1e-2, 1e-1, 1e1, 1e2, 1e3),
+        lambda s, x: tombola.MirrorDescent(s.n, bound=s.bound, step=x or None, seed=s.seed),
+        0.0,  # the step of the theory
+        (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
     ),
     "Avare": (
         lambda s, x: tombola.Avare(s.n, floor=x, seed=s.seed),
@@ -170,8 +170,8 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
     ),
     "AdaptiveWeighted, told tenths": (
         lambda s, x: tombola.AdaptiveWeighted(s.groups, step=x, seed=s.seed),
-        0.1,
-        (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+        0.05,
+        (0.005, 0.015, 0.05, 0.15, 0.5, 1.5),
     ),
     "GroupVRB, told tenths": (lambda s, _: tombola.GroupVRB(s.groups, seed=s.seed), 0, ()),
     "FTRL, told all losses": (

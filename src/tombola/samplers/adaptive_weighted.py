@@ -12,6 +12,7 @@ from tombola.index import kernels as index
 from tombola.random import next_below
 from tombola.samplers.base import Sampler
 from tombola.samplers.board import power_of_two_near
+from tombola.samplers.groups import group_numbers
 
 __all__ = ["AdaptiveWeighted"]
 
@@ -142,7 +143,7 @@ class AdaptiveWeighted(Sampler):
     Parameters
     ----------
     groups : array-like of shape (n,)
-        The group of each item, anything that can be compared: numbers, strings, hashable objects.
+        The group of each item: numbers, strings or other hashable objects.
     step : float, default=0.05
         How fast tau moves at first, before the moves so far add up.
     floor : float in (0, 0.5], default=0.1
@@ -170,7 +171,7 @@ class AdaptiveWeighted(Sampler):
     def __init__(
         self, groups: ArrayLike, *, step: float = 0.05, floor: float = 0.1, seed: int = 0
     ) -> None:
-        codes = _codes(groups)
+        codes = group_numbers(groups)[0].astype(np.int64)
         if not 0 < step < math.inf:
             raise ValueError(f"step must be positive and finite, got {step}")
         if not 0 < floor <= 0.5:
@@ -220,17 +221,3 @@ class AdaptiveWeighted(Sampler):
     def _largest_importance(self) -> float:
         total = float(self._table.counts[index.TOTAL])
         return (1 + 1e-9) * total / TOTAL_WEIGHT / float(self.parameters["floor"])
-
-
-def _codes(groups: ArrayLike) -> NDArray[np.int64]:
-    """Return the group of each item as a number, counting groups from 0."""
-    labels = np.asarray(groups)
-    if labels.ndim != 1 or labels.size == 0:
-        raise ValueError(
-            f"groups must have one entry for each item, in one dimension, got shape {labels.shape}"
-        )
-    if labels.dtype.kind == "O":  # perhaps without an order: numbered as they come
-        numbers: dict[Any, int] = {}
-        each = [numbers.setdefault(label, len(numbers)) for label in labels]
-        return np.array(each, dtype=np.int64)
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)

@@ -294,8 +294,8 @@ class GroupVRB(Sampler):
         numbers, self.labels = group_numbers(groups, labels)
         n, groups_there = len(numbers), len(self.labels)
         super().__init__(n, seed)
-        kept = np.asarray(groups)
-        kept = kept if kept.dtype.kind in "biufUS" else numbers
+        simple = hasattr(groups, "dtype") and np.asarray(groups).dtype.kind in "biufUS"
+        kept = np.asarray(groups) if simple else numbers
         self.parameters = {"groups": kept, "labels": None, "seed": seed}
         place = np.int32 if n < 2**31 else np.int64
         members = np.argsort(numbers, kind="stable").astype(place)

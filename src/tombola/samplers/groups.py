@@ -3,12 +3,12 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 __all__ = ["group_numbers"]
 
 
-def group_numbers(groups: ArrayLike, labels: ArrayLike | None = None) -> tuple[Any, Any]:
+def group_numbers(groups: Any, labels: Any = None) -> tuple[Any, Any]:
     """Return the group number of each item, and the labels that the numbers stand for.
 
     Parameters
@@ -24,17 +24,14 @@ def group_numbers(groups: ArrayLike, labels: ArrayLike | None = None) -> tuple[A
     >>> numbers, labels
     (array([0, 1, 0], dtype=int32), ['cat', 'dog'])
     """
-    array = np.asarray(groups)
-    if array.ndim != 1:
-        raise ValueError(f"groups must have one dimension, got shape {array.shape}")
-    if array.size == 0:
+    values = _as_list("groups", groups)
+    if not values:
         raise ValueError("groups is empty: there is nothing to draw from")
-    values = array.tolist()
     missing = [k for k, value in enumerate(values) if value is None or value != value]
     if missing:
         raise ValueError(f"groups[{missing[0]}] is {values[missing[0]]}: that item has no group")
     if labels is not None:
-        order = np.asarray(labels).tolist()
+        order = _as_list("labels", labels)
     else:
         try:
             order = sorted(set(values))
@@ -49,3 +46,19 @@ def group_numbers(groups: ArrayLike, labels: ArrayLike | None = None) -> tuple[A
     if empty.any():
         raise ValueError(f"group {order[int(empty.argmax())]!r} has no items")
     return numbers, order
+
+
+def _as_list(name: str, labels: Any) -> list[Any]:
+    """Return labels as a list of hashable values."""
+    if hasattr(labels, "__array__"):
+        array = np.asarray(labels)
+        if array.ndim != 1:
+            raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
+        labels = array.tolist()
+    values = list(labels)
+    for position, value in enumerate(values):
+        try:
+            hash(value)
+        except TypeError:
+            raise TypeError(f"{name}[{position}] is {value!r}, which is not hashable") from None
+    return values

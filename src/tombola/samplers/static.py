@@ -1,13 +1,12 @@
 """Fixed distributions: importance sampling by what is known beforehand."""
 
-from collections import Counter
-from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers.board import Board, BoardSampler, power_of_two_near
+from tombola.samplers.groups import group_numbers
 
 __all__ = ["Static"]
 
@@ -90,20 +89,14 @@ class Static(BoardSampler):
         return cls(lipschitz, mixing=0.5, seed=seed)
 
     @classmethod
-    def balanced(cls, groups: Iterable[Hashable], *, seed: int = 0) -> "Static":
+    def balanced(cls, groups: ArrayLike, *, seed: int = 0) -> "Static":
         """Return a sampler that draws each group equally often, and uniformly inside a group.
 
         ``groups`` names the group of each item (its class, say): with K groups, an item of a
         group of m has p = 1 / (K m).
         """
-        if isinstance(groups, np.ndarray) and groups.ndim != 1:
-            raise ValueError(f"groups must have one dimension, got shape {groups.shape}")
-        names = groups.tolist() if isinstance(groups, np.ndarray) else list(groups)
-        for position, name in enumerate(names):
-            if name != name:
-                raise ValueError(f"groups[{position}] is {name}, which is not equal to itself")
-        sizes = Counter(names)
-        return cls([1.0 / sizes[name] for name in names], seed=seed)
+        numbers, _ = group_numbers(groups)
+        return cls(1.0 / np.bincount(numbers)[numbers], seed=seed)
 
     def _largest_importance(self) -> float:
         return self._limit
