@@ -13,6 +13,7 @@ a float64). U is the smallest integer for which the uniform share n U / (A + n U
 the mixing asked for.
 """
 
+import contextlib
 import hashlib
 import inspect
 import math
@@ -70,9 +71,11 @@ class Board(_Arrays):
 
     def __init_subclass__(cls) -> None:
         # numba files compiled code under the name of the type of the board: a change of the
-        # functions has to change that name, or old code would run
+        # functions, or of a constant beside them, has to change that name, or old code would run
         functions = (cls.absorb, cls.value, cls.prepare)
         source = "".join(inspect.getsource(function) for function in functions)
+        with contextlib.suppress(OSError, TypeError):  # a notebook has no file
+            source += inspect.getsource(sys.modules[cls.__module__])
         cls.__qualname__ = cls.__name__ = (
             f"{cls.__name__}_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
         )
@@ -218,9 +221,12 @@ def fill_probabilities(board: Board, out: NDArray[np.float64]) -> None:
 
 @kernel
 def power_of_two_near(x: Any) -> Any:
-    """Return a power of two p with x / p in [1/2, 1), for positive finite x."""
+    """Return a power of two p with x / p in [1/2, 1), for positive finite x.
+
+    At the ends of the range of floats p stops a little earlier, so that TARGET / p is finite.
+    """
     exponent = math.frexp(x)[1]
-    return math.ldexp(1.0, min(1000, max(-1000, exponent)))
+    return math.ldexp(1.0, min(950, max(-950, exponent)))
 
 
 @kernel
