@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import inspect
 import math
+import re
 import sys
 from typing import Any, NamedTuple
 
@@ -79,7 +80,21 @@ class Board(_Arrays):
         cls.__qualname__ = cls.__name__ = (
             f"{cls.__name__}_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
         )
-        setattr(sys.modules[cls.__module__], cls.__name__, cls)
+        # and it has to find the type there in every process, also where yours is not loaded:
+        # see __getattr__
+        cls.__module__ = __name__
+        globals()[cls.__name__] = cls
+
+
+def __getattr__(name: str) -> Any:
+    """Stand in for the board of a sampler that this process has not loaded.
+
+    numba keeps the compiled code of all boards under one list of types, which names them.
+    """
+    if re.fullmatch(r"\w+_[0-9a-f]{12}", name) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = type(name, (_Arrays,), {"__slots__": (), "__module__": __name__})
+    return globals()[name]
 
 
 def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
