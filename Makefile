@@ -28,7 +28,7 @@ demo: $(READY)
 
 test: lint
 	@echo "== tests, compiled"
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not slow"
 	@$(MAKE) --no-print-directory coverage
 
 coverage: $(READY)

@@ -52,3 +52,46 @@ def draw(order, weights, words, uniform=0):
                     break  # above the filled part: throw again
                 return item, used
             dart -= column(weights[item])
+
+
+class PrintedVRB:
+    """Algorithm 1 of Borsos, Krause, Levy (2018) in floats, O(n) a draw.
+
+    `values` are what the probabilities are proportional to. They are as stale as those of the
+    sampler: an item's value is taken anew when a loss of it comes and when the sweep, two items
+    a loss, passes it. With fixed mixing and no fading, that makes no difference.
+    """
+
+    def __init__(self, n, bound, mixing, fade=1.0, sweeps=False):
+        self.n = n
+        self.bound = [float(b) for b in bound]
+        self.mixing = mixing
+        self.fade = fade
+        self.sweeps = sweeps
+        self.scores = [0.0] * n
+        self.values = [0.0] * n
+        self.cursor = 0
+        self.refresh_all()
+
+    def refresh(self, item):
+        self.values[item] = (self.scores[item] + self.bound[item] * self.n / self.mixing) ** 0.5
+
+    def refresh_all(self):
+        for item in range(self.n):
+            self.refresh(item)
+
+    def restart(self):
+        self.scores = [0.0] * self.n
+        self.refresh_all()
+
+    def probabilities(self):
+        total = sum(self.values)
+        return [(1 - self.mixing) * v / total + self.mixing / self.n for v in self.values]
+
+    def update(self, item, probability, loss):
+        self.scores[item] += loss**2 / probability
+        self.refresh(item)
+        for _ in range(2 if self.sweeps else 0):
+            self.scores[self.cursor] *= self.fade
+            self.refresh(self.cursor)
+            self.cursor = (self.cursor + 1) % self.n

@@ -107,7 +107,7 @@ def test_truncation_at_every_offset(small, tmp_path):
     path = tmp_path / "draw"
     for size in range(len(small)):
         path.write_bytes(small[:size])
-        with pytest.raises(CheckpointError, match="draw is (not a whole checkpoint|damaged)"):
+        with pytest.raises(CheckpointError, match=r"draw is (not a whole checkpoint|damaged)"):
             tombola.load(path)
     path.write_bytes(small)
     assert tombola.load(path) == Draw([2, 0], [0.5, 0.25], 3)
@@ -119,7 +119,7 @@ def test_a_flip_of_every_byte(small, tmp_path):
         damaged = bytearray(small)
         damaged[offset] ^= 1 << offset % 8
         path.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match="draw is (not a whole checkpoint|damaged)"):
+        with pytest.raises(CheckpointError, match=r"draw is (not a whole checkpoint|damaged)"):
             tombola.load(path)
 
 

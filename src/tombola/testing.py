@@ -1,4 +1,4 @@
-"""The conformance suite: does a sampler keep the promises of this library?
+"""The conformance suite: what every sampler promises, as checks that can be run.
 
 `check_sampler` plays a sampler of any class, ours or yours, and says which promise it breaks.
 Each check is a function of its own, to be run alone while you look for the fault:
@@ -127,7 +127,7 @@ def _sizes(check: Any, n: Sequence[int]) -> list[int]:
 
 
 def check_probabilities(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """probabilities() is a distribution over n items, before and after feedback."""
+    """Check that probabilities() is a distribution over n items, round after round."""
     sampler = factory(n, 1)
     for played in range(30):
         draw = _round(sampler, 5, feedback)
@@ -138,7 +138,7 @@ def check_probabilities(factory: Factory, n: int = 6, feedback: str = "drawn") -
 
 
 def check_draws(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """A draw is an immutable `Draw` that reports what `probabilities` says, item by item."""
+    """Check that a draw is immutable and reports what `probabilities` says, item by item."""
     sampler = factory(n, 2)
     previous = -1
     for size in (1, 3, 2 * n + 1, 1, 300, 1, 300):
@@ -169,7 +169,7 @@ def check_draws(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
 
 
 def check_frequencies(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """Items are drawn as often as their probabilities say, while the sampler learns."""
+    """Check that items are drawn as often as reported, while the sampler learns."""
     counts, expected = np.zeros(n), np.zeros(n)
     for draw, probabilities in _rounds(factory, n, feedback):
         counts += np.bincount(draw.indices, minlength=n)
@@ -178,7 +178,7 @@ def check_frequencies(factory: Factory, n: int = 6, feedback: str = "drawn") -> 
 
 
 def check_first_draws(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """The first, second and third item drawn have the right frequencies over many seeds.
+    """Check the frequencies of the first, second and third item drawn, over many seeds.
 
     For samplers whose draws depend on one another, such as shuffled epochs, this is what the
     probabilities of a draw mean.
@@ -194,7 +194,7 @@ def check_first_draws(factory: Factory, n: int = 6, feedback: str = "drawn") -> 
 
 
 def check_mean(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """`draw.mean` is an unbiased estimate: of 1 by ones, and of a mean by values."""
+    """Check that `draw.mean` is an unbiased estimate: of 1 from ones, of a mean from values."""
     # Freedman's inequality for sums of martingale differences, with a little more for a variance
     # that is not fixed in advance
     x = np.log(2 / ALPHA) + 3
@@ -215,7 +215,7 @@ def check_mean(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
 
 
 def check_empty_draw(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """draw(0) is empty and uses no randomness; sizes that make no sense are refused."""
+    """Check that draw(0) uses no randomness, and that senseless sizes are refused."""
     sampler, twin = factory(n, 3), factory(n, 3)
     for _ in range(3):
         empty = sampler.draw(0)
@@ -236,7 +236,7 @@ def check_empty_draw(factory: Factory, n: int = 6, feedback: str = "drawn") -> N
 
 
 def check_one_item(factory: Factory, n: int = 1, feedback: str = "drawn") -> None:
-    """A single item has probability 1 and importance 1, whatever is fed."""
+    """Check that a single item has probability 1, whatever is fed."""
     sampler = factory(n, 4)
     for loss in (0.0, 1.0, 0.5):
         draw = sampler.draw(3)
@@ -252,7 +252,7 @@ def check_one_item(factory: Factory, n: int = 1, feedback: str = "drawn") -> Non
 
 
 def check_seeds(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """Same seed and same feedback: same draws; another seed: other draws."""
+    """Check that draws repeat with the seed, and differ with another one."""
     first, second, other = factory(n, 5), factory(n, 5), factory(n, 6)
     trace = _trace(first, feedback)
     _promise(_same(trace, _trace(second, feedback)), "two samplers of one seed draw differently")
@@ -263,7 +263,7 @@ def check_seeds(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
 
 
 def check_global_randomness(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """The global generators of Python and numpy are neither used nor changed."""
+    """Check that the global generators of Python and numpy are left alone."""
     python, numpy_ = random.getstate(), np.random.get_state(legacy=False)  # noqa: NPY002
     sampler = factory(n, 7)
     _trace(sampler, feedback)
@@ -280,7 +280,7 @@ def check_global_randomness(factory: Factory, n: int = 6, feedback: str = "drawn
 
 
 def check_duplicates(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """A batch with repeated items teaches the same as its items, one by one."""
+    """Check that a batch with repeated items teaches the same as its items, one by one."""
     together, apart = factory(n, 8), factory(n, 8)
     for played in range(40):
         draw, same_draw = together.draw(3 * n), apart.draw(3 * n)
@@ -300,7 +300,7 @@ def check_duplicates(factory: Factory, n: int = 6, feedback: str = "drawn") -> N
 def check_probability_of_the_draw(
     factory: Factory, n: int = 6, feedback: str = "drawn", uses_probability: bool = True
 ) -> None:
-    """Feedback counts with the probability of its draw, not with that of the moment.
+    """Check that feedback counts with the probability of its draw, not with that of now.
 
     Two samplers of one seed get the same late draw, but for one of them its probabilities are
     halved. If both go on alike, the rule does not look at the probability that the draw holds.
@@ -333,7 +333,7 @@ def check_probability_of_the_draw(
 
 
 def check_gauge(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """The gauge counts late and foreign draws with the probabilities that they hold."""
+    """Check that the gauge takes late and foreign draws with the probabilities they hold."""
     sampler, other = factory(n, 10), Uniform(n, seed=10)
     if not hasattr(sampler, "gauge"):
         return
@@ -356,7 +356,7 @@ def check_gauge(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
 
 
 def check_foreign_draws(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """Draws of another sampler over the same items are accepted, as are draws made by hand."""
+    """Check that draws of another sampler, or made by hand, are accepted."""
     sampler, other = factory(n, 11), Uniform(n, seed=11)
     for _ in range(30):
         draw = other.draw(4)
@@ -366,7 +366,7 @@ def check_foreign_draws(factory: Factory, n: int = 6, feedback: str = "drawn") -
 
 
 def check_irregular_feedback(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """Feedback may come late, out of order, for a part, repeatedly, or never."""
+    """Check that feedback may come late, out of order, for a part, repeatedly, or never."""
     sampler = factory(n, 12)
     losses = _losses(n)
     draws = [sampler.draw(4) for _ in range(12)]
@@ -384,7 +384,7 @@ def check_irregular_feedback(factory: Factory, n: int = 6, feedback: str = "draw
 
 
 def check_bad_feedback(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """Bad feedback raises the right error, naming the position, and changes nothing at all."""
+    """Check that bad feedback raises an error that names the position, and changes nothing."""
     sampler = factory(n, 13)
     _play(sampler, feedback, rounds=10)
     if feedback == "all":
@@ -402,7 +402,7 @@ def check_bad_feedback(factory: Factory, n: int = 6, feedback: str = "drawn") ->
 
 
 def check_zero_losses(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """Losses that are all zero leave a sampler that can draw, and learn later."""
+    """Check that losses of 0 leave a sampler that can draw, and learn later."""
     sampler = factory(n, 14)
     for _ in range(100):
         _round(sampler, 8, feedback, np.zeros(n))
@@ -412,7 +412,7 @@ def check_zero_losses(factory: Factory, n: int = 6, feedback: str = "drawn") -> 
 
 
 def check_extreme_losses(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """Losses of 1e200 and 1e-200, one after the other, leave finite probabilities."""
+    """Check that losses of 1e200 and 1e-200, in turn, leave finite probabilities."""
     for factors in ((1e200,), (1e-200,), (1e-200, 1e200), (1e200, 1e-200), (1.0, 1e300, 5e-324)):
         sampler = factory(n, 15)
         for factor in factors:
@@ -425,7 +425,7 @@ def check_extreme_losses(factory: Factory, n: int = 6, feedback: str = "drawn") 
 
 
 def check_resume(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """A saved state, written to a file and loaded elsewhere, goes on exactly as the original."""
+    """Check that a sampler saved to a file and loaded goes on exactly as the original."""
     sampler = factory(n, 16)
     for rounds in (0, 1, 30):
         _play(sampler, feedback, rounds=rounds)
@@ -465,7 +465,7 @@ def check_resume(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
 
 
 def check_reset(factory: Factory, n: int = 6, feedback: str = "drawn") -> None:
-    """After reset() a sampler is as new, and repeats its draws."""
+    """Check that after reset() a sampler is as new, and repeats its draws."""
     sampler = factory(n, 17)
     new = sampler.state_dict()
     trace = _trace(sampler, feedback)
@@ -510,7 +510,7 @@ _OF_SINGLE_DRAWS = (
 
 
 def _losses(n: int) -> NDArray[np.float64]:
-    """Fixed losses from near 0 to 1, uneven enough to adapt to."""
+    """Return fixed losses from near 0 to 1, uneven enough to adapt to."""
     return (np.arange(1, n + 1) / n) ** 2
 
 
@@ -596,7 +596,7 @@ def _same(a: Any, b: Any) -> bool:
     """Compare nested states to the byte."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         a, b = np.asarray(a), np.asarray(b)
-        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
@@ -722,16 +722,18 @@ def _check_bad_losses(
             re.search(rf"\b{position}\b", text) is not None,
             f"the error for a loss of {bad} does not name its position {position}: {text}",
         )
-    for losses, what in (
+    wrong_shapes: list[tuple[Any, str]] = [
         (fine[:-1], "too short an array of losses"),
         (np.append(fine, 0.5), "too long an array of losses"),
         (fine.reshape(1, -1), "losses of two dimensions"),
         (0.5, "a single number for losses"),
-    ):
-        _check_refusal(sampler, call, (*arguments, losses), ValueError, what)
-    for losses, what in (
+    ]
+    for wrong, what in wrong_shapes:
+        _check_refusal(sampler, call, (*arguments, wrong), ValueError, what)
+    wrong_types: list[tuple[Any, str]] = [
         (np.full(size, "1"), "losses that are text"),
         (fine.astype(complex), "complex losses"),
         (np.full(size, None), "losses that are None"),
-    ):
-        _check_refusal(sampler, call, (*arguments, losses), TypeError, what)
+    ]
+    for wrong, what in wrong_types:
+        _check_refusal(sampler, call, (*arguments, wrong), TypeError, what)

@@ -1,0 +1,130 @@
+"""Samplers of one's own: the example of the documentation, and what numba keeps on disk."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tombola
+from tombola import VRB, Draw
+from tombola.index.kernels import first_fault
+from tombola.samplers import board as boards
+from tombola.testing import check_sampler
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "own_sampler.py"
+PAGE = ROOT / "docs" / "write_your_own_sampler.md"
+
+
+def blocks():
+    """The pieces of Python in the page."""
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+
+
+def test_the_page_shows_the_example():
+    assert blocks()[0] == EXAMPLE.read_text()
+
+
+def test_the_example_has_at_most_40_lines_of_code():
+    code = EXAMPLE.read_text().split("def main")[0]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 40
+
+
+def test_the_example_runs():
+    output = subprocess.run(
+        [sys.executable, str(EXAMPLE)], check=True, capture_output=True, text=True, timeout=300
+    )
+    assert output.stdout.startswith("keeps every promise; Gauge(")
+
+
+def test_the_plain_sampler_of_the_page_passes(tmp_path):
+    namespace = {}
+    exec(blocks()[1], namespace)
+    check_sampler(lambda n, seed: namespace["GradientBandit"](n, seed=seed))
+
+
+OWN = """
+from tombola import Draw
+from tombola.samplers.board import Board, BoardSampler
+
+SOFTENING = {softening}
+
+
+class OwnBoard(Board):
+    @staticmethod
+    def absorb(board, item, probability, loss):
+        board.scores[item] = loss
+
+    @staticmethod
+    def value(board, item):
+        return board.scores[item] + SOFTENING
+
+
+class Own(BoardSampler):
+    board_class = OwnBoard
+
+    def __init__(self, n, *, seed=0):
+        super().__init__(n, seed)
+        self._rebuild()
+
+
+def ratio():
+    sampler = Own(2)
+    sampler.update(Draw([0], [0.5], 2), [1.0])
+    return sampler.probabilities()[0] / sampler.probabilities()[1]
+"""
+
+
+def run(code, folder):
+    """Run a process that has its own folder of compiled code, with this package."""
+    paths = [str(folder), str(Path(tombola.__file__).parents[1])]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "NUMBA_CACHE_DIR": str(folder / "compiled"),
+    }
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=300, env=environment
+    )
+    return float(output.stdout)
+
+
+def test_changed_or_absent_boards_do_not_disturb_the_compiled_code(tmp_path):
+    """A constant changes the result at once; a process without the class still has all others."""
+    for softening in (1.0, 0.5):
+        (tmp_path / "own_board.py").write_text(OWN.format(softening=softening))
+        ratio = run("import own_board; print(own_board.ratio())", tmp_path)
+        assert ratio == pytest.approx((1 + softening) / softening, rel=1e-9)
+    (tmp_path / "own_board.py").unlink()
+    assert run("from tombola import Shuffle; print(Shuffle(5).n)", tmp_path) == 5
+
+
+def test_boards_that_are_not_loaded_have_a_stand_in():
+    stand_in = boards.AbsentBoard_0123456789ab
+    assert stand_in is boards.AbsentBoard_0123456789ab
+    assert issubclass(stand_in, tuple)
+    with pytest.raises(AttributeError, match="has no attribute 'AbsentBoard'"):
+        _ = boards.AbsentBoard
+
+
+@pytest.mark.parametrize("parameters", [{}, {"bound": 1.0, "mixing": 0.1}, {"bound": 1.0}])
+def test_more_items_than_are_rebuilt_at_once(parameters):
+    """Huge losses with more than 2^20 items: weights are cut, and re-scaled by the sweep."""
+    n = boards.SMALL + 1
+    sampler = VRB(n, seed=3, **parameters)
+    arrays = sampler.board
+    items = np.arange(0, n, 7)
+    for exponent in (0, 40, 80, 40):
+        draw = Draw(items, np.full(items.size, 1 / n), n)
+        sampler.update(draw, np.linspace(0.5, 1.0, items.size) * 2.0**exponent)
+        assert first_fault(arrays.counts, arrays.weights, arrays.order, arrays.position) == -1
+        assert arrays.weights.sum() < 2**62
+        assert arrays.weights.min() >= 1
+        drawn = sampler.draw(1000)
+        assert np.isfinite(drawn.importances).all()
+        assert sampler.probabilities().sum() == pytest.approx(1, rel=1e-6)
