@@ -28,8 +28,6 @@ from tombola.simulate import (
     play,
 )
 
-pytestmark = pytest.mark.kernels
-
 BASE = [3.0, 1.0, 0.5, 2.0, 1.0, 0.1]
 
 
@@ -71,6 +69,7 @@ def makers():
     ]
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("options", [{}, {"batch_size": 7}, {"feed": False}, {"every": 5}])
 @pytest.mark.parametrize("make", makers())
 def test_compiled_and_python_loops_play_the_same_game(make, options):
@@ -83,6 +82,7 @@ def test_compiled_and_python_loops_play_the_same_game(make, options):
     assert fast.state_dict()["round"] == slow.state_dict()["round"] == 300
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("adversary", [lambda: Noisy(BASE, seed=1), lambda: Neglect(BASE)])
 def test_the_same_against_moving_losses(adversary):
     fast, slow = makers()[0](), makers()[0]()
@@ -91,6 +91,7 @@ def test_the_same_against_moving_losses(adversary):
     assert first.clock[0] == second.clock[0] == 200
 
 
+@pytest.mark.kernels
 def test_a_game_can_go_on():
     whole, parts = makers()[0](), makers()[0]()
     ledger = play(whole, Noisy(BASE, seed=1), 500)
@@ -102,6 +103,7 @@ def test_a_game_can_go_on():
     assert account.history()["rounds"].tolist() == ledger.history()["rounds"].tolist()
 
 
+@pytest.mark.kernels
 def test_account_of_a_game():
     """Cost and regret, by the formulas, from the distributions of a Python loop."""
     sampler, adversary = makers()[0](), Noisy(BASE, seed=2)
@@ -131,6 +133,7 @@ def test_looking_less_often():
             play(VRB(20), adversary, 10, every=every)
 
 
+@pytest.mark.kernels
 def test_full_information():
     adversary = Switching([1.0, 0.0], [0.0, 1.0], at=30)
     player, ledger = FTRL(2), Ledger(2)
@@ -178,6 +181,7 @@ def test_mean_cost_is_that_of_all_draws():
 # --- adversaries ----------------------------------------------------------------------------
 
 
+@pytest.mark.kernels
 def test_adversaries_against_their_formulas():
     b, other = np.array(BASE), np.arange(1.0, 7.0)
     p = np.full(6, 1 / 6)
@@ -198,11 +202,13 @@ def test_adversaries_against_their_formulas():
         assert f"6 items, round {t + 1}" in repr(adversary)
 
 
+@pytest.mark.kernels
 def test_starved_items():
     for n, starved in [(3, 1), (60, 3), (5000, 50)]:
         assert (Starved(np.ones(n), at=1).losses() < 1).sum() == starved
 
 
+@pytest.mark.kernels
 def test_neglect_raises_what_the_player_neglects():
     adversary = Neglect(BASE, low=0.1)
     b = np.array(BASE)
@@ -240,6 +246,7 @@ def test_sparse():
     assert sparse_excess(0.21) > 1
 
 
+@pytest.mark.kernels
 def test_noise_is_redrawn_for_each_round_and_item():
     adversary = Noisy(np.ones(5), seed=7)
     rounds = np.array([adversary.losses() for _ in range(50)])
@@ -248,6 +255,7 @@ def test_noise_is_redrawn_for_each_round_and_item():
     assert not np.array_equal(rounds[0], Noisy(np.ones(5), seed=8).losses())
 
 
+@pytest.mark.kernels
 def test_random_words_are_nobody_elses():
     state = np.random.get_state()[1].copy()
     first = {int(word) for word in Stream(3).words(1000)}
@@ -271,6 +279,7 @@ class Broken(Adversary):
             out[1] = adversary.numbers[0]
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("loss", [np.nan, np.inf, -1.0])
 @pytest.mark.parametrize("wrap", [lambda sampler: sampler, Slow])
 def test_bad_losses(loss, wrap):
@@ -278,6 +287,7 @@ def test_bad_losses(loss, wrap):
         play(wrap(makers()[0]()), Broken(6, loss), 10)
 
 
+@pytest.mark.kernels
 def test_bad_arguments():
     with pytest.raises(ValueError, match="adversary has 6"):
         play(Uniform(5), Stationary(BASE), 1)
@@ -289,6 +299,7 @@ def test_bad_arguments():
         play(Uniform(6), Stationary(BASE), -1)
 
 
+@pytest.mark.kernels
 def test_adversaries_can_be_copied():
     adversary = Noisy(BASE, seed=1)
     adversary.losses()
@@ -298,6 +309,7 @@ def test_adversaries_can_be_copied():
         assert adversary.clock[0] == 1
 
 
+@pytest.mark.kernels
 def test_a_type_that_is_gone_has_a_stand_in():
     """numba's files may name adversaries of yesterday: they must not stop those of today."""
     from tombola import simulate

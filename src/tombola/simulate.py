@@ -510,7 +510,8 @@ def play(
         Likewise.
     rounds : int
     ledger : Ledger, optional
-        The account to go on with; by default a new one with geometric marks.
+        The account to go on with; by default a new one with geometric marks. One that marks
+        every round makes the compiled loop return to Python as often.
     batch_size : int, default=1
         Draws in a round, all fed after the round. The cost is that of a single draw.
     feed : bool, default=True
