@@ -12,8 +12,6 @@ from test_theory import expected_cost
 from tombola import VRB, Sampler, Shuffle, Stream, Uniform, theory
 from tombola.ledger import Ledger, pseudo_regret
 from tombola.simulate import (
-    LOSSES,
-    ROUNDS,
     Adversary,
     Decaying,
     Equal,
@@ -27,6 +25,7 @@ from tombola.simulate import (
     log_normal,
     play,
 )
+from tombola.simulate.adversaries import LOSSES, ROUNDS
 
 BASE = [3.0, 1.0, 0.5, 2.0, 1.0, 0.1]
 
@@ -307,13 +306,3 @@ def test_adversaries_can_be_copied():
         after = copy.deepcopy(adversary).losses()
         assert np.array_equal(twin.losses(), after)
         assert adversary.clock[0] == 1
-
-
-@pytest.mark.kernels
-def test_a_type_that_is_gone_has_a_stand_in():
-    """numba's files may name adversaries of yesterday: they must not stop those of today."""
-    from tombola import simulate
-
-    assert simulate.Yesterday_0123456789ab._fields == Adversary._fields
-    with pytest.raises(AttributeError, match="Yesterday"):
-        simulate.Yesterday  # noqa: B018

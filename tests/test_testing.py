@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+import tombola
 from tombola import VRB, Sampler, Shuffle, Uniform, testing
 from tombola.testing import check_sampler
 
@@ -22,6 +23,19 @@ OURS = {
     ),
     "VRB, anytime": lambda n, seed: VRB(n, bound=1.0, seed=seed),
     "VRB, doubling": lambda n, seed: VRB(n, bound=1.0, schedule="doubling", seed=seed),
+    "GroupVRB": lambda n, seed: tombola.GroupVRB(np.arange(n) % 3, seed=seed),
+    "Static": lambda n, seed: tombola.Static(1.0 + np.arange(n), seed=seed),
+    "Static, balanced": lambda n, seed: tombola.Static.balanced(np.arange(n) % 3, seed=seed),
+    "Static, partially biased": lambda n, seed: tombola.Static.partially_biased(
+        1.0 + np.arange(n), seed=seed
+    ),
+    "MABS": lambda n, seed: tombola.MABS(n, horizon=1000 * n, bound=1.0, seed=seed),
+    "MirrorDescent": lambda n, seed: tombola.MirrorDescent(n, bound=1.0, seed=seed),
+    "AdaptiveWeighted": lambda n, seed: tombola.AdaptiveWeighted(np.arange(n) % 3, seed=seed),
+    "Avare": lambda n, seed: tombola.Avare(n, seed=seed),
+    "SRG": lambda n, seed: tombola.SRG(n, seed=seed),
+    "SRG, always": lambda n, seed: tombola.SRG(n, refresh="always", seed=seed),
+    "Safe": lambda n, seed: tombola.Safe(n, smoothness=np.ones(n), seed=seed),
 }
 LEARNS_NOTHING = ["Uniform", "Shuffle", "VRB, mixing 1"]
 
@@ -29,6 +43,10 @@ LEARNS_NOTHING = ["Uniform", "Shuffle", "VRB, mixing 1"]
 @pytest.mark.parametrize("name", OURS)
 def test_ours_pass(name):
     check_sampler(OURS[name])
+
+
+def test_full_information_passes():
+    check_sampler(lambda n, seed: tombola.FTRL(n, bound=1.0, seed=seed), feedback="all")
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -4,7 +4,10 @@ Each instruction is a plain Python function, which is what runs when numba is sw
 overload that numba compiles to the single instruction.
 """
 
+import contextlib
 import hashlib
+import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from numba import njit, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import intrinsic, overload
 
-__all__ = ["bit_length", "kernel", "multiply_wide", "prefetch"]
+__all__ = ["bit_length", "kernel", "multiply_wide", "name_by_source", "prefetch"]
 
 
 def _source_hash() -> str:
@@ -74,6 +77,23 @@ def kernel(function: Any = None, *, allocates: bool = False, inline: bool = Fals
     if compiled is not function:  # which it is with numba switched off
         compiled._cache = KernelCache(function)
     return compiled
+
+
+def name_by_source(kind: type, *functions: Any) -> None:
+    """Put a hash of its functions, and of their file, into the name of a class.
+
+    Kernels find the functions of a board or an adversary by its type, and their machine code is
+    filed under the name of the type: code of another source needs another name, or it would run
+    in place of the new one.
+    """
+    source = ""
+    with contextlib.suppress(OSError, TypeError):  # typed in by hand: there is no file
+        source = inspect.getsource(sys.modules[kind.__module__])
+    for function in functions:
+        source += function.__code__.co_code.hex() + repr(function.__code__.co_consts)
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    kind.__qualname__ = kind.__name__ = f"{kind.__name__}_{digest}"
+    setattr(sys.modules[kind.__module__], kind.__name__, kind)
 
 
 def multiply_wide(a: Any, b: Any) -> Any:

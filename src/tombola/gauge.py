@@ -141,16 +141,12 @@ class Gauge:
         limit = max(self._limit, float(self._sums[LARGEST_WEIGHT]))
         if self._sums[UNIFORM] <= 0 or not math.isfinite(limit):
             return 0.0, limit
-        grid = [limit * 2.0 ** (-k / 8) for k in range(97)]  # down to limit / 4096
-        alpha = (1 - confidence) / (2 * len(grid))
-        low, high = 0.0, limit
-        for ratio in grid:
-            total, margin = _deviation(self._sums, ratio, limit, alpha)
-            if total + margin < 0:
-                high = ratio
-            elif total - margin > 0:
-                low = max(low, ratio)
-        return low, high
+        ratios = limit * 2.0 ** (-np.arange(385) / 32)  # down to limit / 4096
+        alpha = (1 - confidence) / (2 * len(ratios))
+        total, margin = _deviation(self._sums, ratios, limit, alpha)
+        above, below = ratios[total + margin < 0], ratios[total - margin > 0]
+        high = float(above.min()) if len(above) else limit
+        return float(below.max()) if len(below) else 0.0, high
 
     @property
     def effective_sample_size(self) -> float:
@@ -194,9 +190,9 @@ class Gauge:
 
 
 def _deviation(
-    sums: NDArray[np.float64], ratio: float, limit: float, alpha: float
-) -> tuple[float, float]:
-    """Return the sum of z = l^2 u (u - ratio), and how far it may be from its expectation.
+    sums: NDArray[np.float64], ratios: NDArray[np.float64], limit: float, alpha: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the sums of z = l^2 u (u - r), and how far they may be from their expectations.
 
     With l <= 1 and 0 <= u <= limit, z is in an interval of length w. For x_t in an interval of
     length 1 with conditional mean m_t, any predictable guess g_t in it and 0 < s < 1,
@@ -205,14 +201,12 @@ def _deviation(
     probability 1 - a; the other side is alike. We take the best s of a grid, each with its
     share of alpha, and the mean so far as the guess.
     """
-    total = float(sums[OURS] - ratio * sums[UNIFORM])
-    spread = float(
-        sums[OURS_SPREAD] - 2 * ratio * sums[CROSS_SPREAD] + ratio**2 * sums[UNIFORM_SPREAD]
-    )
-    width = limit * (limit - ratio) + ratio**2 / 4
-    best = math.inf
-    for k in range(1, 40):
-        s = 2.0**-k
-        share = math.log(k * (k + 1) / alpha)
-        best = min(best, (share + (-math.log1p(-s) - s) * max(spread, 0.0) / width**2) / s)
-    return total, best * width
+    total = sums[OURS] - ratios * sums[UNIFORM]
+    spread = sums[OURS_SPREAD] - 2 * ratios * sums[CROSS_SPREAD] + ratios**2 * sums[UNIFORM_SPREAD]
+    width = limit * (limit - ratios) + ratios**2 / 4
+    k = np.arange(1, 40)[:, np.newaxis]
+    s = 2.0**-k
+    share = np.log(k * (k + 1) / alpha)
+    psi = -np.log1p(-s) - s
+    margin = ((share + psi * np.maximum(spread, 0.0) / width**2) / s).min(axis=0) * width
+    return total, margin

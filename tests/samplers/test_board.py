@@ -104,14 +104,6 @@ def test_changed_or_absent_boards_do_not_disturb_the_compiled_code(tmp_path):
     assert run("from tombola import Shuffle; print(Shuffle(5).n)", tmp_path) == 5
 
 
-def test_boards_that_are_not_loaded_have_a_stand_in():
-    stand_in = boards.AbsentBoard_0123456789ab
-    assert stand_in is boards.AbsentBoard_0123456789ab
-    assert issubclass(stand_in, tuple)
-    with pytest.raises(AttributeError, match="has no attribute 'AbsentBoard'"):
-        _ = boards.AbsentBoard
-
-
 @pytest.mark.parametrize("parameters", [{}, {"bound": 1.0, "mixing": 0.1}, {"bound": 1.0}])
 def test_more_items_than_are_rebuilt_at_once(parameters):
     """Huge losses with more than 2^20 items: weights are cut, and re-scaled by the sweep."""

@@ -8,7 +8,7 @@ import pytest
 import budget
 import naive
 from tombola import VRB, Draw, Uniform
-from tombola.samplers import parameter_free
+from tombola.samplers import guard, parameter_free
 from tombola.samplers.board import ADAPTIVE, SHUFFLE, fill_probabilities
 from tombola.samplers.vrb import cube_root
 
@@ -542,7 +542,7 @@ def test_it_returns_when_losses_become_skewed_later_and_when_they_become_equal()
 
 def test_blocks_are_whole_epochs():
     for n in (1, 2, 3, 100, 255, 256, 257, 1000):
-        block = int(VRB(n).board.clock[parameter_free.BLOCK])
+        block = int(VRB(n).board.clock[guard.BLOCK])
         assert block % n == 0
         assert block >= 256
         assert block < 256 + n

@@ -29,7 +29,8 @@ import tombola
 from tombola.bits import kernel
 from tombola.random import Stream
 from tombola.samplers.board import BoardSampler, draw_one, fill_probabilities, update_one
-from tombola.simulate import log_normal, next_normals, next_unit
+from tombola.simulate import log_normal
+from tombola.simulate.adversaries import next_normals, next_unit
 
 __all__ = ["main"]
 

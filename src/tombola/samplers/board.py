@@ -13,18 +13,14 @@ a float64). U is the smallest integer for which the uniform share n U / (A + n U
 the mixing asked for.
 """
 
-import contextlib
-import hashlib
-import inspect
 import math
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from tombola.bits import kernel, prefetch
+from tombola.bits import kernel, name_by_source, prefetch
 from tombola.draws import Draw
 from tombola.index import kernels as index
 from tombola.random import next_below
@@ -70,56 +66,7 @@ class Board(_Arrays):
         return size
 
     def __init_subclass__(cls) -> None:
-        # numba files compiled code under the name of the type of the board: a change of the
-        # functions, or of a constant beside them, has to change that name, or old code would run
-        functions = (cls.absorb, cls.value, cls.prepare)
-        source = "".join(inspect.getsource(function) for function in functions)
-        with contextlib.suppress(OSError, TypeError):  # a notebook has no file
-            source += inspect.getsource(sys.modules[cls.__module__])
-        cls.__qualname__ = cls.__name__ = (
-            f"{cls.__name__}_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
-        )
-        setattr(sys.modules[cls.__module__], cls.__name__, cls)
-
-
-def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Take a loss into the score of an item; the default learns nothing."""
-
-    @staticmethod
-    def value(board: Any, item: Any) -> Any:
-        """Return the real number that the item's weight is proportional to."""
-        return 1.0
-
-    @staticmethod
-    def prepare(board: Any, size: Any) -> Any:
-        """Set mixing and mode for the next draws; return for how many of `size` that holds."""
-        return size
-
-    def __init_subclass__(cls) -> None:
-        # numba files compiled code under the name of the type of the board: a change of the
-        # functions, or of a constant beside them, has to change that name, or old code would run
-        functions = (cls.absorb, cls.value, cls.prepare)
-        source = "".join(inspect.getsource(function) for function in functions)
-        with contextlib.suppress(OSError, TypeError):  # a notebook has no file
-            source += inspect.getsource(sys.modules[cls.__module__])
-        cls.__qualname__ = cls.__name__ = (
-            f"{cls.__name__}_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
-        )
-        # and it has to find the type there in every process, also where yours is not loaded:
-        # see __getattr__
-        cls.__module__ = __name__
-        globals()[cls.__name__] = cls
-
-
-def __getattr__(name: str) -> Any:
-    """Stand in for the board of a sampler that this process has not loaded.
-
-    numba keeps the compiled code of all boards under one list of types, which names them.
-    """
-    if re.fullmatch(r"\w+_[0-9a-f]{12}", name) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = type(name, (_Arrays,), {"__slots__": (), "__module__": __name__})
-    return globals()[name]
+        name_by_source(cls, cls.absorb, cls.value, cls.prepare)
 
 
 def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
@@ -264,10 +211,10 @@ def fill_probabilities(board: Board, out: NDArray[np.float64]) -> None:
 def power_of_two_near(x: Any) -> Any:
     """Return a power of two p with x / p in [1/2, 1), for positive finite x.
 
-    At the ends of the range of floats p stops a little earlier, so that TARGET / p is finite.
+    Below 2^-950 it stops, so that TARGET / p is finite.
     """
     exponent = math.frexp(x)[1]
-    return math.ldexp(1.0, min(950, max(-950, exponent)))
+    return math.ldexp(1.0, min(1000, max(-950, exponent)))
 
 
 @kernel(inline=True)

@@ -1,10 +1,10 @@
 """The rule that `VRB` plays without parameters: visit averages, shrunk, and a guard.
 
-Each item keeps V, the number of its losses, and S, the sum of their squares (over its last 32,
-more or less). Its weight is the square root of the average of its squared losses, shrunk
-towards the average m over all items as if k more visits had shown m:
+Each item keeps V, the number of its losses, and h, the average of their squares (over its last
+32, more or less). Its weight is the root of that average, shrunk towards the average m over all
+items as if k more visits had shown m:
 
-    value = sqrt((S + k m) / (V + k)),   k = 1/8 + D^2 / 2   (1/8 + 8 D^2 after only zeros)
+    value = sqrt((V h + k m) / (V + k)),   k = 1/8 + D^2 / 2   (1/8 + 8 D^2 after only zeros)
 
 D, from 0 to 1, is how much losses differ, on average, from their item's own past: where losses
 are steady, one visit settles the weight; where they are noise, it takes more. Mixing is
@@ -75,28 +75,23 @@ class ParameterFreeBoard(Board):
             squared = min(squared, CLIP * n * knobs[MEAN])
             candidate = probability_of(board, item, uniform_weight(board))
             guard.judge(board, squared, n, probability, candidate)
-        visits = board.notes[item]
-        if visits > 0.0:
-            past = board.scores[item] / visits
-            if squared + past > 0.0:
-                knobs[COMPARED] += 1.0
-                distance = 1.0 - 2.0 * math.sqrt(squared * past) / (squared + past)
-                share = max(1.0 / (knobs[COMPARED] + 1.0), 1.0 / n)
-                knobs[DISAGREEMENT] += share * (distance - knobs[DISAGREEMENT])
-        if visits > LAST - 1.0:
-            board.scores[item] *= (LAST - 1.0) / visits
-            visits = LAST - 1.0
-        board.scores[item] += squared
+        visits, past = board.notes[item], board.scores[item]
+        if visits > 0.0 and squared + past > 0.0:
+            knobs[COMPARED] += 1.0
+            distance = 1.0 - 2.0 * math.sqrt(squared * past) / (squared + past)
+            share = max(1.0 / (knobs[COMPARED] + 1.0), 1.0 / n)
+            knobs[DISAGREEMENT] += share * (distance - knobs[DISAGREEMENT])
         board.notes[item] = visits + 1.0
+        board.scores[item] += (squared - past) / min(visits + 1.0, LAST)
 
     @staticmethod
     def value(board: Any, item: Any) -> Any:
         """Return the root of the shrunk average of squared losses; 1 before any loss."""
         if board.knobs[UNIT] == 0.0:
             return 1.0
-        total, visits, d = board.scores[item], board.notes[item], board.knobs[DISAGREEMENT]
-        k = PRIOR + (PRIOR_NOISE if total > 0.0 else PRIOR_ZEROS) * d * d
-        return math.sqrt((total + k * board.knobs[MEAN]) / (visits + k))
+        average, visits, d = board.scores[item], board.notes[item], board.knobs[DISAGREEMENT]
+        k = PRIOR + (PRIOR_NOISE if average > 0.0 else PRIOR_ZEROS) * d * d
+        return math.sqrt((visits * average + k * board.knobs[MEAN]) / (visits + k))
 
     @staticmethod
     def prepare(board: Any, size: Any) -> Any:

@@ -189,7 +189,7 @@ class VRB(BoardSampler):
                 )
             self.board_class = parameter_free.ParameterFreeBoard
             super().__init__(
-                n, seed, parameters, notes=True, deck=True, stale=True, fade=fade, fade_notes=fade
+                n, seed, parameters, notes=True, deck=True, stale=True, fade_notes=fade
             )
             parameter_free.start(self.board)
         else:
