@@ -38,7 +38,7 @@ coverage: $(READY)
 
 test-slow: $(READY)
 	@echo "== the long versions"
-	HYPOTHESIS_PROFILE=slow $(BIN)/python -m pytest -m "slow or machine"
+	$(BIN)/python -m pytest -m slow
 
 lint: $(READY)
 	@echo "== lint, types, layers"
@@ -53,7 +53,9 @@ $(PEERS): $(READY) benchmarks/peers.txt
 	@touch $@
 
 bench: $(PEERS)
+	$(BIN)/python benchmarks/generator.py
 	$(BIN)/python benchmarks/index.py
+	$(BIN)/python benchmarks/samplers.py
 
 clean:
 	rm -rf $(VENV) out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,8 +1,15 @@
 """Any sequence of calls, against a list of Python integers."""
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 import naive
 from tombola import Stream, WeightIndex
@@ -102,4 +109,14 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestMachine = IndexMachine.TestCase
-TestMachine.pytestmark = [pytest.mark.kernels, pytest.mark.machine]
+TestMachine.pytestmark = [pytest.mark.kernels]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(20))
+def test_machine_at_length(part):
+    """20,000 x 200 steps, in parts: Hypothesis remembers what it tried, gigabytes of it."""
+    run_state_machine_as_test(
+        IndexMachine,
+        settings=settings(max_examples=1000, stateful_step_count=200, deadline=None, database=None),
+    )
