@@ -11,7 +11,7 @@ PEERS := $(VENV)/.peers
 help:
 	@echo "make demo       set up, draw from a skewed index, show what came out"
 	@echo "make test       set up, then lint, types, layers, tests, kernel coverage"
-	@echo "make test-slow  the long versions of the same tests (about 20 minutes)"
+	@echo "make test-slow  the long versions of the same tests (about 40 minutes)"
 	@echo "make lint       ruff, mypy and import-linter alone"
 	@echo "make bench      compare speed with other libraries and append to benchmarks/results"
 
@@ -33,12 +33,14 @@ test: lint
 
 coverage: $(READY)
 	@echo "== the kernels again, numba switched off, for their coverage"
-	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=uncompiled $(BIN)/python -m coverage run -m pytest -q -m "kernels and not slow" tests
+	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=uncompiled $(BIN)/python -m coverage run -m pytest -q -m "kernels and not slow" tests/index tests/test_random.py tests/test_bits.py
 	$(BIN)/python -m coverage report --include='src/tombola/index/*,src/tombola/random.py' --show-missing --fail-under=95
 
 test-slow: $(READY)
 	@echo "== the long versions"
 	$(BIN)/python -m pytest -m slow
+	@echo "== all kernels again, numba switched off"
+	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=uncompiled $(BIN)/python -m pytest -q -m "kernels and not slow" tests
 
 lint: $(READY)
 	@echo "== lint, types, layers"

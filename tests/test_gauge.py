@@ -53,7 +53,7 @@ def test_before_feedback():
     gauge = VRB(10).gauge
     assert math.isnan(gauge.second_moment_ratio)
     assert math.isnan(gauge.entropy)
-    assert gauge.interval() == (0.0, 1.0)  # of shuffled epochs: importances are 1
+    assert gauge.interval() == (0.0, 1.0)  # the draws were uniform
     assert (gauge.count, gauge.effective_sample_size, gauge.largest_importance) == (0, 0.0, 0.0)
 
 
@@ -63,7 +63,7 @@ def test_losses_of_zero_say_nothing():
     sampler.update(draw, np.zeros(50))
     assert sampler.gauge.count == 50
     assert math.isnan(sampler.gauge.second_moment_ratio)
-    assert sampler.gauge.interval() == (0.0, 1.0)  # of shuffled epochs: importances are 1
+    assert sampler.gauge.interval() == (0.0, 1.0)  # the draws were uniform
 
 
 @pytest.mark.parametrize("confidence", [0, 1, -0.5, 2, math.nan])
@@ -93,7 +93,7 @@ def test_summary_and_repr():
     assert "second moment of the gradient norm estimate over uniform's: 1 in [" in repr(
         sampler.gauge
     )
-    assert VRB(300).gauge.mode == "shuffle"
+    assert Shuffle(300).gauge.mode == "shuffle"
 
 
 @pytest.mark.parametrize("unit", [1e200, 1e-200, 2.0**900, 5e-309])

@@ -83,7 +83,7 @@ class Sampler(ABC):
     def draw(self, size: int = 1) -> Draw:
         """Draw ``size`` items, independently and with replacement (`Shuffle`: by epochs).
 
-        Zero uses no randomness. All items of a draw come from the same distribution.
+        Zero uses no randomness. What is drawn depends on the feedback so far and on nothing else.
         """
         if type(size) is not int:
             if isinstance(size, (bool, np.bool_)) or not isinstance(size, np.integer):

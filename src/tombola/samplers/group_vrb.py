@@ -13,7 +13,6 @@ from tombola.random import next_below, next_word
 from tombola.samplers import guard
 from tombola.samplers.base import Sampler
 from tombola.samplers.board import (
-    ADAPTIVE,
     CLOCK,
     CURSOR,
     DRAWN,
@@ -324,7 +323,7 @@ class GroupVRB(Sampler):
             knobs=np.zeros(KNOBS),
             clock=np.zeros(CLOCK, dtype=np.int64),
         )
-        guard.begin(self.board, n, ADAPTIVE)
+        guard.begin(self.board, n)
         build_members(self.board)
         rebuild_groups(self.board)
 

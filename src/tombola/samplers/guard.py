@@ -18,7 +18,7 @@ from typing import Any
 from tombola.bits import kernel
 from tombola.samplers.board import ADAPTIVE, MODE, OWN_CLOCK, OWN_KNOBS, SHUFFLE
 
-__all__ = ["GUARD_CLOCK", "GUARD_KNOBS", "begin", "choose", "judge"]
+__all__ = ["GUARD_KNOBS", "begin", "choose", "judge", "measured"]
 
 ENTER = 0.9  # adapt once the ratio of second moments is below this
 LEAVE = 0.95  # and until it is above that
@@ -30,18 +30,13 @@ GUARD_KNOBS = OWN_KNOBS + 2
 # Its clock.
 LEFT = OWN_CLOCK  # draws left in this block
 BLOCK = OWN_CLOCK + 1  # draws in a block
-BLOCKS = OWN_CLOCK + 2  # blocks begun
-ADAPTED = OWN_CLOCK + 3  # 1 once any block was adaptive
-GUARD_CLOCK = OWN_CLOCK + 4
 
 
-def begin(board: Any, n: int, mode: int) -> None:
-    """Set the counters of a new sampler, whose first block is played in this mode."""
+def begin(board: Any, n: int) -> None:
+    """Set the counters of a new sampler; its first block is adaptive."""
     board.clock[BLOCK] = n * -(-256 // n)
     board.clock[LEFT] = board.clock[BLOCK]
-    board.clock[BLOCKS] = 1
-    board.clock[MODE] = mode
-    board.clock[ADAPTED] = mode == ADAPTIVE
+    board.clock[MODE] = ADAPTIVE
 
 
 @kernel(inline=True)
@@ -65,9 +60,6 @@ def choose(board: Any, ratio: Any) -> None:
     knobs, clock = board.knobs, board.clock
     limit = LEAVE if clock[MODE] == ADAPTIVE else ENTER
     clock[MODE] = ADAPTIVE if ratio < limit else SHUFFLE
-    if clock[MODE] == ADAPTIVE:
-        clock[ADAPTED] = 1
     clock[LEFT] = clock[BLOCK]
-    clock[BLOCKS] += 1
     knobs[OURS] *= 0.5
     knobs[UNIFORM] *= 0.5

@@ -11,8 +11,7 @@ are steady, one visit settles the weight; where they are noise, it takes more. M
 min(1, sqrt(n / (4 u))) after u losses. Everything is relative to m: the scale of the losses
 does not matter.
 
-The guard (`tombola.samplers.guard`) deals shuffled epochs wherever adapting does not pay. The
-first block is one: until each item has been seen, there is nothing to adapt to.
+The guard (`tombola.samplers.guard`) deals shuffled epochs wherever adapting does not pay.
 
 ``docs/decisions/vrb_default.md`` says what else was tried, with the figures.
 """
@@ -21,13 +20,10 @@ import math
 from typing import Any
 
 from tombola.bits import kernel
-from tombola.index.kernels import TOTAL
 from tombola.samplers import guard
 from tombola.samplers.board import (
     FED,
     MIXING,
-    SCALE,
-    SHUFFLE,
     UNIT,
     Board,
     normalised,
@@ -50,7 +46,7 @@ CLIP = 8.0  # a squared loss counts as at most CLIP n m
 
 def start(board: Board) -> None:
     """Set the counters of a new sampler."""
-    guard.begin(board, board.weights.size, SHUFFLE)
+    guard.begin(board, board.weights.size)
     board.knobs[MIXING] = 1.0
 
 
@@ -100,22 +96,10 @@ class ParameterFreeBoard(Board):
         fed, n = clock[FED], board.counts[0]
         board.knobs[MIXING] = 1.0 if 4 * fed <= n else math.sqrt(n / (4.0 * fed))
         if clock[guard.LEFT] == 0:
-            if clock[guard.BLOCKS] == 1:
-                guard.choose(board, promised(board))
-            else:
-                guard.choose(board, guard.measured(board))
+            guard.choose(board, guard.measured(board))
         size = min(size, clock[guard.LEFT])
         clock[guard.LEFT] -= size
         return size
-
-
-@kernel
-def promised(board: Board) -> Any:
-    """Return the ratio that the weights promise, (mean of roots)^2 / mean; nothing is tried yet."""
-    if board.knobs[MEAN] == 0.0:
-        return 1.0
-    root = board.counts[TOTAL] / (board.counts[0] * board.knobs[SCALE])
-    return root * root / board.knobs[MEAN]
 
 
 @kernel

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.bits import kernel
-from tombola.samplers import guard, parameter_free
+from tombola.samplers import parameter_free
 from tombola.samplers.board import (
     DRAWN,
     MIXING,
@@ -107,8 +107,8 @@ class VRB(BoardSampler):
         draw I_t ~ p~_t;  w(I_t) += l_t(I_t)^2 / p~_t(I_t)
 
     Without any parameter, ``VRB(n)`` needs no bound, no horizon and no unit: it plays the rule
-    of `tombola.samplers.parameter_free`, starts with a shuffled epoch, and goes back to
-    shuffled epochs wherever adapting does not pay (``gauge.mode`` says which).
+    of `tombola.samplers.parameter_free`, and deals shuffled epochs wherever adapting does not
+    pay (``gauge.mode`` says which).
 
     Parameters
     ----------
@@ -205,11 +205,8 @@ class VRB(BoardSampler):
         self._rebuild()
 
     def _largest_importance(self) -> float:
-        if self.board_class is parameter_free.ParameterFreeBoard:
-            # the gauge holds earlier draws too: its bound is that of all of them, and mixing falls
-            adapted = self.board.clock[guard.ADAPTED] != 0
-            return 1.0 / float(self.board.knobs[MIXING]) if adapted else 1.0
-        return super()._largest_importance()
+        # also in shuffled epochs: the gauge holds the draws before them, and mixing only falls
+        return 1.0 / float(self.board.knobs[MIXING])
 
     def _start(
         self, bounds: Any, mixing: float | None, horizon: int | None, schedule: str | None
