@@ -38,6 +38,9 @@ __all__ = ["ParameterFreeBoard", "start"]
 MEAN = guard.GUARD_KNOBS  # m: running mean of l^2 / (n p), an unbiased estimate of the mean of l^2
 DISAGREEMENT = guard.GUARD_KNOBS + 1  # D
 COMPARED = guard.GUARD_KNOBS + 2  # losses that went into D
+FIRST_ROOT = (
+    guard.GUARD_KNOBS + 3
+)  # sqrt(m) at first; values begin at 1, relative to it
 
 LAST = 32.0  # an item's average forgets beyond so many visits
 PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
@@ -87,7 +90,8 @@ class ParameterFreeBoard(Board):
             return 1.0
         average, visits, d = board.scores[item], board.notes[item], board.knobs[DISAGREEMENT]
         k = PRIOR + (PRIOR_NOISE if average > 0.0 else PRIOR_ZEROS) * d * d
-        return math.sqrt((visits * average + k * board.knobs[MEAN]) / (visits + k))
+        shrunk = (visits * average + k * board.knobs[MEAN]) / (visits + k)
+        return math.sqrt(shrunk) / board.knobs[FIRST_ROOT]
 
     @staticmethod
     def prepare(board: Any, size: Any) -> Any:
@@ -104,11 +108,8 @@ class ParameterFreeBoard(Board):
 
 @kernel
 def set_unit(board: Board, loss: Any, pace: Any, probability: Any) -> None:
-    """From the first loss that is not zero: a power of two that makes m about 1."""
-    rough = 1.0 / power_of_two_near(loss)
-    board.knobs[UNIT] = rough
-    squared = normalised(board, loss) ** 2
-    mean = pace * squared / (board.counts[0] * probability)
-    board.knobs[UNIT] = rough / power_of_two_near(math.sqrt(mean))
+    """Take the unit from the first loss that is not zero: a power of two near it."""
+    board.knobs[UNIT] = 1.0 / power_of_two_near(loss)
     squared = normalised(board, loss) ** 2
     board.knobs[MEAN] = pace * squared / (board.counts[0] * probability)
+    board.knobs[FIRST_ROOT] = math.sqrt(board.knobs[MEAN])
