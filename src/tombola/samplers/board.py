@@ -122,7 +122,7 @@ CLOCK = 12
 ADAPTIVE, SHUFFLE = 0, 1
 ALWAYS = 2**62
 
-SWEEP = 2  # items refreshed for each loss, while a sweep is on
+SWEEP = 1  # items refreshed for each loss, while a sweep is on
 TARGET = 2.0**50  # total weight after a rebuild
 HIGH = 2**60  # a total above this, or an average weight below LOW, changes the scale
 LOW = 2**10
@@ -309,7 +309,7 @@ def update_one(board: Board, item: Any, probability: Any, loss: Any) -> None:
 
 @kernel(allocates=True)
 def draw_many(board: Board, items: NDArray[np.int64], probabilities: NDArray[np.float64]) -> None:
-    """Draw a batch: the same, from the same words, as that many `draw_one`."""
+    """Draw a batch: as many `draw_one` would draw, where `prepare` changes nothing between."""
     done = 0
     while done < items.size:
         size = prepare(board, items.size - done)
@@ -330,6 +330,8 @@ def update_many(
         prefetch(board.scores, items[j])
         prefetch(board.weights, items[j])
         prefetch(board.position, items[j])
+        if board.notes.size:
+            prefetch(board.notes, items[j])
     for j in range(items.size):
         update_one(board, items[j], probabilities[j], losses[j])
 
@@ -383,8 +385,9 @@ class BoardSampler(Sampler):
             weights=np.ones(n, dtype=np.int64),
             order=np.empty(n, dtype=place),
             position=np.empty(n, dtype=place),
-            scores=np.zeros(n),
-            notes=np.zeros(n if notes else 0, dtype=np.float32),
+            # written to now, not mapped to zeros: else draws would pause for it later
+            scores=np.full(n, 0.0),
+            notes=np.full(n if notes else 0, 0.0, dtype=np.float32),
             deck=np.arange(n if deck else 0, dtype=place),
             knobs=np.zeros(KNOBS),
             clock=np.zeros(CLOCK, dtype=np.int64),

@@ -38,9 +38,7 @@ __all__ = ["ParameterFreeBoard", "start"]
 MEAN = guard.GUARD_KNOBS  # m: running mean of l^2 / (n p), an unbiased estimate of the mean of l^2
 DISAGREEMENT = guard.GUARD_KNOBS + 1  # D
 COMPARED = guard.GUARD_KNOBS + 2  # losses that went into D
-FIRST_ROOT = (
-    guard.GUARD_KNOBS + 3
-)  # sqrt(m) at first; values begin at 1, relative to it
+FIRST_ROOT = guard.GUARD_KNOBS + 3  # sqrt(m) at first; values begin at 1, relative to it
 
 LAST = 32.0  # an item's average forgets beyond so many visits
 PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0

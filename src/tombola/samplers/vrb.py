@@ -128,7 +128,7 @@ class VRB(BoardSampler):
         3n, 7n, ... draws ("doubling"; each takes O(n)).
     memory : float, optional
         Evidence fades over about so many draws (at least n), for losses that move. Fading
-        happens as the sweep passes, every n/2 losses, so there is no pause.
+        happens as the sweep passes, every n losses, so there is no pause.
     seed : int, default=0
 
     Notes
@@ -254,4 +254,4 @@ def _checked_bounds(bound: ArrayLike, n: int) -> Any:
 def _fade(n: int, memory: float) -> float:
     if not memory >= n:
         raise ValueError(f"memory must be at least n = {n} draws, got {memory}")
-    return 1.0 - n / (SWEEP * float(memory))
+    return 1.0 / (1.0 + n / (SWEEP * float(memory)))
