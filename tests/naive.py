@@ -58,7 +58,7 @@ class PrintedVRB:
     """Algorithm 1 of Borsos, Krause, Levy (2018) in floats, O(n) a draw.
 
     `values` are what the probabilities are proportional to. They are as stale as those of the
-    sampler: an item's value is taken anew when a loss of it comes and when the sweep, one item
+    sampler: an item's value is taken anew when a loss of it comes and when the sweep, two items
     a loss, passes it. With fixed mixing and no fading, that makes no difference.
     """
 
@@ -91,7 +91,7 @@ class PrintedVRB:
     def update(self, item, probability, loss):
         self.scores[item] += loss**2 / probability
         self.refresh(item)
-        if self.sweeps:
+        for _ in range(2 if self.sweeps else 0):
             self.scores[self.cursor] *= self.fade
             self.refresh(self.cursor)
             self.cursor = (self.cursor + 1) % self.n

@@ -72,7 +72,7 @@ def test_many_items_follow_by_the_sweep(monkeypatch):
     sampler.board.scores[0] = 3.0
     reference(sampler.board, 3.0)
     assert (sampler.board.weights == before).all()
-    for _ in range(50):  # one item for each loss
+    for _ in range(25):  # two items for each loss
         sampler.update(Draw([0], [0.5], n=50), [0.0])
     slow = Oracle(50, 0.4, 0.0)
     slow.logs[0] = 3.0

@@ -117,7 +117,7 @@ def test_doubling_with_batches_over_several_phases():
 
 
 def test_anytime():
-    """theta falls with the draws; a sweep of one item a loss brings weights up to date."""
+    """theta falls with the draws; a sweep of two items a loss brings weights up to date."""
     sampler = VRB(N, bound=1.0, seed=5)
     oracle = naive.PrintedVRB(N, [1.0] * N, 1.0, sweeps=True)
     following = [N]
@@ -134,7 +134,7 @@ def test_anytime():
 @pytest.mark.parametrize("memory", [N, 10 * N])
 def test_memory(memory):
     sampler = VRB(N, bound=1.0, mixing=0.125, memory=memory, seed=6)
-    oracle = naive.PrintedVRB(N, [1.0] * N, 0.125, fade=1 / (1 + N / memory), sweeps=True)
+    oracle = naive.PrintedVRB(N, [1.0] * N, 0.125, fade=1 / (1 + N / (2 * memory)), sweeps=True)
     follow(sampler, oracle, 300)
 
 

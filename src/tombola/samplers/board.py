@@ -122,7 +122,7 @@ CLOCK = 12
 ADAPTIVE, SHUFFLE = 0, 1
 ALWAYS = 2**62
 
-SWEEP = 1  # items refreshed for each loss, while a sweep is on
+SWEEP = 2  # items refreshed for each loss, while a sweep is on
 TARGET = 2.0**50  # total weight after a rebuild
 HIGH = 2**60  # a total above this, or an average weight below LOW, changes the scale
 LOW = 2**10

@@ -77,7 +77,7 @@ class MABS(BoardSampler):
 
     Deviations: in a batch every draw counts as a round with late feedback, so `horizon` counts
     draws. Log-weights are kept, and turned into integer weights of at least 1. With more than
-    2^20 items, when the largest weight has grown e^4-fold the others follow within n losses;
+    2^20 items, when the largest weight has grown e^4-fold the others follow within n/2 losses;
     p is exact in the meantime too. The rule needs exp and log, which differ in the last digit
     between processors: its draws reproduce on one platform only.
 

@@ -128,7 +128,7 @@ class VRB(BoardSampler):
         3n, 7n, ... draws ("doubling"; each takes O(n)).
     memory : float, optional
         Evidence fades over about so many draws (at least n), for losses that move. Fading
-        happens as the sweep passes, every n losses, so there is no pause.
+        happens as the sweep passes, every n/2 losses, so there is no pause.
     seed : int, default=0
 
     Notes
