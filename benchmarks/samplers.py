@@ -3,9 +3,9 @@
     python benchmarks/samplers.py                 # everything, about 8 minutes, 6 GB
     python benchmarks/samplers.py --sizes 4 6     # n = 10^4 and 10^6 only
 
-`VRB` with the paper's parameters and without any; a parameter-free sampler is first fed a whole
-epoch (at n = 10^8: put into its adaptive mode by hand), so that the dear mode is timed. Peers:
-sample, then update the priorities of what was sampled.
+`VRB` with the paper's parameters and without any; a parameter-free sampler is first fed an epoch
+(at n = 10^8: a million losses, and then told that it was an epoch), and kept in its adaptive
+mode, which is the dear one. Peers: sample, then update the priorities of what was sampled.
 """
 
 import argparse
@@ -26,11 +26,9 @@ def printed(n):
 
 def parameter_free(n):
     sampler = tombola.VRB(n)
-    if n <= 10**7:
-        losses = np.random.default_rng(2).lognormal(0, 1.5, n)
-        for _ in range(n // 10_000 + 2):
-            draw = sampler.draw(10_000)
-            sampler.update(draw, losses[draw.indices])
+    generator = np.random.default_rng(2)
+    for _ in range(min(n, 10**6) // 10_000 + 2):
+        sampler.update(sampler.draw(10_000), generator.lognormal(0, 1.5, 10_000))
     clock = sampler.board.clock
     clock[MODE], clock[LEFT], clock[FED] = ADAPTIVE, 2**62, max(clock[FED], n)
     return sampler

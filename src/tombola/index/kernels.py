@@ -44,6 +44,7 @@ LIMIT = 2**62  # the largest total
 
 CHUNK = 1024  # darts thrown together: their scratch arrays stay in the first cache levels
 FEW = 12  # so few are drawn one by one
+AHEAD = 4  # crossings of a boundary for which the memory is asked in advance
 
 
 @kernel(inline=True)
@@ -275,9 +276,11 @@ def cross(
     for height in range(low + 1, high + 1):  # upwards: to the front of the next lower height
         place = move(order, position, place, counts[height])
         counts[height] += 1
+        prefetch(position, order[min(counts[height] + AHEAD, counts[0] - 1)])
     for height in range(low, high, -1):  # downwards: to the back of its height
         counts[height] -= 1
         place = move(order, position, place, counts[height])
+        prefetch(position, order[max(counts[height] - AHEAD, 0)])
     order[place] = item
     position[item] = place
     for height in (low, high):
