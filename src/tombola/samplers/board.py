@@ -333,6 +333,8 @@ def update_many(
         if board.notes.size:
             prefetch(board.notes, items[j])
     for j in range(items.size):
+        prefetch(board.order, board.position[items[j]])
+    for j in range(items.size):
         update_one(board, items[j], probabilities[j], losses[j])
 
 
