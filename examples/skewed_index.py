@@ -91,7 +91,7 @@ def draw_picture(
     right.plot(at / len(weights), drawn[at], "--", lw=2.5, label="share of the draws")
     right.set(xlabel="share of the items, heaviest first", ylabel="share")
     tenth = drawn[len(weights) // 10 - 1]
-    right.set_title(f"The heaviest tenth of the items takes {tenth:.0%} of the draws")
+    right.set_title(f"The heaviest tenth takes {tenth:.0%} of the draws")
     right.legend(loc="lower right")
     figure.savefig(path, dpi=120)
 

@@ -245,3 +245,20 @@ def test_states_that_do_not_fit_change_nothing(change, message):
     with pytest.raises(ValueError, match=message):
         sampler.load_state_dict({**before, **change})
     assert _same(sampler.state_dict(), before)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent to write"):
+        tombola.save(tmp_path / "absent" / "sampler", VRB(3))
+
+
+def test_an_incomplete_state_changes_nothing():
+    sampler, other = VRB(5, seed=1), VRB(5, seed=1)
+    other.update(other.draw(3), np.ones(3))
+    state = other.state_dict()
+    del state["round"]
+    before = sampler.draw(0), sampler.probabilities().tolist()
+    with pytest.raises(ValueError, match="the state has no 'round'"):
+        sampler.load_state_dict(state)
+    assert sampler.probabilities().tolist() == before[1]
+    assert sampler.gauge.count == 0

@@ -75,7 +75,8 @@ def kernel(function: Any = None, *, allocates: bool = False, inline: bool = Fals
     options: dict[str, Any] = {"_nrt": allocates}  # not in numba's own annotations
     compiled = njit(forceinline=inline, **options)(function)
     if compiled is not function:  # which it is with numba switched off
-        compiled._cache = KernelCache(function)
+        with contextlib.suppress(RuntimeError):  # nowhere to write: compile in every process
+            compiled._cache = KernelCache(function)
     return compiled
 
 

@@ -72,6 +72,8 @@ def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
     arrays: dict[str, Any] = {}
     text = json.dumps(_without_arrays(state, "", arrays))
     arrays[_TEXT] = np.frombuffer(text.encode(), dtype=np.uint8)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "w+b") as file:
@@ -80,6 +82,7 @@ def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
             file.write(digest + MARK)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -154,6 +157,13 @@ def _with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
     if "list" in value:
         return [_with_arrays(inner, arrays) for inner in value["list"]]
     return {key: _with_arrays(inner, arrays) for key, inner in value["dict"].items()}
+
+
+def _umask() -> int:
+    """Return the mode bits that new files of this process do not get."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _flush_folder(folder: Path) -> None:

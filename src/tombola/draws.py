@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Draw"]
 
+SMALLEST = 2.0**-200  # so that squares of importances are finite; no sampler comes near
+
 
 class Draw:
     """What was drawn, and the probability that each item was drawn with; immutable.
@@ -61,6 +63,8 @@ class Draw:
         round: int = 0,
         tags: ArrayLike | None = None,
     ) -> None:
+        if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)):
+            raise TypeError(f"n must be an integer, got {n!r} of type {type(n).__name__}")
         items = np.asarray(indices)
         if items.size and items.dtype.kind not in "iu":
             raise TypeError(f"indices must hold integers, got dtype {items.dtype}")
@@ -72,7 +76,8 @@ class Draw:
                 f"got shapes {items.shape} and {chances.shape}"
             )
         _refuse_first("indices", items, (items < 0) | (items >= n), f"not from 0 to {n - 1}")
-        _refuse_first("probabilities", chances, ~((chances > 0) & (chances <= 1)), "not in (0, 1]")
+        wrong = ~((chances >= SMALLEST) & (chances <= 1))
+        _refuse_first("probabilities", chances, wrong, "not from 2^-200 to 1")
         marks = None if tags is None else np.array(tags, dtype=np.uint8)
         if marks is not None and marks.shape != items.shape:
             raise ValueError(f"tags must have shape {items.shape}, got {marks.shape}")
@@ -145,8 +150,10 @@ class Draw:
             if not -len(self) <= key < len(self):
                 raise IndexError(f"position {key} is out of range for a draw of {len(self)} items")
             key = slice(key % len(self), key % len(self) + 1)
-        tags = None if self.tags is None else self.tags[key]
-        return Draw.made(self.indices[key], self.probabilities[key], self.n, self.round, tags)
+        tags = None if self.tags is None else np.ascontiguousarray(self.tags[key])
+        items = np.ascontiguousarray(self.indices[key])
+        chances = np.ascontiguousarray(self.probabilities[key])
+        return Draw.made(items, chances, self.n, self.round, tags)
 
     def __iter__(self) -> Iterator["Draw"]:
         return (self[j] for j in range(len(self)))

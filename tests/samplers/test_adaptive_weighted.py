@@ -166,7 +166,7 @@ def test_zeros_giants_and_back():
         p = sampler.probabilities()
         assert p.sum() == pytest.approx(1)
         assert p.min() >= 0.1 / 20 * (1 - 1e-9)
-    sampler.update(Draw([19], [1e-300], 20), [1e200])
+    sampler.update(Draw([19], [1e-60], 20), [1e200])
     assert sampler.probabilities().sum() == pytest.approx(1)
 
 

@@ -168,3 +168,26 @@ def test_bad_groups_are_named(groups, labels, message):
 def test_labels_that_are_not_hashable():
     with pytest.raises(TypeError, match=r"groups\[0\] is \[1, 2\], which is not hashable"):
         GroupVRB([[1, 2]])
+
+
+def test_save_and_load_keep_the_order_of_the_labels(tmp_path):
+    sampler = GroupVRB(["b"] * 3 + ["a"] * 7, labels=["b", "a"], seed=1)
+    draw = sampler.draw(50)
+    sampler.update(draw, np.where(draw.indices < 3, 5.0, 0.1))
+    tombola.save(tmp_path / "sampler.npz", sampler)
+    copy = tombola.load(tmp_path / "sampler.npz")
+    assert copy.labels == ["b", "a"]
+    assert (copy.probabilities() == sampler.probabilities()).all()
+    sampler.reset()
+    assert sampler.labels == ["b", "a"]
+
+
+def test_a_tiny_first_loss_does_not_stop_it_from_learning():
+    groups = np.arange(300) % 3
+    losses = np.array([0.1, 0.1, 5.0])[groups]
+    sampler = GroupVRB(groups)
+    sampler.update(sampler.draw(1), [1e-90])
+    for _ in range(50):
+        draw = sampler.draw(20)
+        sampler.update(draw, losses[draw.indices])
+    assert sampler.group_probabilities()[2] > 0.6

@@ -111,7 +111,7 @@ def test_duplicates_count_each():
 def test_extremes(settings):
     sampler = MABS(4, **settings)
     for losses in ([0.0] * 4, [1e-200] * 4, [1e200, 0.0, 1.0, 1e308], [1e308] * 4, [1.0] * 4):
-        sampler.update(Draw([0, 1, 2, 3], [0.25, 1e-3, 1.0, 1e-70], n=4), losses)
+        sampler.update(Draw([0, 1, 2, 3], [0.25, 1e-3, 1.0, 1e-60], n=4), losses)
         update_one(sampler.board, 1, 5e-324, losses[1])
         chances = sampler.probabilities()
         assert np.isfinite(sampler.board.scores).all()

@@ -115,7 +115,7 @@ def test_extreme_losses_and_bounds(loss, bound):
     p = sampler.probabilities()
     assert p.sum() == pytest.approx(1)
     assert p.min() >= 0.5 / 20 * 0.99
-    sampler.update(Draw([3], [1e-300], 20), [loss])
+    sampler.update(Draw([3], [1e-60], 20), [loss])
     assert np.isfinite(sampler.probabilities()).all()
 
 

@@ -589,3 +589,12 @@ def test_modes_have_names():
         sampler.board.clock[2] = mode
         assert sampler.mode == name
         assert sampler.gauge.mode == name
+
+
+def test_a_tiny_first_loss_does_not_stop_it_from_learning():
+    losses = np.random.default_rng(7).lognormal(0, 1.5, 100)
+    sampler = VRB(100, seed=25)
+    sampler.update(sampler.draw(1), [1e-90])
+    play(sampler, losses, 200, size=10)
+    assert sampler.mode == "adaptive"
+    assert exact_ratio(sampler, losses) < 0.6

@@ -100,7 +100,7 @@ class WeightIndex:
             return out
         counts, weights, order = self._counts, self._weights, self._order
         if uniform:
-            self._check_uniform(uniform, replace)
+            uniform = self._checked_uniform(uniform, replace)
         elif counts[kernels.TOTAL] == 0:
             raise ValueError(
                 f"nothing to draw from: all {len(self)} items of the index have weight 0"
@@ -118,13 +118,14 @@ class WeightIndex:
             )
         return out
 
-    def _check_uniform(self, uniform: int, replace: bool) -> None:
+    def _checked_uniform(self, uniform: int, replace: bool) -> int:
         if not replace:
             raise ValueError("uniform must be 0 in draws without replacement")
         if len(self) == 0:
             raise ValueError("nothing to draw from: the index has no items")
         if 2 * self.total + len(self) * _size("uniform", uniform) > 2**63:
             raise ValueError(f"uniform is {uniform}: 2 * total + n * uniform is beyond 2^63")
+        return int(uniform)
 
     def set(self, items: ArrayLike, weights: ArrayLike) -> None:
         """Give items new weights; where an item occurs twice, the last one wins.

@@ -63,7 +63,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def probabilities(self) -> NDArray[np.float64]:
-        """Return the distribution that the next item is drawn from; takes O(n)."""
+        """Return the distribution of the latest draws, changed by feedback since; takes O(n)."""
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that change, by name: they are saved and, in place, loaded."""
@@ -124,6 +124,8 @@ class Sampler(ABC):
             if array.dtype.kind not in "fiu":
                 raise TypeError(f"losses must hold numbers, got dtype {array.dtype}")
             array = array.astype(np.float64)
+        # one layout for all: each other one would be compiled for, a pause of half a second
+        array = np.require(array, requirements=["C", "W"])
         if array.shape != draw.indices.shape:
             raise ValueError(
                 f"losses must have shape {draw.indices.shape}, one for each item drawn, "
@@ -145,6 +147,7 @@ class Sampler(ABC):
     def reset(self) -> None:
         """Forget everything: the sampler is as new, and repeats its draws."""
         self.__init__(**self.parameters)  # type: ignore[misc]
+        self.quantity = type(self).quantity
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the sampler is, as arrays, numbers and strings; a copy."""
@@ -165,18 +168,23 @@ class Sampler(ABC):
                 f"the state is of {state.get('class')!r}, format {state.get('format')}; "
                 f"this is a {type(self).__name__}, format 1"
             )
+        for part in ("parameters", "arrays", "round", "quantity"):
+            if part not in state:
+                raise ValueError(f"the state has no {part!r}: it is not from state_dict()")
+        round_number, quantity = int(state["round"]), str(state["quantity"])
         for name, mine in self.parameters.items():
-            if not np.array_equal(mine, state["parameters"][name]):
+            if name not in state["parameters"] or not np.array_equal(
+                mine, state["parameters"][name]
+            ):
                 raise ValueError(f"the state was saved with another {name}")
         arrays = self._all_arrays()
         for name, array in arrays.items():
-            saved = state["arrays"].get(name)
-            if saved is None or saved.shape != array.shape or saved.dtype != array.dtype:
+            saved = np.asarray(state["arrays"].get(name))
+            if saved.shape != array.shape or saved.dtype != array.dtype:
                 raise ValueError(f"the state does not fit this sampler: {name} is missing or other")
         for name, array in arrays.items():
             array[...] = state["arrays"][name]
-        self._round = int(state["round"])
-        self.quantity = str(state["quantity"])
+        self._round, self.quantity = round_number, quantity
 
     def _all_arrays(self) -> dict[str, NDArray[Any]]:
         own = {"stream": self._stream.state, "gauge": self._gauge_sums}

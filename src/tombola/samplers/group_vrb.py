@@ -37,6 +37,7 @@ UNSEEN = 2**20  # integer weight of an item that was never seen (its h is 1)
 LARGEST = 2**44  # of any item
 MEMORY = 15  # an item's average forgets beyond so many visits
 SMALLEST = 1 / 16  # of h: an item that showed zeros is drawn a quarter as often as an unseen one
+TOO_LARGE = 2.0**100  # a loss so much larger than the first one makes the sampler begin anew
 GROUP_TOTAL = 2.0**50  # total of the group weights after a rebuild
 ANY_ITEM = np.uint64(2**61)  # a word below this: 1/8 of the draws, any item
 ANY_GROUP = np.uint64(2**62)  # below this: another 1/8, any group and any member
@@ -122,6 +123,8 @@ def update_one(board: GroupBoard, item: Any, probability: Any, loss: Any) -> Non
     """Learn from one loss: about the item, its group, and all groups."""
     c, place = board.group[item], board.place[item]
     n = board.group.size
+    if loss * board.knobs[UNIT] > TOO_LARGE:
+        begin_anew(board)
     if board.knobs[UNIT] == 0.0 and loss > 0.0:
         board.knobs[UNIT] = 1.0 / power_of_two_near(loss)
     squared = normalised(board, loss) ** 2
@@ -192,6 +195,22 @@ def rebuild_groups(board: GroupBoard) -> None:
         scaled = np.int64(group_value(board, c) * board.knobs[GROUP_SCALE])
         board.group_weights[c] = scaled if scaled > 1 else 1
     index.build(board.group_counts, board.group_weights, board.group_order, board.group_position)
+
+
+@kernel
+def begin_anew(board: GroupBoard) -> None:
+    """Forget everything: next to the loss that has come, all before it is nothing."""
+    for knob in (UNIT, LEVEL, guard.OURS, guard.UNIFORM):
+        board.knobs[knob] = 0.0
+    for place in range(board.weights.size):
+        board.scores[place] = 1.0
+        board.visits[place] = 0
+        board.weights[place] = UNSEEN
+    for c in range(board.levels.size):
+        board.levels[c] = 0.0
+        board.seen[c] = 0
+    build_members(board)
+    rebuild_groups(board)
 
 
 @kernel
@@ -293,9 +312,11 @@ class GroupVRB(Sampler):
         numbers, self.labels = group_numbers(groups, labels)
         n, groups_there = len(numbers), len(self.labels)
         super().__init__(n, seed)
-        simple = hasattr(groups, "dtype") and np.asarray(groups).dtype.kind in "biufUS"
-        kept = np.asarray(groups) if simple else numbers
-        self.parameters = {"groups": kept, "labels": None, "seed": seed}
+        # what makes the same sampler again; labels of other kinds are not kept, their numbers are
+        simple = len({type(label) for label in self.labels} | {str, int, float, bool}) == 4
+        simple = simple and len({type(label) for label in self.labels}) == 1
+        kept = self.labels if simple else list(range(groups_there))
+        self.parameters = {"groups": np.array(kept)[numbers], "labels": kept, "seed": seed}
         place = np.int32 if n < 2**31 else np.int64
         members = np.argsort(numbers, kind="stable").astype(place)
         position = np.empty(n, dtype=place)

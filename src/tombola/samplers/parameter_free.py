@@ -29,6 +29,7 @@ from tombola.samplers.board import (
     normalised,
     power_of_two_near,
     probability_of,
+    put,
     uniform_weight,
 )
 
@@ -43,6 +44,7 @@ FIRST_ROOT = guard.GUARD_KNOBS + 3  # sqrt(m) at first; values begin at 1, relat
 LAST = 32.0  # an item's average forgets beyond so many visits
 PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
 CLIP = 8.0  # a squared loss counts as at most CLIP n m
+TOO_LARGE = 2.0**100  # a loss so much larger than the first one makes the sampler begin anew
 
 
 def start(board: Board) -> None:
@@ -62,6 +64,8 @@ class ParameterFreeBoard(Board):
         knobs = board.knobs
         n = board.counts[0]
         pace = max(1.0 / (board.clock[FED] + 1.0), 1.0 / n)
+        if loss * knobs[UNIT] > TOO_LARGE:
+            begin_anew(board)
         if knobs[UNIT] == 0.0 and loss > 0.0:
             set_unit(board, loss, pace, probability)
         squared = normalised(board, loss) ** 2
@@ -109,5 +113,17 @@ def set_unit(board: Board, loss: Any, pace: Any, probability: Any) -> None:
     """Take the unit from the first loss that is not zero: a power of two near it."""
     board.knobs[UNIT] = 1.0 / power_of_two_near(loss)
     squared = normalised(board, loss) ** 2
-    board.knobs[MEAN] = pace * squared / (board.counts[0] * probability)
-    board.knobs[FIRST_ROOT] = math.sqrt(board.knobs[MEAN])
+    mean = pace * (squared / (board.counts[0] * probability))
+    board.knobs[FIRST_ROOT] = math.sqrt(mean)
+
+
+@kernel
+def begin_anew(board: Board) -> None:
+    """Forget everything: next to the loss that has come, all before it is nothing."""
+    board.knobs[UNIT] = 0.0
+    for knob in (MEAN, DISAGREEMENT, COMPARED, guard.OURS, guard.UNIFORM):
+        board.knobs[knob] = 0.0
+    for item in range(board.weights.size):
+        board.scores[item] = 0.0
+        board.notes[item] = 0.0
+        put(board, item, 1.0)

@@ -142,9 +142,10 @@ class VRB(BoardSampler):
     Cost: O(1) a draw and an update; 24 bytes an item (28 with a bound for each item, 32
     parameter-free).
 
-    Deviations: the uniform share is at least theta by less than one part in the average integer
-    weight; in a batch, every draw adds l^2/p with the same p, as b rounds with late feedback (the
-    paper's k-means section does the same), so `horizon` counts draws, not batches.
+    Deviations: theta is rounded up to a multiple of 2^-32, and the uniform share exceeds it by
+    less than one part in the average integer weight. In a batch, every draw adds l^2/p with the
+    same p, as b rounds with late feedback (the paper's k-means section does the same), so
+    `horizon` counts draws, not batches.
 
     Examples
     --------

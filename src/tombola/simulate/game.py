@@ -151,6 +151,8 @@ def play(
     if ledger.n != n:
         raise ValueError(f"the ledger is over {ledger.n} items, the sampler has {n}")
     for name, number, least in [("rounds", rounds, 0), ("batch_size", batch_size, 1)]:
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise TypeError(f"{name} must be an integer, got {number!r}")
         if number < least:
             raise ValueError(f"{name} must be at least {least}, got {number}")
     if every is None:
