@@ -13,7 +13,9 @@ help:
 	@echo "make test       set up, then lint, types, layers, tests, kernel coverage"
 	@echo "make test-slow  the long versions of the same tests (about 40 minutes)"
 	@echo "make lint       ruff, mypy and import-linter alone"
+	@echo "make coverage   the kernels of index and random, numba switched off"
 	@echo "make bench      compare speed with other libraries and append to benchmarks/results"
+	@echo "make clean      remove what the others made"
 
 $(READY): pyproject.toml constraints.txt
 	@echo "== setting up $(VENV) (once)"

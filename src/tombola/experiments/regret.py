@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola import samplers, theory
+from tombola import theory
 from tombola.ledger import Estimate, Ledger, mean_estimate, pseudo_regret
-from tombola.samplers import VRB, Uniform
+from tombola.samplers import FTRL, VRB, Uniform
 from tombola.simulate import Adversary, Neglect, Stationary, Switching, log_normal, play
 
 __all__ = ["main"]
@@ -109,15 +109,13 @@ def row(panel: str, player: str, n: int, rounds: int, regret: Estimate, **more: 
 
 def full_information(quick: bool) -> tuple[list[Row], list[Row]]:
     """FTRL under Theorem 3; the losses move from one item to the other after ten rounds."""
-    ftrl = getattr(samplers, "FTRL", None)
     marks = powers(1, 4.5 if quick else 6, in_a_decade=2)
     rows, fits = [], []
-    players: list[tuple[str, Callable[[], Any], bool]] = [("uniform", lambda: Uniform(2), False)]
-    if ftrl is None:
-        print("panel a: this version has no FTRL; uniform draws only\n")
-    else:
-        players.insert(0, ("FTRL", lambda: ftrl(2, bound=1.0), False))
-        players.insert(1, ("FTRL, frozen after 10 rounds", lambda: ftrl(2, bound=1.0), True))
+    players: list[tuple[str, Callable[[], Any], bool]] = [
+        ("FTRL", lambda: FTRL(2, bound=1.0), False),
+        ("FTRL, frozen after 10 rounds", lambda: FTRL(2, bound=1.0), True),
+        ("uniform", lambda: Uniform(2), False),
+    ]
     for name, make, frozen in players:
         progress.what = f"a: {name}"
         ledger = Ledger(2, marks=marks)
