@@ -1,0 +1,48 @@
+"""Draws that must never change by accident: the same on every machine and in every version.
+
+Whatever decides a draw of the index, `VRB` and `GroupVRB` uses integers and + - * / sqrt only. A
+change of these hashes is a change of everybody's draws: it belongs into the changelog.
+"""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from tombola import VRB, GroupVRB, Shuffle, Stream, WeightIndex
+
+N = 300
+LOSSES = (1.0 + np.arange(N) ** 2 % 97) / 50.0
+
+
+def played(sampler):
+    digest = hashlib.sha256()
+    for k in range(200):
+        draw = sampler.draw(1 + k % 40)
+        digest.update(draw.indices.tobytes())
+        digest.update(draw.probabilities.tobytes())
+        sampler.update(draw, LOSSES[draw.indices])
+    return digest.hexdigest()[:16]
+
+
+def test_words_and_index():
+    index = WeightIndex(np.arange(1, 1001) ** 3)
+    items = index.draw(5000, Stream(3, (1, 2)), uniform=12345)
+    assert hashlib.sha256(items.tobytes()).hexdigest()[:16] == "efac4d8f6fc31317"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [
+        (VRB(N, seed=1), "1aaa1d6522261118"),
+        (VRB(N, bound=4.0, mixing=0.1, seed=1), "40e746e7844369b2"),
+        (VRB(N, bound=4.0, horizon=10**6, seed=1), "f9923d6930afbec8"),
+        (VRB(N, bound=4.0, seed=1), "234b4808ec0f22b8"),
+        (VRB(N, bound=4.0, schedule="doubling", seed=1), "1695db9a9ce67456"),
+        (GroupVRB(np.arange(N) % 7, seed=1), "d231e2ae3fb6a566"),
+        (Shuffle(N, seed=1), "86e21f6f24b089d5"),
+    ],
+    ids=str,
+)
+def test_draws(sampler, expected):
+    assert played(sampler) == expected
