@@ -158,6 +158,7 @@ def test_labels_of_any_hashable_kind():
         (np.array([[1, 2]]), None, r"groups must have one dimension, got shape \(1, 2\)"),
         (["a", "b"], ["a", "b", "c"], "group 'c' has no items"),
         (["a", "x"], ["a"], r"groups\[1\] is 'x', which is not in labels"),
+        (["a", "b"], ["a", "a", "b"], "labels names 'a' twice"),
     ],
 )
 def test_bad_groups_are_named(groups, labels, message):
@@ -168,6 +169,8 @@ def test_bad_groups_are_named(groups, labels, message):
 def test_labels_that_are_not_hashable():
     with pytest.raises(TypeError, match=r"groups\[0\] is \[1, 2\], which is not hashable"):
         GroupVRB([[1, 2]])
+    with pytest.raises(TypeError, match="groups must be a sequence of labels, got 5"):
+        GroupVRB(5)
 
 
 def test_save_and_load_keep_the_order_of_the_labels(tmp_path):

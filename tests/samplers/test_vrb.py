@@ -598,3 +598,17 @@ def test_a_tiny_first_loss_does_not_stop_it_from_learning():
     play(sampler, losses, 200, size=10)
     assert sampler.mode == "adaptive"
     assert exact_ratio(sampler, losses) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"bound": "a"}, "bound must hold numbers, got 'a'"),
+        ({"bound": 1.0, "mixing": "a"}, "mixing must be a number, got 'a' of type str"),
+        ({"bound": 1.0, "mixing": True}, "mixing must be a number, got True"),
+        ({"memory": "a"}, "memory must be a number, got 'a'"),
+    ],
+)
+def test_parameters_that_are_no_numbers_are_named(parameters, message):
+    with pytest.raises(TypeError, match=message):
+        VRB(5, **parameters)

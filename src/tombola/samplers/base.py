@@ -11,7 +11,16 @@ from tombola.draws import Draw
 from tombola.gauge import Gauge, new_sums, record
 from tombola.random import Stream
 
-__all__ = ["Sampler"]
+__all__ = ["Sampler", "number"]
+
+
+def number(name: str, value: Any) -> float:
+    """Return a parameter as a float, or raise an error that names it."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(
+        value, (int, float, np.integer, np.floating)
+    ):
+        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
+    return float(value)
 
 
 class Sampler(ABC):

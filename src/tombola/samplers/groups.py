@@ -38,6 +38,9 @@ def group_numbers(groups: Any, labels: Any = None) -> tuple[Any, Any]:
         except TypeError:  # labels that cannot be compared: in order of appearance
             order = list(dict.fromkeys(values))
     number = {label: k for k, label in enumerate(order)}
+    if len(number) < len(order):
+        twice = next(label for k, label in enumerate(order) if number[label] != k)
+        raise ValueError(f"labels names {twice!r} twice")
     unknown = [k for k, value in enumerate(values) if value not in number]
     if unknown:
         raise ValueError(f"groups[{unknown[0]}] is {values[unknown[0]]!r}, which is not in labels")
@@ -55,7 +58,10 @@ def _as_list(name: str, labels: Any) -> list[Any]:
         if array.ndim != 1:
             raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
         labels = array.tolist()
-    values = list(labels)
+    try:
+        values = list(labels)
+    except TypeError:
+        raise TypeError(f"{name} must be a sequence of labels, got {labels!r}") from None
     for position, value in enumerate(values):
         try:
             hash(value)

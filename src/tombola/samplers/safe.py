@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.bits import kernel
 from tombola.draws import Draw
 from tombola.index.kernels import TOTAL
+from tombola.samplers.base import number
 from tombola.samplers.board import (
     FED,
     OWN_CLOCK,
@@ -193,7 +194,7 @@ class Safe(BoardSampler):
         resolve: int | None = None,
         seed: int = 0,
     ) -> None:
-        if not 0 <= mixing <= 1:
+        if not 0 <= number("mixing", mixing) <= 1:
             raise ValueError(f"mixing must be from 0 to 1, got {mixing}")
         if resolve is not None and (not isinstance(resolve, (int, np.integer)) or resolve < 1):
             raise ValueError(f"resolve must be a positive number of losses, got {resolve!r}")

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tombola.bits import kernel
 from tombola.draws import Draw
 from tombola.random import Stream, next_word
+from tombola.samplers.base import number
 from tombola.samplers.board import (
     MIXING,
     OWN_KNOBS,
@@ -138,7 +139,7 @@ class SRG(BoardSampler):
     def __init__(
         self, n: int, *, mixing: float = 0.5, refresh: str = "coin", seed: int = 0
     ) -> None:
-        if not 0 < mixing <= 1:
+        if not 0 < number("mixing", mixing) <= 1:
             raise ValueError(f"mixing must be above 0 and at most 1, got {mixing}")
         if refresh not in ("coin", "always"):
             raise ValueError(f'refresh must be "coin" or "always", got {refresh!r}')

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tombola.samplers.base import number
 from tombola.samplers.board import Board, BoardSampler, power_of_two_near
 from tombola.samplers.groups import group_numbers
 
@@ -67,7 +68,7 @@ class Static(BoardSampler):
 
     def __init__(self, weights: ArrayLike, *, mixing: float = 0.0, seed: int = 0) -> None:
         given = _checked_weights(weights)
-        if not 0 <= mixing <= 1:
+        if not 0 <= number("mixing", mixing) <= 1:
             raise ValueError(f"mixing must be from 0 to 1, got {mixing}")
         parameters = {"weights": given, "mixing": float(mixing)}
         super().__init__(given.size, seed, parameters, mixing=float(mixing), least=0)

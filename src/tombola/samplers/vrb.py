@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from tombola.bits import kernel
 from tombola.samplers import parameter_free
+from tombola.samplers.base import number
 from tombola.samplers.board import (
     DRAWN,
     MIXING,
@@ -215,13 +216,14 @@ class VRB(BoardSampler):
         """Set theta and what the schedule needs."""
         n, knobs, clock = self.n, self.board.knobs, self.board.clock
         if mixing is not None:
-            if not 0 < mixing <= 1:
+            if not 0 < number("mixing", mixing) <= 1:
                 raise ValueError(
                     f"mixing must be above 0 (L n / theta) and at most 1, got {mixing}"
                 )
             theta = float(mixing)
         elif horizon is not None:
-            if not isinstance(horizon, (int, np.integer)) or horizon < 1:
+            whole = isinstance(horizon, (int, np.integer)) and not isinstance(horizon, bool)
+            if not whole or horizon < 1:
                 raise ValueError(f"horizon must be a positive number of draws, got {horizon!r}")
             theta = min(1.0, cube_root(n / int(horizon)))
         elif schedule in (None, "anytime", "doubling"):
@@ -238,7 +240,10 @@ class VRB(BoardSampler):
 
 
 def _checked_bounds(bound: ArrayLike, n: int) -> Any:
-    bounds = np.array(bound, dtype=np.float64).reshape(-1)
+    try:
+        bounds = np.array(bound, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise TypeError(f"bound must hold numbers, got {bound!r}") from None
     if bounds.size != 1 and bounds.size != n:
         raise ValueError(
             f"bound must be one number or one for each of {n} items, got {bounds.size}"
@@ -253,6 +258,6 @@ def _checked_bounds(bound: ArrayLike, n: int) -> Any:
 
 
 def _fade(n: int, memory: float) -> float:
-    if not memory >= n:
+    if not number("memory", memory) >= n:
         raise ValueError(f"memory must be at least n = {n} draws, got {memory}")
     return 1.0 / (1.0 + n / (SWEEP * float(memory)))
