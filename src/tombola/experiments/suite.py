@@ -220,9 +220,15 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("out/suite"), help="folder for the rows")
     parser.add_argument("--quick", action="store_true", help="n = 200, 5 seeds, no choosing")
+    parser.add_argument("--seeds", type=int, help="how many (default 20; with --quick 5)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the others follow it")
     parser.add_argument("--only", nargs="+", help="samplers to play, by the start of their name")
     options = parser.parse_args()
     sizes, seeds = ((200,), 5) if options.quick else ((200, 2000), 20)
+    seeds = seeds if options.seeds is None else options.seeds
+    if seeds < 2:
+        parser.error(f"--seeds must be at least 2 for an interval, got {seeds}")
+    played = range(options.first_seed, options.first_seed + seeds)
     players = {
         name: player
         for name, player in PLAYERS.items()
@@ -249,7 +255,7 @@ def main() -> None:
                 for setting, kind in ((default, "default"), (best, "best of six")):
                     if kind == "best of six" and (not candidates or options.quick):
                         continue
-                    values = [ratio(make, setting, scene, n, 50, seed) for seed in range(seeds)]
+                    values = [ratio(make, setting, scene, n, 50, seed) for seed in played]
                     mean, width = interval(values)
                     rows.append({
                         "n": n, "sampler": name, "kind": kind, "scene": label,
