@@ -5,6 +5,7 @@ overload that numba compiles to the single instruction.
 """
 
 import contextlib
+import functools
 import hashlib
 import inspect
 import sys
@@ -17,7 +18,7 @@ from numba import njit, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import intrinsic, overload
 
-__all__ = ["bit_length", "kernel", "multiply_wide", "name_by_source", "prefetch"]
+__all__ = ["bit_length", "by_type", "kernel", "multiply_wide", "name_by_source", "prefetch"]
 
 
 def _source_hash() -> str:
@@ -62,22 +63,48 @@ class KernelCache(FunctionCache):
         super()._save_overload(signature, data)
 
 
-def kernel(function: Any = None, *, allocates: bool = False, inline: bool = False) -> Any:
+def kernel(
+    function: Any = None, *, allocates: bool = False, inline: bool = False, fast: bool = False
+) -> Any:
     """Compile a function and keep its machine code on disk.
 
     Where it allocates nothing, it is compiled without reference counts: passing five arrays to
     an inner function would otherwise cost ten atomic operations, more than most of our inner
     functions take. With `inline` it becomes part of its callers: passing a tuple of ten arrays
-    costs more than a small function, too.
+    costs more than a small function, too. With `fast` a sum may be added up in another order,
+    several terms at a time, so its last bits depend on the processor.
     """
     if function is None:
-        return lambda inner: kernel(inner, allocates=allocates, inline=inline)
+        return lambda inner: kernel(inner, allocates=allocates, inline=inline, fast=fast)
     options: dict[str, Any] = {"_nrt": allocates}  # not in numba's own annotations
+    if fast:
+        options["fastmath"] = {"reassoc", "contract"}
     compiled = njit(forceinline=inline, **options)(function)
     if compiled is not function:  # which it is with numba switched off
         with contextlib.suppress(RuntimeError):  # nowhere to write: compile in every process
             compiled._cache = KernelCache(function)
     return compiled
+
+
+def by_type(function: Any) -> Any:
+    """Make a function that calls the static method of its name of its first argument's class.
+
+    So a loop is compiled together with what the class of a board, an adversary, a problem or a
+    solver's state says, and that is found by its type alone: nothing has to be passed along.
+    """
+    name = function.__name__
+
+    @functools.wraps(function)
+    def call(first: Any, *rest: Any) -> Any:
+        return getattr(type(first), name)(first, *rest)
+
+    options: Any = {"forceinline": True, "_nrt": False}
+
+    @overload(call, strict=False, jit_options=options)
+    def _(first: Any, *rest: Any) -> Any:
+        return getattr(first.instance_class, name)
+
+    return call
 
 
 def name_by_source(kind: type, *functions: Any) -> None:

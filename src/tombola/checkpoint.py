@@ -55,13 +55,22 @@ def load(path: str | os.PathLike[str]) -> Any:
     A sampler of your own class: ``sampler.load_state_dict(tombola.checkpoint.read(path))``.
     """
     state = read(path)
-    name = state.get("class")
-    if name == "Draw":
+    if state.get("class") == "Draw":
         return Draw.from_arrays(state["arrays"])
-    kind = getattr(samplers, str(name), None)
-    if name not in samplers.__all__ or kind is None:
-        raise CheckpointError(f"{path} holds a {name!r}, which is not a sampler of tombola")
-    sampler = kind(**state["parameters"])
+    sampler = restored(state)
+    if sampler is None:
+        raise CheckpointError(
+            f"{path} holds a {state.get('class')!r}, which is not a sampler of tombola"
+        )
+    return sampler
+
+
+def restored(state: dict[str, Any]) -> samplers.Sampler | None:
+    """Return the sampler that `state_dict` was called on; None where it is not one of ours."""
+    name = str(state.get("class"))
+    if name not in samplers.__all__:
+        return None
+    sampler: samplers.Sampler = getattr(samplers, name)(**state["parameters"])
     sampler.load_state_dict(state)
     return sampler
 

@@ -93,7 +93,7 @@ def test_draws_follow_the_reported_probabilities():
         draw = sampler.draw(16)
         sampler.update(draw, (LABELS[draw.indices] == "c") + 0.2)
     p = sampler.probabilities()
-    table = sampler._table
+    table = sampler.board
     exact = [
         Fraction(int(table.weights[c]), int(table.weights.sum()))
         / int(table.starts[c + 1] - table.starts[c])

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 import tombola
 from tombola.bits import kernel
 from tombola.random import Stream
-from tombola.samplers.board import BoardSampler, draw_one, fill_probabilities, update_one
+from tombola.samplers.board import CompiledSampler, draw_one, fill_probabilities, update_one
 from tombola.simulate import log_normal
 from tombola.simulate.adversaries import next_normals, next_unit
 
@@ -199,7 +199,7 @@ def ratio(make: Make, setting: float, scene: int, n: int, epochs: int, seed: int
     sampler = make(Situation(n, bound, epochs * n, seed, first), setting)
     words, sums = Stream(seed).child(2**63 + 2).state, np.zeros(n)
     arguments = (scene, epochs * n, first, second, words, sums)
-    if isinstance(sampler, BoardSampler) and not hasattr(sampler, "update_all"):
+    if isinstance(sampler, CompiledSampler) and not hasattr(sampler, "update_all"):
         cost = game(sampler.board, *arguments)
     else:
         cost = slow_game(sampler, *arguments)

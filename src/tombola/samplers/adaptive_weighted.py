@@ -10,8 +10,7 @@ from tombola.bits import kernel
 from tombola.draws import Draw
 from tombola.index import kernels as index
 from tombola.random import next_below
-from tombola.samplers.base import Sampler
-from tombola.samplers.board import power_of_two_near
+from tombola.samplers.board import CompiledSampler, power_of_two_near
 from tombola.samplers.groups import group_numbers
 
 __all__ = ["AdaptiveWeighted"]
@@ -32,6 +31,23 @@ class Table(NamedTuple):
     shares: NDArray[np.float64]  # P(c), the softmax of tau
     least: NDArray[np.float64]  # what tau is capped at
     knobs: NDArray[np.float64]  # layout below
+
+    @staticmethod
+    def draw_one(table: Any) -> Any:
+        """Draw one item; return it and its probability."""
+        return draw_member(table)
+
+    @staticmethod
+    def update_one(table: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Learn from one loss."""
+        learn_one(table, item, probability, loss)
+        weigh(table)
+
+    @staticmethod
+    def fill_probabilities(table: Any, out: Any) -> None:
+        """Write the probability of every item."""
+        for item in range(out.size):
+            out[item] = probability_of(table, table.groups[item])
 
 
 FED = 0  # losses received
@@ -75,49 +91,59 @@ def weigh(table: Table) -> None:
 
 
 @kernel
-def learn(
+def learn_one(table: Table, item: Any, probability: Any, loss: Any) -> None:
+    """Take one gradient step: tau += move (onehot - P)."""
+    tau, shares, knobs, n = table.tau, table.shares, table.knobs, table.groups.size
+    if knobs[UNIT] == 0.0 and loss > 0.0:
+        knobs[UNIT] = 1.0 / power_of_two_near(loss)
+    loss = min(loss * knobs[UNIT], 2.0**250)
+    group = table.groups[item]
+    size = table.starts[group + 1] - table.starts[group]
+    ours = shares[group] / size
+    v = min(loss / (n * probability) * (loss / (n * ours)), 2.0**500)
+    knobs[FED] += 1.0
+    knobs[MEAN] += max(1.0 / knobs[FED], 1.0 / MEMORY) * (v - knobs[MEAN])
+    if v > 0.0 and knobs[MEAN] > 0.0:
+        move = min(knobs[STEP] * (v / knobs[MEAN]), LARGEST_MOVE)
+        knobs[SPENT] += move * move
+        move /= math.sqrt(1.0 + knobs[SPENT])
+        for c in range(tau.size):
+            tau[c] -= move * shares[c]
+        tau[group] += move
+        share_out(table)
+
+
+@kernel
+def learn_many(
     table: Table,
     items: NDArray[np.int64],
     probabilities: NDArray[np.float64],
     losses: NDArray[np.float64],
 ) -> None:
-    """Take one gradient step for each loss: tau += move (onehot - P)."""
-    tau, shares, knobs, n = table.tau, table.shares, table.knobs, table.groups.size
+    """Learn from a batch, one after the other; the weights follow at its end."""
     for j in range(items.size):
-        if knobs[UNIT] == 0.0 and losses[j] > 0.0:
-            knobs[UNIT] = 1.0 / power_of_two_near(losses[j])
-        loss = min(losses[j] * knobs[UNIT], 2.0**250)
-        group = table.groups[items[j]]
-        size = table.starts[group + 1] - table.starts[group]
-        ours = shares[group] / size
-        v = min(loss / (n * probabilities[j]) * (loss / (n * ours)), 2.0**500)
-        knobs[FED] += 1.0
-        knobs[MEAN] += max(1.0 / knobs[FED], 1.0 / MEMORY) * (v - knobs[MEAN])
-        if v > 0.0 and knobs[MEAN] > 0.0:
-            move = min(knobs[STEP] * (v / knobs[MEAN]), LARGEST_MOVE)
-            knobs[SPENT] += move * move
-            move /= math.sqrt(1.0 + knobs[SPENT])
-            for c in range(tau.size):
-                tau[c] -= move * shares[c]
-            tau[group] += move
-            share_out(table)
+        learn_one(table, items[j], probabilities[j], losses[j])
     weigh(table)
 
 
 @kernel
-def draw_members(
-    table: Table, items: NDArray[np.int64], probabilities: NDArray[np.float64]
-) -> None:
-    """Draw a group by its weight, then one of its members uniformly, item by item."""
-    starts, total = table.starts, table.counts[index.TOTAL]
-    for j in range(items.size):
-        group = index.draw_one(table.counts, table.weights, table.order, table.words, 0)
-        size = starts[group + 1] - starts[group]
-        items[j] = table.members[starts[group] + next_below(table.words, np.uint64(size))]
-        probabilities[j] = table.weights[group] / total / size
+def probability_of(table: Table, group: Any) -> Any:
+    """Return the probability of each item of a group."""
+    size = table.starts[group + 1] - table.starts[group]
+    return table.weights[group] / table.counts[index.TOTAL] / size
 
 
-class AdaptiveWeighted(Sampler):
+@kernel
+def draw_member(table: Table) -> Any:
+    """Draw a group by its weight, then one of its members uniformly."""
+    starts = table.starts
+    group = index.draw_one(table.counts, table.weights, table.order, table.words, 0)
+    size = starts[group + 1] - starts[group]
+    item = table.members[starts[group] + next_below(table.words, np.uint64(size))]
+    return item, probability_of(table, group)
+
+
+class AdaptiveWeighted(CompiledSampler):
     """Learns how often to draw from each of K groups; uniform inside a group.
 
     With n_c items in group c, item i of group c is drawn with q(i) = P(c) / n_c, where P is the
@@ -181,8 +207,7 @@ class AdaptiveWeighted(Sampler):
         sizes = np.bincount(codes)
         # if all are capped at floor / (1 - floor) n_c / n, the total is at most 1 / (1 - floor)
         least = np.log(floor / (1 - floor) * sizes / self.n)
-        self._sizes = sizes
-        self._table = Table(
+        self.board = Table(
             words=self._stream.state,
             counts=np.zeros(index.COUNTS, dtype=np.int64),
             weights=np.ones(sizes.size, dtype=np.int64),
@@ -196,28 +221,17 @@ class AdaptiveWeighted(Sampler):
             least=least,
             knobs=np.zeros(KNOBS),
         )
-        self._table.knobs[STEP] = step
-        self._table.shares[:] = sizes / self.n
-        weigh(self._table)
-
-    def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
-        draw_members(self._table, items, probabilities)
-        return items, probabilities
+        self.board.knobs[STEP] = step
+        self.board.shares[:] = sizes / self.n
+        weigh(self.board)
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
-        learn(self._table, draw.indices, draw.probabilities, losses)
-
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return the distribution over items; O(n)."""
-        table = self._table
-        each: NDArray[np.float64] = table.weights / table.counts[index.TOTAL] / self._sizes
-        return each[table.groups]
+        learn_many(self.board, draw.indices, draw.probabilities, losses)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         changing = ("counts", "weights", "order", "position", "tau", "shares", "knobs")
-        return {name: getattr(self._table, name) for name in changing}
+        return {name: getattr(self.board, name) for name in changing}
 
     def _largest_importance(self) -> float:
-        total = float(self._table.counts[index.TOTAL])
+        total = float(self.board.counts[index.TOTAL])
         return (1 + 1e-9) * total / TOTAL_WEIGHT / float(self.parameters["floor"])

@@ -17,16 +17,15 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 from numpy.typing import NDArray
 
-from tombola.bits import kernel, name_by_source, prefetch
+from tombola.bits import by_type, kernel, name_by_source, prefetch
 from tombola.draws import Draw
 from tombola.index import kernels as index
 from tombola.random import next_below
 from tombola.samplers.base import Sampler
 
-__all__ = ["Board", "BoardSampler", "draw_one", "normalised", "update_one"]
+__all__ = ["Board", "BoardSampler", "CompiledSampler", "draw_one", "normalised", "update_one"]
 
 
 class _Arrays(NamedTuple):
@@ -65,38 +64,57 @@ class Board(_Arrays):
         """Set mixing and mode for the next draws; return for how many of `size` that holds."""
         return size
 
+    @staticmethod
+    def draw_one(board: Any) -> Any:
+        """Draw one item; return it and its probability."""
+        return draw_from_index(board)
+
+    @staticmethod
+    def update_one(board: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Learn from one loss."""
+        learn_one(board, item, probability, loss)
+
+    @staticmethod
+    def fill_probabilities(board: Any, out: Any) -> None:
+        """Write the probability of every item, in the present mode."""
+        fill_from_index(board, out)
+
     def __init_subclass__(cls) -> None:
         name_by_source(cls, cls.absorb, cls.value, cls.prepare)
 
 
+@by_type
 def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
     """Call the board's own `absorb`."""
-    type(board).absorb(board, item, probability, loss)
 
 
+@by_type
 def value(board: Any, item: Any) -> Any:
     """Call the board's own `value`."""
-    return type(board).value(board, item)
 
 
+@by_type
 def prepare(board: Any, size: Any) -> Any:
     """Call the board's own `prepare`."""
-    return type(board).prepare(board, size)
 
 
-@overload(absorb, strict=False)
-def _(board: Any, item: Any, probability: Any, loss: Any) -> Any:
-    return board.instance_class.absorb
+# What every board has, that of a sampler without an index of items too (`GroupVRB`, say):
+# loops that are compiled, ours and yours, draw and feed back with these.
 
 
-@overload(value, strict=False)
-def _(board: Any, item: Any) -> Any:
-    return board.instance_class.value
+@by_type
+def draw_one(board: Any) -> Any:
+    """Draw one item; return it and its probability."""
 
 
-@overload(prepare, strict=False)
-def _(board: Any, size: Any) -> Any:
-    return board.instance_class.prepare
+@by_type
+def update_one(board: Any, item: Any, probability: Any, loss: Any) -> None:
+    """Learn from one loss."""
+
+
+@by_type
+def fill_probabilities(board: Any, out: Any) -> None:
+    """Write the probability of every item, in the present mode."""
 
 
 # Layout of `knobs`; from OWN_KNOBS on, a sampler keeps what it likes.
@@ -200,7 +218,7 @@ def deal_one(board: Board) -> Any:
 
 
 @kernel
-def fill_probabilities(board: Board, out: NDArray[np.float64]) -> None:
+def fill_from_index(board: Board, out: NDArray[np.float64]) -> None:
     """Write the probability of every item, in the present mode."""
     uniform = -1 if board.clock[MODE] == SHUFFLE else uniform_weight(board)
     for item in range(out.size):
@@ -291,16 +309,16 @@ def rebuild(board: Board) -> None:
 
 
 @kernel(inline=True)
-def draw_one(board: Board) -> Any:
-    """Draw one item, for loops that are compiled; return it and its probability."""
+def draw_from_index(board: Board) -> Any:
+    """Draw one item; return it and its probability."""
     prepare(board, 1)
     board.clock[DRAWN] += 1
     return draw_next(board)
 
 
 @kernel(inline=True)
-def update_one(board: Board, item: Any, probability: Any, loss: Any) -> None:
-    """Learn from one loss, for loops that are compiled."""
+def learn_one(board: Board, item: Any, probability: Any, loss: Any) -> None:
+    """Learn from one loss."""
     absorb(board, item, probability, loss)
     board.clock[FED] += 1
     put(board, item, value(board, item))
@@ -335,10 +353,54 @@ def update_many(
     for j in range(items.size):
         prefetch(board.order, board.position[items[j]])
     for j in range(items.size):
+        learn_one(board, items[j], probabilities[j], losses[j])
+
+
+@kernel
+def draw_in_turn(board: Any, items: Any, probabilities: Any) -> None:
+    """Draw a batch one by one, from any board."""
+    for j in range(items.size):
+        items[j], probabilities[j] = draw_one(board)
+
+
+@kernel
+def update_in_turn(board: Any, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch one by one, for any board."""
+    for j in range(items.size):
         update_one(board, items[j], probabilities[j], losses[j])
 
 
-class BoardSampler(Sampler):
+@kernel
+def fill_all(board: Any, out: Any) -> None:
+    """Write the probability of every item, for any board."""
+    fill_probabilities(board, out)
+
+
+class CompiledSampler(Sampler):
+    """A sampler whose rule is compiled: all its arrays are a `board`, one argument for kernels.
+
+    The class of the board has the static methods `draw_one`, `update_one` and
+    `fill_probabilities`. So the sampler runs inside compiled loops: games and solvers.
+    """
+
+    board: Any
+
+    def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]] | Draw:
+        items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
+        draw_in_turn(self.board, items, probabilities)
+        return items, probabilities
+
+    def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
+        update_in_turn(self.board, draw.indices, draw.probabilities, losses)
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return the distribution of the latest draws, changed by feedback since; O(n)."""
+        out = np.empty(self.n)
+        fill_all(self.board, out)
+        return out
+
+
+class BoardSampler(CompiledSampler):
     """A sampler with an index: a subclass names its `Board` and what it starts from.
 
     Parameters
@@ -409,12 +471,6 @@ class BoardSampler(Sampler):
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
         update_many(self.board, draw.indices, draw.probabilities, losses)
-
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return the distribution of the latest draws, changed by feedback since; O(n)."""
-        out = np.empty(self.n)
-        fill_probabilities(self.board, out)
-        return out
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {name: array for name, array in self.board._asdict().items() if name != "words"}

@@ -7,11 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.bits import kernel
-from tombola.draws import Draw
 from tombola.index import kernels as index
 from tombola.random import next_below, next_word
 from tombola.samplers import guard
-from tombola.samplers.base import Sampler
 from tombola.samplers.board import (
     CLOCK,
     CURSOR,
@@ -21,6 +19,7 @@ from tombola.samplers.board import (
     MODE,
     SHUFFLE,
     UNIT,
+    CompiledSampler,
     deal_one,
     normalised,
     power_of_two_near,
@@ -67,6 +66,21 @@ class GroupBoard(NamedTuple):
     knobs: NDArray[np.float64]
     clock: NDArray[np.int64]
 
+    @staticmethod
+    def draw_one(board: Any) -> Any:
+        """Draw one item; return it and its probability."""
+        return draw_from_groups(board)
+
+    @staticmethod
+    def update_one(board: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Learn from one loss: about the item, its group, and all groups."""
+        learn_one(board, item, probability, loss)
+
+    @staticmethod
+    def fill_probabilities(board: Any, out: Any) -> None:
+        """Write the probability of every item, in the present mode."""
+        fill_from_groups(board, out)
+
 
 @kernel
 def probability_of(board: GroupBoard, item: Any) -> Any:
@@ -109,8 +123,8 @@ def draw_next(board: GroupBoard) -> Any:
 
 
 @kernel
-def draw_one(board: GroupBoard) -> Any:
-    """Draw one item, for loops that are compiled; return it and its probability."""
+def draw_from_groups(board: GroupBoard) -> Any:
+    """Draw one item; return it and its probability."""
     if board.clock[guard.LEFT] == 0:
         guard.choose(board, guard.measured(board))
     board.clock[guard.LEFT] -= 1
@@ -119,7 +133,7 @@ def draw_one(board: GroupBoard) -> Any:
 
 
 @kernel
-def update_one(board: GroupBoard, item: Any, probability: Any, loss: Any) -> None:
+def learn_one(board: GroupBoard, item: Any, probability: Any, loss: Any) -> None:
     """Learn from one loss: about the item, its group, and all groups."""
     c, place = board.group[item], board.place[item]
     n = board.group.size
@@ -214,27 +228,6 @@ def begin_anew(board: GroupBoard) -> None:
 
 
 @kernel
-def draw_many(
-    board: GroupBoard, items: NDArray[np.int64], probabilities: NDArray[np.float64]
-) -> None:
-    """Draw a batch, one by one."""
-    for j in range(items.size):
-        items[j], probabilities[j] = draw_one(board)
-
-
-@kernel
-def update_many(
-    board: GroupBoard,
-    items: NDArray[np.int64],
-    probabilities: NDArray[np.float64],
-    losses: NDArray[np.float64],
-) -> None:
-    """Learn from a batch, one after the other."""
-    for j in range(items.size):
-        update_one(board, items[j], probabilities[j], losses[j])
-
-
-@kernel
 def build_members(board: GroupBoard) -> None:
     """Build the index of each group."""
     for c in range(board.levels.size):
@@ -246,7 +239,7 @@ def build_members(board: GroupBoard) -> None:
 
 
 @kernel
-def fill_probabilities(board: GroupBoard, out: NDArray[np.float64]) -> None:
+def fill_from_groups(board: GroupBoard, out: NDArray[np.float64]) -> None:
     """Write the probability of every item, in the present mode."""
     for item in range(out.size):
         if board.clock[MODE] == SHUFFLE:
@@ -255,7 +248,7 @@ def fill_probabilities(board: GroupBoard, out: NDArray[np.float64]) -> None:
             out[item] = probability_of(board, item)
 
 
-class GroupVRB(Sampler):
+class GroupVRB(CompiledSampler):
     """A bandit over groups, and inside each group one over items; no parameters.
 
     An item that was never drawn is taken for an average member of its group, so a few losses of
@@ -347,20 +340,6 @@ class GroupVRB(Sampler):
         guard.begin(self.board, n)
         build_members(self.board)
         rebuild_groups(self.board)
-
-    def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
-        draw_many(self.board, items, probabilities)
-        return items, probabilities
-
-    def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
-        update_many(self.board, draw.indices, draw.probabilities, losses)
-
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return the distribution of the latest draws, changed by feedback since; O(n)."""
-        out = np.empty(self.n)
-        fill_probabilities(self.board, out)
-        return out
 
     def group_probabilities(self) -> NDArray[np.float64]:
         """Return the share of draws that each group gets, in the order of `labels`; O(n)."""

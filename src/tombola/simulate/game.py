@@ -10,7 +10,7 @@ from tombola.bits import kernel
 from tombola.gauge import record_one
 from tombola.ledger import Ledger, Sheet, account, new_sheet
 from tombola.samplers.base import Sampler
-from tombola.samplers.board import BoardSampler, draw_one, fill_probabilities, update_one
+from tombola.samplers.board import CompiledSampler, draw_one, fill_probabilities, update_one
 from tombola.simulate.adversaries import Adversary, fill_losses
 
 __all__ = ["play"]
@@ -165,7 +165,7 @@ def play(
     sheet, done = new_sheet(n), 0
     while done < rounds:
         page = int(min(PAGE, rounds - done, ledger.rounds_to_mark()))
-        if isinstance(sampler, BoardSampler) and not full:
+        if isinstance(sampler, CompiledSampler) and not full:
             wrong = advance(
                 sampler.board, adversary, sheet, sampler._gauge_sums, page, every, batch_size, feed
             )  # fmt: skip

@@ -1,0 +1,9 @@
+"""What is optimised: a mean of losses over items, with their gradients and norms."""
+
+from tombola.problems.least_squares import LeastSquares
+from tombola.problems.linear import LinearProblem
+from tombola.problems.logistic import Logistic
+from tombola.problems.softmax import Softmax
+from tombola.problems.squared_hinge import SquaredHinge
+
+__all__ = ["LeastSquares", "LinearProblem", "Logistic", "Softmax", "SquaredHinge"]

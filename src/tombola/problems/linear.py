@@ -1,0 +1,276 @@
+"""Linear models: the loss of an item depends on inner products of its row with the solution.
+
+    F(w) = (1/n) sum_i s_i phi(x_i w, y_i) + l2/2 |w|^2 + l1 |w|_1
+
+A loss is one small function on a subclass of `Linear`: `slopes`, which returns phi and writes its
+derivative in the inner products. All else follows: the gradient of an item is the outer product
+of slopes and row, so its norm is the product of their norms and nobody has to form it.
+
+The regulariser is not part of what items cost: solvers apply it exactly, at every step, so it
+adds no variance.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tombola.bits import by_type, kernel, name_by_source
+from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of, squared_norms
+from tombola.problems.rows import transposed as transposed_rows
+
+__all__ = ["Linear", "LinearProblem", "item_slopes", "score", "survey"]
+
+
+class _Arrays(NamedTuple):
+    rows: Any  # Dense or Sparse
+    targets: NDArray[np.float64]
+    weights: NDArray[np.float64]  # s_i, of mean 1
+    norms: NDArray[np.float64]  # |x_i|, the 1 of an intercept included
+    penalties: NDArray[np.float64]  # l1, l2
+    intercept: NDArray[np.int64]  # 1 where the last column of w is an intercept, else 0
+
+
+class Linear(_Arrays):
+    """All arrays of a problem, as one argument for the kernels, and its loss."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+        """Return the loss of an item whose inner products are z; write its derivatives in z."""
+        raise NotImplementedError
+
+    def __init_subclass__(cls) -> None:
+        name_by_source(cls, cls.slopes)
+
+
+@by_type
+def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+    """Call the problem's own `slopes`."""
+
+
+@kernel(inline=True)
+def score(model: Any, w: Any, k: Any, item: Any) -> Any:
+    """Return the inner product of a row with w[k], and the intercept."""
+    z = dot(model.rows, item, w[k])
+    if model.intercept[0]:
+        z += w[k, w.shape[1] - 1]
+    return z
+
+
+@kernel(inline=True)
+def item_slopes(model: Any, w: Any, item: Any, z: Any, out: Any) -> Any:
+    """Return s_i phi for an item; write its derivatives in the inner products."""
+    for k in range(w.shape[0]):
+        z[k] = score(model, w, k, item)
+    weight = model.weights[item]
+    loss = weight * slopes(model, item, z, out)
+    for k in range(w.shape[0]):
+        out[k] *= weight
+    return loss
+
+
+@kernel
+def survey(
+    model: Any,
+    w: NDArray[np.float64],
+    z: NDArray[np.float64],
+    table: NDArray[np.float64],
+    losses: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+) -> None:
+    """Write the slopes and the loss of every item, and the mean gradient of the losses."""
+    outputs, width = w.shape
+    n = losses.size
+    for k in range(outputs):
+        for j in range(width):
+            gradient[k, j] = 0.0
+    for item in range(n):
+        losses[item] = item_slopes(model, w, item, z, table[item])
+        for k in range(outputs):
+            add_row(model.rows, item, table[item, k] / n, gradient[k])
+            if model.intercept[0]:
+                gradient[k, width - 1] += table[item, k] / n
+
+
+class LinearProblem:
+    """A mean of losses of a linear model; the base of `Logistic` and the others.
+
+    Parameters
+    ----------
+    X : array-like or scipy sparse matrix, shape (n, d)
+        C-ordered float32 or float64, and CSR, are used where they lie.
+    y : array-like, shape (n,)
+    l2, l1 : float, default=0.0
+        l2/2 |w|^2 and l1 |w|_1 are added to the mean of the losses. The intercept is free.
+    sample_weight : array-like, shape (n,), optional
+        Not negative, one at least positive. They are divided by their mean, so a weight of 2
+        is the same as the row twice, and 0 the same as no row.
+    intercept : bool, default=False
+        Whether solutions have one more entry, at their end: a constant.
+
+    Attributes
+    ----------
+    n, d, outputs : int
+        Items, columns, and inner products an item (1, or the number of classes for `Softmax`).
+    model : Linear
+        The arrays, for kernels.
+    """
+
+    model_class: type[Linear]
+    curvature: float  # the largest second derivative of phi
+    outputs = 1
+
+    def __init__(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        l2: float = 0.0,
+        l1: float = 0.0,
+        sample_weight: ArrayLike | None = None,
+        intercept: bool = False,
+    ) -> None:
+        rows = as_rows(X)
+        self.n, self.d = shape_of(rows)
+        for name, penalty in (("l2", l2), ("l1", l1)):
+            if not (penalty >= 0 and math.isfinite(penalty)):
+                raise ValueError(f"{name} must be finite and not negative, got {penalty!r}")
+        self.l2, self.l1, self.intercept = float(l2), float(l1), bool(intercept)
+        self.model = self.model_class(
+            rows=rows,
+            targets=self._checked_targets(np.asarray(y)),
+            weights=checked_weights(sample_weight, self.n),
+            norms=np.sqrt(squared_norms(rows) + self.intercept),
+            penalties=np.array([self.l1, self.l2]),
+            intercept=np.array([int(intercept)]),
+        )
+
+    def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the targets as the kernels want them, or raise an error that names the fault."""
+        if y.shape != (self.n,):
+            raise ValueError(f"y must have shape ({self.n},), one for each row, got {y.shape}")
+        return checked_array(y, "y", dimensions=1).astype(np.float64)
+
+    # --- solutions ---------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a solution: (d,), or (outputs, d); one more column with an intercept."""
+        width = self.d + self.intercept
+        return (width,) if self.outputs == 1 else (self.outputs, width)
+
+    def as_matrix(self, solution: ArrayLike | None) -> NDArray[np.float64]:
+        """Return a copy of a solution (None: zeros) of shape (outputs, width)."""
+        width = self.d + self.intercept
+        if solution is None:
+            return np.zeros((self.outputs, width))
+        w = np.array(solution, dtype=np.float64)
+        if w.shape != self.shape:
+            raise ValueError(f"a solution has shape {self.shape}, got {w.shape}")
+        if not np.isfinite(w).all():
+            raise ValueError("the solution holds a value that is not finite")
+        return w.reshape(self.outputs, width)
+
+    # --- what it is worth ----------------------------------------------------------------------
+
+    def survey(self, solution: ArrayLike | None) -> tuple[Any, Any, Any]:
+        """Return losses (n,), slopes (n, outputs), and the mean gradient (outputs, width)."""
+        w = self.as_matrix(solution)
+        table, losses = np.empty((self.n, self.outputs)), np.empty(self.n)
+        gradient = np.empty_like(w)
+        survey(self.model, w, np.empty(self.outputs), table, losses, gradient)
+        return losses, table, gradient
+
+    def penalty(self, solution: ArrayLike | None) -> float:
+        """Return l2/2 |w|^2 + l1 |w|_1, without the intercept."""
+        w = self.as_matrix(solution)[:, : self.d]
+        return float(self.l2 / 2 * (w * w).sum() + self.l1 * np.abs(w).sum())
+
+    def value(self, solution: ArrayLike | None) -> float:
+        """Return F: the mean of the losses, and the regulariser."""
+        return float(self.losses(solution).mean()) + self.penalty(solution)
+
+    def losses(self, solution: ArrayLike | None) -> NDArray[np.float64]:
+        """Return the loss of each item, its sample weight included."""
+        losses: NDArray[np.float64] = self.survey(solution)[0]
+        return losses
+
+    def norms(self, solution: ArrayLike | None) -> NDArray[np.float64]:
+        """Return the norm of the gradient of each item's loss; O(n d), nothing is formed."""
+        return self.norms_of(self.survey(solution)[1])
+
+    def norms_of(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the gradient norms that belong to slopes of shape (n, outputs)."""
+        norms: NDArray[np.float64] = np.sqrt((table * table).sum(axis=1)) * self.model.norms
+        return norms
+
+    def gradient(self, solution: ArrayLike | None) -> NDArray[np.float64]:
+        """Return the gradient of F without its l1 term, in the shape of a solution."""
+        w = self.as_matrix(solution)
+        gradient = self.survey(solution)[2]
+        gradient[:, : self.d] += self.l2 * w[:, : self.d]
+        return np.asarray(gradient.reshape(self.shape))
+
+    def item_gradient(self, item: int, solution: ArrayLike | None) -> NDArray[np.float64]:
+        """Return the gradient of one item's loss (sample weight, no regulariser)."""
+        w = self.as_matrix(solution)
+        z, out = np.empty(self.outputs), np.empty(self.outputs)
+        item_slopes(self.model, w, item, z, out)
+        gradient = np.zeros_like(w)
+        for k in range(self.outputs):
+            add_row(self.model.rows, item, out[k], gradient[k])
+        if self.intercept:
+            gradient[:, -1] = out
+        return gradient.reshape(self.shape)
+
+    # --- how curved it is ----------------------------------------------------------------------
+
+    def lipschitz(self) -> NDArray[np.float64]:
+        """Return L_i, the Lipschitz constant of each item's gradient (without the regulariser)."""
+        smooth: NDArray[np.float64] = self.curvature * self.model.weights * self.model.norms**2
+        return smooth
+
+    def coordinate_lipschitz(self) -> NDArray[np.float64]:
+        """Return, for each coordinate, the Lipschitz constant of the derivative of F in it."""
+        columns = transposed_rows(self.model.rows)
+        squares = squared_norms(columns, self.model.weights) / self.n
+        smooth: NDArray[np.float64] = self.curvature * squares + self.l2
+        return np.append(smooth, self.curvature) if self.intercept else smooth
+
+    def __repr__(self) -> str:
+        kind = "sparse" if hasattr(self.model.rows, "columns") else "dense"
+        penalties = f", l2={self.l2:g}, l1={self.l1:g}"
+        return f"{type(self).__name__}({self.n} x {self.d}, {kind}{penalties})"
+
+
+def checked_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
+    """Return sample weights of mean 1, or raise an error that names the first fault."""
+    if sample_weight is None:
+        return np.ones(n)
+    weights = checked_array(sample_weight, "sample_weight", dimensions=1).astype(np.float64)
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}")
+    if (weights < 0).any():
+        position = int((weights < 0).argmax())
+        raise ValueError(f"sample_weight[{position}] is {weights[position]}, which is negative")
+    if not weights.any():
+        raise ValueError("all sample weights are 0: one at least must be positive")
+    return np.asarray(weights / weights.mean())
+
+
+def signs(y: NDArray[Any], n: int) -> NDArray[np.float64]:
+    """Return two labels, {0, 1}, {-1, 1} or booleans, as -1 and 1."""
+    if y.shape != (n,):
+        raise ValueError(f"y must have shape ({n},), one for each row, got {y.shape}")
+    wrong = ~np.isin(y, (-1, 0, 1)) if y.dtype.kind in "fiub" else np.ones(n, dtype=bool)
+    if not wrong.any() and (y == 0).any():
+        wrong = y == -1
+    if wrong.any():
+        position = int(wrong.argmax())
+        raise ValueError(
+            f"y[{position}] is {y[position]!r}: labels must be 0 and 1, -1 and 1, or booleans"
+        )
+    return np.where(y > 0, 1.0, -1.0)

@@ -1,0 +1,231 @@
+"""The data, row by row: dense or compressed sparse rows, used where they lie."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.bits import by_type, kernel
+
+__all__ = [
+    "Dense",
+    "Sparse",
+    "add_row",
+    "as_rows",
+    "checked_array",
+    "column",
+    "dot",
+    "end",
+    "first",
+    "shape_of",
+    "squared_norms",
+    "transposed",
+]
+
+
+class Dense(NamedTuple):
+    """An array of shape (n, d), in C order, float32 or float64."""
+
+    values: NDArray[Any]
+
+    @staticmethod
+    def dot(rows: Any, item: Any, vector: Any) -> Any:
+        """Return the inner product of a row and a vector (which may be longer)."""
+        return dense_dot(rows.values[item], vector)
+
+    @staticmethod
+    def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
+        """Add a multiple of a row to a vector (which may be longer)."""
+        dense_add(rows.values[item], factor, vector)
+
+    @staticmethod
+    def square_sum(rows: Any, item: Any, weights: Any) -> Any:
+        """Return the sum of weights[j] row[j]^2."""
+        total = 0.0
+        for j in range(rows.values.shape[1]):
+            total += weights[j] * np.float64(rows.values[item, j]) ** 2
+        return total
+
+    @staticmethod
+    def first(rows: Any, item: Any) -> Any:
+        """Return the number of a row's first entry."""
+        return 0
+
+    @staticmethod
+    def end(rows: Any, item: Any) -> Any:
+        """Return the number after that of its last one."""
+        return rows.values.shape[1]
+
+    @staticmethod
+    def column(rows: Any, entry: Any) -> Any:
+        """Return the column that an entry is in."""
+        return entry
+
+
+class Sparse(NamedTuple):
+    """Compressed sparse rows: columns and values of row i lie from starts[i] to starts[i + 1]."""
+
+    values: NDArray[Any]
+    columns: NDArray[Any]
+    starts: NDArray[Any]
+    shape: NDArray[np.int64]
+
+    @staticmethod
+    def dot(rows: Any, item: Any, vector: Any) -> Any:
+        """Return the inner product of a row and a vector (which may be longer)."""
+        total = 0.0
+        for k in range(rows.starts[item], rows.starts[item + 1]):
+            total += rows.values[k] * vector[rows.columns[k]]
+        return total
+
+    @staticmethod
+    def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
+        """Add a multiple of a row to a vector (which may be longer)."""
+        for k in range(rows.starts[item], rows.starts[item + 1]):
+            vector[rows.columns[k]] += factor * rows.values[k]
+
+    @staticmethod
+    def square_sum(rows: Any, item: Any, weights: Any) -> Any:
+        """Return the sum of weights[j] row[j]^2."""
+        total = 0.0
+        for k in range(rows.starts[item], rows.starts[item + 1]):
+            total += weights[rows.columns[k]] * np.float64(rows.values[k]) ** 2
+        return total
+
+    @staticmethod
+    def first(rows: Any, item: Any) -> Any:
+        """Return the number of a row's first entry."""
+        return np.int64(rows.starts[item])
+
+    @staticmethod
+    def end(rows: Any, item: Any) -> Any:
+        """Return the number after that of its last one."""
+        return np.int64(rows.starts[item + 1])
+
+    @staticmethod
+    def column(rows: Any, entry: Any) -> Any:
+        """Return the column that an entry is in."""
+        return np.int64(rows.columns[entry])
+
+
+@by_type
+def first(rows: Any, item: Any) -> Any:
+    """Return the number of a row's first entry."""
+
+
+@by_type
+def end(rows: Any, item: Any) -> Any:
+    """Return the number after that of a row's last entry."""
+
+
+@by_type
+def column(rows: Any, entry: Any) -> Any:
+    """Return the column that an entry is in."""
+
+
+@by_type
+def dot(rows: Any, item: Any, vector: Any) -> Any:
+    """Return the inner product of a row and a vector (which may be longer)."""
+
+
+@by_type
+def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
+    """Add a multiple of a row to a vector (which may be longer)."""
+
+
+@kernel(inline=True, fast=True)
+def dense_dot(row: Any, vector: Any) -> Any:
+    """Return the sum of row[j] vector[j], in float64."""
+    total = 0.0
+    for j in range(row.size):
+        total += row[j] * vector[j]
+    return total
+
+
+@kernel(inline=True)
+def dense_add(row: Any, factor: Any, vector: Any) -> None:
+    """vector[j] += factor row[j]."""
+    for j in range(row.size):
+        vector[j] += factor * row[j]
+
+
+def as_rows(X: Any, name: str = "X") -> Any:
+    """Return data as rows: without a copy where it is C-ordered float32 or float64, or CSR.
+
+    Integers, booleans and other orders are copied; a matrix of scipy is recognised by its
+    `tocsr`. NaN and infinity are refused, with their place.
+
+    Examples
+    --------
+    >>> type(as_rows([[1, 2], [3, 4]])).__name__
+    'Dense'
+    """
+    if hasattr(X, "tocsr"):
+        matrix = X.tocsr()
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        values = checked_array(matrix.data, f"{name}.data", dimensions=1)
+        n, d = matrix.shape
+        rows: Any = Sparse(values, matrix.indices, matrix.indptr, np.array([n, d]))
+    else:
+        values = checked_array(X, name, dimensions=2)
+        n, d = values.shape
+        rows = Dense(values)
+    if n == 0 or d == 0:
+        raise ValueError(f"{name} must have at least one row and one column, got shape {(n, d)}")
+    return rows
+
+
+def checked_array(values: Any, name: str, dimensions: int) -> NDArray[Any]:
+    """Return finite float32 or float64 in C order, or raise an error that says where."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
+    if array.ndim != dimensions:
+        raise ValueError(f"{name} must have {dimensions} dimensions, got shape {array.shape}")
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    array = np.ascontiguousarray(array)
+    if not np.isfinite(array.sum()) and not np.isfinite(array).all():
+        place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name}[{', '.join(map(str, place))}] is {array[place]}, not finite")
+    return array
+
+
+def shape_of(rows: Any) -> tuple[int, int]:
+    """Return the number of rows and of columns."""
+    shape = rows.values.shape if isinstance(rows, Dense) else rows.shape
+    return int(shape[0]), int(shape[1])
+
+
+def squared_norms(rows: Any, weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Return the squared norm of each row; with weights, each column's square counts as much."""
+    n, d = shape_of(rows)
+    out = np.empty(n)
+    fill_squares(rows, np.ones(d) if weights is None else weights, out)
+    return out
+
+
+@kernel
+def fill_squares(rows: Any, weights: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """out[i] = sum_j weights[j] row_i[j]^2."""
+    for item in range(out.size):
+        out[item] = square_sum(rows, item, weights)
+
+
+@by_type
+def square_sum(rows: Any, item: Any, weights: Any) -> Any:
+    """Return the sum of weights[j] row[j]^2."""
+
+
+def transposed(rows: Any) -> Any:
+    """Return the columns, as rows of their own: a copy."""
+    if isinstance(rows, Dense):
+        return Dense(np.ascontiguousarray(rows.values.T))
+    n, d = shape_of(rows)
+    counts = np.bincount(rows.columns, minlength=d)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    order = np.argsort(rows.columns, kind="stable")
+    item = np.repeat(np.arange(n), np.diff(rows.starts))
+    return Sparse(rows.values[order], item[order], starts, np.array([d, n]))

@@ -1,0 +1,72 @@
+"""Softmax regression: logistic regression with several classes."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tombola.problems.linear import Linear, LinearProblem
+from tombola.problems.rows import checked_array
+
+__all__ = ["Softmax"]
+
+
+class SoftmaxModel(Linear):
+    """phi(z, y) = log sum_k exp(z_k) - z_y."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+        """Return phi; its derivatives are softmax(z) - onehot(y)."""
+        label = np.int64(model.targets[item])
+        largest = z[0]
+        for k in range(1, z.size):
+            largest = max(largest, z[k])
+        total = 0.0
+        for k in range(z.size):
+            out[k] = math.exp(z[k] - largest)
+            total += out[k]
+        for k in range(z.size):
+            out[k] /= total
+        out[label] -= 1.0
+        return math.log(total) + largest - z[label]
+
+
+class Softmax(LinearProblem):
+    """Softmax regression: phi(z, y) = log sum_k exp(z_k) - z_y, labels 0 to K - 1.
+
+    Parameters and attributes are those of `LinearProblem`, and:
+
+    Parameters
+    ----------
+    classes : int, optional
+        K; by default the largest label and one more.
+
+    Examples
+    --------
+    >>> problem = Softmax([[1.0], [2.0], [0.5]], [0, 1, 2])
+    >>> problem.shape, round(problem.value([[0.0], [0.0], [0.0]]), 3)      # log 3
+    ((3, 1), 1.099)
+    """
+
+    model_class = SoftmaxModel
+    curvature = 0.5
+
+    def __init__(self, X: Any, y: ArrayLike, *, classes: int | None = None, **others: Any) -> None:
+        self._classes = classes
+        super().__init__(X, y, **others)
+
+    def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        if y.shape != (self.n,):
+            raise ValueError(f"y must have shape ({self.n},), one for each row, got {y.shape}")
+        labels = checked_array(y, "y", dimensions=1).astype(np.float64)
+        self.outputs = int(labels.max()) + 1 if self._classes is None else int(self._classes)
+        wrong = (labels != np.floor(labels)) | (labels < 0) | (labels >= self.outputs)
+        if wrong.any():
+            position = int(wrong.argmax())
+            raise ValueError(
+                f"y[{position}] is {y[position]!r}: labels must be integers from 0 to K - 1"
+            )
+        return labels

@@ -1,0 +1,9 @@
+"""The solvers that draws serve: the loop of the paper's Figure 1, compiled."""
+
+from tombola.solvers.adagrad import AdaGrad
+from tombola.solvers.base import DivergenceError, Result, Solver, Trace
+from tombola.solvers.saga import SAGA
+from tombola.solvers.sgd import SGD
+from tombola.solvers.svrg import SVRG
+
+__all__ = ["SAGA", "SGD", "SVRG", "AdaGrad", "DivergenceError", "Result", "Solver", "Trace"]

@@ -1,0 +1,89 @@
+"""AdaGrad: rates that follow the gradients."""
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from tombola.samplers import Sampler
+from tombola.samplers.base import number
+from tombola.solvers.descent import DIAGONAL, NORM, Descent, new_descent
+from tombola.solvers.linear import LinearSolver, checked_batch, checked_rate
+
+__all__ = ["AdaGrad"]
+
+
+class AdaGrad(LinearSolver):
+    """AdaGrad, with a rate for each coordinate or one for all.
+
+        diagonal:   rate_{t,j} = rate / sqrt(sum_{s <= t} g_{s,j}^2)
+        norm:       rate_t = rate / sqrt(sum_{s <= t} |g_s|^2)
+
+    with g_t = (1/B) sum_b grad_b(w_t) / (n p_b), and w_{t+1} = prox(w_t - rate_t g_t).
+
+    The norm version is the one of appendix A: in a set of diameter D, with rate D / sqrt(2) and
+    the average of the iterates, F is at most (2 D / T) sqrt(sum_t E |g_t|^2) above its minimum.
+    That sum is what samplers make small.
+
+    Parameters
+    ----------
+    rate : float, default=0.1
+    version : {"diagonal", "norm"}, default="diagonal"
+    batch_size : int, default=1
+    radius : float, optional
+        w is kept within this distance from 0.
+    average : bool, default=False
+        Whether the solution is the average of the iterates.
+
+    Notes
+    -----
+    The regulariser is applied by its prox in the metric of the rates, and is not part of g. A
+    coordinate whose gradients were all 0 does not move. With sparse rows a step takes O(entries
+    of the rows drawn); with `radius` or `average` O(d).
+
+    Examples
+    --------
+    >>> import numpy as np, tombola
+    >>> from tombola.problems import Logistic
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 5))
+    >>> problem = Logistic(X, X[:, 0] > 1.5, l2=1e-3, intercept=True)
+    >>> result = AdaGrad(0.5).minimize(problem, sampler=tombola.VRB(500), rounds=5000, trace=4)
+    >>> result.trace.objective.round(2)
+    array([0.69, 0.07, 0.06, 0.06, 0.06])
+
+    References
+    ----------
+    Duchi, Hazan, Singer (2011). Adaptive Subgradient Methods for Online Learning and Stochastic
+    Optimization.
+    Borsos, Krause, Levy (2018), appendix A.
+    """
+
+    def __init__(
+        self,
+        rate: float = 0.1,
+        *,
+        version: str = "diagonal",
+        batch_size: int = 1,
+        radius: float | None = None,
+        average: bool = False,
+    ) -> None:
+        if version not in ("diagonal", "norm"):
+            raise ValueError(f'version must be "diagonal" or "norm", got {version!r}')
+        if radius is not None and not number("radius", radius) > 0:
+            raise ValueError(f"radius must be positive, got {radius}")
+        self.rate = checked_rate(rate)
+        self.version = version
+        self.batch_size = checked_batch(batch_size)
+        self.radius = None if radius is None else float(radius)
+        self.average = bool(average)
+
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Descent:
+        return new_descent(
+            problem,
+            problem.as_matrix(start),
+            self.batch_size,
+            schedule=DIAGONAL if self.version == "diagonal" else NORM,
+            rate=self.rate,
+            radius=float("inf") if self.radius is None else self.radius,
+            average=int(self.average),
+        )

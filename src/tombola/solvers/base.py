@@ -1,0 +1,358 @@
+"""What every solver does: run the loop, keep a trace, stop when asked, continue later."""
+
+import os
+import signal
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tombola import checkpoint
+from tombola.samplers import VRB, Sampler
+from tombola.samplers.board import CompiledSampler
+from tombola.solvers.loop import advance, take_step
+
+__all__ = ["DivergenceError", "Result", "Solver", "Trace"]
+
+ROUND, GRADIENTS = 0, 1  # the first two numbers of every solver's clock
+PATIENCE = 0.1  # seconds between two looks at Ctrl-C and progress, more or less
+
+
+class DivergenceError(ArithmeticError):
+    """The iterates became infinite or not a number: the rate is too large."""
+
+
+@dataclass
+class Trace:
+    """What was seen on the way; a row for the start and for each mark.
+
+    Attributes
+    ----------
+    rounds, item_gradients : ndarray of int64
+        Steps taken, and gradients of single items computed (snapshots included).
+    seconds : ndarray of float64
+        Time spent in the loop, drawing and feedback included; looking at the objective is not.
+    objective : ndarray of float64
+    variance_ratio : ndarray of float64
+        Variance of the gradient estimate over what uniform draws would have at the same place,
+        exact, from the gradients of all items; NaN where a solver has no such estimate.
+    """
+
+    rounds: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    item_gradients: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    seconds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    objective: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    variance_ratio: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+    def add(self, *row: float) -> None:
+        """Append one row."""
+        for name, value in zip(vars(self), row, strict=True):
+            column = getattr(self, name)
+            setattr(self, name, np.append(column, value).astype(column.dtype))
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+
+@dataclass
+class Result:
+    """What a solver reached, and all that it needs to go on.
+
+    Attributes
+    ----------
+    solution : ndarray
+    rounds, item_gradients : int
+    seconds : float
+        Time spent in the loop.
+    interrupted : bool
+        Whether Ctrl-C came before the last round.
+    trace : Trace
+    sampler : Sampler or None
+        As it is after the last round.
+    state : dict
+        For `resume`: numbers, strings and arrays.
+    """
+
+    solution: NDArray[np.float64]
+    rounds: int
+    item_gradients: int
+    seconds: float
+    interrupted: bool
+    trace: Trace
+    sampler: Sampler | None
+    state: dict[str, Any]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save everything in one file; see `tombola.save` for what a crash can do: nothing."""
+        own = {name: getattr(self, name) for name in _PLAIN}
+        parts = {"trace": vars(self.trace), "state": self.state}
+        checkpoint.write(path, {"class": "Result", "format": 1, **own, **parts})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Result":
+        """Load what `save` saved.
+
+        A sampler of a class of your own is not made again: give one to `resume` with.
+        """
+        state = checkpoint.read(path)
+        if state.get("class") != "Result" or state.get("format") != 1:
+            raise checkpoint.CheckpointError(f"{os.fspath(path)} does not hold a solver's result")
+        sampler = state["state"]["sampler"]
+        return cls(
+            **{name: state[name] for name in _PLAIN},
+            trace=Trace(**state["trace"]),
+            sampler=None if sampler is None else checkpoint.restored(sampler),
+            state=state["state"],
+        )
+
+
+_PLAIN = ("solution", "rounds", "item_gradients", "seconds", "interrupted")
+
+
+class Solver(ABC):
+    """The ERM procedure of the paper's Figure 1: draws items, steps, feeds their losses back.
+
+    A solver writes `_begin`, which returns a named tuple of arrays with a static method `step`
+    (see `tombola.solvers.loop`), and says what its arrays mean.
+    """
+
+    batch_size: int = 1
+
+    # --- to be written by a solver --------------------------------------------------------------
+
+    @abstractmethod
+    def _check(self, problem: Any) -> None:
+        """Raise a TypeError that says what the solver needs, where the problem lacks it."""
+
+    @abstractmethod
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Any:
+        """Return the arrays before the first round."""
+
+    @abstractmethod
+    def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
+        """Return the present solution, a copy."""
+
+    def _items(self, problem: Any) -> int:
+        """Return the number of items to draw from."""
+        return int(problem.n)
+
+    def _default_sampler(self, problem: Any) -> Sampler | None:
+        """Return the sampler that is used where none is given."""
+        return VRB(self._items(problem))
+
+    def _variance_ratio(self, problem: Any, run: Any, chances: NDArray[np.float64]) -> float:
+        """Return the variance of the estimate over that of uniform draws."""
+        return float("nan")
+
+    def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
+        """Return what every item would be fed back with, for samplers of full information."""
+        raise TypeError(f"{type(self).__name__} cannot feed a sampler that needs all losses")
+
+    def _advice(self, problem: Any) -> str:
+        """Return what to do about divergence."""
+        return "try a smaller rate"
+
+    # --- what users call ------------------------------------------------------------------------
+
+    def minimize(
+        self,
+        problem: Any,
+        *,
+        sampler: Sampler | None = None,
+        rounds: int,
+        trace: int = 0,
+        start: ArrayLike | None = None,
+        resume: Result | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Result:
+        """Minimise a problem.
+
+        Parameters
+        ----------
+        problem
+            From `tombola.problems`.
+        sampler : Sampler, optional
+            Over the problem's items; by default ``VRB(n)``. It is fed, and so it changes.
+            Samplers of this library, and others with a board, run in one compiled loop with the
+            solver; any other one is called from Python, with the same result.
+        rounds : int
+            Steps, of `batch_size` draws each, in all: with `resume`, those before included.
+        trace : int, default=0
+            How often to look at the objective, evenly over the rounds; each look takes a pass
+            over all items. 0: never.
+        start : array-like, optional
+            Where to begin; by default at zero.
+        resume : Result, optional
+            Go on from there, to the state that an uninterrupted run would have reached. The
+            sampler is the one of the result, unless one of the same kind is given, which is then
+            set to its state.
+        progress : callable, optional
+            Called with rounds done and rounds in all, about ten times a second.
+
+        Returns
+        -------
+        Result
+            After Ctrl-C (in the main thread) what was reached so far, with `interrupted` set.
+
+        Raises
+        ------
+        DivergenceError
+            When a loss or the solution is not finite.
+        """
+        self._check(problem)
+        for name, number, least in (("rounds", rounds, 0), ("trace", trace, 0)):
+            if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+                raise TypeError(f"{name} must be an integer, got {number!r}")
+            if number < least:
+                raise ValueError(f"{name} must be at least {least}, got {number}")
+        if resume is not None:
+            if start is not None:
+                raise ValueError("give start or resume, not both")
+            if resume.rounds > rounds:
+                raise ValueError(
+                    f"the result is at round {resume.rounds} already, rounds={rounds} is less"
+                )
+            sampler = self._continued(sampler, resume)
+        elif sampler is None:
+            sampler = self._default_sampler(problem)
+        n = self._items(problem)
+        if sampler is not None and sampler.n != n:
+            raise ValueError(f"the sampler is over {sampler.n} items, the problem has {n}")
+        run = self._begin(problem, start, sampler)
+        seen, seconds = Trace(), 0.0
+        if resume is not None:
+            _load(run, resume.state, self)
+            seen, seconds = Trace(**vars(resume.trace)), resume.seconds
+        if sampler is not None:
+            sampler.quantity = "gradient norm"
+        looks = np.linspace(0, rounds, trace + 1).round() if trace else np.empty(0)
+        marks = {int(mark) for mark in looks}
+
+        def look() -> None:
+            if int(run.clock[ROUND]) in marks and (
+                not len(seen) or seen.rounds[-1] < run.clock[ROUND]
+            ):
+                solution = self._solution(problem, run)
+                chances = np.full(n, 1 / n) if sampler is None else sampler.probabilities()
+                ratio = self._variance_ratio(problem, run, chances)
+                row = (run.clock[ROUND], run.clock[GRADIENTS], seconds, problem.value(solution))
+                seen.add(*row, ratio)
+
+        chunk = 64
+        with _interruptions() as interrupted:
+            look()
+            while run.clock[ROUND] < rounds and not interrupted():
+                done = int(run.clock[ROUND])
+                goal = min((mark for mark in marks if mark > done), default=rounds)
+                size = min(chunk, goal - done)
+                began = time.perf_counter()
+                wrong = self._advance(problem, run, sampler, size, interrupted)
+                elapsed = time.perf_counter() - began
+                seconds += elapsed
+                if elapsed < PATIENCE / 2 and size == chunk:
+                    chunk *= 2
+                elif elapsed > PATIENCE * 2:
+                    chunk = max(1, chunk // 2)
+                if wrong >= 0 or not np.isfinite(run.w).all():
+                    raise DivergenceError(
+                        f"{type(self).__name__} diverged in round {int(run.clock[ROUND])}: "
+                        f"{self._advice(problem)}"
+                    )
+                if progress is not None:
+                    progress(int(run.clock[ROUND]), rounds)
+                look()
+        return Result(
+            solution=self._solution(problem, run),
+            rounds=int(run.clock[ROUND]),
+            item_gradients=int(run.clock[GRADIENTS]),
+            seconds=seconds,
+            interrupted=bool(run.clock[ROUND] < rounds),
+            trace=seen,
+            sampler=sampler,
+            state=_saved(run, self, sampler),
+        )
+
+    def _advance(
+        self, problem: Any, run: Any, sampler: Any, rounds: int, interrupted: Callable[[], bool]
+    ) -> int:
+        """Run some rounds, compiled where the sampler is; return the place of a bad loss, or -1."""
+        full = hasattr(sampler, "update_all")
+        if isinstance(sampler, CompiledSampler) and not full:
+            began = int(run.clock[ROUND])
+            wrong = int(advance(run, sampler.board, sampler._gauge_sums, sampler.n, rounds))
+            sampler._round += int(run.clock[ROUND]) - began
+            return wrong
+        for _ in range(rounds):
+            draw = sampler.draw(self.batch_size)
+            run.items[:], run.chances[:] = draw.indices, draw.probabilities
+            run.importances[:] = draw.importances
+            losses = self._all_losses(problem, run) if full else run.losses
+            wrong = int(take_step(run))
+            if wrong >= 0:
+                return wrong
+            if full:
+                sampler.update_all(losses)
+            else:
+                sampler.update(draw, losses.copy())
+            if interrupted():
+                break
+        return -1
+
+    def _continued(self, sampler: Sampler | None, resume: Result) -> Sampler | None:
+        """Return the sampler to go on with, in the state that the result left it in."""
+        saved = resume.state["sampler"]
+        sampler = resume.sampler if sampler is None else sampler
+        if saved is None or sampler is None:
+            if saved is not None:
+                raise ValueError(f"resume needs a sampler: the result's was a {saved['class']}")
+            return None
+        sampler.load_state_dict(saved)
+        return sampler
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({shown})"
+
+
+def _arrays(run: Any) -> dict[str, NDArray[Any]]:
+    """Return the arrays that change, by name."""
+    return {name: part for name, part in run._asdict().items() if isinstance(part, np.ndarray)}
+
+
+def _saved(run: Any, solver: Solver, sampler: Sampler | None) -> dict[str, Any]:
+    arrays = {name: array.copy() for name, array in _arrays(run).items()}
+    player = None if sampler is None else sampler.state_dict()
+    return {"solver": repr(solver), "arrays": arrays, "sampler": player}
+
+
+def _load(run: Any, state: dict[str, Any], solver: Solver) -> None:
+    """Put saved arrays into a run, or raise an error and leave it as it is."""
+    if state["solver"] != repr(solver):
+        raise ValueError(f"the result is of {state['solver']}, this is {solver!r}")
+    arrays = _arrays(run)
+    for name, array in arrays.items():
+        saved = state["arrays"].get(name)
+        if saved is None or saved.shape != array.shape or saved.dtype != array.dtype:
+            raise ValueError(f"the result is of another problem: its {name} does not fit")
+    for name, array in arrays.items():
+        array[...] = state["arrays"][name]
+
+
+@contextmanager
+def _interruptions() -> Iterator[Callable[[], bool]]:
+    """Note Ctrl-C instead of raising it at once, so that a round is done or not begun."""
+    noted: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    try:
+        yield lambda: bool(noted)
+    finally:
+        signal.signal(signal.SIGINT, before)

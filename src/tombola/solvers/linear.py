@@ -1,0 +1,82 @@
+"""What the solvers for linear models share: SGD, AdaGrad, SAGA and SVRG."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.problems.linear import LinearProblem
+from tombola.samplers.base import number
+from tombola.solvers.base import Solver
+from tombola.solvers.descent import settle
+
+__all__ = ["LinearSolver", "checked_batch", "checked_rate"]
+
+
+class LinearSolver(Solver):
+    """A solver for `tombola.problems.LinearProblem`; see `tombola.solvers.descent`."""
+
+    def _check(self, problem: Any) -> None:
+        if not isinstance(problem, LinearProblem):
+            raise TypeError(
+                f"{type(self).__name__} minimises linear models (Logistic, LeastSquares, "
+                f"SquaredHinge, Softmax), got {type(problem).__name__}"
+            )
+
+    def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
+        if run.mean.size and run.clock[0]:
+            return np.array(run.mean, dtype=np.float64).reshape(problem.shape)
+        out = np.empty(run.w.shape)
+        settle(run, out)
+        return out.reshape(problem.shape)
+
+    def _differences(self, problem: Any, run: Any) -> tuple[Any, Any]:
+        """Return what the estimate is made of at the present iterate: norms, and their mean."""
+        w = np.empty_like(run.w)
+        settle(run, w)
+        _, slopes, gradient = problem.survey(w.reshape(problem.shape))
+        if run.table.size:
+            slopes, gradient = slopes - run.table, gradient - run.drift
+        return problem.norms_of(slopes), gradient
+
+    def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
+        norms: NDArray[np.float64] = self._differences(problem, run)[0]
+        return norms
+
+    def _variance_ratio(self, problem: Any, run: Any, chances: NDArray[np.float64]) -> float:
+        norms, mean = self._differences(problem, run)
+        return variance_ratio(norms, float((mean * mean).sum()), chances)
+
+    def _advice(self, problem: Any) -> str:
+        smooth = float(problem.lipschitz().max()) + problem.l2
+        return (
+            f"the rate is too large. 1 / max L = {1 / smooth:.3g} suits uniform draws of one item "
+            "(L: how fast an item's gradient changes); rows of one scale allow larger ones"
+        )
+
+
+def variance_ratio(
+    norms: NDArray[np.float64], mean_squared: float, chances: NDArray[np.float64]
+) -> float:
+    """Return sum_i l_i^2 / (n^2 p_i) - |mean|^2 over the same with p = 1/n."""
+    n = norms.size
+    drawn = chances > 0
+    ours = float((norms[drawn] ** 2 / chances[drawn]).sum()) / n**2 - mean_squared
+    uniform = float((norms**2).mean()) - mean_squared
+    return ours / uniform if uniform > 0 else float("nan")
+
+
+def checked_rate(rate: Any) -> float:
+    """Return a rate, or raise an error that names it."""
+    if not 0 < number("rate", rate) < np.inf:
+        raise ValueError(f"rate must be positive and finite, got {rate}")
+    return float(rate)
+
+
+def checked_batch(batch_size: Any) -> int:
+    """Return a batch size, or raise an error that names it."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
+        raise TypeError(f"batch_size must be an integer, got {batch_size!r}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    return int(batch_size)

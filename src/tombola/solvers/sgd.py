@@ -1,0 +1,90 @@
+"""Stochastic gradient descent."""
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from tombola.samplers import Sampler
+from tombola.samplers.base import number
+from tombola.solvers.descent import CONSTANT, ROOT, STRONG, Descent, new_descent
+from tombola.solvers.linear import LinearSolver, checked_batch, checked_rate
+
+__all__ = ["SGD"]
+
+SCHEDULES = {"constant": CONSTANT, "root": ROOT, "strongly convex": STRONG}
+
+
+class SGD(LinearSolver):
+    """Proximal stochastic gradient descent with importances.
+
+        g_t = (1/B) sum_b grad_b(w_t) / (n p_b)
+        w_{t+1} = prox(w_t - rate_t g_t)
+
+    Parameters
+    ----------
+    rate : float, default=0.1
+        For the strongly convex schedule it is not used.
+    schedule : {"constant", "root", "strongly convex"}, default="constant"
+        rate_t is ``rate``, ``rate / sqrt(t)``, or ``2 / (mu t)`` with mu the problem's l2. With
+        the last one the solution is the average of the iterates weighted by t, whose distance
+        from the optimum is at most 2 / (mu T (T + 1)) times the sum of E |g_t|^2 (appendix A).
+    batch_size : int, default=1
+    radius : float, optional
+        w is kept within this distance from 0.
+    average : bool, optional
+        Whether the solution is the average of the iterates: by default with the strongly convex
+        schedule (weights t) and not with the others (equal weights).
+
+    Notes
+    -----
+    With sparse rows a step takes O(entries of the rows drawn); with `radius` or `average` O(d).
+    Deviation from appendix A: the regulariser is applied by its prox instead of its gradient,
+    which is the same to first order in the rate and never overshoots.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tombola.problems import LeastSquares
+    >>> X = np.eye(3)
+    >>> result = SGD(rate=0.5).minimize(LeastSquares(X, [1.0, 2.0, 3.0]), rounds=200)
+    >>> result.solution.round(3)
+    array([1., 2., 3.])
+
+    References
+    ----------
+    Borsos, Krause, Levy (2018), Figure 1 and appendix A.
+    """
+
+    def __init__(
+        self,
+        rate: float = 0.1,
+        *,
+        schedule: str = "constant",
+        batch_size: int = 1,
+        radius: float | None = None,
+        average: bool | None = None,
+    ) -> None:
+        if schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}")
+        if radius is not None and not number("radius", radius) > 0:
+            raise ValueError(f"radius must be positive, got {radius}")
+        self.rate = checked_rate(rate)
+        self.schedule = schedule
+        self.batch_size = checked_batch(batch_size)
+        self.radius = None if radius is None else float(radius)
+        self.average = schedule == "strongly convex" if average is None else bool(average)
+
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Descent:
+        strong = self.schedule == "strongly convex"
+        if strong and problem.l2 == 0:
+            raise ValueError('the schedule "strongly convex" needs a problem with l2 above 0')
+        return new_descent(
+            problem,
+            problem.as_matrix(start),
+            self.batch_size,
+            schedule=SCHEDULES[self.schedule],
+            rate=self.rate,
+            convexity=problem.l2,
+            radius=float("inf") if self.radius is None else self.radius,
+            average=(2 if strong else 1) if self.average else 0,
+        )
