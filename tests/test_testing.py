@@ -24,6 +24,9 @@ OURS = {
     "VRB, anytime": lambda n, seed: VRB(n, bound=1.0, seed=seed),
     "VRB, doubling": lambda n, seed: VRB(n, bound=1.0, schedule="doubling", seed=seed),
     "GroupVRB": lambda n, seed: tombola.GroupVRB(np.arange(n) % 3, seed=seed),
+    "GroupVRB, bounds": lambda n, seed: tombola.GroupVRB(
+        np.arange(n) % 2, bound=1.0 + np.arange(n), shuffle=False, seed=seed
+    ),
     "Static": lambda n, seed: tombola.Static(1.0 + np.arange(n), seed=seed),
     "Static, balanced": lambda n, seed: tombola.Static.balanced(np.arange(n) % 3, seed=seed),
     "Static, partially biased": lambda n, seed: tombola.Static.partially_biased(
@@ -40,7 +43,14 @@ OURS = {
 LEARNS_NOTHING = [
     "Uniform", "Shuffle", "VRB, mixing 1", "Static", "Static, balanced", "Static, partially biased",
 ]  # fmt: skip
-USES_NO_PROBABILITY = ["GroupVRB", "Avare", "SRG", "SRG, always", "Safe"]  # plain losses do
+USES_NO_PROBABILITY = [
+    "GroupVRB",
+    "GroupVRB, bounds",
+    "Avare",
+    "SRG",
+    "SRG, always",
+    "Safe",
+]  # plain losses do
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -194,3 +194,57 @@ def test_a_tiny_first_loss_does_not_stop_it_from_learning():
         draw = sampler.draw(20)
         sampler.update(draw, losses[draw.indices])
     assert sampler.group_probabilities()[2] > 0.6
+
+
+def test_bounds_are_the_distribution_to_begin_with():
+    labels = np.array(["a"] * 6 + ["b"] * 4)
+    bounds = np.arange(1.0, 11.0) ** 2
+    sampler = tombola.GroupVRB(labels, bound=bounds)
+    n, share = 10, np.arange(1.0, 11.0) / 55  # 3/4 of the draws by the roots of the bounds
+    balanced = np.where(labels == "a", 1 / 12, 1 / 8)
+    expected = 0.75 * share + 0.125 / n + 0.125 * balanced
+    np.testing.assert_allclose(sampler.probabilities(), expected, rtol=1e-5)
+
+
+def test_bounds_in_any_unit_and_losses_in_proportion_change_nothing():
+    """Losses that are in proportion to the roots of the bounds say nothing new."""
+    scales = np.linspace(1.0, 5.0, 50)
+    sampler = tombola.GroupVRB(np.zeros(50), bound=1e12 * scales**2)
+    before = sampler.probabilities()
+    for _ in range(200):
+        draw = sampler.draw(8)
+        sampler.update(draw, 3.0 * scales[draw.indices])
+    np.testing.assert_allclose(sampler.probabilities(), before, rtol=1e-3)
+    without = tombola.GroupVRB(np.zeros(50))
+    for _ in range(200):
+        draw = without.draw(8)
+        without.update(draw, 3.0 * scales[draw.indices])
+    assert np.abs(without.probabilities() / (1 / 50) - 1).max() > 0.2  # it had to learn them
+
+
+def test_a_bound_of_zero_still_leaves_the_item_a_chance():
+    sampler = tombola.GroupVRB(np.zeros(4), bound=[0.0, 1.0, 1.0, 1.0])
+    assert sampler.probabilities()[0] >= 1 / (8 * 4)
+    sampler.update(sampler.draw(64), np.full(64, 2.0))
+    assert np.isfinite(sampler.probabilities()).all()
+    with pytest.raises(ValueError, match=r"bound\[2\] is -1"):
+        tombola.GroupVRB(np.zeros(3), bound=[1.0, 1.0, -1.0])
+
+
+def test_without_shuffling_it_adapts_for_ever():
+    """Equal losses: nothing to gain, so the guard would deal shuffled epochs."""
+    for shuffle, mode in ((True, "shuffle"), (False, "adaptive")):
+        sampler = tombola.GroupVRB(np.arange(300) % 3, shuffle=shuffle)
+        for _ in range(40):
+            draw = sampler.draw(64)
+            sampler.update(draw, np.ones(64))
+        assert sampler.mode == mode
+
+
+def test_bound_and_shuffle_survive_saving(tmp_path):
+    sampler = tombola.GroupVRB(np.arange(20) % 2, bound=np.arange(1.0, 21.0), shuffle=False)
+    sampler.update(sampler.draw(30), np.ones(30))
+    tombola.save(tmp_path / "s.npz", sampler)
+    copy = tombola.load(tmp_path / "s.npz")
+    assert (copy.draw(50).indices == sampler.draw(50).indices).all()
+    assert copy.mode == "adaptive"

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.bits import kernel
 from tombola.draws import Draw
 from tombola.samplers.board import Board, BoardSampler, normalised, power_of_two_near, rebuild
-from tombola.samplers.vrb import _checked_bounds
+from tombola.samplers.bounds import checked_bounds
 
 __all__ = ["FTRL"]
 
@@ -80,7 +80,7 @@ class FTRL(BoardSampler):
     board_class = FTRLBoard
 
     def __init__(self, n: int, bound: ArrayLike, *, seed: int = 0) -> None:
-        bounds = _checked_bounds(bound, n)
+        bounds = checked_bounds(bound, n)
         unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
         kept = bounds if bounds.size > 1 else float(bounds[0])
         super().__init__(n, seed, {"bound": kept}, unit=unit)

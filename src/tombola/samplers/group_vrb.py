@@ -11,6 +11,7 @@ from tombola.index import kernels as index
 from tombola.random import next_below, next_word
 from tombola.samplers import guard
 from tombola.samplers.board import (
+    ALWAYS,
     CLOCK,
     CURSOR,
     DRAWN,
@@ -24,6 +25,7 @@ from tombola.samplers.board import (
     normalised,
     power_of_two_near,
 )
+from tombola.samplers.bounds import checked_bounds
 from tombola.samplers.groups import group_numbers
 
 __all__ = ["GroupBoard", "GroupVRB"]
@@ -34,6 +36,7 @@ GROUP_SCALE = guard.GUARD_KNOBS + 1  # integer group weight per unit of value; a
 
 UNSEEN = 2**20  # integer weight of an item that was never seen (its h is 1)
 LARGEST = 2**44  # of any item
+LEAST_SCALE = 2.0**-20  # of any item, relative to the mean
 MEMORY = 15  # an item's average forgets beyond so many visits
 SMALLEST = 1 / 16  # of h: an item that showed zeros is drawn a quarter as often as an unseen one
 TOO_LARGE = 2.0**100  # a loss so much larger than the first one makes the sampler begin anew
@@ -50,6 +53,8 @@ class GroupBoard(NamedTuple):
     place: NDArray[Any]  # of each item among the members, sorted by group
     members: NDArray[Any]  # the items, sorted by group; the inverse of `place`
     starts: NDArray[np.int64]  # members of group c: starts[c] <= place < starts[c + 1]
+    scales: NDArray[np.float64]  # s, by place: losses are expected in proportion; empty: all 1
+    totals: NDArray[np.float64]  # sum of s in each group
     counts: NDArray[np.int64]  # (K, 68): one row for the index of each group, over ...
     weights: NDArray[np.int64]  # ... the weights of its members, and so on
     order: NDArray[Any]
@@ -143,6 +148,8 @@ def learn_one(board: GroupBoard, item: Any, probability: Any, loss: Any) -> None
         board.knobs[UNIT] = 1.0 / power_of_two_near(loss)
     squared = normalised(board, loss) ** 2
     guard.judge(board, squared, n, probability, probability_of(board, item))
+    scale = scale_of(board, place)
+    squared = squared / scale / scale
     # what a unit of h is worth: over all draws, and in this group (later visits weigh more)
     relative = squared / board.scores[place]
     board.clock[FED] += 1
@@ -154,7 +161,7 @@ def learn_one(board: GroupBoard, item: Any, probability: Any, loss: Any) -> None
     levels[c] += (relative - levels[c]) * 2.0 / (board.seen[c] + 2.0)
     # h: the item's squared loss relative to its group's level, averaged over its visits
     first, end = board.starts[c], board.starts[c + 1]
-    root = board.counts[c, index.TOTAL] / (UNSEEN * (end - first))
+    root = board.counts[c, index.TOTAL] / (UNSEEN * board.totals[c])
     level = levels[c] * root * root
     if level > 0.0:
         if board.visits[place] < MEMORY:
@@ -162,10 +169,9 @@ def learn_one(board: GroupBoard, item: Any, probability: Any, loss: Any) -> None
         h = board.scores[place]
         h += (squared / level - h) / (1.0 + board.visits[place])
         board.scores[place] = max(SMALLEST, h)
-        weight = min(UNSEEN * math.sqrt(board.scores[place]), float(LARGEST))
         index.assign(
             board.counts[c], board.weights[first:end], board.order[first:end],
-            board.position[first:end], place - first, np.int64(weight),
+            board.position[first:end], place - first, member_weight(board, place),
         )  # fmt: skip
     # the weight of this group, and of one more in turn
     put_group(board, c)
@@ -177,6 +183,19 @@ def learn_one(board: GroupBoard, item: Any, probability: Any, loss: Any) -> None
     total = board.group_counts[index.TOTAL]
     if total > 2**60 or total < 2**40:
         rebuild_groups(board)
+
+
+@kernel(inline=True)
+def scale_of(board: GroupBoard, place: Any) -> Any:
+    """Return s of the item at a place."""
+    return board.scales[place] if board.scales.size else 1.0
+
+
+@kernel(inline=True)
+def member_weight(board: GroupBoard, place: Any) -> Any:
+    """Return the integer weight s sqrt(h) of the item at a place."""
+    weight = UNSEEN * scale_of(board, place) * math.sqrt(board.scores[place])
+    return np.int64(max(1.0, min(weight, float(LARGEST))))
 
 
 @kernel
@@ -219,7 +238,6 @@ def begin_anew(board: GroupBoard) -> None:
     for place in range(board.weights.size):
         board.scores[place] = 1.0
         board.visits[place] = 0
-        board.weights[place] = UNSEEN
     for c in range(board.levels.size):
         board.levels[c] = 0.0
         board.seen[c] = 0
@@ -230,6 +248,8 @@ def begin_anew(board: GroupBoard) -> None:
 @kernel
 def build_members(board: GroupBoard) -> None:
     """Build the index of each group."""
+    for place in range(board.weights.size):
+        board.weights[place] = member_weight(board, place)
     for c in range(board.levels.size):
         first, end = board.starts[c], board.starts[c + 1]
         index.build(
@@ -255,10 +275,11 @@ class GroupVRB(CompiledSampler):
     a group tell about all of it, long before every item has been seen. For item i of group c:
 
         p_i = 3/4 (W_c / W) (a_i / A_c) + 1/8 (1/n) + 1/8 (1 / (K n_c))
-        a_i = sqrt(h_i),  A_c = sum of a in the group,  W_c = A_c sqrt(kappa_c)
+        a_i = s_i sqrt(h_i),  A_c = sum of a in the group,  W_c = A_c sqrt(kappa_c)
 
-    h_i is the average, over the item's last 15 visits and one of value 1, of its squared loss
-    relative to its group's level; kappa_c is the running mean of squared loss / h in the group:
+    s_i is 1, or the root of the item's bound, if bounds are given. h_i is the average, over the
+    item's last 15 visits and one of value 1, of its squared loss over s_i^2, relative to its
+    group's level; kappa_c is the running mean of squared loss / h in the group:
     what a unit of h is worth there now. When the losses of a group fall, only kappa_c moves and
     no weight of an item is out of date. The probability does not enter: feedback may come from
     anywhere.
@@ -267,7 +288,7 @@ class GroupVRB(CompiledSampler):
     in `VRB`; ``gauge.mode`` says which.
 
     Needs the group of each item (its class label, say). O(1) a draw and an update; 41 bytes an
-    item and 0.6 kB a group.
+    item (49 with bounds) and 0.6 kB a group.
 
     Floor: p_i >= 1/(8n) + 1/(8 K n_c). Hence, whatever the feedback, the second moment is at
     most 8 times that of uniform draws and of balanced groups. No regret bound is claimed.
@@ -279,6 +300,14 @@ class GroupVRB(CompiledSampler):
         The group of each item. None and NaN are refused.
     labels : array-like, optional
         The groups there should be; one without items is refused.
+    bound : array-like, shape (n,), optional
+        On the squared loss of each item, in any unit: only their ratios matter. An item never
+        seen is then taken for an average member of its group *for its bound*, and one that showed
+        zeros keeps a quarter of the weight that its bound gives it. The squared norms of rows, or
+        squared Lipschitz constants, for instance.
+    shuffle : bool, default=True
+        Whether to deal shuffled epochs where adapting does not pay. Not with SAGA and SVRG: they
+        need independent draws.
     seed : int, default=0
 
     Attributes
@@ -300,7 +329,13 @@ class GroupVRB(CompiledSampler):
     """
 
     def __init__(
-        self, groups: ArrayLike, *, labels: ArrayLike | None = None, seed: int = 0
+        self,
+        groups: ArrayLike,
+        *,
+        labels: ArrayLike | None = None,
+        bound: ArrayLike | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
     ) -> None:
         numbers, self.labels = group_numbers(groups, labels)
         n, groups_there = len(numbers), len(self.labels)
@@ -310,6 +345,13 @@ class GroupVRB(CompiledSampler):
         simple = simple and len({type(label) for label in self.labels}) == 1
         kept = self.labels if simple else list(range(groups_there))
         self.parameters = {"groups": np.array(kept)[numbers], "labels": kept, "seed": seed}
+        self.parameters.update(bound=None, shuffle=bool(shuffle))
+        scales = np.empty(0)
+        if bound is not None:
+            bounds = checked_bounds(bound, n)
+            self.parameters["bound"] = bounds
+            scales = np.sqrt(bounds / bounds.max()) * np.ones(n)
+            scales = np.maximum(scales / scales.mean(), LEAST_SCALE)
         place = np.int32 if n < 2**31 else np.int64
         members = np.argsort(numbers, kind="stable").astype(place)
         position = np.empty(n, dtype=place)
@@ -321,8 +363,10 @@ class GroupVRB(CompiledSampler):
             place=position,
             members=members,
             starts=starts,
+            scales=scales if bound is None else scales[members],
+            totals=np.bincount(numbers, None if bound is None else scales).astype(np.float64),
             counts=np.zeros((groups_there, index.COUNTS), dtype=np.int64),
-            weights=np.full(n, UNSEEN, dtype=np.int64),
+            weights=np.empty(n, dtype=np.int64),
             order=np.empty(n, dtype=place),
             position=np.empty(n, dtype=place),
             scores=np.ones(n),
@@ -338,6 +382,8 @@ class GroupVRB(CompiledSampler):
             clock=np.zeros(CLOCK, dtype=np.int64),
         )
         guard.begin(self.board, n)
+        if not shuffle:
+            self.board.clock[guard.LEFT] = ALWAYS  # the first block never ends
         build_members(self.board)
         rebuild_groups(self.board)
 
@@ -347,7 +393,7 @@ class GroupVRB(CompiledSampler):
         return shares.astype(np.float64)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        fixed = ("words", "group", "place", "members", "starts")
+        fixed = ("words", "group", "place", "members", "starts", "scales", "totals")
         return {name: array for name, array in self.board._asdict().items() if name not in fixed}
 
     def _largest_importance(self) -> float:

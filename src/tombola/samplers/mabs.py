@@ -17,7 +17,7 @@ from tombola.samplers.board import (
     power_of_two_near,
     rebuild,
 )
-from tombola.samplers.vrb import _checked_bounds
+from tombola.samplers.bounds import checked_bounds
 
 __all__ = ["MABS"]
 
@@ -139,7 +139,7 @@ class MABS(BoardSampler):
         parameters = {"horizon": horizon, "bound": None, "mixing": mixing, "step": step}
         unit, size = 1.0, 1.0
         if bound is not None:
-            bounds = _checked_bounds(bound, n)
+            bounds = checked_bounds(bound, n)
             parameters["bound"] = bounds if bounds.size > 1 else float(bounds[0])
             unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
             size = math.sqrt(float(np.mean((bounds * unit * unit) ** 2)))  # n^2 sqrt(A)

@@ -22,6 +22,7 @@ from tombola.samplers.board import (
     put,
     value,
 )
+from tombola.samplers.bounds import checked_bounds
 
 __all__ = ["VRB"]
 
@@ -196,7 +197,7 @@ class VRB(BoardSampler):
             parameter_free.start(self.board)
         else:
             self.board_class = PrintedBoard
-            bounds = _checked_bounds(bound, n)
+            bounds = checked_bounds(bound, n)
             unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
             parameters["bound"] = bounds if bounds.size > 1 else float(bounds[0])
             super().__init__(
@@ -237,24 +238,6 @@ class VRB(BoardSampler):
         knobs[BOUND] = bounds[0]
         if bounds.size > 1:
             self.board.notes[:] = bounds
-
-
-def _checked_bounds(bound: ArrayLike, n: int) -> Any:
-    try:
-        bounds = np.array(bound, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError):
-        raise TypeError(f"bound must hold numbers, got {bound!r}") from None
-    if bounds.size != 1 and bounds.size != n:
-        raise ValueError(
-            f"bound must be one number or one for each of {n} items, got {bounds.size}"
-        )
-    wrong = ~(np.isfinite(bounds) & (bounds >= 0))
-    if wrong.any():
-        position = int(wrong.argmax())
-        raise ValueError(f"bound[{position}] is {bounds[position]}, not finite and at least 0")
-    if not bounds.any():
-        raise ValueError("bound is 0: a bound on squared losses must be positive")
-    return bounds
 
 
 def _fade(n: int, memory: float) -> float:

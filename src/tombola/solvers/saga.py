@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
@@ -23,8 +24,8 @@ class SAGA(LinearSolver):
     Parameters
     ----------
     rate : float, optional
-        By default 1 / (3 (max L_i + l2)), which suits uniform draws and all that are not far
-        from them. With p proportional to L_i, ``1 / (3 (mean L + l2))`` is as safe and larger.
+        By default 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i), for the p that the sampler
+        starts with: max L for uniform draws, up to mean L for those that know better.
     batch_size : int, default=1
 
     Notes
@@ -58,12 +59,15 @@ class SAGA(LinearSolver):
             problem.as_matrix(start),
             self.batch_size,
             schedule=CONSTANT,
-            rate=safe_rate(problem) if self.rate is None else self.rate,
+            rate=safe_rate(problem, sampler) if self.rate is None else self.rate,
             refile=True,
         )
 
 
-def safe_rate(problem: Any) -> float:
-    """Return 1 / (3 (max L_i + l2)); 1 where nothing is curved."""
-    smooth = float(problem.lipschitz().max()) + problem.l2
+def safe_rate(problem: Any, sampler: Sampler | None) -> float:
+    """Return 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i); 1 where nothing is curved."""
+    lipschitz = problem.lipschitz()
+    chances = np.full(problem.n, 1.0 / problem.n) if sampler is None else sampler.probabilities()
+    drawn = chances > 0
+    smooth = float((lipschitz[drawn] / (problem.n * chances[drawn])).max()) + problem.l2
     return 1.0 / (3.0 * smooth) if smooth > 0 else 1.0

@@ -26,8 +26,8 @@ class SVRG(LinearSolver):
     Parameters
     ----------
     rate : float, optional
-        By default 1 / (3 (max L_i + l2)), which suits uniform draws and all that are not far
-        from them. Xiao and Zhang's proof, for p proportional to L_i, has 0.1 / mean L.
+        By default 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i), for the p that the sampler
+        starts with. Xiao and Zhang's proof has 0.1 / L_Q.
     every : int, optional
         m, the rounds between snapshots; by default 2 n / B.
     batch_size : int, default=1
@@ -72,6 +72,6 @@ class SVRG(LinearSolver):
             problem.as_matrix(start),
             self.batch_size,
             schedule=CONSTANT,
-            rate=safe_rate(problem) if self.rate is None else self.rate,
+            rate=safe_rate(problem, sampler) if self.rate is None else self.rate,
             snapshot=every,
         )
