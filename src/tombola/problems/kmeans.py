@@ -25,6 +25,7 @@ from tombola.problems.rows import (
 __all__ = ["Centres", "KMeans", "nearest", "pull"]
 
 TOO_LONG = 2.0**900  # squared norms of rows stay below: sums of so many do not overflow
+TOO_FAR = 2.0**400  # and the numbers of a solution below this
 
 
 class Centres(NamedTuple):
@@ -243,6 +244,8 @@ class KMeans:
             raise ValueError(f"a solution has shape {self.shape}, got {centres.shape}")
         if not np.isfinite(centres).all():
             raise ValueError("the solution holds a value that is not finite")
+        if np.abs(centres).max() > TOO_FAR:
+            raise ValueError("the solution is so far out that squared distances would overflow")
         return centres
 
     def row(self, item: int) -> NDArray[np.float64]:

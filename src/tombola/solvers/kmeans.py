@@ -41,7 +41,7 @@ class Clustering(NamedTuple):
         return step_kmeans(run)
 
 
-@kernel(inline=True)
+@kernel
 def step_kmeans(run: Clustering) -> Any:
     """Find the centre nearest to each item drawn, then move them; return a bad loss, or -1."""
     model, batch = run.model, run.items.size
@@ -150,4 +150,4 @@ class MiniBatchKMeans(Solver):
         return variance_ratio(problem.norms_of(losses), float((mean * mean).sum()), chances)
 
     def _advice(self, problem: Any) -> str:
-        return "the start is so far from the data that squared distances overflow"
+        return "its data hold a value that is not finite, and did not when it was made"
