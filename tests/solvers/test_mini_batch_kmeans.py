@@ -336,6 +336,14 @@ def test_starts_follow_seed_subsample_and_weights():
     assert all(i % 50 == 0 for seed in range(5) for i in rows(1000, seed, weights))
 
 
+def test_starts_count_weights():
+    light = np.arange(300) % 2 == 0  # one of them has a chance below 1e-9
+    problem = KMeans(X, 4, sample_weight=np.where(light, 1e-12, 1.0))
+    for seed in range(5):
+        for centre in plus_plus(problem, 1000, Stream(seed)):
+            assert not light[(centre == X).all(axis=1)].any()
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 
