@@ -2,8 +2,19 @@
 
 from tombola.solvers.adagrad import AdaGrad
 from tombola.solvers.base import DivergenceError, Result, Solver, Trace
+from tombola.solvers.kmeans import MiniBatchKMeans
 from tombola.solvers.saga import SAGA
 from tombola.solvers.sgd import SGD
 from tombola.solvers.svrg import SVRG
 
-__all__ = ["SAGA", "SGD", "SVRG", "AdaGrad", "DivergenceError", "Result", "Solver", "Trace"]
+__all__ = [
+    "SAGA",
+    "SGD",
+    "SVRG",
+    "AdaGrad",
+    "DivergenceError",
+    "MiniBatchKMeans",
+    "Result",
+    "Solver",
+    "Trace",
+]
