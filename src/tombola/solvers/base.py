@@ -167,7 +167,7 @@ class Solver(ABC):
         """Return what the run knows that holds for other items too."""
         return {}
 
-    def _carry(self, run: Any, carried: dict[str, Any]) -> None:
+    def _carry(self, run: Any, carried: dict[str, Any]) -> None:  # noqa: B027
         """Put what `_carried` returned into the run of another problem."""
 
     # --- what users call ------------------------------------------------------------------------

@@ -1,0 +1,13 @@
+"""scikit-learn estimators that draw their rows by a sampler; ``pip install tombola[sklearn]``."""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "tombola.estimators needs scikit-learn: pip install tombola[sklearn]"
+    ) from error
+
+from tombola.estimators.sgd_classifier import SGDClassifier
+from tombola.estimators.sgd_regressor import SGDRegressor
+
+__all__ = ["SGDClassifier", "SGDRegressor"]
