@@ -123,6 +123,7 @@ class Solver(ABC):
     """
 
     batch_size: int = 1
+    quantity: str = "gradient norm"  # what samplers are fed with
 
     # --- to be written by a solver --------------------------------------------------------------
 
@@ -230,7 +231,7 @@ class Solver(ABC):
             _load(run, resume.state, self)
             seen, seconds = Trace(**vars(resume.trace)), resume.seconds
         if sampler is not None:
-            sampler.quantity = "gradient norm"
+            sampler.quantity = self.quantity
         looks = np.linspace(0, rounds, trace + 1).round() if trace else np.empty(0)
         marks = {int(mark) for mark in looks}
 
