@@ -2,8 +2,22 @@
 
 from tombola.solvers.adagrad import AdaGrad
 from tombola.solvers.base import DivergenceError, Result, Solver, Trace
+from tombola.solvers.block import BlockCoordinateDescent
+from tombola.solvers.coordinate import CoordinateDescent, Cyclic
 from tombola.solvers.saga import SAGA
 from tombola.solvers.sgd import SGD
 from tombola.solvers.svrg import SVRG
 
-__all__ = ["SAGA", "SGD", "SVRG", "AdaGrad", "DivergenceError", "Result", "Solver", "Trace"]
+__all__ = [
+    "SAGA",
+    "SGD",
+    "SVRG",
+    "AdaGrad",
+    "BlockCoordinateDescent",
+    "CoordinateDescent",
+    "Cyclic",
+    "DivergenceError",
+    "Result",
+    "Solver",
+    "Trace",
+]

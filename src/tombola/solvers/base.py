@@ -124,6 +124,7 @@ class Solver(ABC):
     """
 
     batch_size: int = 1
+    quantity: str = "gradient norm"  # what samplers are fed with
 
     # --- to be written by a solver --------------------------------------------------------------
 
@@ -263,7 +264,7 @@ class Solver(ABC):
         if carry is not None:
             self._carry(run, carry)
         if sampler is not None:
-            sampler.quantity = "gradient norm"
+            sampler.quantity = self.quantity
         looks = np.linspace(0, rounds, trace + 1).round() if trace else np.empty(0)
         marks = {int(mark) for mark in looks}
 
