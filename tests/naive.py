@@ -95,3 +95,21 @@ class PrintedVRB:
             self.scores[self.cursor] *= self.fade
             self.refresh(self.cursor)
             self.cursor = (self.cursor + 1) % self.n
+
+
+def nearest_centre(x, centres):
+    """The first of the nearest centres, and the squared distance to it."""
+    squared = [sum((float(a) - float(b)) ** 2 for a, b in zip(x, c, strict=True)) for c in centres]
+    return squared.index(min(squared)), min(squared)
+
+
+def kmeans_round(X, weights, centres, counts, items, importances):
+    """One round of mini-batch k-means on lists; returns what is fed back."""
+    found = [nearest_centre(X[i], centres) for i in items]
+    for (q, _), i, importance in zip(found, items, importances, strict=True):
+        amount = importance * weights[i]
+        counts[q] += amount
+        if amount > 0:
+            rate = amount / counts[q]
+            centres[q] = [c + rate * (x - c) for c, x in zip(centres[q], X[i], strict=True)]
+    return [2 * weights[i] * squared**0.5 for (_, squared), i in zip(found, items, strict=True)]

@@ -1,9 +1,10 @@
 """What is optimised: a mean of losses over items, with their gradients and norms."""
 
+from tombola.problems.kmeans import KMeans
 from tombola.problems.least_squares import LeastSquares
 from tombola.problems.linear import LinearProblem
 from tombola.problems.logistic import Logistic
 from tombola.problems.softmax import Softmax
 from tombola.problems.squared_hinge import SquaredHinge
 
-__all__ = ["LeastSquares", "LinearProblem", "Logistic", "Softmax", "SquaredHinge"]
+__all__ = ["KMeans", "LeastSquares", "LinearProblem", "Logistic", "Softmax", "SquaredHinge"]

@@ -206,7 +206,9 @@ def checked_array(values: Any, name: str, dimensions: int) -> NDArray[Any]:
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     array = np.ascontiguousarray(array)
-    if not np.isfinite(array.sum()) and not np.isfinite(array).all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum()  # quicker than to look at each, and finite only where all are
+    if not np.isfinite(total) and not np.isfinite(array).all():
         place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"{name}[{', '.join(map(str, place))}] is {array[place]}, not finite")
     return array

@@ -4,6 +4,7 @@ from tombola.solvers.adagrad import AdaGrad
 from tombola.solvers.base import DivergenceError, Result, Solver, Trace
 from tombola.solvers.block import BlockCoordinateDescent
 from tombola.solvers.coordinate import CoordinateDescent, Cyclic
+from tombola.solvers.kmeans import MiniBatchKMeans
 from tombola.solvers.saga import SAGA
 from tombola.solvers.sgd import SGD
 from tombola.solvers.svrg import SVRG
@@ -17,6 +18,7 @@ __all__ = [
     "CoordinateDescent",
     "Cyclic",
     "DivergenceError",
+    "MiniBatchKMeans",
     "Result",
     "Solver",
     "Trace",

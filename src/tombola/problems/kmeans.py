@@ -1,0 +1,323 @@
+"""k-means: the loss of an item is its squared distance to the nearest of k centres.
+
+The kernels keep the centres transposed: each number of a row meets all centres at once, side by
+side in memory. So does each entry of a sparse row, and no other column is looked at.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tombola.bits import by_type, kernel
+from tombola.problems.linear import checked_weights
+from tombola.problems.rows import (
+    Dense,
+    add_row,
+    as_rows,
+    column,
+    end,
+    first,
+    shape_of,
+    squared_norms,
+)
+
+__all__ = ["Centres", "KMeans", "nearest", "pull"]
+
+TOO_LONG = 2.0**900  # squared norms of rows stay below: sums of so many do not overflow
+TOO_FAR = 2.0**400  # and the numbers of a solution below this
+
+
+class Centres(NamedTuple):
+    """Centre q is ``w[:, q] * shares[q]``.
+
+    With dense rows all shares are 1. With sparse rows w holds sums of rows, and the shares
+    are 1 over their number, so that averaging a row in touches its own columns alone.
+    """
+
+    w: NDArray[np.float64]  # (d, clusters)
+    counts: NDArray[np.float64]  # how much each centre is the average of; 0: it is a start
+    shares: NDArray[np.float64]
+    squares: NDArray[np.float64]  # |w[:, q]|^2, for sparse rows
+
+
+class _Arrays(NamedTuple):
+    rows: Any  # Dense or Sparse
+    weights: NDArray[np.float64]  # s_i, of mean 1
+    squares: NDArray[np.float64]  # |x_i|^2
+
+
+class DenseModel(_Arrays):
+    """Dense rows: distances are sums of squares, and centres move as a whole."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def fill_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
+        """out[q] = sum_j (x_j - q_j)^2."""
+        dense_distances(model.rows.values[item], centres.w, out)
+
+    @staticmethod
+    def pull(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
+        """counts[q] += amount;  q += amount / counts[q] (x - q)."""
+        row, w = model.rows.values[item], centres.w
+        centres.counts[q] += amount
+        rate = amount / centres.counts[q]
+        for j in range(row.size):
+            w[j, q] += rate * (row[j] - w[j, q])
+
+
+class SparseModel(_Arrays):
+    """Sparse rows: |x|^2 - 2 x.q + |q|^2 takes the row's own columns and no other.
+
+    It is exact to about 1e-16 (|x|^2 + |q|^2), not to that part of the distance itself.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def fill_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
+        """out[q] = |x|^2 - 2 x.q + |q|^2, and at least 0."""
+        sparse_distances(model, item, centres, out)
+
+    @staticmethod
+    def pull(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
+        """counts[q] += amount;  w_q += amount x, of which the centre is w_q / counts[q]."""
+        rows, w = model.rows, centres.w
+        if centres.counts[q] == 0.0:  # where it started counts for nothing
+            w[:, q] = 0.0
+            centres.squares[q] = 0.0
+        inner = 0.0
+        for k in range(first(rows, item), end(rows, item)):
+            j = column(rows, k)
+            inner += rows.values[k] * w[j, q]
+            w[j, q] += amount * rows.values[k]
+        centres.counts[q] += amount
+        centres.shares[q] = 1.0 / centres.counts[q]
+        # |w + a x|^2 = |w|^2 + 2 a w.x + a^2 |x|^2
+        change = amount * (2.0 * inner + amount * model.squares[item])
+        centres.squares[q] = max(centres.squares[q] + change, 0.0)
+
+
+@by_type
+def fill_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
+    """Write the squared distance of an item to each centre."""
+
+
+@by_type
+def pull(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
+    """Take an item, which counts `amount` (above 0), into the average that is centre q."""
+
+
+@kernel
+def dense_distances(row: Any, w: Any, out: Any) -> None:
+    """out[q] = sum_j (row[j] - w[j, q])^2, four columns at a time.
+
+    The inner loop goes along centres, each with its own sum: a processor takes several at once
+    without adding in another order, so all machines get the same digits.
+    """
+    d, clusters = w.shape
+    for q in range(clusters):
+        out[q] = 0.0
+    whole = d - d % 4
+    for j in range(0, whole, 4):
+        x0, x1 = np.float64(row[j]), np.float64(row[j + 1])
+        x2, x3 = np.float64(row[j + 2]), np.float64(row[j + 3])
+        w0, w1, w2, w3 = w[j], w[j + 1], w[j + 2], w[j + 3]
+        for q in range(clusters):
+            a0, a1, a2, a3 = x0 - w0[q], x1 - w1[q], x2 - w2[q], x3 - w3[q]
+            out[q] += a0 * a0 + a1 * a1 + a2 * a2 + a3 * a3
+    for j in range(whole, d):
+        x, w0 = np.float64(row[j]), w[j]
+        for q in range(clusters):
+            out[q] += (x - w0[q]) * (x - w0[q])
+
+
+@kernel
+def sparse_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
+    """out[q] = |x|^2 + share (share |w_q|^2 - 2 x.w_q), and at least 0."""
+    rows, shares, squares = model.rows, centres.shares, centres.squares
+    for q in range(out.size):
+        out[q] = 0.0
+    for k in range(first(rows, item), end(rows, item)):
+        x, w = np.float64(rows.values[k]), centres.w[column(rows, k)]
+        for q in range(out.size):
+            out[q] += x * w[q]
+    for q in range(out.size):
+        distance = model.squares[item] + shares[q] * (shares[q] * squares[q] - 2.0 * out[q])
+        out[q] = max(distance, 0.0)
+
+
+@kernel(inline=True)
+def nearest(model: Any, item: Any, centres: Any, out: Any) -> Any:
+    """Write the squared distances of an item; return the nearest centre, the first of equals."""
+    fill_distances(model, item, centres, out)
+    best = 0
+    for q in range(1, out.size):
+        if out[q] < out[best]:
+            best = q
+    return best
+
+
+@kernel
+def survey(
+    model: Any,
+    centres: Any,
+    scratch: NDArray[np.float64],
+    losses: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    masses: NDArray[np.float64],
+    sums: NDArray[np.float64],
+) -> None:
+    """Write loss and nearest centre of every item; add up s_i and s_i x_i of each centre's."""
+    for item in range(losses.size):
+        q = nearest(model, item, centres, scratch)
+        weight = model.weights[item]
+        labels[item] = q
+        losses[item] = weight * scratch[q]
+        masses[q] += weight
+        add_row(model.rows, item, weight, sums[q])
+
+
+class KMeans:
+    """k-means: F(Q) = (1/n) sum_i s_i min_q |x_i - q|^2, over k centres Q.
+
+    Parameters
+    ----------
+    X : array-like or scipy sparse matrix, shape (n, d)
+        C-ordered float32 or float64, and CSR, are used where they lie.
+    clusters : int
+        k, from 1 to n.
+    sample_weight : array-like, shape (n,), optional
+        Not negative, one at least positive. They are divided by their mean, so a weight of 2
+        is the same as the row twice, and 0 the same as no row.
+
+    Attributes
+    ----------
+    n, d, clusters : int
+    shape : tuple
+        (clusters, d), the shape of a solution.
+    model : DenseModel or SparseModel
+        The arrays, for kernels.
+
+    Examples
+    --------
+    >>> problem = KMeans([[0.0], [1.0], [10.0]], 2)
+    >>> problem.value([[0.0], [9.0]])                     # (0 + 1 + 1) / 3
+    0.6666666666666666
+    >>> problem.labels([[0.0], [9.0]])
+    array([0, 0, 1])
+    >>> problem.norms([[0.0], [9.0]])                     # 2 |x - q|
+    array([0., 2., 2.])
+
+    References
+    ----------
+    Borsos, Krause, Levy (2018), section 5.2.
+    """
+
+    def __init__(self, X: Any, clusters: int, *, sample_weight: ArrayLike | None = None) -> None:
+        rows = as_rows(X)
+        self.n, self.d = shape_of(rows)
+        if isinstance(clusters, bool) or not isinstance(clusters, (int, np.integer)):
+            raise TypeError(f"clusters must be an integer, got {clusters!r}")
+        if not 1 <= clusters <= self.n:
+            raise ValueError(f"clusters must be from 1 to the {self.n} rows, got {clusters}")
+        self.clusters = int(clusters)
+        squares = squared_norms(rows)
+        if not squares.max() < TOO_LONG:
+            position = int(squares.argmax())
+            raise ValueError(f"row {position} of X is too long: its squared norm would overflow")
+        kind = DenseModel if isinstance(rows, Dense) else SparseModel
+        self.model = kind(rows, checked_weights(sample_weight, self.n), squares)
+
+    # --- solutions ---------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of a solution: (clusters, d)."""
+        return self.clusters, self.d
+
+    def as_matrix(self, solution: ArrayLike) -> NDArray[np.float64]:
+        """Return a copy of a solution, or raise an error that names the fault."""
+        centres = np.array(solution, dtype=np.float64)
+        if centres.shape != self.shape:
+            raise ValueError(f"a solution has shape {self.shape}, got {centres.shape}")
+        if not np.isfinite(centres).all():
+            raise ValueError("the solution holds a value that is not finite")
+        if np.abs(centres).max() > TOO_FAR:
+            raise ValueError("the solution is so far out that squared distances would overflow")
+        return centres
+
+    def row(self, item: int) -> NDArray[np.float64]:
+        """Return one row, dense: a copy."""
+        out = np.zeros(self.d)
+        add_row(self.model.rows, item, 1.0, out)
+        return out
+
+    # --- what it is worth ----------------------------------------------------------------------
+
+    def survey(self, solution: ArrayLike) -> tuple[Any, Any, Any]:
+        """Return losses (n,), the nearest centres (n,), and the gradient of F (clusters, d)."""
+        return self._survey(self.as_matrix(solution))
+
+    def _survey(self, centres: NDArray[np.float64]) -> tuple[Any, Any, Any]:
+        losses, labels = np.empty(self.n), np.empty(self.n, dtype=np.int64)
+        masses, sums = np.zeros(len(centres)), np.zeros_like(centres)
+        scratch = np.empty(len(centres))
+        survey(self.model, kept(centres), scratch, losses, labels, masses, sums)
+        return losses, labels, 2.0 / self.n * (masses[:, None] * centres - sums)
+
+    def value(self, solution: ArrayLike) -> float:
+        """Return F."""
+        return float(self.losses(solution).mean())
+
+    def losses(self, solution: ArrayLike) -> NDArray[np.float64]:
+        """Return s_i |x_i - q|^2 of each item, q its nearest centre."""
+        losses: NDArray[np.float64] = self.survey(solution)[0]
+        return losses
+
+    def labels(self, solution: ArrayLike) -> NDArray[np.int64]:
+        """Return the nearest centre of each item; of several as near the first."""
+        labels: NDArray[np.int64] = self.survey(solution)[1]
+        return labels
+
+    def norms(self, solution: ArrayLike) -> NDArray[np.float64]:
+        """Return 2 s_i |x_i - q|, the norm of the gradient of each item's loss."""
+        return self.norms_of(self.losses(solution))
+
+    def norms_of(self, losses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the gradient norms that belong to losses of shape (n,)."""
+        norms: NDArray[np.float64] = 2.0 * np.sqrt(self.model.weights * losses)
+        return norms
+
+    def gradient(self, solution: ArrayLike) -> NDArray[np.float64]:
+        """Return the gradient of F in the centres, (clusters, d)."""
+        gradient: NDArray[np.float64] = self.survey(solution)[2]
+        return gradient
+
+    def bounds(self, point: int) -> NDArray[np.float64]:
+        """Return L_i = 4 s_i^2 |x_i - u|^2, with u the row of this number (section 5.2).
+
+        A bound on the squared gradient norm wherever some centre is as near to x_i as u is.
+        """
+        if isinstance(point, bool) or not isinstance(point, (int, np.integer)):
+            raise TypeError(f"point must be the number of a row, got {point!r}")
+        if not 0 <= point < self.n:
+            raise ValueError(f"point must be from 0 to {self.n - 1}, got {point}")
+        losses = self._survey(self.row(int(point))[None, :])[0]
+        bounds: NDArray[np.float64] = 4.0 * self.model.weights * losses
+        return bounds
+
+    def __repr__(self) -> str:
+        kind = "dense" if isinstance(self.model.rows, Dense) else "sparse"
+        return f"KMeans({self.n} x {self.d}, {kind}, clusters={self.clusters})"
+
+
+def kept(centres: NDArray[np.float64]) -> Centres:
+    """Return centres (clusters, d) as kernels want them; none has seen an item."""
+    return Centres(
+        w=np.ascontiguousarray(centres.T),
+        counts=np.zeros(len(centres)),
+        shares=np.ones(len(centres)),
+        squares=(centres * centres).sum(axis=1),
+    )
