@@ -7,7 +7,9 @@ except ImportError as error:
         "tombola.estimators needs scikit-learn: pip install tombola[sklearn]"
     ) from error
 
+from tombola.estimators.kmeans import MiniBatchKMeans
+from tombola.estimators.lasso import Lasso
 from tombola.estimators.sgd_classifier import SGDClassifier
 from tombola.estimators.sgd_regressor import SGDRegressor
 
-__all__ = ["SGDClassifier", "SGDRegressor"]
+__all__ = ["Lasso", "MiniBatchKMeans", "SGDClassifier", "SGDRegressor"]

@@ -29,7 +29,9 @@ FEW = 2**20  # entries; 64-bit indices of so few are copied to 32 bits, see chec
 # --- samplers -----------------------------------------------------------------------------------
 
 
-def make_sampler(choice: Any, n: int, seed: int, groups: Any, *, forget: bool = False) -> Sampler:
+def make_sampler(
+    choice: Any, n: int, seed: int, groups: Any, *, forget: bool = False, what: str = "rows"
+) -> Sampler:
     """Return the sampler that an estimator's `sampler` asks for.
 
     Parameters
@@ -43,6 +45,8 @@ def make_sampler(choice: Any, n: int, seed: int, groups: Any, *, forget: bool = 
         Class labels.
     forget : bool, default=False
         Whether the losses will go to zero, so that VRB should forget old ones.
+    what : str, default="rows"
+        What is drawn, for the error message.
     """
     if choice == "auto":
         choice = "vrb" if groups is None else "group-vrb"
@@ -67,7 +71,7 @@ def make_sampler(choice: Any, n: int, seed: int, groups: Any, *, forget: bool = 
                 f"it returned a {type(sampler).__name__}"
             )
     if sampler.n != n:
-        raise ValueError(f"the sampler is over {sampler.n} items, X has {n} rows")
+        raise ValueError(f"the sampler is over {sampler.n} items, X has {n} {what}")
     return sampler
 
 
