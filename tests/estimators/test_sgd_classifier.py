@@ -282,10 +282,10 @@ def test_sampler_functions():
 
 def test_pipeline_and_grid_search():
     X, y = data()
-    pipeline = make_pipeline(StandardScaler(), SGDClassifier(tol=None, random_state=0))
+    pipeline = make_pipeline(StandardScaler(), SGDClassifier(tol=None, random_state=0, rate=0.5))
     grid = {"sgdclassifier__sampler": ["auto", "shuffle"], "sgdclassifier__l2": [1e-3, 1e-1]}
     search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
-    assert search.score(X, y) > 0.7
+    assert search.score(X, y) > 0.65
     assert clone(search.best_estimator_).get_params() is not None
 
 

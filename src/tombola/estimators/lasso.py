@@ -31,7 +31,7 @@ class Lasso(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    l1 : float, default=1.0
+    l1 : float, default=0.1
         Above 0; scikit-learn's alpha.
     l2 : float, default=0.0
     fit_intercept : bool, default=True
@@ -75,7 +75,7 @@ class Lasso(RegressorMixin, BaseEstimator):
     --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 5))
-    >>> model = Lasso(l1=0.1, random_state=0).fit(X, 3 * X[:, 1] + 1)
+    >>> model = Lasso(random_state=0).fit(X, 3 * X[:, 1] + 1)
     >>> model.coef_.round(1), round(float(model.intercept_), 1)
     (array([0. , 2.9, 0. , 0. , 0. ]), 1.0)
     """
@@ -99,7 +99,7 @@ class Lasso(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        l1: float = 1.0,
+        l1: float = 0.1,
         *,
         l2: float = 0.0,
         fit_intercept: bool = True,
