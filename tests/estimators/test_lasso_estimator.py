@@ -53,7 +53,7 @@ def test_sample_weights_are_repeated_rows(convert):
     repeated = Lasso(**settings).fit(convert(X.repeat(times, axis=0)), y.repeat(times))
     assert weighted.coef_ == pytest.approx(repeated.coef_, abs=1e-5)
     assert weighted.intercept_ == pytest.approx(repeated.intercept_, abs=1e-5)
-    with pytest.raises(ValueError, match="sample weights are 0|all weights are zero"):
+    with pytest.raises(ValueError, match=r"(?i)sample weights"):
         Lasso().fit(X, y, sample_weight=np.zeros(N))
 
 

@@ -83,9 +83,9 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
     Examples
     --------
     >>> from sklearn.datasets import make_classification
-    >>> X, y = make_classification(2000, weights=[0.97], flip_y=0, class_sep=2, random_state=0)
+    >>> X, y = make_classification(2000, weights=[0.97], random_state=0)
     >>> model = SGDClassifier(random_state=0, tol=None).fit(X, y)
-    >>> model.score(X, y) > 0.98, model.gauge_.second_moment_ratio < 0.5
+    >>> model.score(X, y) > 0.97, model.gauge_.second_moment_ratio < 0.5
     (True, True)
     """
 

@@ -64,9 +64,9 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
     --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> model = SGDRegressor(solver="saga", random_state=0).fit(X, X @ [1.0, 2.0, 0.0] + 3.0)
+    >>> model = SGDRegressor(solver="saga", random_state=0).fit(X, X @ [1.0, 2.0, 4.0] + 3.0)
     >>> model.coef_.round(2), round(float(model.intercept_), 2)
-    (array([1., 2., 0.]), 3.0)
+    (array([1., 2., 4.]), 3.0)
     """
 
     def __init__(
