@@ -1,5 +1,6 @@
 """Checkpoints: whole or refused, never half, never code."""
 
+import copy
 import os
 import pickle
 import zipfile
@@ -262,3 +263,18 @@ def test_an_incomplete_state_changes_nothing():
         sampler.load_state_dict(state)
     assert sampler.probabilities().tolist() == before[1]
     assert sampler.gauge.count == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: tombola.VRB(20, seed=3), lambda: tombola.GroupVRB(["x", "y"] * 10, seed=3),
+     lambda: tombola.Static(np.arange(20), seed=3), lambda: tombola.Uniform(20, seed=3)],
+)  # fmt: skip
+def test_pickles_and_copies_go_on_alike(make):
+    sampler = make()
+    draw = sampler.draw(30)
+    sampler.update(draw, 1.0 + draw.indices)
+    twins = [pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)]
+    expected = [sampler.draw(30).indices.tolist(), repr(sampler.gauge)]
+    for twin in twins:
+        assert [twin.draw(30).indices.tolist(), repr(twin.gauge)] == expected

@@ -248,3 +248,45 @@ def test_bound_and_shuffle_survive_saving(tmp_path):
     copy = tombola.load(tmp_path / "s.npz")
     assert (copy.draw(50).indices == sampler.draw(50).indices).all()
     assert copy.mode == "adaptive"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e200, 1e-200])
+def test_levels_carry_over_to_other_items(scale):
+    groups = np.array(["a"] * 30 + ["b"] * 60 + ["c"] * 10)
+    losses = np.select([groups == "a", groups == "b"], [4.0, 1.0], 0.5) * scale
+    old = GroupVRB(groups, seed=1)
+    for _ in range(40):
+        draw = old.draw(50)
+        old.update(draw, losses[draw.indices])
+    levels = old.group_levels()
+    assert levels["a"][0] == pytest.approx(4.0 * scale, rel=0.1)
+    assert levels["b"][0] == pytest.approx(1.0 * scale, rel=0.1)
+    new = GroupVRB(["b"] * 50 + ["a"] * 40 + ["d"] * 10, seed=2)
+    new.start_from(levels)
+    share = dict(zip(new.labels, new.group_probabilities(), strict=True))
+    # 3/4 (n_c level_c / sum) + 1/8 n_c / n + 1/8 / 3, where d is taken for an average group
+    roots = np.array([levels["a"][0], levels["b"][0], 0.0]) / scale
+    counts = [100, 100, 0]
+    roots[2] = np.sqrt(np.average(roots**2, weights=counts))
+    value = np.array([40, 50, 10]) * roots
+    expected = 0.75 * value / value.sum() + np.array([40, 50, 10]) / 800 + 1 / 24
+    assert [share["a"], share["b"], share["d"]] == pytest.approx(expected, rel=1e-6)
+    copy = GroupVRB(["b"] * 50 + ["a"] * 40 + ["d"] * 10, seed=2)
+    copy.load_state_dict(new.state_dict())
+    assert (copy.draw(50).indices == new.draw(50).indices).all()
+    new.reset()
+    assert new.group_levels() == {}
+
+
+def test_levels_that_do_not_fit():
+    sampler = GroupVRB(["a", "b"])
+    assert sampler.group_levels() == {}
+    sampler.start_from({})
+    sampler.start_from({"other": (1.0, 5)})
+    assert sampler.group_levels() == {}
+    with pytest.raises(ValueError, match=r"levels\['a'\] is \(nan, 3\)"):
+        sampler.start_from({"a": (float("nan"), 3)})
+    draw = sampler.draw(1)
+    sampler.update(draw, [1.0])
+    with pytest.raises(ValueError, match="nothing yet"):
+        sampler.start_from({"a": (1.0, 3)})

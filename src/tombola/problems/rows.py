@@ -167,14 +167,33 @@ def as_rows(X: Any, name: str = "X") -> Any:
             matrix.sum_duplicates()
         values = checked_array(matrix.data, f"{name}.data", dimensions=1)
         n, d = matrix.shape
-        rows: Any = Sparse(values, matrix.indices, matrix.indptr, np.array([n, d]))
+        columns, starts = as_writable(matrix.indices), as_writable(matrix.indptr)
+        rows: Any = Sparse(as_writable(values), columns, starts, np.array([n, d]))
     else:
         values = checked_array(X, name, dimensions=2)
         n, d = values.shape
-        rows = Dense(values)
+        rows = Dense(as_writable(values))
     if n == 0 or d == 0:
         raise ValueError(f"{name} must have at least one row and one column, got shape {(n, d)}")
     return rows
+
+
+class _Alias:
+    """Says that the memory of an array may be written to, and keeps the array alive."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+        address = (array.ctypes.data, False)
+        self.__array_interface__ = {**array.__array_interface__, "data": address}
+
+
+def as_writable(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view for kernels, which only read: of one type, be the array read-only or not.
+
+    For a type of its own, such as that of a file mapped into memory, everything would be
+    compiled again.
+    """
+    return array if array.flags.writeable else np.asarray(_Alias(array))
 
 
 def checked_array(values: Any, name: str, dimensions: int) -> NDArray[Any]:

@@ -195,6 +195,10 @@ class Sampler(ABC):
             array[...] = state["arrays"][name]
         self._round, self.quantity = round_number, quantity
 
+    def __reduce__(self) -> Any:
+        """Pickle and copy what `state_dict` holds: the classes of boards have no lasting names."""
+        return _made_again, (type(self), self.state_dict())
+
     def _all_arrays(self) -> dict[str, NDArray[Any]]:
         own = {"stream": self._stream.state, "gauge": self._gauge_sums}
         return {**own, **self._arrays()}
@@ -206,6 +210,12 @@ class Sampler(ABC):
             if value is not None
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _made_again(kind: Any, state: dict[str, Any]) -> Any:
+    sampler = kind(**state["parameters"])
+    sampler.load_state_dict(state)
+    return sampler
 
 
 def _copied(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """GroupVRB: what is learnt about one item is shared with its group."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ MEMORY = 15  # an item's average forgets beyond so many visits
 SMALLEST = 1 / 16  # of h: an item that showed zeros is drawn a quarter as often as an unseen one
 TOO_LARGE = 2.0**100  # a loss so much larger than the first one makes the sampler begin anew
 GROUP_TOTAL = 2.0**50  # total of the group weights after a rebuild
+CARRIED = 100  # what is known of a group beforehand counts as at most so many losses
 ANY_ITEM = np.uint64(2**61)  # a word below this: 1/8 of the draws, any item
 ANY_GROUP = np.uint64(2**62)  # below this: another 1/8, any group and any member
 
@@ -391,6 +393,60 @@ class GroupVRB(CompiledSampler):
         """Return the share of draws that each group gets, in the order of `labels`; O(n)."""
         shares = np.bincount(self.board.group, weights=self.probabilities())
         return shares.astype(np.float64)
+
+    def group_levels(self) -> dict[Any, tuple[float, int]]:
+        """Return what was learnt of each group: the root of its mean squared loss, and the count.
+
+        Groups that nothing was fed for are left out. This is what remains true when the items
+        are gone; `start_from` takes it over into a sampler over other items.
+        """
+        board = self.board
+        unit = float(board.knobs[UNIT])
+        roots = board.counts[:, index.TOTAL] / (UNSEEN * board.totals)
+        levels = np.sqrt(board.levels) * roots / (unit if unit > 0 else 1.0)
+        return {
+            label: (float(levels[c]), int(board.seen[c]))
+            for c, label in enumerate(self.labels)
+            if board.seen[c] > 0
+        }
+
+    def start_from(self, levels: Mapping[Any, tuple[float, int]]) -> None:
+        """Begin with what another sampler has learnt of the groups, from `group_levels`.
+
+        Groups that are not here are passed over, groups that it does not name are taken for
+        an average one. Each level counts as at most 100 losses, so that new rows can soon say
+        otherwise. `reset` forgets it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> old, new = GroupVRB(["a", "b", "b"]), GroupVRB(["a", "a", "b", "b"])
+        >>> draw = old.draw(300)
+        >>> old.update(draw, np.array([3.0, 1.0, 1.0])[draw.indices])
+        >>> new.start_from(old.group_levels())
+        >>> new.group_probabilities().round(2)         # 3/4 to 1/4, mixed with 1/4 uniform
+        array([0.69, 0.31])
+        """
+        board = self.board
+        if self._round or board.clock[FED]:
+            raise ValueError("start_from is for a sampler that has drawn and learnt nothing yet")
+        known = {c: levels[label] for c, label in enumerate(self.labels) if label in levels}
+        for c, (level, seen) in known.items():
+            if not 0 <= level < math.inf or seen < 1:
+                raise ValueError(
+                    f"levels[{self.labels[c]!r}] is {(level, seen)}: a finite level, not "
+                    "negative, and a count of at least 1 are needed"
+                )
+        largest = max((level for level, _ in known.values()), default=0.0)
+        if largest <= 0.0:
+            return
+        unit = 1.0 / power_of_two_near(largest)
+        for c, (level, seen) in known.items():
+            board.levels[c] = (level * unit) ** 2
+            board.seen[c] = min(seen, CARRIED)
+        board.knobs[UNIT], board.clock[FED] = unit, board.seen.sum()
+        board.knobs[LEVEL] = (board.levels * board.seen).sum() / board.seen.sum()
+        rebuild_groups(board)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         fixed = ("words", "group", "place", "members", "starts", "scales", "totals")

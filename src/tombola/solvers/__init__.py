@@ -2,6 +2,8 @@
 
 from tombola.solvers.adagrad import AdaGrad
 from tombola.solvers.base import DivergenceError, Result, Solver, Trace
+from tombola.solvers.block import BlockCoordinateDescent
+from tombola.solvers.coordinate import CoordinateDescent, Cyclic
 from tombola.solvers.kmeans import MiniBatchKMeans
 from tombola.solvers.saga import SAGA
 from tombola.solvers.sgd import SGD
@@ -12,6 +14,9 @@ __all__ = [
     "SGD",
     "SVRG",
     "AdaGrad",
+    "BlockCoordinateDescent",
+    "CoordinateDescent",
+    "Cyclic",
     "DivergenceError",
     "MiniBatchKMeans",
     "Result",

@@ -76,7 +76,8 @@ class Result:
     sampler : Sampler or None
         As it is after the last round.
     state : dict
-        For `resume`: numbers, strings and arrays.
+        For `resume`: numbers, strings and arrays. ``state["carried"]``, for `carry`, is the part
+        that belongs to the solution and not to the items.
     """
 
     solution: NDArray[np.float64]
@@ -123,6 +124,7 @@ class Solver(ABC):
     """
 
     batch_size: int = 1
+    quantity: str = "gradient norm"  # what samplers are fed with
 
     # --- to be written by a solver --------------------------------------------------------------
 
@@ -158,6 +160,17 @@ class Solver(ABC):
         """Return what to do about divergence."""
         return "try a smaller rate"
 
+    def _loss_sum(self, run: Any) -> float:
+        """Return the sum, over the rounds, of the estimates of the mean loss."""
+        return float("nan")
+
+    def _carried(self, run: Any) -> dict[str, NDArray[Any]]:
+        """Return what the run knows that holds for other items too."""
+        return {}
+
+    def _carry(self, run: Any, carried: dict[str, Any]) -> None:  # noqa: B027
+        """Put what `_carried` returned into the run of another problem."""
+
     # --- what users call ------------------------------------------------------------------------
 
     def minimize(
@@ -170,6 +183,9 @@ class Solver(ABC):
         start: ArrayLike | None = None,
         resume: Result | None = None,
         progress: Callable[[int, int], None] | None = None,
+        carry: dict[str, Any] | None = None,
+        until: Callable[[int, NDArray[np.float64], float], bool] | None = None,
+        every: int | None = None,
     ) -> Result:
         """Minimise a problem.
 
@@ -194,6 +210,17 @@ class Solver(ABC):
             set to its state.
         progress : callable, optional
             Called with rounds done and rounds in all, about ten times a second.
+        carry : dict, optional
+            ``result.state["carried"]`` of an earlier run with the same solver, on other items:
+            sums of squared gradients and falling rates go on from there. (The solution is
+            `start`, and what SAGA and SVRG have on file is gone with the items.)
+        until : callable, optional
+            Called every `every` rounds with the rounds done, the solution, and an estimate of
+            the mean loss over the rounds since the last call; the run ends where it returns
+            True. The estimate is the average of the losses seen times their importances: it
+            costs nothing, is unbiased, and lacks the regulariser.
+        every : int, optional
+            By default as many rounds as make an epoch of n draws.
 
         Returns
         -------
@@ -206,14 +233,20 @@ class Solver(ABC):
             When a loss or the solution is not finite.
         """
         self._check(problem)
-        for name, number, least in (("rounds", rounds, 0), ("trace", trace, 0)):
+        n = self._items(problem)
+        every = -(-n // self.batch_size) if every is None else every
+        for name, number, least in (
+            ("rounds", rounds, 0),
+            ("trace", trace, 0),
+            ("every", every, 1),
+        ):
             if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
                 raise TypeError(f"{name} must be an integer, got {number!r}")
             if number < least:
                 raise ValueError(f"{name} must be at least {least}, got {number}")
         if resume is not None:
-            if start is not None:
-                raise ValueError("give start or resume, not both")
+            if start is not None or carry is not None:
+                raise ValueError("give resume, or start and carry, not both")
             if resume.rounds > rounds:
                 raise ValueError(
                     f"the result is at round {resume.rounds} already, rounds={rounds} is less"
@@ -221,7 +254,6 @@ class Solver(ABC):
             sampler = self._continued(sampler, resume)
         elif sampler is None:
             sampler = self._default_sampler(problem)
-        n = self._items(problem)
         if sampler is not None and sampler.n != n:
             raise ValueError(f"the sampler is over {sampler.n} items, the problem has {n}")
         run = self._begin(problem, start, sampler)
@@ -229,8 +261,10 @@ class Solver(ABC):
         if resume is not None:
             _load(run, resume.state, self)
             seen, seconds = Trace(**vars(resume.trace)), resume.seconds
+        if carry is not None:
+            self._carry(run, carry)
         if sampler is not None:
-            sampler.quantity = "gradient norm"
+            sampler.quantity = self.quantity
         looks = np.linspace(0, rounds, trace + 1).round() if trace else np.empty(0)
         marks = {int(mark) for mark in looks}
 
@@ -244,12 +278,15 @@ class Solver(ABC):
                 row = (run.clock[ROUND], run.clock[GRADIENTS], seconds, problem.value(solution))
                 seen.add(*row, ratio)
 
-        chunk = 64
+        chunk, stopped = 64, False
+        round_then, sum_then = int(run.clock[ROUND]), self._loss_sum(run)
         with _interruptions() as interrupted:
             look()
-            while run.clock[ROUND] < rounds and not interrupted():
+            while run.clock[ROUND] < rounds and not stopped and not interrupted():
                 done = int(run.clock[ROUND])
                 goal = min((mark for mark in marks if mark > done), default=rounds)
+                if until is not None:
+                    goal = min(goal, done + every - done % every)
                 size = min(chunk, goal - done)
                 began = time.perf_counter()
                 wrong = self._advance(problem, run, sampler, size, interrupted)
@@ -267,12 +304,17 @@ class Solver(ABC):
                 if progress is not None:
                     progress(int(run.clock[ROUND]), rounds)
                 look()
+                done = int(run.clock[ROUND])
+                if until is not None and done % every == 0:
+                    loss = (self._loss_sum(run) - sum_then) / (done - round_then)
+                    round_then, sum_then = done, self._loss_sum(run)
+                    stopped = bool(until(done, self._solution(problem, run), loss))
         return Result(
             solution=self._solution(problem, run),
             rounds=int(run.clock[ROUND]),
             item_gradients=int(run.clock[GRADIENTS]),
             seconds=seconds,
-            interrupted=bool(run.clock[ROUND] < rounds),
+            interrupted=bool(run.clock[ROUND] < rounds) and not stopped,
             trace=seen,
             sampler=sampler,
             state=_saved(run, self, sampler),
@@ -328,7 +370,8 @@ def _arrays(run: Any) -> dict[str, NDArray[Any]]:
 def _saved(run: Any, solver: Solver, sampler: Sampler | None) -> dict[str, Any]:
     arrays = {name: array.copy() for name, array in _arrays(run).items()}
     player = None if sampler is None else sampler.state_dict()
-    return {"solver": repr(solver), "arrays": arrays, "sampler": player}
+    carried = {name: np.copy(array) for name, array in solver._carried(run).items()}
+    return {"solver": repr(solver), "arrays": arrays, "sampler": player, "carried": carried}
 
 
 def _load(run: Any, state: dict[str, Any], solver: Solver) -> None:

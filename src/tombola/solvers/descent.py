@@ -35,6 +35,7 @@ MEAN = 4  # 0, or the power of t that the iterates are averaged with, and one mo
 SNAPSHOT = 5  # rounds between two snapshots (SVRG); 0: none
 ON_FILE = 6  # 1 where slopes are on file
 REFILE = 7  # 1 where the slopes of items drawn are filed (SAGA)
+EARLIER = 8  # rounds on other items before these, which count for rates that fall
 
 CONSTANT, ROOT, STRONG, NORM, DIAGONAL = 0, 1, 2, 3, 4
 
@@ -45,6 +46,7 @@ RADIUS = 2  # of the ball around 0 that w stays in; infinite: none
 SQUARES = 3  # sum of |g|^2, for the norm version of AdaGrad
 SHRUNK = 4  # product of 1 / (1 + rate l2) since the last time that all columns were settled
 CUT = 5  # sum of (rate l1) / (SHRUNK before the round), since then
+LOSSES = 6  # sum over the rounds of (1/B) sum_b u_b s_b phi_b: estimates of the mean loss
 
 TINY = 2.0**-300  # SHRUNK below this settles all columns
 
@@ -101,8 +103,8 @@ def new_descent(
         chances=np.ones(batch_size),
         importances=np.ones(batch_size),
         losses=np.zeros(batch_size),
-        clock=np.zeros(8, dtype=np.int64),
-        numbers=np.zeros(6),
+        clock=np.zeros(9, dtype=np.int64),
+        numbers=np.zeros(7),
         model=problem.model,
         w=w,
         mean=np.zeros((outputs, width if average else 0)),
@@ -139,7 +141,8 @@ def step_linear(run: Descent) -> Any:
         item = run.items[b]
         if clock[LAZY]:
             touched = reach(run, item, touched)
-        item_slopes(model, w, item, run.z, run.slopes[b])
+        loss = item_slopes(model, w, item, run.z, run.slopes[b])
+        run.numbers[LOSSES] += run.importances[b] / batch * loss
         squared = 0.0
         for k in range(outputs):
             change = run.slopes[b, k] - (run.table[item, k] if clock[ON_FILE] else 0.0)
@@ -274,9 +277,9 @@ def rate_now(run: Descent, touched: Any) -> Any:
     """Return the rate of this round."""
     clock, numbers = run.clock, run.numbers
     if clock[SCHEDULE] == ROOT:
-        return numbers[RATE] / math.sqrt(clock[ROUND])
+        return numbers[RATE] / math.sqrt(clock[EARLIER] + clock[ROUND])
     if clock[SCHEDULE] == STRONG:
-        return 2.0 / (numbers[CONVEXITY] * clock[ROUND])
+        return 2.0 / (numbers[CONVEXITY] * (clock[EARLIER] + clock[ROUND]))
     if clock[SCHEDULE] == NORM:
         numbers[SQUARES] += squared_length(run, touched)
         return numbers[RATE] / math.sqrt(numbers[SQUARES]) if numbers[SQUARES] > 0.0 else 0.0

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.bits import kernel
 from tombola.problems.kmeans import KMeans, kept, nearest, pull
+from tombola.problems.rows import Sparse
 from tombola.random import Stream
 from tombola.samplers import VRB, Sampler
 from tombola.solvers.base import GRADIENTS, ROUND, Solver
@@ -148,6 +149,22 @@ class MiniBatchKMeans(Solver):
     def _variance_ratio(self, problem: Any, run: Any, chances: NDArray[np.float64]) -> float:
         losses, _, mean = problem.survey(self._solution(problem, run))
         return variance_ratio(problem.norms_of(losses), float((mean * mean).sum()), chances)
+
+    def _carried(self, run: Any) -> dict[str, NDArray[Any]]:
+        return {"counts": run.counts}
+
+    def _carry(self, run: Any, carried: dict[str, Any]) -> None:
+        counts = carried["counts"]
+        if counts.shape != run.counts.shape:
+            raise ValueError(
+                f"what is carried over is of {counts.size} clusters, here are {run.counts.size}"
+            )
+        run.counts[:] = counts
+        if isinstance(run.model.rows, Sparse):  # w holds sums
+            known = counts > 0
+            run.w[:, known] *= counts[known]
+            run.squares[known] *= counts[known] ** 2
+            run.shares[known] = 1.0 / counts[known]
 
     def _advice(self, problem: Any) -> str:
         return "its data hold a value that is not finite, and did not when it was made"

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tombola.problems.linear import LinearProblem
 from tombola.samplers.base import number
 from tombola.solvers.base import Solver
-from tombola.solvers.descent import settle
+from tombola.solvers.descent import EARLIER, LOSSES, ROUND, SQUARES, settle
 
 __all__ = ["LinearSolver", "checked_batch", "checked_rate"]
 
@@ -53,6 +53,27 @@ class LinearSolver(Solver):
             f"the rate is too large. 1 / max L = {1 / smooth:.3g} suits uniform draws of one item "
             "(L: how fast an item's gradient changes); rows of one scale allow larger ones"
         )
+
+    def _loss_sum(self, run: Any) -> float:
+        return float(run.numbers[LOSSES])
+
+    def _carried(self, run: Any) -> dict[str, NDArray[Any]]:
+        rounds = run.clock[EARLIER] + run.clock[ROUND]
+        return {
+            "rounds": np.array(rounds),
+            "squares": run.squares,
+            "square_sum": run.numbers[SQUARES],
+        }
+
+    def _carry(self, run: Any, carried: dict[str, Any]) -> None:
+        if carried["squares"].shape != run.squares.shape:
+            raise ValueError(
+                f"what is carried over is of another solver or problem: its squares have shape "
+                f"{carried['squares'].shape}, these {run.squares.shape}"
+            )
+        run.clock[EARLIER] = carried["rounds"]
+        run.squares[:] = carried["squares"]
+        run.numbers[SQUARES] = carried["square_sum"]
 
 
 def variance_ratio(

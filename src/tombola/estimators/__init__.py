@@ -1,0 +1,15 @@
+"""scikit-learn estimators that draw their rows by a sampler; ``pip install tombola[sklearn]``."""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "tombola.estimators needs scikit-learn: pip install tombola[sklearn]"
+    ) from error
+
+from tombola.estimators.kmeans import MiniBatchKMeans
+from tombola.estimators.lasso import Lasso
+from tombola.estimators.sgd_classifier import SGDClassifier
+from tombola.estimators.sgd_regressor import SGDRegressor
+
+__all__ = ["Lasso", "MiniBatchKMeans", "SGDClassifier", "SGDRegressor"]

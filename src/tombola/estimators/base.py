@@ -1,0 +1,270 @@
+"""What the estimators share: samplers by name, and the run of a linear model."""
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import validate_data
+
+from tombola.problems.linear import LinearProblem
+from tombola.samplers import VRB, GroupVRB, Sampler, Shuffle, Static, Uniform
+from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, Solver
+
+__all__ = ["ADAGRAD_RATE", "LinearEstimator", "checked_rows", "draw_seeds", "make_sampler"]
+
+ADAGRAD_RATE = 0.1  # of the estimators, where none is given
+PATIENCE = 5  # epochs without progress after which AdaGrad and SGD stop
+MEMORY = 5  # epochs that VRB remembers under SAGA and SVRG, whose losses go to zero
+FEW = 2**20  # entries; 64-bit indices of so few are copied to 32 bits, see checked_rows
+
+
+# --- samplers -----------------------------------------------------------------------------------
+
+
+def make_sampler(
+    choice: Any, n: int, seed: int, groups: Any, *, forget: bool = False, what: str = "rows"
+) -> Sampler:
+    """Return the sampler that an estimator's `sampler` asks for.
+
+    Parameters
+    ----------
+    choice : str, Sampler or callable
+        A name; a sampler over n items, of which a fresh one with the same parameters (and seed)
+        is made, so that the one given stays as it is; or a function (n, seed, groups) that
+        returns one.
+    n, seed : int
+    groups : ndarray of shape (n,) or None
+        Class labels.
+    forget : bool, default=False
+        Whether the losses will go to zero, so that VRB should forget old ones.
+    what : str, default="rows"
+        What is drawn, for the error message.
+    """
+    if choice == "auto":
+        choice = "vrb" if groups is None else "group-vrb"
+    if isinstance(choice, Sampler):
+        sampler = type(choice)(**choice.parameters)
+    elif isinstance(choice, str):
+        if choice in ("group-vrb", "balanced") and groups is None:
+            raise ValueError(f"sampler={choice!r} needs class labels, and there are none")
+        makers: dict[str, Callable[[], Sampler]] = {
+            "vrb": lambda: VRB(n, memory=MEMORY * n if forget else None, seed=seed),
+            "group-vrb": lambda: GroupVRB(groups, seed=seed),
+            "shuffle": lambda: Shuffle(n, seed=seed),
+            "uniform": lambda: Uniform(n, seed=seed),
+            "balanced": lambda: Static.balanced(groups, seed=seed),
+        }
+        sampler = makers[choice]()
+    else:
+        sampler = choice(n, seed, groups)
+        if not isinstance(sampler, Sampler):
+            raise TypeError(
+                f"sampler={choice!r} must return a tombola sampler, "
+                f"it returned a {type(sampler).__name__}"
+            )
+    if sampler.n != n:
+        raise ValueError(f"the sampler is over {sampler.n} items, X has {n} {what}")
+    return sampler
+
+
+def draw_seeds(random_state: Any, count: int, calls: int = 0) -> list[int]:
+    """Return seeds for samplers: other ones in each call of `partial_fit`, same `random_state`."""
+    rng = check_random_state(random_state)
+    return [int(seed) + (calls << 64) for seed in rng.randint(2**31, size=count)]
+
+
+NO_TARGET = "no_validation"  # scikit-learn's word for: there is no y, and none is needed
+
+
+def checked_rows(estimator: Any, X: Any, y: Any = NO_TARGET, *, reset: bool, **others: Any) -> Any:
+    """Return X (and y) validated: float32 or float64, C order or CSR, no copy where it is that.
+
+    64-bit indices of a small sparse matrix become 32-bit ones: the kernels are compiled for
+    each kind, which takes longer.
+    """
+    alone = isinstance(y, str) and y == NO_TARGET
+    checked = validate_data(
+        estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
+        reset=reset, **others,
+    )  # fmt: skip
+    rows = checked if alone else checked[0]
+    if hasattr(rows, "tocsr") and rows.indices.dtype == np.int64 and rows.nnz < FEW:
+        parts = (rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int32))
+        rows = type(rows)(parts, shape=rows.shape)
+    return rows if alone else (rows, checked[1])
+
+
+# --- linear models ------------------------------------------------------------------------------
+
+
+class LinearEstimator(BaseEstimator):
+    """A linear model that is fitted by draws of rows: `SGDClassifier` and `SGDRegressor`.
+
+    The minimum is that of (1/n) sum_i s_i loss_i + l2/2 |w|^2 + l1 |w|_1, with sample weights s
+    of mean 1 and a free intercept; (binary or one-vs-all) classification has one such problem
+    for each row of `coef_`.
+    """
+
+    samplers: tuple[str, ...] = ("auto", "vrb", "shuffle", "uniform")
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "l2": [Interval(Real, 0, None, closed="left")],
+        "l1": [Interval(Real, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "solver": [StrOptions({"adagrad", "sgd", "saga", "svrg"})],
+        "rate": [None, Interval(Real, 0, None, closed="neither")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [None, Interval(Real, 0, None, closed="left")],
+        "sampler": [StrOptions(set(samplers)), Sampler, callable],
+        "random_state": ["random_state"],
+        "warm_start": ["boolean"],
+        "verbose": ["verbose"],
+    }
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _solver(self, problem: LinearProblem) -> Solver:
+        """Return the solver; rates that are not given suit the problem."""
+        rate, batch_size = self.rate, self.batch_size
+        if self.solver == "adagrad":
+            return AdaGrad(ADAGRAD_RATE if rate is None else rate, batch_size=batch_size)
+        if self.solver == "saga":
+            return SAGA(rate, batch_size=batch_size)
+        if self.solver == "svrg":
+            return SVRG(rate, batch_size=batch_size)
+        if rate is None:
+            smooth = float(problem.lipschitz().max()) + problem.l2
+            rate = 1.0 / smooth if smooth > 0 else 1.0
+        return SGD(rate, schedule="root", batch_size=batch_size)
+
+    def _run(
+        self,
+        problems: Sequence[Callable[[], tuple[LinearProblem, NDArray[Any] | None]]],
+        names: Sequence[str],
+        *,
+        fresh: bool,
+        epochs: int,
+        tol: float | None,
+    ) -> None:
+        """Minimise each problem for some epochs, and set the fitted attributes.
+
+        Unless `fresh`, it goes on: from the solution, from the sums and rates of the solver, and
+        from what was learnt of the groups. (What was learnt of items is gone with them.)
+        """
+        if fresh:
+            self._past: dict[str, Any] = {"calls": 0, "solver": None, "runs": [None] * len(names)}
+            self.t_ = 0
+        past = self._past
+        seeds = draw_seeds(self.random_state, len(names), past["calls"])
+        solutions, gauges, runs, watches = [], [], [], []
+        for k, (make, name) in enumerate(zip(problems, names, strict=True)):
+            problem, groups = make()
+            forget = self.solver in ("saga", "svrg")
+            sampler = make_sampler(self.sampler, problem.n, seeds[k], groups, forget=forget)
+            before = past["runs"][k] or {"carried": None, "levels": {}}
+            if isinstance(sampler, GroupVRB):
+                sampler.start_from(before["levels"])
+            watch = Watch(problem, sampler, forget, tol, name if self.verbose else None)
+            result = self._solver(problem).minimize(
+                problem,
+                sampler=sampler,
+                rounds=epochs * -(-problem.n // self.batch_size),
+                start=None if fresh else self._solution(k, problem),
+                carry=before["carried"] if past["solver"] == self.solver else None,
+                until=watch,
+            )
+            if result.interrupted:
+                raise KeyboardInterrupt
+            self.t_ += result.rounds * self.batch_size
+            levels = sampler.group_levels() if isinstance(sampler, GroupVRB) else {}
+            runs.append(
+                {"carried": result.state["carried"], "levels": {**before["levels"], **levels}}
+            )
+            solutions.append(result.solution.reshape(problem.outputs, -1))
+            gauges.append(copy.deepcopy(sampler.gauge))
+            watches.append(watch)
+        self._past = {"calls": past["calls"] + 1, "solver": self.solver, "runs": runs}
+        self._set_solution(np.concatenate(solutions))
+        self.gauge_ = gauges[0] if len(gauges) == 1 else gauges
+        self.n_iter_ = max(watch.epoch for watch in watches)
+        if tol is not None and not all(watch.converged for watch in watches):
+            warnings.warn(
+                f"{type(self).__name__} has not converged in max_iter={epochs} epochs: allow "
+                "more of them, scale the columns of X, or try another rate",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _set_solution(self, solution: NDArray[np.float64]) -> None:
+        """Set `coef_` and `intercept_` from an array of shape (outputs, width)."""
+        d = self.n_features_in_
+        self.coef_ = np.ascontiguousarray(solution[:, :d])
+        free = np.zeros(len(solution))
+        self.intercept_ = solution[:, d].copy() if self.fit_intercept else free
+
+    def _solution(self, k: int, problem: LinearProblem) -> NDArray[np.float64]:
+        """Return the present solution of problem k, as its solver wants it."""
+        d = self.n_features_in_
+        coef, intercept = self.coef_.reshape(-1, d), np.reshape(self.intercept_, (-1, 1))
+        both = np.hstack([coef, intercept]) if self.fit_intercept else coef
+        rows = both if problem.outputs > 1 else both[k]
+        return np.asarray(rows, dtype=np.float64)
+
+
+class Watch:
+    """Looks at each epoch: prints a line, and says when to stop.
+
+    SAGA and SVRG settle: they stop when no entry of the solution has moved, in an epoch, by more
+    than tol times the largest one. AdaGrad and SGD do not; they stop when, in 5 epochs, the
+    objective has not fallen by tol, relative to the best epoch before. It is the average over
+    the epoch as the draws saw it, which costs nothing.
+    """
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        sampler: Sampler,
+        settles: bool,
+        tol: float | None,
+        name: str | None,
+    ) -> None:
+        self.problem, self.sampler, self.settles = problem, sampler, settles
+        self.tol, self.name = tol, name
+        self.epoch, self.idle, self.best = 0, 0, np.inf
+        self.before = np.zeros(problem.shape)
+        self.converged = False
+
+    def __call__(self, rounds: int, solution: NDArray[np.float64], loss: float) -> bool:
+        """Return whether to stop."""
+        self.epoch += 1
+        objective = loss + self.problem.penalty(solution)
+        if self.name is not None:
+            gauge = self.sampler.gauge
+            print(
+                f"{self.name}epoch {self.epoch}: objective {objective:.6g}, second moment over "
+                f"uniform's {gauge.second_moment_ratio:.3g} ({gauge.mode})"
+            )
+        if self.tol is None:
+            return False
+        if self.settles:
+            change = np.abs(solution - self.before).max()
+            self.converged = bool(change <= self.tol * np.abs(solution).max())
+            self.before = solution
+        else:
+            enough = objective <= self.best - self.tol * abs(self.best)
+            self.idle = 0 if enough or self.epoch == 1 else self.idle + 1
+            self.best = min(self.best, objective)
+            self.converged = self.idle >= PATIENCE
+        return self.converged

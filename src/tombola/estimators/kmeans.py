@@ -1,0 +1,258 @@
+"""Mini-batch k-means, with rows drawn by a sampler."""
+
+import copy
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+    _fit_context,
+)
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from tombola import solvers
+from tombola.estimators.base import checked_rows, draw_seeds, make_sampler
+from tombola.problems import KMeans
+from tombola.samplers import Sampler
+
+__all__ = ["MiniBatchKMeans"]
+
+
+class MiniBatchKMeans(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    """k-means by mini-batches of rows that matter.
+
+        (1/n) sum_i s_i min_q |x_i - q|^2
+
+    Rows far from their centre carry the noise: by default they are drawn by the paper's `VRB`
+    with a bound for each row, from its distance to a random one (section 5.2).
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    init : "k-means++" or array-like of shape (n_clusters, d), default="k-means++"
+        Where centres start; k-means++ chooses from a subsample of the rows.
+    batch_size : int, default=100
+    subsample : int, default=1000
+    max_iter : int, default=20
+        Epochs, of n draws each.
+    tol : float or None, default=1e-4
+        Stops when the squared distances that the centres have moved in an epoch sum up to less
+        than tol times the variance of the rows. None: after max_iter epochs.
+    sampler : str, Sampler or callable, default="auto"
+        "auto" (as above), "vrb" (without bounds), "shuffle", or "uniform". A sampler over as
+        many items as X has rows: a fresh one with its parameters and its seed is used, and it
+        stays as it is. Or a function (n, seed, groups) that returns one; its groups are None.
+    random_state : int, RandomState or None, default=None
+    warm_start : bool, default=False
+        Whether `fit` starts from the centres of the last one.
+    verbose : int, default=0
+        Above 0, a line is printed for each epoch.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, d)
+    labels_ : ndarray of shape (n,)
+        Nearest centre of each row of the last call.
+    inertia_ : float
+        Sum of the rows' squared distances to it, times their sample weights.
+    gauge_ : Gauge
+        What the sampling was worth.
+    n_iter_ : int
+        Epochs done.
+    n_steps_ : int
+        Mini-batches, over all calls of `partial_fit`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray, where X had names
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> X, _ = make_blobs(500, centers=[[0, 0], [9, 9]], random_state=0)
+    >>> model = MiniBatchKMeans(2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.round().tolist())
+    [[0.0, 0.0], [9.0, 9.0]]
+    """
+
+    samplers = ("auto", "vrb", "shuffle", "uniform")
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "init": [StrOptions({"k-means++"}), "array-like"],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "subsample": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [None, Interval(Real, 0, None, closed="left")],
+        "sampler": [StrOptions(set(samplers)), Sampler, callable],
+        "random_state": ["random_state"],
+        "warm_start": ["boolean"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        batch_size: int = 100,
+        subsample: int = 1000,
+        max_iter: int = 20,
+        tol: float | None = 1e-4,
+        sampler: Any = "auto",
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.batch_size = batch_size
+        self.subsample = subsample
+        self.max_iter = max_iter
+        self.tol = tol
+        self.sampler = sampler
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> "MiniBatchKMeans":
+        """Find the centres.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            C-ordered float32 and float64, and CSR, are used where they lie.
+        y : ignored
+        sample_weight : array-like, shape (n,), optional
+            A weight of 2 is the same as the row twice.
+
+        Returns
+        -------
+        self
+        """
+        again = self.warm_start and hasattr(self, "cluster_centers_")
+        X = checked_rows(self, X, reset=True)
+        start = self.cluster_centers_ if again else self._given_start()
+        self._past: dict[str, Any] = {"calls": 0, "carried": None}
+        self.n_steps_ = 0
+        return self._fit(X, sample_weight, start, self.max_iter, self.tol)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> "MiniBatchKMeans":
+        """Go on with one epoch over these rows, which may be new; parameters as in `fit`.
+
+        The centres are kept, and how many rows each is the average of.
+        """
+        fresh = not hasattr(self, "cluster_centers_")
+        X = checked_rows(self, X, reset=fresh)
+        if fresh:
+            self._past, self.n_steps_ = {"calls": 0, "carried": None}, 0
+        start = self._given_start() if fresh else self.cluster_centers_
+        return self._fit(X, sample_weight, start, 1, None)
+
+    def _given_start(self) -> Any:
+        return None if isinstance(self.init, str) else np.asarray(self.init, dtype=np.float64)
+
+    def _fit(
+        self, X: Any, sample_weight: Any, start: Any, epochs: int, tol: float | None
+    ) -> "MiniBatchKMeans":
+        n, d = X.shape
+        k, past = self.n_clusters, self._past
+        if start is None and n < k:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={k}")
+        if start is not None and start.shape != (k, d):
+            raise ValueError(f"the centres to start from have shape {start.shape}, not {(k, d)}")
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        problem = KMeans(X, 1, sample_weight=weights)
+        problem.clusters = k  # with centres to start from there may be fewer rows than centres
+        seed = draw_seeds(self.random_state, 1, past["calls"])[0]
+        solver = solvers.MiniBatchKMeans(self.batch_size, subsample=self.subsample, seed=seed)
+        sampler = None
+        if self.sampler != "auto":
+            sampler = make_sampler(self.sampler, n, seed, None)
+        watch = _Watch(problem, self.verbose, tol)
+        result = solver.minimize(
+            problem,
+            sampler=sampler,
+            rounds=epochs * -(-n // self.batch_size),
+            start=start,
+            carry=past["carried"],
+            until=watch,
+        )
+        if result.interrupted:
+            raise KeyboardInterrupt
+        self._past = {"calls": past["calls"] + 1, "carried": result.state["carried"]}
+        self.cluster_centers_ = result.solution
+        losses, self.labels_, _ = problem.survey(result.solution)
+        self.inertia_ = float(losses.sum() * weights.mean())
+        self.gauge_ = copy.deepcopy(result.sampler.gauge)  # type: ignore[union-attr]
+        self.n_iter_ = watch.epoch
+        self.n_steps_ += result.rounds
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return the nearest centre of each row."""
+        labels: NDArray[np.int64] = self._survey(X)[1]
+        return labels
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Return the distance of each row to each centre."""
+        check_is_fitted(self)
+        X = checked_rows(self, X, reset=False)
+        return np.asarray(euclidean_distances(X, self.cluster_centers_), dtype=np.float64)
+
+    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return the opposite of the sum of squared distances to the nearest centres."""
+        losses = self._survey(X)[0]
+        weights = 1.0 if sample_weight is None else np.asarray(sample_weight)
+        return -float((losses * weights).sum())
+
+    def _survey(self, X: Any) -> Any:
+        check_is_fitted(self)
+        problem = KMeans(checked_rows(self, X, reset=False), 1)
+        problem.clusters = self.n_clusters  # there may be fewer rows
+        return problem.survey(self.cluster_centers_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.cluster_centers_.shape[0])
+
+
+class _Watch:
+    """Looks at each epoch: prints a line, and says when the centres stand still."""
+
+    def __init__(self, problem: Any, verbose: int, tol: float | None) -> None:
+        self.problem, self.verbose, self.tol = problem, verbose, tol
+        self.epoch = 0
+        self.before: NDArray[np.float64] | None = None
+        self.spread = 0.0
+        if tol is not None:
+            weights = problem.model.weights
+            mean = problem._survey(np.zeros((1, problem.d)))[2][0] / 2.0  # of s_i x_i, negative
+            self.spread = float((weights * problem.model.squares).mean() - (mean * mean).sum())
+
+    def __call__(self, rounds: int, solution: NDArray[np.float64], loss: float) -> bool:
+        """Return whether to stop."""
+        self.epoch += 1
+        before, self.before = self.before, solution
+        moved = np.inf if before is None else float(((solution - before) ** 2).sum())
+        if self.verbose:
+            print(f"epoch {self.epoch}: centres moved by {np.sqrt(moved):.6g}")
+        return self.tol is not None and moved <= self.tol * self.spread

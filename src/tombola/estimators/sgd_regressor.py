@@ -1,0 +1,158 @@
+"""Linear regression, fitted by draws of rows."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin, _fit_context
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from tombola.estimators.base import LinearEstimator, checked_rows
+from tombola.problems import LeastSquares
+
+__all__ = ["SGDRegressor"]
+
+
+class SGDRegressor(RegressorMixin, LinearEstimator):
+    """Least squares with l2 and l1 penalties, by draws of rows that matter.
+
+        (1/n) sum_i s_i (x_i w + b - y_i)^2 / 2 + l2/2 |w|^2 + l1 |w|_1
+
+    Rows are drawn by `VRB`, which learns which of them carry the noise; importances keep every
+    step unbiased.
+
+    Parameters
+    ----------
+    l2, l1 : float, default=1e-4 and 0.0
+    fit_intercept : bool, default=True
+    solver : {"adagrad", "sgd", "saga", "svrg"}, default="adagrad"
+    rate : float, optional
+        By default 0.1 for adagrad, 1 / (max L + l2) at first for sgd (it falls as 1 / sqrt(t)),
+        a third of that for saga and svrg; L is how fast the gradient of a row changes.
+    batch_size : int, default=1
+    max_iter : int, default=20
+        Epochs, of n draws each.
+    tol : float or None, default=1e-3
+        adagrad and sgd stop when the objective, as the draws see it, has for 5 epochs not fallen
+        by tol relative to the best one; saga and svrg when no coefficient has moved in an epoch
+        by more than tol times the largest one. None: after max_iter epochs.
+    sampler : str, Sampler or callable, default="auto"
+        "auto" and "vrb", "shuffle", or "uniform". A sampler over as many items as X has rows: a
+        fresh one with its parameters and its seed is used, and it stays as it is. Or a function
+        (n, seed, groups) that returns one; its groups are None.
+    random_state : int, RandomState or None, default=None
+    warm_start : bool, default=False
+        Whether `fit` goes on from the last solution, with the rates that were reached.
+    verbose : int, default=0
+        Above 0, a line is printed for each epoch.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+    intercept_ : float
+    gauge_ : Gauge
+        What the sampling was worth.
+    n_iter_ : int
+        Epochs done.
+    t_ : int
+        Draws, over all calls of `partial_fit`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray, where X had names
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = SGDRegressor(solver="saga", random_state=0).fit(X, X @ [1.0, 2.0, 4.0] + 3.0)
+    >>> model.coef_.round(2), round(float(model.intercept_), 2)
+    (array([1., 2., 4.]), 3.0)
+    """
+
+    def __init__(
+        self,
+        *,
+        l2: float = 1e-4,
+        l1: float = 0.0,
+        fit_intercept: bool = True,
+        solver: str = "adagrad",
+        rate: float | None = None,
+        batch_size: int = 1,
+        max_iter: int = 20,
+        tol: float | None = 1e-3,
+        sampler: Any = "auto",
+        random_state: Any = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.l2 = l2
+        self.l1 = l1
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.rate = rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.sampler = sampler
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "SGDRegressor":
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            C-ordered float32 and float64, and CSR, are used where they lie.
+        y : array-like, shape (n,)
+        sample_weight : array-like, shape (n,), optional
+            A weight of 2 is the same as the row twice.
+
+        Returns
+        -------
+        self
+        """
+        again = self.warm_start and hasattr(self, "coef_")
+        columns = self.coef_.size if again else None
+        X, y = checked_rows(self, X, y, reset=True, y_numeric=True)
+        if again and columns != X.shape[1]:
+            raise ValueError("warm_start needs the number of columns of the last fit")
+        return self._fit(X, y, sample_weight, not again, self.max_iter, self.tol)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> "SGDRegressor":
+        """Go on with one epoch over these rows, which may be new.
+
+        The solution and the rates that were reached are kept. Parameters as in `fit`.
+        """
+        fresh = not hasattr(self, "coef_")
+        X, y = checked_rows(self, X, y, reset=fresh, y_numeric=True)
+        return self._fit(X, y, sample_weight, fresh, 1, None)
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, fresh: bool, epochs: int, tol: float | None
+    ) -> "SGDRegressor":
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+        def make() -> Any:
+            problem = LeastSquares(
+                X, y, l2=self.l2, l1=self.l1, sample_weight=weights, intercept=self.fit_intercept
+            )
+            return problem, None
+
+        self._run([make], [""], fresh=fresh, epochs=epochs, tol=tol)
+        return self
+
+    def _set_solution(self, solution: NDArray[np.float64]) -> None:
+        super()._set_solution(solution)
+        self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the prediction for each row."""
+        check_is_fitted(self)
+        X = checked_rows(self, X, reset=False)
+        return np.asarray(safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_)

@@ -1,0 +1,34 @@
+"""scikit-learn's own checks, over all estimators."""
+
+import pytest
+
+pytest.importorskip("sklearn")
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tombola.estimators import Lasso, MiniBatchKMeans, SGDClassifier, SGDRegressor
+
+# what scikit-learn excuses its own SGDClassifier, SGDRegressor and MiniBatchKMeans from
+RANDOM = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "draws depend on the number of rows"
+    for kind in ("dense", "sparse")
+}
+
+
+def excused(estimator):
+    return {} if isinstance(estimator, Lasso) else RANDOM
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    [
+        SGDClassifier(),
+        SGDClassifier(multi_class="softmax", solver="saga", max_iter=100),
+        SGDRegressor(),
+        Lasso(),
+        MiniBatchKMeans(),
+    ],
+    expected_failed_checks=excused,
+)
+def test_conventions(estimator, check):
+    check(estimator)

@@ -1,0 +1,76 @@
+"""The hooks for estimators: stop early, and go on with other rows."""
+
+import numpy as np
+import pytest
+
+import tombola
+from tombola.problems import Logistic
+from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
+
+
+def problem(n=60, seed=0, **others):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return Logistic(X, X[:, 0] + 0.3 * rng.normal(size=n) > 0, l2=1e-2, intercept=True, **others)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [AdaGrad(0.3), AdaGrad(0.3, version="norm"), SGD(0.3, schedule="root"), SGD(0.1)],
+    ids=str,
+)
+def test_two_runs_with_carry_are_one(solver):
+    """On the same items, with the same draws, solution and carry are all there is to know."""
+    whole = solver.minimize(problem(), sampler=tombola.Uniform(60), rounds=200)
+    first = solver.minimize(problem(), sampler=tombola.Uniform(60), rounds=80)
+    second = solver.minimize(
+        problem(), sampler=first.sampler, rounds=120,
+        start=first.solution, carry=first.state["carried"],
+    )  # fmt: skip
+    assert second.solution == pytest.approx(whole.solution, rel=1e-12)
+    assert second.state["carried"]["rounds"] == 200
+
+
+@pytest.mark.parametrize("solver", [SAGA(), SVRG()], ids=str)
+def test_files_start_anew(solver):
+    first = solver.minimize(problem(), rounds=100)
+    second = solver.minimize(
+        problem(40, seed=1), rounds=100, start=first.solution, carry=first.state["carried"]
+    )
+    assert problem(40, seed=1).value(second.solution) < problem(40, seed=1).value(first.solution)
+
+
+def test_carry_that_does_not_fit():
+    first = AdaGrad().minimize(problem(), rounds=10)
+    with pytest.raises(ValueError, match="another solver or problem"):
+        SGD().minimize(problem(), rounds=10, carry=first.state["carried"])
+    with pytest.raises(ValueError, match="not both"):
+        AdaGrad().minimize(problem(), rounds=20, resume=first, carry=first.state["carried"])
+
+
+def test_until_is_called_every_epoch_and_stops():
+    seen = []
+
+    def stop(rounds, solution, loss):
+        seen.append((rounds, problem().value(solution), loss))
+        return rounds == 240
+
+    solver = AdaGrad(0.01, batch_size=4)
+    result = solver.minimize(
+        problem(), sampler=tombola.Shuffle(60), rounds=1000, until=stop, every=60
+    )
+    assert [rounds for rounds, _, _ in seen] == [60, 120, 180, 240]
+    assert result.rounds == 240
+    assert not result.interrupted
+    solver.minimize(problem(), rounds=45, until=lambda rounds, *_: seen.append(rounds))
+    assert seen[4:] == [15, 30, 45]
+
+
+def test_the_loss_on_the_way_is_an_estimate_of_the_mean_loss():
+    """With a rate of next to nothing, and whole shuffled epochs, it is exact."""
+    seen = []
+    AdaGrad(1e-12).minimize(
+        problem(sample_weight=np.arange(60)), sampler=tombola.Shuffle(60), rounds=120,
+        until=lambda rounds, solution, loss: seen.append(loss),
+    )  # fmt: skip
+    assert seen == pytest.approx([np.log(2)] * 2, rel=1e-9)
