@@ -9,11 +9,11 @@ minimum, and the average precision on a test split at that moment; seconds until
 precision is within 1% of what the minimum has. Setting up (Lipschitz constants, sampler, the
 first pass of SAGA) counts; looking at the objective does not.
 
-"ours" is `SGDClassifier` with no argument but a seed (and, on request, solver="adagrad"). Rivals are the same solver with other
-draws: at the rate that the solver chooses for them, and ("tuned") at the best of seven rates,
-chosen for the median time to 0.1% over three other seeds. scikit-learn: SGDClassifier with and
-without class_weight="balanced" (which changes what is minimised), and LogisticRegression with
-solver="saga". Methods take turns within a seed.
+"ours" is `SGDClassifier` with no argument but a seed (and, on request, solver="adagrad"). Rivals
+are the same solver with other draws: at the rate that the solver chooses for them, and ("tuned")
+at the best of seven rates, chosen for the median time to 0.1% over three other seeds. From
+scikit-learn: SGDClassifier with and without class_weight="balanced" (which changes what is
+minimised), and LogisticRegression with solver="saga". Methods take turns within a seed.
 
 Intervals: from the second smallest to the second largest of ten seeds, 98% for the median.
 """
@@ -33,9 +33,9 @@ from sklearn.cluster import MiniBatchKMeans as SklearnKMeans
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import train_test_split
-from tombola.estimators.base import ADAGRAD_RATE, make_sampler
 
 import tombola
+from tombola.estimators.base import ADAGRAD_RATE, make_row_sampler
 from tombola.problems import KMeans, Logistic
 from tombola.solvers import SAGA, AdaGrad, MiniBatchKMeans
 from tombola.solvers.plus_plus import plus_plus
@@ -100,7 +100,7 @@ def run_ours(task, choice, seed, factor=None, goal=GOALS[-1]):
     began = time.perf_counter()
     problem = Logistic(task.X, task.y, l2=L2, intercept=True)
     solver = SAGA() if task.solver == "saga" else AdaGrad(ADAGRAD_RATE)
-    sampler = make_sampler(choice, problem, seed, task.y, solver=task.solver)
+    sampler = make_row_sampler(choice, problem, seed, task.y, task.solver)
     result = solver.minimize(problem, sampler=sampler, rounds=0)
     setup = time.perf_counter() - began
     if factor is not None:

@@ -30,8 +30,8 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
 
         (1/n) sum_i s_i loss(x_i w + b, y_i) + l2/2 |w|^2 + l1 |w|_1
 
-    Rows are drawn by a sampler that learns, by default with the class labels as groups: rare
-    and hard classes are drawn more often, and importances keep every step unbiased.
+    Rows are drawn more often where that makes steps larger or less noisy, and importances keep
+    every step unbiased.
 
     Parameters
     ----------
@@ -41,10 +41,12 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         problem for all (log_loss only).
     l2, l1 : float, default=1e-4 and 0.0
     fit_intercept : bool, default=True
-    solver : {"adagrad", "sgd", "saga", "svrg"}, default="adagrad"
+    solver : {"saga", "svrg", "adagrad", "sgd"}, default="saga"
+        saga needs no rate to be tuned and settles; adagrad is quicker to a rough solution.
     rate : float, optional
-        By default 0.1 for adagrad, 1 / (max L + l2) at first for sgd (it falls as 1 / sqrt(t)),
-        a third of that for saga and svrg; L is how fast the gradient of a row changes.
+        By default 1 / (3 (max L / (n p) + l2)) for saga and svrg, with L how fast the gradient of
+        a row changes and p its probability; 0.3 for adagrad; 1 / (max L + l2) at first for sgd
+        (it falls as 1 / sqrt(t)).
     batch_size : int, default=1
     max_iter : int, default=20
         Epochs, of n draws each.
@@ -53,8 +55,13 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         by tol relative to the best one; saga and svrg when no coefficient has moved in an epoch
         by more than tol times the largest one. None: after max_iter epochs.
     sampler : str, Sampler or callable, default="auto"
-        "auto" and "group-vrb" (`GroupVRB` over class labels; in one-vs-all over the two sides),
-        "vrb", "shuffle", "uniform", or "balanced" (each class equally often). A sampler over as
+        "auto" is the fastest by the clock, as far as we know. With adagrad and sgd (and in
+        `partial_fit`) "group-vrb": `GroupVRB` over class labels, in one-vs-all over the two sides.
+        With saga and svrg rows of large L are drawn more often, which allows larger steps: by
+        `GroupVRB` over class labels with bounds L^2 where rows have 500 entries or more, by `VRB`
+        with bounds L^2 and mixing 1/2 where they have fewer, and uniformly where such rows are
+        all alike. Others: "vrb", "shuffle", "uniform", "balanced" (each class equally often). A
+        sampler over as
         many items as X has rows: a fresh one with its parameters and its seed is used, and it
         stays as it is. Or a function (n, seed, groups) that returns one.
     class_weight : dict, "balanced" or None, default=None
@@ -109,7 +116,7 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         l2: float = 1e-4,
         l1: float = 0.0,
         fit_intercept: bool = True,
-        solver: str = "adagrad",
+        solver: str = "saga",
         rate: float | None = None,
         batch_size: int = 1,
         max_iter: int = 20,
@@ -181,6 +188,8 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
     ) -> "SGDClassifier":
         """Go on with one epoch over these rows, which may be new.
 
+        With saga and svrg, whose tables belong to rows, it steps by adagrad.
+
         The solution, the rates that were reached and what was learnt of the groups are kept.
 
         Parameters
@@ -208,10 +217,17 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes")
-        return self._fit(X, y, sample_weight, fresh, 1, None)
+        return self._fit(X, y, sample_weight, fresh, 1, None, new_rows=True)
 
     def _fit(
-        self, X: Any, y: Any, sample_weight: Any, fresh: bool, epochs: int, tol: float | None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        fresh: bool,
+        epochs: int,
+        tol: float | None,
+        new_rows: bool = False,
     ) -> "SGDClassifier":
         if self.multi_class == "softmax" and self.loss != "log_loss":
             raise ValueError(f'multi_class="softmax" is for log_loss, got loss={self.loss!r}')
@@ -241,7 +257,7 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
             labels = [1] if K == 2 else range(K)
             makers = [maker(label) for label in labels]
             names = [""] if K == 2 else [f"class {label}, " for label in self.classes_]
-        self._run(makers, names, fresh=fresh, epochs=epochs, tol=tol)
+        self._run(makers, names, fresh=fresh, epochs=epochs, tol=tol, new_rows=new_rows)
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

@@ -19,17 +19,19 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
 
         (1/n) sum_i s_i (x_i w + b - y_i)^2 / 2 + l2/2 |w|^2 + l1 |w|_1
 
-    Rows are drawn by `VRB`, which learns which of them carry the noise; importances keep every
-    step unbiased.
+    Rows are drawn more often where that makes steps larger or less noisy, and importances keep
+    every step unbiased.
 
     Parameters
     ----------
     l2, l1 : float, default=1e-4 and 0.0
     fit_intercept : bool, default=True
-    solver : {"adagrad", "sgd", "saga", "svrg"}, default="adagrad"
+    solver : {"saga", "svrg", "adagrad", "sgd"}, default="saga"
+        saga needs no rate to be tuned and settles; adagrad is quicker to a rough solution.
     rate : float, optional
-        By default 0.1 for adagrad, 1 / (max L + l2) at first for sgd (it falls as 1 / sqrt(t)),
-        a third of that for saga and svrg; L is how fast the gradient of a row changes.
+        By default 1 / (3 (max L / (n p) + l2)) for saga and svrg, with L how fast the gradient of
+        a row changes and p its probability; 0.3 for adagrad; 1 / (max L + l2) at first for sgd
+        (it falls as 1 / sqrt(t)).
     batch_size : int, default=1
     max_iter : int, default=20
         Epochs, of n draws each.
@@ -38,9 +40,13 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
         by tol relative to the best one; saga and svrg when no coefficient has moved in an epoch
         by more than tol times the largest one. None: after max_iter epochs.
     sampler : str, Sampler or callable, default="auto"
-        "auto" and "vrb", "shuffle", or "uniform". A sampler over as many items as X has rows: a
-        fresh one with its parameters and its seed is used, and it stays as it is. Or a function
-        (n, seed, groups) that returns one; its groups are None.
+        "auto" is the fastest by the clock, as far as we know. With adagrad and sgd (and in
+        `partial_fit`) "vrb". With saga and svrg rows of large L are drawn more often, which allows
+        larger steps: by `GroupVRB` (of one group) with bounds L^2 where rows have 500 entries or
+        more, by `VRB` with bounds L^2 and mixing 1/2 where they have fewer, and uniformly where
+        such rows are all alike. Others: "shuffle", "uniform". A sampler over as many items as X
+        has rows: a fresh one with its parameters and its seed is used, and it stays as it is. Or
+        a function (n, seed, groups) that returns one; its groups are None.
     random_state : int, RandomState or None, default=None
     warm_start : bool, default=False
         Whether `fit` goes on from the last solution, with the rates that were reached.
@@ -64,7 +70,7 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
     --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> model = SGDRegressor(solver="saga", random_state=0).fit(X, X @ [1.0, 2.0, 4.0] + 3.0)
+    >>> model = SGDRegressor(random_state=0).fit(X, X @ [1.0, 2.0, 4.0] + 3.0)
     >>> model.coef_.round(2), round(float(model.intercept_), 2)
     (array([1., 2., 4.]), 3.0)
     """
@@ -75,7 +81,7 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
         l2: float = 1e-4,
         l1: float = 0.0,
         fit_intercept: bool = True,
-        solver: str = "adagrad",
+        solver: str = "saga",
         rate: float | None = None,
         batch_size: int = 1,
         max_iter: int = 20,
@@ -127,14 +133,23 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
     ) -> "SGDRegressor":
         """Go on with one epoch over these rows, which may be new.
 
+        With saga and svrg, whose tables belong to rows, it steps by adagrad.
+
         The solution and the rates that were reached are kept. Parameters as in `fit`.
         """
         fresh = not hasattr(self, "coef_")
         X, y = checked_rows(self, X, y, reset=fresh, y_numeric=True)
-        return self._fit(X, y, sample_weight, fresh, 1, None)
+        return self._fit(X, y, sample_weight, fresh, 1, None, new_rows=True)
 
     def _fit(
-        self, X: Any, y: Any, sample_weight: Any, fresh: bool, epochs: int, tol: float | None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        fresh: bool,
+        epochs: int,
+        tol: float | None,
+        new_rows: bool = False,
     ) -> "SGDRegressor":
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
@@ -144,7 +159,7 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
             )
             return problem, None
 
-        self._run([make], [""], fresh=fresh, epochs=epochs, tol=tol)
+        self._run([make], [""], fresh=fresh, epochs=epochs, tol=tol, new_rows=new_rows)
         return self
 
     def _set_solution(self, solution: NDArray[np.float64]) -> None:
