@@ -351,6 +351,10 @@ def test_errors():
     problem = LeastSquares(x, y)
     with pytest.raises(TypeError, match=r"one output .* got Softmax"):
         CoordinateDescent().minimize(Softmax(x, np.arange(ITEMS) % 3), rounds=1)
+    rough = LeastSquares(x, y)
+    rough.curvature = np.inf
+    with pytest.raises(TypeError, match="bounded second derivative"):
+        CoordinateDescent().minimize(rough, rounds=1)
     with pytest.raises(TypeError, match="got str"):
         CoordinateDescent().minimize("problem", rounds=1)
     with pytest.raises(ValueError, match="over 60 items, the problem has 12"):

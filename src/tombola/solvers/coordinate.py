@@ -223,7 +223,7 @@ class CoordinateSolver(Solver):
         if not (
             isinstance(problem, LinearProblem)
             and problem.outputs == 1
-            and math.isfinite(problem.curvature)
+            and math.isfinite(getattr(problem, "curvature", math.inf))
         ):
             raise TypeError(
                 f"{type(self).__name__} minimises linear models with one output and a bounded "
