@@ -267,8 +267,12 @@ def test_sampler_functions():
         seen.append((n, seed, groups.dtype))
         return tombola.VRB(n, seed=seed)
 
-    model = SGDClassifier(sampler=make, max_iter=2, tol=None, random_state=0).fit(X, y)
-    named = SGDClassifier(sampler="vrb", max_iter=2, tol=None, random_state=0).fit(X, y)
+    model = SGDClassifier(solver="adagrad", sampler=make, max_iter=2, tol=None, random_state=0).fit(
+        X, y
+    )
+    named = SGDClassifier(
+        solver="adagrad", sampler="vrb", max_iter=2, tol=None, random_state=0
+    ).fit(X, y)
     assert (model.coef_ == named.coef_).all()
     assert seen[0][0] == N
     with pytest.raises(TypeError, match="must return a tombola sampler"):
@@ -282,10 +286,11 @@ def test_sampler_functions():
 
 def test_pipeline_and_grid_search():
     X, y = data()
-    pipeline = make_pipeline(StandardScaler(), SGDClassifier(tol=None, random_state=0, rate=0.5))
+    pipeline = make_pipeline(StandardScaler(), SGDClassifier(tol=None, random_state=0))
     grid = {"sgdclassifier__sampler": ["auto", "shuffle"], "sgdclassifier__l2": [1e-3, 1e-1]}
     search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
-    assert search.score(X, y) > 0.65
+    best = LogisticRegression(C=1000 / len(y)).fit(StandardScaler().fit_transform(X), y)
+    assert search.score(X, y) > best.score(StandardScaler().fit_transform(X), y) - 0.02
     assert clone(search.best_estimator_).get_params() is not None
 
 

@@ -190,6 +190,7 @@ class Cyclic(CompiledSampler):
 
     Made for coordinate descent, which is right in any order. Nothing is random here: the 1/n
     that draws report is how often an item comes, and estimates with importances are biased.
+    A loaded `Result` does not bring its own along: give another one to resume with.
 
     Parameters
     ----------
@@ -222,7 +223,7 @@ class CoordinateSolver(Solver):
         if not (
             isinstance(problem, LinearProblem)
             and problem.outputs == 1
-            and math.isfinite(problem.curvature)
+            and math.isfinite(getattr(problem, "curvature", math.inf))
         ):
             raise TypeError(
                 f"{type(self).__name__} minimises linear models with one output and a bounded "
