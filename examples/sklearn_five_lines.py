@@ -11,9 +11,11 @@ from tombola.estimators import SGDClassifier
 def main() -> None:
     X, y = make_classification(20_000, 30, weights=[0.98], class_sep=1.5, random_state=0)
     X, X_test, y, y_test = train_test_split(X, y, stratify=y, random_state=0)
-    model = make_pipeline(StandardScaler(), SGDClassifier(tol=None, random_state=0)).fit(X, y)
-    print(model[-1].gauge_)
-    print(f"accuracy on new rows: {model.score(X_test, y_test):.4f}")
+    for solver in ("saga", "adagrad"):
+        model = make_pipeline(StandardScaler(), SGDClassifier(solver=solver, random_state=0))
+        model.fit(X, y)
+        epochs, score = model[-1].n_iter_, model.score(X_test, y_test)
+        print(f"{solver}: {epochs} epochs, accuracy on new rows {score:.4f}, {model[-1].gauge_}")
 
 
 if __name__ == "__main__":

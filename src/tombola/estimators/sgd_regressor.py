@@ -33,7 +33,7 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
         a row changes and p its probability; 0.3 for adagrad; 1 / (max L + l2) at first for sgd
         (it falls as 1 / sqrt(t)).
     batch_size : int, default=1
-    max_iter : int, default=20
+    max_iter : int, default=100
         Epochs, of n draws each.
     tol : float or None, default=1e-3
         adagrad and sgd stop when the objective, as the draws see it, has for 5 epochs not fallen
@@ -84,7 +84,7 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
         solver: str = "saga",
         rate: float | None = None,
         batch_size: int = 1,
-        max_iter: int = 20,
+        max_iter: int = 100,
         tol: float | None = 1e-3,
         sampler: Any = "auto",
         random_state: Any = None,
