@@ -411,8 +411,12 @@ def coast(v: Any, rounds: Any, drift: Any, threshold: Any, shrink: Any) -> Any:
         steps = rounds
         if pull > 0.0:
             steps = min(rounds, steps_above_zero(abs(v), pull, shrink))
-        power = shrink**steps
-        fallen = steps if shrink == 1.0 else shrink * (1.0 - power) / (1.0 - shrink)
+        # shrink^steps, and shrink + shrink^2 + ... up to that. 1 - power would lose its digits
+        # where shrink is next to 1; multiplying again and again would lose them bit by bit
+        power = math.pow(shrink, float(steps))
+        fallen = float(steps)
+        if shrink < 1.0:
+            fallen = -shrink * math.expm1(steps * math.log(shrink)) / (1.0 - shrink)
         v = sign * max(power * abs(v) - pull * fallen, 0.0)
         rounds -= steps
         if rounds > 0:  # the step that reaches 0 or crosses it
