@@ -151,11 +151,11 @@ def step_linear(run: Descent) -> Any:
         run.losses[b] = math.sqrt(squared) * model.norms[item]
         if not run.losses[b] < math.inf:
             return b
+    if clock[MEAN]:
+        average(run)
     move(run, touched)
     if clock[REFILE]:
         refile(run)
-    if clock[MEAN]:
-        average(run)
     return -1
 
 
@@ -316,7 +316,7 @@ def project(w: Any, radius: Any) -> None:
 
 @kernel(inline=True)
 def average(run: Descent) -> None:
-    """Take w_t into the mean: all alike (MEAN 1), or in proportion to t (MEAN 2)."""
+    """Take w_t, where g_t is from, into the mean: all alike (MEAN 1) or weighted by t (MEAN 2)."""
     kind, t = run.clock[MEAN], run.clock[ROUND]
     share = kind / (t + kind - 1.0)
     for k in range(run.w.shape[0]):
