@@ -433,7 +433,9 @@ def steps_above_zero(v: Any, pull: Any, shrink: Any) -> Any:
     else:
         # v_s = shrink^s (v + rest) - rest, with rest = pull shrink / (1 - shrink)
         rest = pull * shrink / (1.0 - shrink)
-        steps = math.log1p(v / rest) / -math.log(shrink) if rest > 0.0 else 0.0
+        ratio = v / rest if rest > 0.0 else 0.0
+        rise = math.log1p(ratio) if ratio < math.inf else math.log(v) - math.log(rest)
+        steps = rise / -math.log(shrink)
     return np.int64(min(steps, 2.0**62))
 
 
