@@ -10,6 +10,7 @@ The regulariser is not part of what items cost: solvers apply it exactly, at eve
 adds no variance.
 """
 
+import hashlib
 import math
 from typing import Any, NamedTuple
 
@@ -205,7 +206,8 @@ class LinearProblem:
 
     def norms_of(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the gradient norms that belong to slopes of shape (n, outputs)."""
-        norms: NDArray[np.float64] = np.sqrt((table * table).sum(axis=1)) * self.model.norms
+        with np.errstate(over="ignore", invalid="ignore"):  # where a solver diverges
+            norms: NDArray[np.float64] = np.sqrt((table * table).sum(axis=1)) * self.model.norms
         return norms
 
     def gradient(self, solution: ArrayLike | None) -> NDArray[np.float64]:
@@ -242,6 +244,13 @@ class LinearProblem:
         squares = squared_norms(columns, self.model.weights) / self.n
         smooth: NDArray[np.float64] = self.curvature * squares + self.l2
         return np.append(smooth, self.curvature) if self.intercept else smooth
+
+    def fingerprint(self) -> str:
+        """Return a hash of targets, weights, norms of rows, shape and penalties: O(n)."""
+        model, digest = self.model, hashlib.sha256(repr(self.shape).encode())
+        for part in (model.targets, model.weights, model.norms, model.penalties, model.intercept):
+            digest.update(part.tobytes())
+        return digest.hexdigest()[:16]
 
     def __repr__(self) -> str:
         kind = "sparse" if hasattr(self.model.rows, "columns") else "dense"
