@@ -7,6 +7,8 @@ import scipy.sparse as sp
 import naive
 from tombola.problems import LeastSquares, Logistic, Softmax, SquaredHinge
 
+pytestmark = pytest.mark.kernels
+
 N, D = 12, 5
 KINDS = {
     "Logistic": (Logistic, naive.logistic),

@@ -2,11 +2,14 @@
 
 import math
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import naive
 from tombola.solvers.descent import coast
+
+pytestmark = pytest.mark.kernels
 
 EPS = 2.0**-52
 

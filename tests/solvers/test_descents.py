@@ -8,6 +8,8 @@ from players import Replay, some_draws
 from tombola.problems import LeastSquares, Logistic, Softmax
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
 
+pytestmark = pytest.mark.kernels
+
 N, D, ROUNDS = 11, 4, 60
 # a solver, and what the plain loop has to know about it
 RUNS = {
@@ -56,7 +58,7 @@ def test_a_run_equals_the_plain_loop(name, outputs, l1, batch):
     problem, plain, rng = problems(outputs, 0, l1, 0.1)
     draws = some_draws(rng, N, batch, ROUNDS)
     start = rng.normal(size=problem.shape)
-    plainly = {"method": "SGD", "rate": options.get("rate"), **plainly}
+    plainly = {"method": "SGD", "rate": options.get("rate", 0.0), **plainly}
     expected = list(naive.descend(plain, draws=draws, start=start.reshape(outputs, -1), **plainly))
     solver = kind(**options, batch_size=batch)
     for rounds in (1, 2, 8, ROUNDS):

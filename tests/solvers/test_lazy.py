@@ -9,6 +9,8 @@ from tombola.problems import Logistic, Softmax
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
 from tombola.solvers.descent import LAZY, SHRUNK, TINY
 
+pytestmark = pytest.mark.kernels
+
 N, D, ROUNDS = 30, 12, 700
 SOLVERS = {
     "SGD": lambda batch: SGD(0.3, batch_size=batch),

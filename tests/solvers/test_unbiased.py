@@ -12,6 +12,8 @@ from players import Replay, some_draws
 from tombola.problems import Logistic, Softmax
 from tombola.solvers import SAGA, SGD, SVRG
 
+pytestmark = pytest.mark.kernels
+
 N, D, RATE = 5, 3, 0.5
 SOLVERS = {"SGD": SGD, "SAGA": SAGA, "SVRG": SVRG}
 CHANCES = {
