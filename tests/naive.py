@@ -1,5 +1,9 @@
 """Slow, obvious versions of what the kernels do: the oracles of the tests."""
 
+import math
+
+import numpy as np
+
 
 def philox(counter, key):
     """Philox 4x64-10 in Python integers, from the definition in Salmon et al. 2011."""
@@ -113,3 +117,114 @@ def kmeans_round(X, weights, centres, counts, items, importances):
             rate = amount / counts[q]
             centres[q] = [c + rate * (x - c) for c, x in zip(centres[q], X[i], strict=True)]
     return [2 * weights[i] * squared**0.5 for (_, squared), i in zip(found, items, strict=True)]
+
+
+# --- problems and solvers -----------------------------------------------------------------------
+
+
+def logistic(z, y):
+    """Loss and derivative of one item; z holds its inner products."""
+    return np.logaddexp(0.0, -y * z[0]), np.array([-y * np.exp(-np.logaddexp(0.0, y * z[0]))])
+
+
+def least_squares(z, y):
+    return (z[0] - y) ** 2 / 2, np.array([z[0] - y])
+
+
+def squared_hinge(z, y):
+    short = max(0.0, 1 - y * z[0])
+    return short**2, np.array([-2 * y * short])
+
+
+def softmax(z, y):
+    chances = np.exp(z - np.logaddexp.reduce(z))
+    return np.logaddexp.reduce(z) - z[int(y)], chances - (np.arange(len(z)) == y)
+
+
+class Model:
+    """A linear model in numpy: everything of shape (outputs, width), rows dense and float64."""
+
+    def __init__(self, loss, X, y, *, weights=None, l1=0.0, l2=0.0, intercept=False, outputs=1):
+        self.loss, self.y, self.l1, self.l2, self.outputs = loss, y, l1, l2, outputs
+        self.intercept = intercept
+        self.X = np.asarray(X, dtype=float)
+        if intercept:
+            self.X = np.column_stack([self.X, np.ones(len(self.X))])
+        self.n = len(self.X)
+        weights = np.ones(self.n) if weights is None else np.asarray(weights, dtype=float)
+        self.weights = weights / weights.mean()
+
+    def item(self, i, w):
+        """Loss and gradient of an item, with its weight."""
+        value, slopes = self.loss(w @ self.X[i], self.y[i])
+        return self.weights[i] * value, self.weights[i] * np.outer(slopes, self.X[i])
+
+    def penalised(self, w):
+        return w[:, :-1] if self.intercept else w
+
+    def value(self, w):
+        v = self.penalised(w)
+        losses = [self.item(i, w)[0] for i in range(self.n)]
+        return np.mean(losses) + self.l2 / 2 * (v**2).sum() + self.l1 * np.abs(v).sum()
+
+    def mean_gradient(self, w):
+        """Of the losses alone."""
+        return sum(self.item(i, w)[1] for i in range(self.n)) / self.n
+
+    def prox(self, w, rate):
+        """The minimum of l1 |v|_1 + l2/2 |v|^2 + sum_j (v_j - w_j)^2 / (2 rate_j)."""
+        rate = np.broadcast_to(rate, w.shape)
+        out = w.copy()
+        v, r = self.penalised(w), self.penalised(rate)
+        self.penalised(out)[...] = (
+            np.sign(v) * np.maximum(np.abs(v) - r * self.l1, 0) / (1 + r * self.l2)
+        )
+        return out
+
+
+def descend(
+    model, method, draws, start, *, rate, schedule="constant", every=0, average=0, radius=0
+):
+    """Yield the iterate, and the average (or None), after each draw of (items, probabilities)."""
+    w = start.copy()
+    squares, sum_squared = np.zeros_like(w), 0.0
+    on_file = [np.zeros_like(w) for _ in range(model.n)]
+    if method == "SAGA":
+        on_file = [model.item(i, w)[1] for i in range(model.n)]
+    weighted, total = np.zeros_like(w), 0.0
+    for t, (items, chances) in enumerate(draws, start=1):
+        if method == "SVRG" and (t - 1) % every == 0:
+            on_file = [model.item(i, w)[1] for i in range(model.n)]
+        g = sum(on_file) / model.n
+        fresh = {i: model.item(i, w)[1] for i in items}
+        for i, p in zip(items, chances, strict=True):
+            g = g + (fresh[i] - on_file[i]) / (model.n * p) / len(items)
+        if method == "SAGA":
+            for i in items:
+                on_file[i] = fresh[i]
+        share = 1 if average == 1 else t
+        weighted, total = weighted + share * w, total + share  # w_t, where g_t was taken
+        squares, sum_squared = squares + g**2, sum_squared + (g**2).sum()
+        if schedule == "diagonal":
+            step = np.divide(rate, np.sqrt(squares), where=squares > 0, out=np.zeros_like(squares))
+        else:
+            step = {
+                "constant": rate,
+                "root": rate / np.sqrt(t),
+                "strongly convex": 2 / (model.l2 * t) if model.l2 else 0.0,
+                "norm": rate / np.sqrt(sum_squared) if sum_squared else 0.0,
+            }[schedule]
+        w = model.prox(w - step * g, step)
+        if radius and np.linalg.norm(w) > radius:
+            w = w * radius / np.linalg.norm(w)
+        yield w, weighted / total if average else None
+
+
+def coast(v, rounds, drift, threshold, shrink):
+    """Repeat v -> shrink soft(v - drift, threshold); also return the largest |v| on the way."""
+    largest = abs(v)
+    for _ in range(rounds):
+        v = v - drift
+        v = shrink * math.copysign(max(abs(v) - threshold, 0.0), v)
+        largest = max(largest, abs(v))
+    return v, largest

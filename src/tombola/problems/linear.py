@@ -10,6 +10,7 @@ The regulariser is not part of what items cost: solvers apply it exactly, at eve
 adds no variance.
 """
 
+import hashlib
 import math
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.bits import by_type, kernel, name_by_source
 from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of, squared_norms
 from tombola.problems.rows import transposed as transposed_rows
+from tombola.samplers.base import number
 
 __all__ = ["Linear", "LinearProblem", "item_slopes", "score", "survey"]
 
@@ -136,7 +138,7 @@ class LinearProblem:
         rows = as_rows(X)
         self.n, self.d = shape_of(rows)
         for name, penalty in (("l2", l2), ("l1", l1)):
-            if not (penalty >= 0 and math.isfinite(penalty)):
+            if not 0 <= number(name, penalty) < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {penalty!r}")
         self.l2, self.l1, self.intercept = float(l2), float(l1), bool(intercept)
         self.model = self.model_class(
@@ -167,7 +169,7 @@ class LinearProblem:
         width = self.d + self.intercept
         if solution is None:
             return np.zeros((self.outputs, width))
-        w = np.array(solution, dtype=np.float64)
+        w = np.array(solution, dtype=np.float64, order="C")  # kernels are compiled for that
         if w.shape != self.shape:
             raise ValueError(f"a solution has shape {self.shape}, got {w.shape}")
         if not np.isfinite(w).all():
@@ -204,7 +206,8 @@ class LinearProblem:
 
     def norms_of(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the gradient norms that belong to slopes of shape (n, outputs)."""
-        norms: NDArray[np.float64] = np.sqrt((table * table).sum(axis=1)) * self.model.norms
+        with np.errstate(over="ignore", invalid="ignore"):  # where a solver diverges
+            norms: NDArray[np.float64] = np.sqrt((table * table).sum(axis=1)) * self.model.norms
         return norms
 
     def gradient(self, solution: ArrayLike | None) -> NDArray[np.float64]:
@@ -216,6 +219,8 @@ class LinearProblem:
 
     def item_gradient(self, item: int, solution: ArrayLike | None) -> NDArray[np.float64]:
         """Return the gradient of one item's loss (sample weight, no regulariser)."""
+        if not 0 <= item < self.n:
+            raise IndexError(f"item must be from 0 to {self.n - 1}, got {item}")
         w = self.as_matrix(solution)
         z, out = np.empty(self.outputs), np.empty(self.outputs)
         item_slopes(self.model, w, item, z, out)
@@ -240,6 +245,13 @@ class LinearProblem:
         smooth: NDArray[np.float64] = self.curvature * squares + self.l2
         return np.append(smooth, self.curvature) if self.intercept else smooth
 
+    def fingerprint(self) -> str:
+        """Return a hash of targets, weights, norms of rows, shape and penalties: O(n)."""
+        model, digest = self.model, hashlib.sha256(repr(self.shape).encode())
+        for part in (model.targets, model.weights, model.norms, model.penalties, model.intercept):
+            digest.update(part.tobytes())
+        return digest.hexdigest()[:16]
+
     def __repr__(self) -> str:
         kind = "sparse" if hasattr(self.model.rows, "columns") else "dense"
         penalties = f", l2={self.l2:g}, l1={self.l1:g}"
@@ -258,6 +270,7 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float
         raise ValueError(f"sample_weight[{position}] is {weights[position]}, which is negative")
     if not weights.any():
         raise ValueError("all sample weights are 0: one at least must be positive")
+    weights /= weights.max()  # so that neither their sum overflows nor their mean vanishes
     return np.asarray(weights / weights.mean())
 
 
@@ -270,7 +283,8 @@ def signs(y: NDArray[Any], n: int) -> NDArray[np.float64]:
         wrong = y == -1
     if wrong.any():
         position = int(wrong.argmax())
+        label = y.tolist()[position]
         raise ValueError(
-            f"y[{position}] is {y[position]!r}: labels must be 0 and 1, -1 and 1, or booleans"
+            f"y[{position}] is {label!r}: labels must be 0 and 1, -1 and 1, or booleans"
         )
     return np.where(y > 0, 1.0, -1.0)

@@ -161,12 +161,21 @@ def as_rows(X: Any, name: str = "X") -> Any:
     'Dense'
     """
     if hasattr(X, "tocsr"):
+        if len(X.shape) != 2:
+            raise ValueError(f"{name} must have 2 dimensions, got shape {X.shape}")
         matrix = X.tocsr()
+        n, d = matrix.shape
+        check_places(matrix, name)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        values = checked_array(matrix.data, f"{name}.data", dimensions=1)
-        n, d = matrix.shape
+        values = checked_values(matrix.data, f"{name}.data", dimensions=1)
+        wrong = first_infinite(values)
+        if wrong is not None:
+            row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
+            raise ValueError(
+                f"{name}[{row}, {matrix.indices[wrong]}] is {values[wrong]}, not finite"
+            )
         columns, starts = as_writable(matrix.indices), as_writable(matrix.indptr)
         rows: Any = Sparse(as_writable(values), columns, starts, np.array([n, d]))
     else:
@@ -196,8 +205,35 @@ def as_writable(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.flags.writeable else np.asarray(_Alias(array))
 
 
+def check_places(matrix: Any, name: str) -> None:
+    """Raise an error where compressed rows point outside of themselves: no kernel would notice."""
+    n, d = matrix.shape
+    columns, starts = matrix.indices, matrix.indptr
+    if (
+        starts.shape != (n + 1,)
+        or starts[0] != 0
+        or starts[-1] > min(columns.size, matrix.data.size)
+        or (starts[1:] < starts[:-1]).any()
+    ):
+        raise ValueError(
+            f"{name}.indptr must rise from 0 to the number of entries in {n + 1} numbers"
+        )
+    if columns.size and not (columns.min() >= 0 and columns.max() < d):
+        place = int(((columns < 0) | (columns >= d)).argmax())
+        raise ValueError(f"{name}.indices[{place}] is {columns[place]}, not from 0 to {d - 1}")
+
+
 def checked_array(values: Any, name: str, dimensions: int) -> NDArray[Any]:
     """Return finite float32 or float64 in C order, or raise an error that says where."""
+    array = checked_values(values, name, dimensions)
+    wrong = first_infinite(array)
+    if wrong is not None:
+        raise ValueError(f"{name}[{', '.join(map(str, wrong))}] is {array[wrong]}, not finite")
+    return array
+
+
+def checked_values(values: Any, name: str, dimensions: int) -> NDArray[Any]:
+    """Return float32 or float64 in C order, or raise an error that names what was given."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
@@ -205,13 +241,16 @@ def checked_array(values: Any, name: str, dimensions: int) -> NDArray[Any]:
         raise ValueError(f"{name} must have {dimensions} dimensions, got shape {array.shape}")
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
-    array = np.ascontiguousarray(array)
+    return np.ascontiguousarray(array)
+
+
+def first_infinite(array: NDArray[Any]) -> tuple[int, ...] | None:
+    """Return the place of the first value that is infinite or not a number, or None."""
     with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum()  # quicker than to look at each, and finite only where all are
-    if not np.isfinite(total) and not np.isfinite(array).all():
-        place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name}[{', '.join(map(str, place))}] is {array[place]}, not finite")
-    return array
+        if np.isfinite(array.sum()):  # one pass without a mask; large values may overflow it
+            return None
+    wrong = np.argwhere(~np.isfinite(array))
+    return tuple(int(k) for k in wrong[0]) if wrong.size else None
 
 
 def shape_of(rows: Any) -> tuple[int, int]:

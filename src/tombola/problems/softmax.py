@@ -55,6 +55,10 @@ class Softmax(LinearProblem):
     curvature = 0.5
 
     def __init__(self, X: Any, y: ArrayLike, *, classes: int | None = None, **others: Any) -> None:
+        if classes is not None and (
+            isinstance(classes, bool) or not isinstance(classes, (int, np.integer))
+        ):
+            raise TypeError(f"classes must be an integer, got {classes!r}")
         self._classes = classes
         super().__init__(X, y, **others)
 
@@ -66,7 +70,6 @@ class Softmax(LinearProblem):
         wrong = (labels != np.floor(labels)) | (labels < 0) | (labels >= self.outputs)
         if wrong.any():
             position = int(wrong.argmax())
-            raise ValueError(
-                f"y[{position}] is {y[position]!r}: labels must be integers from 0 to K - 1"
-            )
+            label = y.tolist()[position]
+            raise ValueError(f"y[{position}] is {label!r}: labels must be integers from 0 to K - 1")
         return labels

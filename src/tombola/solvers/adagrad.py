@@ -32,7 +32,8 @@ class AdaGrad(LinearSolver):
     radius : float, optional
         w is kept within this distance from 0.
     average : bool, default=False
-        Whether the solution is the average of the iterates.
+        Whether the solution is the average of the places w_1 to w_T that gradients were taken
+        at.
 
     Notes
     -----

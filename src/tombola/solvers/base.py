@@ -251,6 +251,10 @@ class Solver(ABC):
                 raise ValueError(
                     f"the result is at round {resume.rounds} already, rounds={rounds} is less"
                 )
+            if resume.state["solver"] != repr(self):
+                raise ValueError(f"the result is of {resume.state['solver']}, this is {self!r}")
+            if resume.state["problem"] != _fingerprint(problem):
+                raise ValueError("the result is of another problem: of other data or parameters")
             sampler = self._continued(sampler, resume)
         elif sampler is None:
             sampler = self._default_sampler(problem)
@@ -259,7 +263,9 @@ class Solver(ABC):
         run = self._begin(problem, start, sampler)
         seen, seconds = Trace(), 0.0
         if resume is not None:
-            _load(run, resume.state, self)
+            _load(run, resume.state)
+            if sampler is not None:
+                sampler.load_state_dict(resume.state["sampler"])
             seen, seconds = Trace(**vars(resume.trace)), resume.seconds
         if carry is not None:
             self._carry(run, carry)
@@ -281,6 +287,7 @@ class Solver(ABC):
         chunk, stopped = 64, False
         round_then, sum_then = int(run.clock[ROUND]), self._loss_sum(run)
         with _interruptions() as interrupted:
+            self._advance(problem, run, sampler, 0, interrupted)  # compiles, off the clock
             look()
             while run.clock[ROUND] < rounds and not stopped and not interrupted():
                 done = int(run.clock[ROUND])
@@ -317,7 +324,7 @@ class Solver(ABC):
             interrupted=bool(run.clock[ROUND] < rounds) and not stopped,
             trace=seen,
             sampler=sampler,
-            state=_saved(run, self, sampler),
+            state=_saved(run, self, problem, sampler),
         )
 
     def _advance(
@@ -334,7 +341,13 @@ class Solver(ABC):
             draw = sampler.draw(self.batch_size)
             run.items[:], run.chances[:] = draw.indices, draw.probabilities
             run.importances[:] = draw.importances
-            losses = self._all_losses(problem, run) if full else run.losses
+            losses = run.losses
+            if full:
+                if not np.isfinite(run.w).all():
+                    return 0
+                losses = self._all_losses(problem, run)
+                if not np.isfinite(losses).all():
+                    return 0
             wrong = int(take_step(run))
             if wrong >= 0:
                 return wrong
@@ -347,14 +360,13 @@ class Solver(ABC):
         return -1
 
     def _continued(self, sampler: Sampler | None, resume: Result) -> Sampler | None:
-        """Return the sampler to go on with, in the state that the result left it in."""
+        """Return the sampler to go on with; its state is still to be loaded."""
         saved = resume.state["sampler"]
         sampler = resume.sampler if sampler is None else sampler
         if saved is None or sampler is None:
             if saved is not None:
                 raise ValueError(f"resume needs a sampler: the result's was a {saved['class']}")
             return None
-        sampler.load_state_dict(saved)
         return sampler
 
     def __repr__(self) -> str:
@@ -367,17 +379,22 @@ def _arrays(run: Any) -> dict[str, NDArray[Any]]:
     return {name: part for name, part in run._asdict().items() if isinstance(part, np.ndarray)}
 
 
-def _saved(run: Any, solver: Solver, sampler: Sampler | None) -> dict[str, Any]:
+def _fingerprint(problem: Any) -> str:
+    """Return what tells this problem from others, in so far as it can tell."""
+    own = getattr(problem, "fingerprint", None)
+    return type(problem).__name__ if own is None else f"{type(problem).__name__} {own()}"
+
+
+def _saved(run: Any, solver: Solver, problem: Any, sampler: Sampler | None) -> dict[str, Any]:
     arrays = {name: array.copy() for name, array in _arrays(run).items()}
     player = None if sampler is None else sampler.state_dict()
     carried = {name: np.copy(array) for name, array in solver._carried(run).items()}
-    return {"solver": repr(solver), "arrays": arrays, "sampler": player, "carried": carried}
+    own = {"solver": repr(solver), "problem": _fingerprint(problem)}
+    return {**own, "arrays": arrays, "sampler": player, "carried": carried}
 
 
-def _load(run: Any, state: dict[str, Any], solver: Solver) -> None:
+def _load(run: Any, state: dict[str, Any]) -> None:
     """Put saved arrays into a run, or raise an error and leave it as it is."""
-    if state["solver"] != repr(solver):
-        raise ValueError(f"the result is of {state['solver']}, this is {solver!r}")
     arrays = _arrays(run)
     for name, array in arrays.items():
         saved = state["arrays"].get(name)
@@ -391,7 +408,8 @@ def _load(run: Any, state: dict[str, Any], solver: Solver) -> None:
 def _interruptions() -> Iterator[Callable[[], bool]]:
     """Note Ctrl-C instead of raising it at once, so that a round is done or not begun."""
     noted: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is None:  # set outside of Python: not ours
         yield lambda: False
         return
     before = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))

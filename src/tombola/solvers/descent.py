@@ -154,11 +154,11 @@ def step_linear(run: Descent) -> Any:
         run.losses[b] = math.sqrt(squared) * model.norms[item]
         if not run.losses[b] < math.inf:
             return b
+    if clock[MEAN]:
+        average(run)
     move(run, touched)
     if clock[REFILE]:
         refile(run)
-    if clock[MEAN]:
-        average(run)
     return -1
 
 
@@ -319,7 +319,7 @@ def project(w: Any, radius: Any) -> None:
 
 @kernel(inline=True)
 def average(run: Descent) -> None:
-    """Take w_t into the mean: all alike (MEAN 1), or in proportion to t (MEAN 2)."""
+    """Take w_t, where g_t is from, into the mean: all alike (MEAN 1) or weighted by t (MEAN 2)."""
     kind, t = run.clock[MEAN], run.clock[ROUND]
     share = kind / (t + kind - 1.0)
     for k in range(run.w.shape[0]):
@@ -414,8 +414,12 @@ def coast(v: Any, rounds: Any, drift: Any, threshold: Any, shrink: Any) -> Any:
         steps = rounds
         if pull > 0.0:
             steps = min(rounds, steps_above_zero(abs(v), pull, shrink))
-        power = shrink**steps
-        fallen = steps if shrink == 1.0 else shrink * (1.0 - power) / (1.0 - shrink)
+        # shrink^steps, and shrink + shrink^2 + ... up to that. 1 - power would lose its digits
+        # where shrink is next to 1; multiplying again and again would lose them bit by bit
+        power = math.pow(shrink, float(steps))
+        fallen = float(steps)
+        if shrink < 1.0:
+            fallen = -shrink * math.expm1(steps * math.log(shrink)) / (1.0 - shrink)
         v = sign * max(power * abs(v) - pull * fallen, 0.0)
         rounds -= steps
         if rounds > 0:  # the step that reaches 0 or crosses it
@@ -432,7 +436,9 @@ def steps_above_zero(v: Any, pull: Any, shrink: Any) -> Any:
     else:
         # v_s = shrink^s (v + rest) - rest, with rest = pull shrink / (1 - shrink)
         rest = pull * shrink / (1.0 - shrink)
-        steps = math.log1p(v / rest) / -math.log(shrink) if rest > 0.0 else 0.0
+        ratio = v / rest if rest > 0.0 else 0.0
+        rise = math.log1p(ratio) if ratio < math.inf else math.log(v) - math.log(rest)
+        steps = rise / -math.log(shrink)
     return np.int64(min(steps, 2.0**62))
 
 

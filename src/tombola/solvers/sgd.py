@@ -26,14 +26,15 @@ class SGD(LinearSolver):
         For the strongly convex schedule it is not used.
     schedule : {"constant", "root", "strongly convex"}, default="constant"
         rate_t is ``rate``, ``rate / sqrt(t)``, or ``2 / (mu t)`` with mu the problem's l2. With
-        the last one the solution is the average of the iterates weighted by t, whose distance
-        from the optimum is at most 2 / (mu T (T + 1)) times the sum of E |g_t|^2 (appendix A).
+        the last one the solution is the average of w_1 to w_T weighted by t, whose F is above
+        its minimum by at most 2 / (mu T (T + 1)) times the sum of E |g_t|^2 (appendix A).
     batch_size : int, default=1
     radius : float, optional
         w is kept within this distance from 0.
     average : bool, optional
-        Whether the solution is the average of the iterates: by default with the strongly convex
-        schedule (weights t) and not with the others (equal weights).
+        Whether the solution is the average of the places w_1 to w_T that gradients were taken
+        at: by default with the strongly convex schedule (weights t) and not with the others
+        (equal weights).
 
     Notes
     -----

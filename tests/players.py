@@ -1,0 +1,77 @@
+"""Samplers for the tests of solvers: ours by name, one that replays, one outside the loop."""
+
+import numpy as np
+
+import tombola
+from tombola import Sampler
+
+
+def ours(n, largest=1.0, horizon=20_000):
+    """Makers of every sampler of the library, by name; `largest` is about the largest loss."""
+    halves = np.arange(n) % 2
+    bound = largest**2
+    return {
+        "Uniform": lambda seed: tombola.Uniform(n, seed=seed),
+        "Shuffle": lambda seed: tombola.Shuffle(n, seed=seed),
+        "Static": lambda seed: tombola.Static(1.0 + np.arange(n) % 5, seed=seed),
+        "Static, balanced": lambda seed: tombola.Static.balanced(np.arange(n) % 7 == 0, seed=seed),
+        "VRB": lambda seed: tombola.VRB(n, seed=seed),
+        "VRB, memory": lambda seed: tombola.VRB(n, memory=5 * n, seed=seed),
+        "VRB, mixing": lambda seed: tombola.VRB(n, bound=bound, mixing=0.3, seed=seed),
+        "VRB, bound for each, horizon": lambda seed: tombola.VRB(
+            n, bound=np.linspace(0.5, 1.0, n) * bound, horizon=horizon, seed=seed
+        ),
+        "GroupVRB": lambda seed: tombola.GroupVRB(halves, seed=seed),
+        "MABS": lambda seed: tombola.MABS(n, horizon=horizon, bound=bound, seed=seed),
+        "MirrorDescent": lambda seed: tombola.MirrorDescent(n, bound=bound, seed=seed),
+        "AdaptiveWeighted": lambda seed: tombola.AdaptiveWeighted(halves, seed=seed),
+        "Avare": lambda seed: tombola.Avare(n, seed=seed),
+        "SRG": lambda seed: tombola.SRG(n, seed=seed),
+        "Safe": lambda seed: tombola.Safe(n, smoothness=1.0, seed=seed),
+        "FTRL": lambda seed: tombola.FTRL(n, bound=bound, seed=seed),
+    }
+
+
+class Replay(Sampler):
+    """Draws what it was told to; remembers what it was fed."""
+
+    def __init__(self, n, draws, seed=0):
+        super().__init__(n, seed)
+        self.draws, self.fed = list(draws), []
+
+    def _draw(self, size):
+        items, chances = self.draws[self._round]
+        assert len(items) == size
+        return np.array(items, dtype=np.int64), np.array(chances, dtype=np.float64)
+
+    def _update(self, draw, losses):
+        self.fed.append(losses)
+
+    def probabilities(self):
+        return np.full(self.n, 1 / self.n)
+
+
+class Outside(Sampler):
+    """One of ours as a sampler that solvers do not know: they have to call it from Python."""
+
+    def __init__(self, inner):
+        super().__init__(inner.n, 0)
+        self.inner, self._gauge_sums = inner, inner._gauge_sums
+
+    def _draw(self, size):
+        self.inner._round += 1
+        return self.inner._draw(size)
+
+    def _update(self, draw, losses):
+        self.inner._update(draw, losses)
+
+    def probabilities(self):
+        return self.inner.probabilities()
+
+
+def some_draws(rng, n, batch, rounds):
+    """Random items with random probabilities, some of them small; no distribution is meant."""
+    return [
+        (rng.integers(n, size=batch), np.exp(rng.uniform(-1.5, 0.7, size=batch)) / n)
+        for _ in range(rounds)
+    ]

@@ -1,0 +1,56 @@
+"""The compiled loop does what draw, step and update do one after the other, bit for bit."""
+
+import numpy as np
+import pytest
+
+from players import Outside, ours
+from tombola.problems import Logistic
+from tombola.solvers import SAGA, SGD, AdaGrad
+
+N, D, ROUNDS = 60, 4, 400
+SAMPLERS = ours(N, largest=3.0, horizon=7 * ROUNDS)
+del SAMPLERS["FTRL"]  # learns from all losses: never in the compiled loop
+SOLVERS = {"SGD": SGD, "SAGA": SAGA, "AdaGrad": AdaGrad}
+
+
+def problem(width=D):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, width)) * rng.exponential(size=(N, 1))
+    return Logistic(X, X[:, 0] > 0.3, l2=0.1, intercept=True)
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_compiled_and_plain_loop_agree_to_the_last_bit(name, solver, batch):
+    solver = SOLVERS[solver](0.1, batch_size=batch)
+    inside, outside = SAMPLERS[name](3), SAMPLERS[name](3)
+    fused = solver.minimize(problem(), sampler=inside, rounds=ROUNDS)
+    plain = solver.minimize(problem(), sampler=Outside(outside), rounds=ROUNDS)
+    for part, array in fused.state["arrays"].items():
+        np.testing.assert_array_equal(array, plain.state["arrays"][part], err_msg=part)
+    np.testing.assert_array_equal(fused.solution, plain.solution)
+    assert inside.gauge.count == ROUNDS * batch
+    ours, theirs = inside.state_dict(), outside.state_dict()
+    for part, array in ours["arrays"].items():
+        np.testing.assert_array_equal(array, theirs["arrays"][part], err_msg=part)
+    assert ours["round"] == theirs["round"] == ROUNDS
+    # and after it: what comes next is the same, too
+    np.testing.assert_array_equal(inside.draw(20).indices, outside.draw(20).indices)
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 37, 100])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_sums_are_added_up_in_the_same_order(solver, width):
+    """Both loops are compiled apart, with leave to reorder sums: they must agree on it."""
+    found = [
+        SOLVERS[solver](0.01).minimize(problem(width), sampler=sampler, rounds=ROUNDS).solution
+        for sampler in (SAMPLERS["VRB"](3), Outside(SAMPLERS["VRB"](3)))
+    ]
+    np.testing.assert_array_equal(*found)
+
+
+def test_other_draws_would_be_seen():
+    first = SGD(0.1).minimize(problem(), sampler=SAMPLERS["VRB"](3), rounds=ROUNDS)
+    other = SGD(0.1).minimize(problem(), sampler=SAMPLERS["VRB"](4), rounds=ROUNDS)
+    assert (first.solution != other.solution).all()

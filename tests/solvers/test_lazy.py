@@ -1,0 +1,82 @@
+"""Sparse rows, whose columns coast, lead to the same place as dense ones."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from players import Replay, some_draws
+from tombola.problems import Logistic, Softmax
+from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
+from tombola.solvers.descent import LAZY, SHRUNK, TINY
+
+pytestmark = pytest.mark.kernels
+
+N, D, ROUNDS = 30, 12, 700
+SOLVERS = {
+    "SGD": lambda batch: SGD(0.3, batch_size=batch),
+    "SGD, large": lambda batch: SGD(3.0, batch_size=batch),
+    "SGD, root": lambda batch: SGD(1.0, schedule="root", batch_size=batch),
+    "SGD, strongly convex": lambda batch: SGD(
+        schedule="strongly convex", average=False, batch_size=batch
+    ),
+    "AdaGrad": lambda batch: AdaGrad(0.3, batch_size=batch),
+    "AdaGrad, norm": lambda batch: AdaGrad(0.3, version="norm", batch_size=batch),
+    "SAGA": lambda batch: SAGA(0.1, batch_size=batch),
+    "SVRG": lambda batch: SVRG(0.1, every=50, batch_size=batch),
+    # columns do not coast here, but rows are sparse
+    "SGD, average": lambda batch: SGD(0.3, average=True, batch_size=batch),
+    "AdaGrad, radius": lambda batch: AdaGrad(0.3, radius=1.0, batch_size=batch),
+}
+
+
+def rows():
+    """Column 0 in one row only, column 1 in none, and rows 4 and 5 without entries."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D)) * (rng.uniform(size=(N, D)) < 0.15)
+    X[:, :2] = 0
+    X[7, 0] = 1.5
+    X[4:6] = 0
+    return X, rng
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize(
+    ("l1", "l2"), [(0.0, 0.0), (0.01, 0.0), (0.0, 0.5), (0.01, 0.5), (0.0, 1e-8)]
+)
+@pytest.mark.parametrize("name", SOLVERS)
+def test_sparse_equals_dense(name, l1, l2, batch, outputs):
+    solver = SOLVERS[name](batch)
+    if name == "SGD, strongly convex" and not l2 >= 0.5:
+        pytest.skip("needs strong convexity")
+    X, rng = rows()
+    y = np.arange(N) % outputs if outputs > 1 else np.arange(N) % 2
+    options = dict(l1=l1, l2=l2, intercept=True, sample_weight=rng.uniform(0.5, 2.0, size=N))
+    kind = Softmax if outputs > 1 else Logistic
+    dense, sparse = kind(X, y, **options), kind(sp.csr_array(X), y, **options)
+    draws = some_draws(rng, N, batch, ROUNDS)
+    start = rng.normal(size=dense.shape)  # so that column 1 has somewhere to go
+    for rounds in (3, 60, ROUNDS):
+        found = [
+            solver.minimize(problem, sampler=Replay(N, draws), rounds=rounds, start=start)
+            for problem in (dense, sparse)
+        ]
+        # 700 rounds of rounding, and products and sums over all rounds in place of them
+        np.testing.assert_allclose(found[1].solution, found[0].solution, rtol=1e-9, atol=1e-10)
+    assert np.abs(found[0].solution - start).max() > 0.01
+    arrays = found[1].state["arrays"]
+    assert arrays["clock"][LAZY] == ("average" not in name and "radius" not in name)
+    if name == "SGD, large" and l2 == 0.5:  # 2.5^-700: the product was begun anew on the way
+        assert arrays["numbers"][SHRUNK] >= TINY > 2.5**-ROUNDS
+
+
+def test_a_column_left_behind_would_be_seen():
+    """Without what coasting does, column 1, which no row has, would stay at its start."""
+    X, rng = rows()
+    problem = Logistic(sp.csr_array(X), np.arange(N) % 2, l2=0.1)
+    start = np.ones(D)
+    result = SGD(0.1).minimize(
+        problem, sampler=Replay(N, some_draws(rng, N, 1, 50)), rounds=50, start=start
+    )
+    assert result.state["arrays"]["w"][0, 1] == 1.0
+    assert result.solution[1] == pytest.approx(1.01**-50, rel=1e-12)
