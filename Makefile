@@ -30,7 +30,7 @@ demo: $(READY)
 
 test: lint
 	@echo "== tests, compiled"
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 	@$(MAKE) --no-print-directory coverage
 
 coverage: $(READY)
@@ -60,6 +60,8 @@ bench: $(PEERS)
 	$(BIN)/python benchmarks/generator.py
 	$(BIN)/python benchmarks/index.py
 	$(BIN)/python benchmarks/samplers.py
+	$(BIN)/python benchmarks/solvers.py
+	$(BIN)/python benchmarks/coordinates.py
 
 clean:
 	rm -rf $(VENV) out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

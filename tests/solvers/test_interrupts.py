@@ -185,7 +185,7 @@ def test_going_on_with_something_else_is_refused():
         SGD(0.1).minimize(it, resume=result, sampler=tombola.Uniform(N, seed=1), rounds=200)
     with pytest.raises(ValueError, match="at round 100 already"):
         SGD(0.1).minimize(it, resume=result, rounds=99)
-    with pytest.raises(ValueError, match="start or resume"):
+    with pytest.raises(ValueError, match="resume, or start"):
         SGD(0.1).minimize(it, resume=result, rounds=200, start=np.zeros(D + 1))
     # data that is the same may lie elsewhere
     SGD(0.1).minimize(problem(), resume=result, rounds=200)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import VRB, GroupVRB, Sampler, Shuffle, Static, Uniform
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, Solver
+from tombola.solvers.saga import by_curvature
 
 __all__ = [
     "ADAGRAD_RATE",
@@ -59,7 +60,7 @@ def make_row_sampler(
     if not lipschitz.any() or (entries < WORK and lipschitz.max() <= ALIKE * lipschitz.mean()):
         return Uniform(problem.n, seed=seed)
     if entries < WORK:
-        return VRB(problem.n, bound=lipschitz**2, mixing=0.5, seed=seed)
+        return by_curvature(problem, seed)
     labels = np.zeros(problem.n, dtype=np.int64) if groups is None else groups
     return GroupVRB(labels, bound=lipschitz**2, shuffle=False, seed=seed)
 

@@ -122,7 +122,8 @@ class LinearProblem:
     """
 
     model_class: type[Linear]
-    curvature: float  # the largest second derivative of phi
+    curvature: float  # the largest second derivative of phi, in any direction of z
+    straight: float | None = None  # the same along each z alone, where that is less
     outputs = 1
 
     def __init__(
@@ -239,11 +240,15 @@ class LinearProblem:
         return smooth
 
     def coordinate_lipschitz(self) -> NDArray[np.float64]:
-        """Return, for each coordinate, the Lipschitz constant of the derivative of F in it."""
+        """Return, for each column, the Lipschitz constant of the derivative of F in its w.
+
+        With several outputs it is the same for all of them.
+        """
+        curvature = self.curvature if self.straight is None else self.straight
         columns = transposed_rows(self.model.rows)
         squares = squared_norms(columns, self.model.weights) / self.n
-        smooth: NDArray[np.float64] = self.curvature * squares + self.l2
-        return np.append(smooth, self.curvature) if self.intercept else smooth
+        smooth: NDArray[np.float64] = curvature * squares + self.l2
+        return np.append(smooth, curvature) if self.intercept else smooth
 
     def fingerprint(self) -> str:
         """Return a hash of targets, weights, norms of rows, shape and penalties: O(n)."""

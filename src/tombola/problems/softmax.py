@@ -53,6 +53,7 @@ class Softmax(LinearProblem):
 
     model_class = SoftmaxModel
     curvature = 0.5
+    straight = 0.25
 
     def __init__(self, X: Any, y: ArrayLike, *, classes: int | None = None, **others: Any) -> None:
         if classes is not None and (

@@ -194,7 +194,8 @@ class Solver(ABC):
         problem
             From `tombola.problems`.
         sampler : Sampler, optional
-            Over the problem's items; by default ``VRB(n)``. It is fed, and so it changes.
+            Over the problem's items; by default ``VRB(n)``, unless the solver says otherwise. It
+            is fed, and so it changes.
             Samplers of this library, and others with a board, run in one compiled loop with the
             solver; any other one is called from Python, with the same result.
         rounds : int
@@ -203,7 +204,7 @@ class Solver(ABC):
             How often to look at the objective, evenly over the rounds; each look takes a pass
             over all items. 0: never.
         start : array-like, optional
-            Where to begin; by default at zero.
+            Where to begin; by default at zero (k-means: at rows that are far apart).
         resume : Result, optional
             Go on from there, to the state that an uninterrupted run would have reached. The
             sampler is the one of the result, unless one of the same kind is given, which is then

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from tombola.samplers import Sampler
 from tombola.solvers.descent import CONSTANT, Descent, new_descent
 from tombola.solvers.linear import LinearSolver, checked_batch, checked_rate
-from tombola.solvers.saga import safe_rate
+from tombola.solvers.saga import by_curvature, safe_rate
 
 __all__ = ["SVRG"]
 
@@ -20,8 +20,8 @@ class SVRG(LinearSolver):
         g_t = (1/B) sum_b (grad_b(w_t) - grad_b(x)) / (n p_b) + G
         w_{t+1} = prox(w_t - rate g_t)
 
-    Fed back is |grad_b(w_t) - grad_b(x)|, which goes to zero: give it a sampler that forgets,
-    such as ``VRB(n, memory=5 * n)``.
+    Fed back is |grad_b(w_t) - grad_b(x)|. Without a sampler rows are drawn by how curved they are:
+    by ``VRB(n, bound=L**2, mixing=0.5)``, with L the Lipschitz constants of the items' gradients.
 
     Parameters
     ----------
@@ -64,6 +64,9 @@ class SVRG(LinearSolver):
         self.rate = None if rate is None else checked_rate(rate)
         self.every = None if every is None else int(every)
         self.batch_size = checked_batch(batch_size)
+
+    def _default_sampler(self, problem: Any) -> Sampler:
+        return by_curvature(problem)
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Descent:
         every = -(-2 * problem.n // self.batch_size) if self.every is None else self.every
