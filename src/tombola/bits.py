@@ -77,7 +77,8 @@ def kernel(
     """
     if function is None:
         return lambda inner: kernel(inner, allocates=allocates, inline=inline, fast=fast)
-    options: dict[str, Any] = {"_nrt": allocates}  # not in numba's own annotations
+    # no kernel divides by zero; a test for it at each division would keep LLVM from vectorising
+    options: dict[str, Any] = {"_nrt": allocates, "error_model": "numpy"}
     if fast:
         options["fastmath"] = {"reassoc", "contract"}
     compiled = njit(forceinline=inline, **options)(function)
@@ -99,7 +100,7 @@ def by_type(function: Any) -> Any:
     def call(first: Any, *rest: Any) -> Any:
         return getattr(type(first), name)(first, *rest)
 
-    options: Any = {"forceinline": True, "_nrt": False}
+    options: Any = {"forceinline": True, "_nrt": False, "error_model": "numpy"}
 
     @overload(call, strict=False, jit_options=options)
     def _(first: Any, *rest: Any) -> Any:

@@ -22,7 +22,7 @@ from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of
 from tombola.problems.rows import transposed as transposed_rows
 from tombola.samplers.base import number
 
-__all__ = ["Linear", "LinearProblem", "item_slopes", "score", "survey"]
+__all__ = ["Linear", "LinearProblem", "item_slopes", "score", "slopes", "survey"]
 
 
 class _Arrays(NamedTuple):

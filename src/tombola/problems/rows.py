@@ -73,16 +73,12 @@ class Sparse(NamedTuple):
     @staticmethod
     def dot(rows: Any, item: Any, vector: Any) -> Any:
         """Return the inner product of a row and a vector (which may be longer)."""
-        total = 0.0
-        for k in range(rows.starts[item], rows.starts[item + 1]):
-            total += rows.values[k] * vector[rows.columns[k]]
-        return total
+        return sparse_dot(rows.values, rows.columns, rows.starts, item, vector)
 
     @staticmethod
     def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector (which may be longer)."""
-        for k in range(rows.starts[item], rows.starts[item + 1]):
-            vector[rows.columns[k]] += factor * rows.values[k]
+        sparse_add(rows.values, rows.columns, rows.starts, item, factor, vector)
 
     @staticmethod
     def square_sum(rows: Any, item: Any, weights: Any) -> Any:
@@ -147,6 +143,22 @@ def dense_add(row: Any, factor: Any, vector: Any) -> None:
     """vector[j] += factor row[j]."""
     for j in range(row.size):
         vector[j] += factor * row[j]
+
+
+@kernel(inline=True)
+def sparse_dot(values: Any, columns: Any, starts: Any, item: Any, vector: Any) -> Any:
+    """Return the sum of values[k] vector[columns[k]] over a row, in float64."""
+    total = 0.0
+    for k in range(np.uint64(starts[item]), np.uint64(starts[item + 1])):
+        total += values[k] * vector[np.uint64(columns[k])]  # unsigned: no test for negative ones
+    return total
+
+
+@kernel(inline=True)
+def sparse_add(values: Any, columns: Any, starts: Any, item: Any, factor: Any, vector: Any) -> None:
+    """vector[columns[k]] += factor values[k] over a row."""
+    for k in range(np.uint64(starts[item]), np.uint64(starts[item + 1])):
+        vector[np.uint64(columns[k])] += factor * values[k]
 
 
 def as_rows(X: Any, name: str = "X") -> Any:

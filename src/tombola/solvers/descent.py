@@ -9,9 +9,10 @@ With B items drawn, u_b = 1 / (n p_b) their importances and y_i the slopes on fi
 where prox is exact for the regulariser: v -> soft(v, rate l1) / (1 + rate l2). Fed back is the
 norm of what was multiplied by the importance: |grad_b(w) - grad_b(y)|.
 
-With sparse rows only the columns of the rows drawn are touched. The others coast: what the
-regulariser and the mean of y do to a column in all the rounds since it was last touched has a
-closed form, and is made up for when a row needs the column again.
+With sparse rows, and many columns, only those of the rows drawn are touched. The others coast:
+what the regulariser and the mean of y do to a column in all the rounds since it was last touched
+has a closed form, and is made up for when a row needs the column again. SGD without l1 has it
+easier, with rows of any kind: all columns shrink alike, so w is kept as a multiple of one number.
 """
 
 import math
@@ -21,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.bits import kernel
-from tombola.problems.linear import LinearProblem, item_slopes
-from tombola.problems.rows import Sparse, add_row, column, end, first
+from tombola.problems.linear import LinearProblem, item_slopes, slopes
+from tombola.problems.rows import Sparse, add_row, column, dot, end, first
 
 __all__ = ["Descent", "coast", "settle"]
 
@@ -36,6 +37,7 @@ SNAPSHOT = 5  # rounds between two snapshots (SVRG); 0: none
 ON_FILE = 6  # 1 where slopes are on file
 REFILE = 7  # 1 where the slopes of items drawn are filed (SAGA)
 EARLIER = 8  # rounds on other items before these, which count for rates that fall
+SCALED = 9  # 1 where columns are kept as multiples of SHRUNK
 
 CONSTANT, ROOT, STRONG, NORM, DIAGONAL = 0, 1, 2, 3, 4
 
@@ -44,10 +46,12 @@ RATE = 0
 CONVEXITY = 1  # mu, for the rate 2 / (mu t)
 RADIUS = 2  # of the ball around 0 that w stays in; infinite: none
 SQUARES = 3  # sum of |g|^2, for the norm version of AdaGrad
-SHRUNK = 4  # product of 1 / (1 + rate l2) since the last time that all columns were settled
+SHRUNK = 4  # product of 1 / (1 + rate l2) since the last time that all columns were settled;
+# where SCALED, the columns are SHRUNK times what w holds
 CUT = 5  # sum of (rate l1) / (SHRUNK before the round), since then
 LOSSES = 6  # sum over the rounds of (1/B) sum_b u_b s_b phi_b: estimates of the mean loss
 
+WIDE = 16  # columns coast where there are so many times more than entries in a row
 TINY = 2.0**-300  # SHRUNK below this settles all columns
 
 
@@ -95,15 +99,20 @@ def new_descent(
 ) -> Descent:
     """Return the state before the first round."""
     outputs, width = w.shape
-    lazy = isinstance(problem.model.rows, Sparse) and not average and math.isinf(radius)
+    rows = problem.model.rows
+    few = isinstance(rows, Sparse) and rows.values.size / problem.n * WIDE < problem.d
     filed = refile or snapshot > 0
+    plain = not average and math.isinf(radius)
+    alike = schedule in (CONSTANT, ROOT, STRONG) and not filed and problem.l1 == 0
+    scaled = plain and alike
+    lazy = plain and few and not scaled
     columns = problem.d if lazy else 0
     run = Descent(
         items=np.zeros(batch_size, dtype=np.int64),
         chances=np.ones(batch_size),
         importances=np.ones(batch_size),
         losses=np.zeros(batch_size),
-        clock=np.zeros(9, dtype=np.int64),
+        clock=np.zeros(10, dtype=np.int64),
         numbers=np.zeros(7),
         model=problem.model,
         w=w,
@@ -119,7 +128,7 @@ def new_descent(
         slopes=np.zeros((batch_size, outputs)),
         z=np.zeros(outputs),
     )
-    run.clock[[SCHEDULE, LAZY, MEAN]] = schedule, lazy, average
+    run.clock[[SCHEDULE, LAZY, SCALED, MEAN]] = schedule, lazy, scaled, average
     run.clock[[SNAPSHOT, ON_FILE, REFILE]] = snapshot, filed, refile
     run.numbers[[RATE, CONVEXITY, RADIUS, SHRUNK]] = rate, convexity, radius, 1.0
     if refile:
@@ -132,6 +141,8 @@ def step_linear(run: Descent) -> Any:
     """Take one step with the items drawn; return the first one of bad gradient, or -1."""
     clock, model, w = run.clock, run.model, run.w
     batch, outputs = run.slopes.shape
+    if clock[SCALED]:
+        return step_scaled(run)
     if clock[SNAPSHOT] > 0 and clock[ROUND] % clock[SNAPSHOT] == 0:
         take_snapshot(run)
     clock[ROUND] += 1
@@ -159,6 +170,50 @@ def step_linear(run: Descent) -> Any:
     move(run, touched)
     if clock[REFILE]:
         refile(run)
+    return -1
+
+
+@kernel(inline=True)
+def step_scaled(run: Descent) -> Any:
+    """Take the same step where w is kept as a multiple of SHRUNK: O(entries of the rows drawn).
+
+    w = S v:  w - rate g = S (v - rate / S g), then S <- S / (1 + rate l2)
+    """
+    clock, numbers, model, w = run.clock, run.numbers, run.model, run.w
+    batch, outputs = run.slopes.shape
+    last = w.shape[1] - 1
+    free = model.intercept[0]
+    clock[ROUND] += 1
+    clock[GRADIENTS] += batch
+    for b in range(batch):
+        item = run.items[b]
+        for k in range(outputs):
+            run.z[k] = numbers[SHRUNK] * dot(model.rows, item, w[k])
+            if free:
+                run.z[k] += w[k, last]
+        weight = model.weights[item]
+        loss = weight * slopes(model, item, run.z, run.slopes[b])
+        numbers[LOSSES] += run.importances[b] / batch * loss
+        squared = 0.0
+        for k in range(outputs):
+            run.slopes[b, k] *= weight
+            squared += run.slopes[b, k] * run.slopes[b, k]
+        run.losses[b] = math.sqrt(squared) * model.norms[item]
+        if not run.losses[b] < math.inf:
+            return b
+    rate = rate_now(run, 0)
+    for b in range(batch):
+        for k in range(outputs):
+            amount = rate * run.importances[b] / batch * run.slopes[b, k]
+            add_row(model.rows, run.items[b], -amount / numbers[SHRUNK], w[k])
+            if free:
+                w[k, last] -= amount
+    numbers[SHRUNK] /= 1.0 + rate * model.penalties[1]
+    if numbers[SHRUNK] < TINY:
+        for k in range(outputs):
+            for j in range(w.shape[1] - free):
+                w[k, j] *= numbers[SHRUNK]
+        numbers[SHRUNK] = 1.0
     return -1
 
 
@@ -226,7 +281,7 @@ def scaled_prox(w: Any, g: Any, root: Any, rate: Any, l1: Any, l2: Any) -> Any:
     return soft(w * root - rate * g, rate * l1) / (root + rate * l2) if root > 0.0 else w
 
 
-@kernel
+@kernel(fast=True)
 def move_plain(w: Any, g: Any, columns: Any, rate: Any, l1: Any, l2: Any) -> None:
     """Set w to prox(w - rate g), one rate for all columns."""
     shrink = 1.0 / (1.0 + rate * l2)
@@ -240,7 +295,7 @@ def move_plain(w: Any, g: Any, columns: Any, rate: Any, l1: Any, l2: Any) -> Non
             g[j] = 0.0
 
 
-@kernel
+@kernel(fast=True)
 def move_scaled(w: Any, g: Any, squares: Any, columns: Any, rate: Any, l1: Any, l2: Any) -> None:
     """Set w to prox(w - rate / sqrt(sum g^2) g), a rate for each column."""
     if l1 > 0.0:
@@ -408,24 +463,33 @@ def coast(v: Any, rounds: Any, drift: Any, threshold: Any, shrink: Any) -> Any:
 
     While v keeps its sign this is linear; it comes to rest at 0, or crosses it, at most once.
     """
+    if threshold == 0.0:
+        return math.pow(shrink, float(rounds)) * v - drift * sum_of_powers(shrink, rounds)
     while rounds > 0 and (v != 0.0 or abs(drift) > threshold):
         sign = 1.0 if v > 0.0 or (v == 0.0 and drift < 0.0) else -1.0
         pull = sign * drift + threshold  # |v| -> shrink (|v| - pull), as long as that is above 0
         steps = rounds
         if pull > 0.0:
             steps = min(rounds, steps_above_zero(abs(v), pull, shrink))
-        # shrink^steps, and shrink + shrink^2 + ... up to that. 1 - power would lose its digits
-        # where shrink is next to 1; multiplying again and again would lose them bit by bit
         power = math.pow(shrink, float(steps))
-        fallen = float(steps)
-        if shrink < 1.0:
-            fallen = -shrink * math.expm1(steps * math.log(shrink)) / (1.0 - shrink)
-        v = sign * max(power * abs(v) - pull * fallen, 0.0)
+        v = sign * max(power * abs(v) - pull * sum_of_powers(shrink, steps), 0.0)
         rounds -= steps
         if rounds > 0:  # the step that reaches 0 or crosses it
             v = shrink * soft(v - drift, threshold)
             rounds -= 1
     return v
+
+
+@kernel
+def sum_of_powers(shrink: Any, steps: Any) -> Any:
+    """Return shrink + shrink^2 + ... + shrink^steps.
+
+    1 - shrink^steps would lose its digits where shrink is next to 1; adding one by one would
+    lose them bit by bit.
+    """
+    if shrink == 1.0:
+        return float(steps)
+    return -shrink * math.expm1(steps * math.log(shrink)) / (1.0 - shrink)
 
 
 @kernel
@@ -449,6 +513,9 @@ def settle(run: Descent, out: NDArray[np.float64]) -> None:
     for k in range(outputs):
         for j in range(width):
             out[k, j] = run.w[k, j]
+        if run.clock[SCALED]:
+            for j in range(width - run.model.intercept[0]):
+                out[k, j] *= run.numbers[SHRUNK]
         for j in range(run.last.size):
             out[k, j] = settled(run, k, j, run.clock[ROUND])
 
