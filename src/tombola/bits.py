@@ -19,7 +19,15 @@ from numba import njit, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import intrinsic, overload
 
-__all__ = ["bit_length", "by_type", "kernel", "multiply_wide", "name_by_source", "prefetch"]
+__all__ = [
+    "bit_length",
+    "by_type",
+    "kernel",
+    "multiply_wide",
+    "name_by_source",
+    "name_if_foreign",
+    "prefetch",
+]
 
 
 def _source_hash() -> str:
@@ -152,6 +160,15 @@ def _meaning(thing: Any, seen: set[int]) -> str:
         return f"{thing.dtype} {thing.shape} {thing.tobytes().hex()}"
     plain = isinstance(thing, (bool, int, float, complex, str, bytes, np.generic, type(None)))
     return repr(thing) if plain else type(thing).__name__
+
+
+def name_if_foreign(kind: type) -> None:
+    """Do the same for a class of somebody else, once; those of this package are told apart."""
+    ours = kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+    if not ours and "_named" not in vars(kind):
+        own = [part.__func__ for part in vars(kind).values() if isinstance(part, staticmethod)]
+        name_by_source(kind, *own)
+        kind._named = True  # type: ignore[attr-defined]
 
 
 def multiply_wide(a: Any, b: Any) -> Any:

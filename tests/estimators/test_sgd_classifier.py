@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import tombola
-from tombola.estimators import SGDClassifier
+from tombola.estimators import SGDClassifier, SGDRegressor
 from tombola.problems import Logistic, SquaredHinge
 
 N = 150
@@ -209,7 +209,7 @@ def test_partial_fit_goes_on_with_rates_and_groups():
 def test_partial_fit_of_several_classes_learns():
     X, y = data(classes=3, n=400)
     for multi_class in ("ovr", "softmax"):
-        model = SGDClassifier(multi_class=multi_class, random_state=0, rate=0.5)
+        model = SGDClassifier(multi_class=multi_class, random_state=0)
         for _ in range(3):
             for part in np.array_split(np.arange(400), 8):
                 model.partial_fit(X[part], y[part], classes=np.unique(y))
@@ -218,17 +218,72 @@ def test_partial_fit_of_several_classes_learns():
         SGDClassifier(class_weight="balanced").partial_fit(X, y, classes=np.unique(y))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_partial_fit_does_not_leave_what_fit_has_found():
+    """Columns of any scale: AdaGrad begins with the sums of an epoch, not with steps of 0.3."""
+    X, y = data(n=400)
+    X = X * np.array([1e3, 1e-3, 1.0, 1.0, 1.0, 30.0])
+    model = SGDClassifier(l2=0.0, max_iter=400, tol=1e-5, random_state=0)
+    model.fit(X, y)
+    problem = Logistic(X, y == 1, intercept=True)
+    found = np.append(model.coef_[0], model.intercept_)
+    before = problem.value(found)
+    model.partial_fit(X, y)
+    after = problem.value(np.append(model.coef_[0], model.intercept_))
+    assert after < before + 0.05
+
+
+def test_weights_count_over_calls_of_partial_fit():
+    """Ten times the weight is ten times the step, and not nothing."""
+    X, y = data()
+    start = SGDClassifier(solver="sgd", max_iter=2, tol=None, random_state=0).fit(X, y)
+    moves = []
+    for weight in (1.0, 10.0):
+        model = pickle.loads(pickle.dumps(start))
+        model.set_params(rate=1e-7)  # so small that gradients stay what they are
+        model.partial_fit(X, y, sample_weight=np.full(N, weight))
+        moves.append(model.coef_ - start.coef_)
+    np.testing.assert_allclose(moves[1], 10 * moves[0], rtol=1e-2, atol=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_intercept_does_not_hide_that_coefficients_still_move():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2)) * [1.0, 0.03]
+    model = SGDRegressor(random_state=0, max_iter=3000).fit(X, 1e6 + 100 * X[:, 1])
+    assert abs(model.coef_[1] - 100) < 5  # l2 = 1e-4 alone would make it 89.7... of 100
+
+
+def test_partial_fit_hands_group_levels_on(monkeypatch):
+    X, y = data(n=400)
+    handed = []
+    real = tombola.GroupVRB.start_from
+    monkeypatch.setattr(
+        tombola.GroupVRB,
+        "start_from",
+        lambda self, levels: (handed.append(levels), real(self, levels)),
+    )
+    model = SGDClassifier(random_state=0)
+    model.partial_fit(X[:200], y[:200], classes=[0, 1])
+    model.partial_fit(X[200:], y[200:])
+    assert handed[0] == {}
+    assert set(handed[1]) == {False, True}
+
+
 def test_warm_start_goes_on():
     X, y = data()
-    model = SGDClassifier(warm_start=True, max_iter=5, tol=None, random_state=0).fit(X, y)
+    model = SGDClassifier(
+        solver="adagrad", warm_start=True, max_iter=5, tol=None, random_state=0
+    ).fit(X, y)
     start, carried = model.coef_.copy(), model._past["runs"][0]["carried"]
     model.fit(X, y)
     assert np.abs(model.coef_ - start).max() < np.abs(start).max()
+    assert carried["squares"].size == X.shape[1] + 1
     assert (model._past["runs"][0]["carried"]["squares"] > carried["squares"]).all()
     model.set_params(solver="sgd").fit(X, y)  # sums of another solver are not taken over
     with pytest.raises(ValueError, match="warm_start needs"):
         model.fit(X, data(classes=3)[1])
-    cold = SGDClassifier(max_iter=5, tol=None, random_state=0).fit(X, y)
+    cold = SGDClassifier(solver="adagrad", max_iter=5, tol=None, random_state=0).fit(X, y)
     again = cold.fit(X, y)
     assert (again.coef_ == start).all()
 

@@ -6,6 +6,7 @@ from scipy import sparse
 from sklearn.linear_model import Lasso
 from test_coordinate import COLUMNS, Delegating, data, naive_step, some_zeros
 
+import tombola
 from tombola import VRB, GroupVRB, Shuffle, Uniform
 from tombola.problems import LeastSquares, Logistic
 from tombola.solvers import BlockCoordinateDescent, CoordinateDescent, Cyclic
@@ -86,10 +87,24 @@ def test_lasso_agrees_with_scikit_learn(kind, blocks):
 SAMPLERS = {
     "Uniform": lambda: Uniform(4),
     "Shuffle": lambda: Shuffle(4),
+    "Static": lambda: tombola.Static([1.0, 2.0, 3.0, 4.0]),
     "VRB": lambda: VRB(4),
+    "VRB, printed": lambda: VRB(4, bound=4.0, mixing=0.2),
     "GroupVRB": lambda: GroupVRB([0, 0, 1, 1]),
+    "MABS": lambda: tombola.MABS(4, horizon=12_000, bound=4.0),
+    "MirrorDescent": lambda: tombola.MirrorDescent(4, bound=2.0, horizon=12_000),
+    "AdaptiveWeighted": lambda: tombola.AdaptiveWeighted([0, 0, 1, 1]),
+    "Avare": lambda: tombola.Avare(4),
+    "SRG": lambda: tombola.SRG(4),
+    "Safe": lambda: tombola.Safe(4, smoothness=1.0),
+    "FTRL": lambda: tombola.FTRL(4, bound=4.0),
     "Cyclic": lambda: Cyclic(4),
 }
+
+
+def test_every_sampler_is_there():
+    kinds = {type(make()).__name__ for make in SAMPLERS.values()}
+    assert kinds == set(tombola.samplers.__all__) - {"Sampler"} | {"Cyclic"}
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

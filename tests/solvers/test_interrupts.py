@@ -10,8 +10,8 @@ import pytest
 import tombola
 from players import Outside
 from tombola.checkpoint import CheckpointError
-from tombola.problems import LeastSquares, Logistic
-from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, Result
+from tombola.problems import KMeans, LeastSquares, Logistic
+from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, MiniBatchKMeans, Result
 
 N, D, ROUNDS = 60, 4, 1000
 SOLVERS = {
@@ -234,3 +234,28 @@ def test_needs_are_named():
         SGD().minimize("a problem", rounds=1)
     with pytest.raises(ValueError, match="needs a problem with l2 above 0"):
         SGD(schedule="strongly convex").minimize(problem(l2=0.0), rounds=1)
+
+
+def test_going_on_with_other_rows_is_refused_by_k_means_too():
+    rng = np.random.default_rng(0)
+    A, B = rng.normal(size=(2, 60, 3))
+    result = MiniBatchKMeans(10).minimize(KMeans(A, 3), rounds=5)
+    with pytest.raises(ValueError, match="of another problem"):
+        MiniBatchKMeans(10).minimize(KMeans(B, 3), resume=result, rounds=10)
+
+
+def test_an_item_that_is_not_there_is_refused():
+    """A sampler in Python may draw anything; the kernels would read past the data."""
+
+    class Past(tombola.samplers.Sampler):
+        def _draw(self, size):
+            return np.full(size, self.n), np.full(size, 1 / self.n)
+
+        def _update(self, draw, losses):
+            pass
+
+        def probabilities(self):
+            return np.full(self.n, 1 / self.n)
+
+    with pytest.raises(IndexError, match="not from 0 to"):
+        SGD(0.1).minimize(problem(), sampler=Past(N, 0), rounds=1)

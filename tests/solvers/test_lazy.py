@@ -78,8 +78,9 @@ def test_a_column_left_behind_would_be_seen():
     X, rng = rows()
     problem = Logistic(sp.csr_array(X), np.arange(N) % 2, l2=0.1)
     start = np.ones(D)
-    result = SGD(0.1).minimize(
+    solver = AdaGrad(0.1, version="norm")
+    result = solver.minimize(
         problem, sampler=Replay(N, some_draws(rng, N, 1, 50)), rounds=50, start=start
     )
     assert result.state["arrays"]["w"][0, 1] == 1.0
-    assert result.solution[1] == pytest.approx(1.01**-50, rel=1e-12)
+    assert result.solution[1] < 0.99

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from tombola.problems.linear import LinearProblem
+from tombola.problems.rows import squared_norms, transposed
 from tombola.samplers import VRB, GroupVRB, Sampler, Shuffle, Static, Uniform
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, Solver
 from tombola.solvers.saga import by_curvature
@@ -28,10 +29,7 @@ __all__ = [
     "make_sampler",
 ]
 
-# Measured: docs/decisions/estimator_defaults.md
-ADAGRAD_RATE = 0.3  # of the estimators, where none is given
-WORK = 500  # multiplications a step and inner product from which on learning is cheap beside it
-ALIKE = 2.0  # rows whose largest L is at most so many times the mean are all alike
+ADAGRAD_RATE = 0.3  # where none is given; see docs/decisions/estimator_defaults.md
 PATIENCE = 5  # epochs without progress after which AdaGrad and SGD stop
 MEMORY = 5  # epochs that VRB remembers under SAGA and SVRG, whose losses go to zero
 FEW = 2**20  # entries; 64-bit indices of so few are copied to 32 bits, see checked_rows
@@ -47,22 +45,12 @@ def make_row_sampler(
 
     "auto" is what was fastest by the clock. With adagrad and sgd: `GroupVRB` over the class
     labels, or `VRB`. With saga and svrg, which leave little variance to reduce, rows are drawn by
-    how curved they are, since that allows larger steps: by `GroupVRB` with bounds L^2 where a
-    step costs much more than a draw; else by the paper's `VRB` with bounds L^2 and mixing 1/2; and
-    uniformly where all rows are alike.
+    how curved they are, since that allows larger steps (`by_curvature`).
     """
     settles = solver in ("saga", "svrg")
-    if choice != "auto" or not settles:
-        return make_sampler(choice, problem.n, seed, groups, forget=settles)
-    lipschitz = problem.lipschitz()
-    rows = problem.model.rows
-    entries = rows.values.size / problem.n * problem.outputs
-    if not lipschitz.any() or (entries < WORK and lipschitz.max() <= ALIKE * lipschitz.mean()):
-        return Uniform(problem.n, seed=seed)
-    if entries < WORK:
+    if choice == "auto" and settles:
         return by_curvature(problem, seed)
-    labels = np.zeros(problem.n, dtype=np.int64) if groups is None else groups
-    return GroupVRB(labels, bound=lipschitz**2, shuffle=False, seed=seed)
+    return make_sampler(choice, problem.n, seed, groups, forget=settles)
 
 
 def make_sampler(
@@ -81,7 +69,7 @@ def make_sampler(
         Class labels.
     forget : bool, default=False
         Whether the losses will go to zero, as with SAGA: then VRB should forget old ones, and
-        GroupVRB not shuffle.
+        nobody shuffle.
     what : str, default="rows"
         What is drawn, for the error message.
     """
@@ -93,7 +81,9 @@ def make_sampler(
         if choice in ("group-vrb", "balanced") and groups is None:
             raise ValueError(f"sampler={choice!r} needs class labels, and there are none")
         makers: dict[str, Callable[[], Sampler]] = {
-            "vrb": lambda: VRB(n, memory=MEMORY * n if forget else None, seed=seed),
+            "vrb": lambda: VRB(
+                n, memory=MEMORY * n if forget else None, shuffle=not forget, seed=seed
+            ),
             "group-vrb": lambda: GroupVRB(groups, shuffle=not forget, seed=seed),
             "shuffle": lambda: Shuffle(n, seed=seed),
             "uniform": lambda: Uniform(n, seed=seed),
@@ -133,7 +123,8 @@ def checked_rows(estimator: Any, X: Any, y: Any = NO_TARGET, *, reset: bool, **o
         reset=reset, **others,
     )  # fmt: skip
     rows = checked if alone else checked[0]
-    if hasattr(rows, "tocsr") and rows.indices.dtype == np.int64 and rows.nnz < FEW:
+    wide = hasattr(rows, "tocsr") and rows.indices.dtype == np.int64
+    if wide and rows.nnz < FEW and max(rows.shape) < 2**31:
         parts = (rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int32))
         rows = type(rows)(parts, shape=rows.shape)
     return rows if alone else (rows, checked[1])
@@ -189,7 +180,7 @@ class LinearEstimator(BaseEstimator):
 
     def _run(
         self,
-        problems: Sequence[Callable[[], tuple[LinearProblem, NDArray[Any] | None]]],
+        problems: Sequence[Callable[[], tuple[LinearProblem, NDArray[Any] | None, float]]],
         names: Sequence[str],
         *,
         fresh: bool,
@@ -198,6 +189,8 @@ class LinearEstimator(BaseEstimator):
         new_rows: bool,
     ) -> None:
         """Minimise each problem for some epochs, and set the fitted attributes.
+
+        Each of `problems` makes a problem, its groups, and the mean of its sample weights.
 
         With `new_rows` (`partial_fit`) saga and svrg, which would settle at what these rows alone
         ask for, give way to adagrad.
@@ -215,19 +208,25 @@ class LinearEstimator(BaseEstimator):
         seeds = draw_seeds(self.random_state, len(names), past["calls"])
         solutions, gauges, runs, watches = [], [], [], []
         for k, (make, name) in enumerate(zip(problems, names, strict=True)):
-            problem, groups = make()
+            problem, groups, scale = make()
+            if new_rows:  # not of mean 1: calls count by their weights
+                problem.model.weights[:] *= scale
             sampler = make_row_sampler(self.sampler, problem, seeds[k], groups, solver)
             before = past["runs"][k] or {"carried": None, "levels": {}}
             if isinstance(sampler, GroupVRB) and past["solver"] == solver:
                 sampler.start_from(before["levels"])
             settles = solver in ("saga", "svrg")
-            watch = Watch(problem, sampler, settles, tol, name if self.verbose else None)
+            start = None if fresh else self._solution(k, problem)
+            carried = before["carried"] if past["solver"] == solver else None
+            if start is not None and carried is None and solver == "adagrad":
+                carried = as_after_an_epoch(problem, start)
+            watch = Watch(problem, sampler, settles, tol, name if self.verbose else None, start)
             result = self._solver(solver, problem).minimize(
                 problem,
                 sampler=sampler,
                 rounds=epochs * -(-problem.n // self.batch_size),
-                start=None if fresh else self._solution(k, problem),
-                carry=before["carried"] if past["solver"] == solver else None,
+                start=start,
+                carry=carried,
                 until=watch,
             )
             if result.interrupted:
@@ -249,7 +248,7 @@ class LinearEstimator(BaseEstimator):
                 f"{type(self).__name__} has not converged in max_iter={epochs} epochs: allow "
                 "more of them, scale the columns of X, or try another rate",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _set_solution(self, solution: NDArray[np.float64]) -> None:
@@ -268,13 +267,26 @@ class LinearEstimator(BaseEstimator):
         return np.asarray(rows, dtype=np.float64)
 
 
+def as_after_an_epoch(problem: LinearProblem, solution: NDArray[Any]) -> dict[str, Any]:
+    """Return what AdaGrad would carry after an epoch around a solution: sum_i g_ij^2.
+
+    So that it goes on from a solution that another solver has found, and does not leave it.
+    """
+    table = problem.survey(solution)[1] ** 2
+    columns = transposed(problem.model.rows)
+    squares = np.array([squared_norms(columns, np.ascontiguousarray(t)) for t in table.T])
+    if problem.intercept:
+        squares = np.column_stack([squares, table.sum(axis=0)])
+    return {"rounds": np.array(problem.n), "squares": squares, "square_sum": squares.sum()}
+
+
 class Watch:
     """Looks at each epoch: prints a line, and says when to stop.
 
-    SAGA and SVRG settle: they stop when no entry of the solution has moved, in an epoch, by more
-    than tol times the largest one. AdaGrad and SGD do not; they stop when, in 5 epochs, the
-    objective has not fallen by tol, relative to the best epoch before. It is the average over
-    the epoch as the draws saw it, which costs nothing.
+    SAGA and SVRG settle: they stop when no coefficient has moved, in an epoch, by more than tol
+    times the largest one, and no intercept by more than tol times the largest entry. AdaGrad and
+    SGD do not; they stop when, in 5 epochs, the objective has not fallen by tol, relative to the
+    best epoch before. It is the average over the epoch as the draws saw it, which costs nothing.
     """
 
     def __init__(
@@ -284,11 +296,12 @@ class Watch:
         settles: bool,
         tol: float | None,
         name: str | None,
+        start: NDArray[np.float64] | None,
     ) -> None:
         self.problem, self.sampler, self.settles = problem, sampler, settles
         self.tol, self.name = tol, name
         self.epoch, self.idle, self.best = 0, 0, np.inf
-        self.before = np.zeros(problem.shape)
+        self.before = np.zeros(problem.shape) if start is None else start
         self.converged = False
 
     def __call__(self, rounds: int, solution: NDArray[np.float64], loss: float) -> bool:
@@ -304,8 +317,10 @@ class Watch:
         if self.tol is None:
             return False
         if self.settles:
-            change = np.abs(solution - self.before).max()
-            self.converged = bool(change <= self.tol * np.abs(solution).max())
+            change, size = np.abs(solution - self.before), np.abs(solution)
+            d = self.problem.d  # an intercept, behind, may be far larger than coefficients
+            settled = change[..., :d].max() <= self.tol * size[..., :d].max()
+            self.converged = bool(settled and change.max() <= self.tol * size.max())
             self.before = solution
         else:
             enough = objective <= self.best - self.tol * abs(self.best)

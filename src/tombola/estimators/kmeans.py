@@ -182,6 +182,7 @@ class MiniBatchKMeans(
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         problem = KMeans(X, 1, sample_weight=weights)
         problem.clusters = k  # with centres to start from there may be fewer rows than centres
+        problem.model.weights[:] = weights  # not of mean 1: calls of partial_fit count by theirs
         seed = draw_seeds(self.random_state, 1, past["calls"])[0]
         solver = solvers.MiniBatchKMeans(self.batch_size, subsample=self.subsample, seed=seed)
         sampler = None
@@ -201,7 +202,7 @@ class MiniBatchKMeans(
         self._past = {"calls": past["calls"] + 1, "carried": result.state["carried"]}
         self.cluster_centers_ = result.solution
         losses, self.labels_, _ = problem.survey(result.solution)
-        self.inertia_ = float(losses.sum() * weights.mean())
+        self.inertia_ = float(losses.sum())
         self.gauge_ = copy.deepcopy(result.sampler.gauge)  # type: ignore[union-attr]
         self.n_iter_ = watch.epoch
         self.n_steps_ += result.rounds
@@ -221,7 +222,7 @@ class MiniBatchKMeans(
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the opposite of the sum of squared distances to the nearest centres."""
         losses = self._survey(X)[0]
-        weights = 1.0 if sample_weight is None else np.asarray(sample_weight)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         return -float((losses * weights).sum())
 
     def _survey(self, X: Any) -> Any:
@@ -254,5 +255,8 @@ class _Watch:
         before, self.before = self.before, solution
         moved = np.inf if before is None else float(((solution - before) ** 2).sum())
         if self.verbose:
-            print(f"epoch {self.epoch}: centres moved by {np.sqrt(moved):.6g}")
+            print(
+                f"epoch {self.epoch}"
+                + (f": centres moved by {moved**0.5:.6g}" if before is not None else "")
+            )
         return self.tol is not None and moved <= self.tol * self.spread

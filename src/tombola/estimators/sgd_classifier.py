@@ -55,15 +55,14 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         by tol relative to the best one; saga and svrg when no coefficient has moved in an epoch
         by more than tol times the largest one. None: after max_iter epochs.
     sampler : str, Sampler or callable, default="auto"
-        "auto" is the fastest by the clock, as far as we know. With adagrad and sgd (and in
-        `partial_fit`) "group-vrb": `GroupVRB` over class labels, in one-vs-all over the two sides.
-        With saga and svrg rows of large L are drawn more often, which allows larger steps: by
-        `GroupVRB` over class labels with bounds L^2 where rows have 500 entries or more, by `VRB`
-        with bounds L^2 and mixing 1/2 where they have fewer, and uniformly where such rows are
-        all alike. Others: "vrb", "shuffle", "uniform", "balanced" (each class equally often). A
-        sampler over as
-        many items as X has rows: a fresh one with its parameters and its seed is used, and it
-        stays as it is. Or a function (n, seed, groups) that returns one.
+        "auto" is the fastest by the clock, as far as we know. With adagrad and sgd, and in
+        `partial_fit`, "group-vrb": `GroupVRB` over class labels, in one-vs-all over the two sides.
+        With saga and svrg, which have little variance left, rows of large L are drawn more often
+        (half of the draws by L, half uniformly), which allows larger steps; all alike where no L
+        is above twice the mean. Others: "vrb", "shuffle" (not good with saga and svrg), "uniform",
+        "balanced" (each class equally often). A sampler over as many items as X has rows: a fresh
+        one with its parameters and its seed is used, and it stays as it is. Or a function
+        (n, seed, groups) that returns one.
     class_weight : dict, "balanced" or None, default=None
         Rows count as much as their class, times their sample weight.
     random_state : int, RandomState or None, default=None
@@ -191,7 +190,8 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
     ) -> "SGDClassifier":
         """Go on with one epoch over these rows, which may be new.
 
-        With saga and svrg, whose tables belong to rows, it steps by adagrad.
+        With saga and svrg, whose tables belong to rows, it steps by adagrad, at its default rate.
+        Sample weights count over all calls: 2 here is as much as twice the row there.
 
         The solution, the rates that were reached and what was learnt of the groups are kept.
 
@@ -249,13 +249,14 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         }
         K = len(self.classes_)
         if K > 2 and self.multi_class == "softmax":
-            makers, names = [lambda: (Softmax(X, numbers, classes=K, **common), numbers)], [""]
+            problem = Softmax(X, numbers, classes=K, **common)
+            makers, names = [lambda: (problem, numbers, float(weights.mean()))], [""]
         else:
             kind = Logistic if self.loss == "log_loss" else SquaredHinge
 
             def maker(label: int) -> Any:
                 side = numbers == label
-                return lambda: (kind(X, side, **common), side)
+                return lambda: (kind(X, side, **common), side, float(weights.mean()))
 
             labels = [1] if K == 2 else range(K)
             makers = [maker(label) for label in labels]

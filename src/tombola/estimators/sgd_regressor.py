@@ -40,13 +40,13 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
         by tol relative to the best one; saga and svrg when no coefficient has moved in an epoch
         by more than tol times the largest one. None: after max_iter epochs.
     sampler : str, Sampler or callable, default="auto"
-        "auto" is the fastest by the clock, as far as we know. With adagrad and sgd (and in
-        `partial_fit`) "vrb". With saga and svrg rows of large L are drawn more often, which allows
-        larger steps: by `GroupVRB` (of one group) with bounds L^2 where rows have 500 entries or
-        more, by `VRB` with bounds L^2 and mixing 1/2 where they have fewer, and uniformly where
-        such rows are all alike. Others: "shuffle", "uniform". A sampler over as many items as X
-        has rows: a fresh one with its parameters and its seed is used, and it stays as it is. Or
-        a function (n, seed, groups) that returns one; its groups are None.
+        "auto" is the fastest by the clock, as far as we know. With adagrad and sgd, and in
+        `partial_fit`, "vrb". With saga and svrg, which have little variance left, rows of large L
+        are drawn more often (half of the draws by L, half uniformly), which allows larger steps;
+        all alike where no L is above twice the mean. Others: "shuffle" (not good with saga and
+        svrg), "uniform". A sampler over as many items as X has rows: a fresh one with its
+        parameters and its seed is used, and it stays as it is. Or a function (n, seed, groups)
+        that returns one; its groups are None.
     random_state : int, RandomState or None, default=None
     warm_start : bool, default=False
         Whether `fit` goes on from the last solution, with the rates that were reached.
@@ -133,7 +133,8 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
     ) -> "SGDRegressor":
         """Go on with one epoch over these rows, which may be new.
 
-        With saga and svrg, whose tables belong to rows, it steps by adagrad.
+        With saga and svrg, whose tables belong to rows, it steps by adagrad, at its default rate.
+        Sample weights count over all calls: 2 here is as much as twice the row there.
 
         The solution and the rates that were reached are kept. Parameters as in `fit`.
         """
@@ -157,7 +158,7 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
             problem = LeastSquares(
                 X, y, l2=self.l2, l1=self.l1, sample_weight=weights, intercept=self.fit_intercept
             )
-            return problem, None
+            return problem, None, float(weights.mean())
 
         self._run([make], [""], fresh=fresh, epochs=epochs, tol=tol, new_rows=new_rows)
         return self

@@ -4,6 +4,7 @@ The kernels keep the centres transposed: each number of a row meets all centres 
 side in memory. So does each entry of a sparse row, and no other column is looked at.
 """
 
+import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -307,6 +308,13 @@ class KMeans:
         losses = self._survey(self.row(int(point))[None, :])[0]
         bounds: NDArray[np.float64] = 4.0 * self.model.weights * losses
         return bounds
+
+    def fingerprint(self) -> str:
+        """Return a hash of weights, norms of rows and shape: O(n)."""
+        digest = hashlib.sha256(repr(self.shape).encode())
+        for part in (self.model.weights, self.model.squares):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()[:16]
 
     def __repr__(self) -> str:
         kind = "dense" if isinstance(self.model.rows, Dense) else "sparse"

@@ -181,14 +181,15 @@ def as_rows(X: Any, name: str = "X") -> Any:
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        values = checked_values(matrix.data, f"{name}.data", dimensions=1)
+        entries = int(matrix.indptr[-1])  # there may be room for more
+        values = checked_values(matrix.data[:entries], f"{name}.data", dimensions=1)
         wrong = first_infinite(values)
         if wrong is not None:
             row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
             raise ValueError(
                 f"{name}[{row}, {matrix.indices[wrong]}] is {values[wrong]}, not finite"
             )
-        columns, starts = as_writable(matrix.indices), as_writable(matrix.indptr)
+        columns, starts = as_writable(matrix.indices[:entries]), as_writable(matrix.indptr)
         rows: Any = Sparse(as_writable(values), columns, starts, np.array([n, d]))
     else:
         values = checked_array(X, name, dimensions=2)

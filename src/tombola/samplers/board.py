@@ -80,7 +80,10 @@ class Board(_Arrays):
         fill_from_index(board, out)
 
     def __init_subclass__(cls) -> None:
-        name_by_source(cls, cls.absorb, cls.value, cls.prepare)
+        name_by_source(
+            cls, cls.absorb, cls.value, cls.prepare,
+            cls.draw_one, cls.update_one, cls.fill_probabilities,
+        )  # fmt: skip
 
 
 @by_type

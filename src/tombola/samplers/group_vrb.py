@@ -397,6 +397,8 @@ class GroupVRB(CompiledSampler):
     def group_levels(self) -> dict[Any, tuple[float, int]]:
         """Return what was learnt of each group: the root of its mean squared loss, and the count.
 
+        (With bounds: of losses over s, the roots of the bounds at mean 1.)
+
         Groups that nothing was fed for are left out. This is what remains true when the items
         are gone; `start_from` takes it over into a sampler over other items.
         """

@@ -144,9 +144,10 @@ class Safe(BoardSampler):
     items; one that doubles the total brings the next computation forward. m is found by
     Newton's method instead of sorting. A `mixing` of uniform draws guards against bounds that do
     not hold (a wrong smoothness, a `moved` that nobody passed, losses that are not gradient
-    norms); the rule as published has none. Before the first loss above zero, p is proportional
-    to s(i)^2. Feedback counts as measured where the solver is when it comes: if late, the bounds
-    are too narrow by what it moved meanwhile.
+    norms); the rule as published has none. The solvers of this library pass no `moved`: under
+    them bounds are those of the last visit, and the mixing keeps all items in play. Before the
+    first loss above zero, p is proportional to s(i)^2. Feedback counts as measured where the
+    solver is when it comes: if late, the bounds are too narrow by what it moved meanwhile.
 
     Parameters
     ----------

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.bits import kernel
-from tombola.samplers import parameter_free
+from tombola.samplers import guard, parameter_free
 from tombola.samplers.base import number
 from tombola.samplers.board import (
+    ALWAYS,
     DRAWN,
     MIXING,
     OWN_CLOCK,
@@ -131,6 +132,9 @@ class VRB(BoardSampler):
     memory : float, optional
         Evidence fades over about so many draws (at least n), for losses that move. Fading
         happens as the sweep passes, every n/2 losses, so there is no pause.
+    shuffle : bool, default=True
+        Whether the parameter-free sampler deals shuffled epochs where adapting does not pay. Not
+        with SAGA and SVRG: they need independent draws.
     seed : int, default=0
 
     Notes
@@ -176,11 +180,17 @@ class VRB(BoardSampler):
         horizon: int | None = None,
         schedule: str | None = None,
         memory: float | None = None,
+        shuffle: bool = True,
         seed: int = 0,
     ) -> None:
         given = {"mixing": mixing, "horizon": horizon, "schedule": schedule}
         chosen = [name for name, parameter in given.items() if parameter is not None]
-        parameters: dict[str, Any] = {"bound": None, **given, "memory": memory}
+        parameters: dict[str, Any] = {
+            "bound": None,
+            **given,
+            "memory": memory,
+            "shuffle": bool(shuffle),
+        }
         if len(chosen) > 1:
             raise ValueError(f"give at most one of mixing, horizon and schedule, got {chosen}")
         fade = 1.0 if memory is None else _fade(n, memory)
@@ -195,6 +205,8 @@ class VRB(BoardSampler):
                 n, seed, parameters, notes=True, deck=True, stale=True, fade_notes=fade
             )
             parameter_free.start(self.board)
+            if not shuffle:
+                self.board.clock[guard.LEFT] = ALWAYS  # the first block never ends
         else:
             self.board_class = PrintedBoard
             bounds = checked_bounds(bound, n)

@@ -6,8 +6,9 @@ from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
 from tombola.samplers.base import number
+from tombola.solvers.base import checked_batch
 from tombola.solvers.descent import DIAGONAL, NORM, Descent, new_descent
-from tombola.solvers.linear import LinearSolver, checked_batch, checked_rate
+from tombola.solvers.linear import LinearSolver, checked_rate
 
 __all__ = ["AdaGrad"]
 

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola import checkpoint
+from tombola.bits import name_if_foreign
 from tombola.samplers import VRB, Sampler
 from tombola.samplers.board import CompiledSampler
 from tombola.solvers.loop import advance, take_step
 
-__all__ = ["DivergenceError", "Result", "Solver", "Trace"]
+__all__ = ["DivergenceError", "Result", "Solver", "Trace", "checked_batch", "variance_ratio"]
 
 ROUND, GRADIENTS = 0, 1  # the first two numbers of every solver's clock
 PATIENCE = 0.1  # seconds between two looks at Ctrl-C and progress, more or less
@@ -71,7 +72,7 @@ class Result:
     seconds : float
         Time spent in the loop.
     interrupted : bool
-        Whether Ctrl-C came before the last round.
+        Whether Ctrl-C came: then rounds may be missing.
     trace : Trace
     sampler : Sampler or None
         As it is after the last round.
@@ -262,6 +263,9 @@ class Solver(ABC):
         if sampler is not None and sampler.n != n:
             raise ValueError(f"the sampler is over {sampler.n} items, the problem has {n}")
         run = self._begin(problem, start, sampler)
+        name_if_foreign(type(run))
+        if isinstance(sampler, CompiledSampler):
+            name_if_foreign(type(sampler.board))
         seen, seconds = Trace(), 0.0
         if resume is not None:
             _load(run, resume.state)
@@ -317,12 +321,13 @@ class Solver(ABC):
                     loss = (self._loss_sum(run) - sum_then) / (done - round_then)
                     round_then, sum_then = done, self._loss_sum(run)
                     stopped = bool(until(done, self._solution(problem, run), loss))
+            came = interrupted()
         return Result(
             solution=self._solution(problem, run),
             rounds=int(run.clock[ROUND]),
             item_gradients=int(run.clock[GRADIENTS]),
             seconds=seconds,
-            interrupted=bool(run.clock[ROUND] < rounds) and not stopped,
+            interrupted=came,
             trace=seen,
             sampler=sampler,
             state=_saved(run, self, problem, sampler),
@@ -340,6 +345,8 @@ class Solver(ABC):
             return wrong
         for _ in range(rounds):
             draw = sampler.draw(self.batch_size)
+            if not 0 <= draw.indices.min() <= draw.indices.max() < sampler.n:
+                raise IndexError(f"{sampler!r} drew an item that is not from 0 to {sampler.n - 1}")
             run.items[:], run.chances[:] = draw.indices, draw.probabilities
             run.importances[:] = draw.importances
             losses = run.losses
@@ -373,6 +380,26 @@ class Solver(ABC):
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({shown})"
+
+
+def variance_ratio(
+    norms: NDArray[np.float64], mean_squared: float, chances: NDArray[np.float64]
+) -> float:
+    """Return sum_i l_i^2 / (n^2 p_i) - |mean|^2 over the same with p = 1/n."""
+    n = norms.size
+    drawn = chances > 0
+    ours = float((norms[drawn] ** 2 / chances[drawn]).sum()) / n**2 - mean_squared
+    uniform = float((norms**2).mean()) - mean_squared
+    return ours / uniform if uniform > 0 else float("nan")
+
+
+def checked_batch(batch_size: Any) -> int:
+    """Return a batch size, or raise an error that names it."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
+        raise TypeError(f"batch_size must be an integer, got {batch_size!r}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    return int(batch_size)
 
 
 def _arrays(run: Any) -> dict[str, NDArray[Any]]:

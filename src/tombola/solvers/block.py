@@ -10,8 +10,8 @@ from tombola.bits import kernel
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import add_row, column, dot, end, first
 from tombola.samplers import Sampler
+from tombola.solvers.base import checked_batch
 from tombola.solvers.coordinate import Blocks, Coordinates, CoordinateSolver, columns_of
-from tombola.solvers.linear import checked_batch
 
 __all__ = ["BlockCoordinateDescent"]
 

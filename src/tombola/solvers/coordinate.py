@@ -33,15 +33,12 @@ from tombola.problems.rows import (
 )
 from tombola.samplers import Sampler
 from tombola.samplers.board import CompiledSampler
-from tombola.solvers.base import Solver
+from tombola.solvers.base import GRADIENTS, ROUND, Solver, checked_batch
 from tombola.solvers.descent import soft
-from tombola.solvers.linear import checked_batch
 
 __all__ = ["CoordinateDescent", "CoordinateSolver", "Cyclic"]
 
-# Layout of `clock`. ROUND and GRADIENTS come first in the clock of every solver.
-ROUND = 0  # rounds done
-GRADIENTS = 1  # coordinates visited
+# Layout of `clock`, behind ROUND and GRADIENTS (here: coordinates visited).
 FRESH = 2  # coordinates visited when z was last computed from w
 
 EPOCHS = 64  # z is computed anew after so many times all coordinates

@@ -11,8 +11,7 @@ from tombola.problems.kmeans import KMeans, kept, nearest, pull
 from tombola.problems.rows import Sparse
 from tombola.random import Stream
 from tombola.samplers import VRB, Sampler
-from tombola.solvers.base import GRADIENTS, ROUND, Solver
-from tombola.solvers.linear import checked_batch, variance_ratio
+from tombola.solvers.base import GRADIENTS, ROUND, Solver, checked_batch, variance_ratio
 from tombola.solvers.plus_plus import plus_plus
 
 __all__ = ["MiniBatchKMeans"]

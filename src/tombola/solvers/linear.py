@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from tombola.problems.linear import LinearProblem
 from tombola.samplers.base import number
-from tombola.solvers.base import Solver
+from tombola.solvers.base import Solver, variance_ratio
 from tombola.solvers.descent import EARLIER, LOSSES, ROUND, SNAPSHOT, SQUARES, settle
 
-__all__ = ["LinearSolver", "checked_batch", "checked_rate"]
+__all__ = ["LinearSolver", "checked_rate"]
 
 
 class LinearSolver(Solver):
@@ -52,6 +52,8 @@ class LinearSolver(Solver):
 
     def _advice(self, problem: Any) -> str:
         smooth = float(problem.lipschitz().max()) + problem.l2
+        if not 0 < smooth < np.inf:
+            return "numbers overflow: scale the data"
         return (
             f"the rate is too large. 1 / max L = {1 / smooth:.3g} suits uniform draws of one item "
             "(L: how fast an item's gradient changes); rows of one scale allow larger ones"
@@ -79,28 +81,8 @@ class LinearSolver(Solver):
         run.numbers[SQUARES] = carried["square_sum"]
 
 
-def variance_ratio(
-    norms: NDArray[np.float64], mean_squared: float, chances: NDArray[np.float64]
-) -> float:
-    """Return sum_i l_i^2 / (n^2 p_i) - |mean|^2 over the same with p = 1/n."""
-    n = norms.size
-    drawn = chances > 0
-    ours = float((norms[drawn] ** 2 / chances[drawn]).sum()) / n**2 - mean_squared
-    uniform = float((norms**2).mean()) - mean_squared
-    return ours / uniform if uniform > 0 else float("nan")
-
-
 def checked_rate(rate: Any) -> float:
     """Return a rate, or raise an error that names it."""
     if not 0 < number("rate", rate) < np.inf:
         raise ValueError(f"rate must be positive and finite, got {rate}")
     return float(rate)
-
-
-def checked_batch(batch_size: Any) -> int:
-    """Return a batch size, or raise an error that names it."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
-        raise TypeError(f"batch_size must be an integer, got {batch_size!r}")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    return int(batch_size)

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tombola.samplers import VRB, Sampler, Uniform
+from tombola.samplers import Sampler, Static, Uniform
+from tombola.solvers.base import checked_batch
 from tombola.solvers.descent import CONSTANT, Descent, new_descent
-from tombola.solvers.linear import LinearSolver, checked_batch, checked_rate
+from tombola.solvers.linear import LinearSolver, checked_rate
 
 __all__ = ["SAGA", "by_curvature", "safe_rate"]
 
@@ -18,8 +19,9 @@ class SAGA(LinearSolver):
         g_t = (1/B) sum_b (grad_b(w_t) - y_b) / (n p_b) + mean_i y_i,    then y_b = grad_b(w_t)
         w_{t+1} = prox(w_t - rate g_t)
 
-    Fed back is |grad_b(w_t) - y_b|. Without a sampler rows are drawn by how curved they are: by
-    ``VRB(n, bound=L**2, mixing=0.5)``, with L the Lipschitz constants of the items' gradients.
+    Fed back is |grad_b(w_t) - y_b|. Without a sampler, items are drawn by how curved they are:
+    ``Static.partially_biased(L)``, with L the Lipschitz constants of their gradients, or uniformly
+    where all are alike. Shuffled epochs do badly here: within an epoch they are biased.
 
     Parameters
     ----------
@@ -49,6 +51,8 @@ class SAGA(LinearSolver):
     Schmidt et al. (2015). Non-Uniform Stochastic Average Gradient Method.
     """
 
+    quantity = "gradient difference norm"
+
     def __init__(self, rate: float | None = None, *, batch_size: int = 1) -> None:
         self.rate = None if rate is None else checked_rate(rate)
         self.batch_size = checked_batch(batch_size)
@@ -68,15 +72,16 @@ class SAGA(LinearSolver):
 
 
 def by_curvature(problem: Any, seed: int = 0) -> Sampler:
-    """Return the paper's VRB with bounds L_i^2 and mixing 1/2.
+    """Return ``Static.partially_biased(L)``, or `Uniform` where all items are alike.
 
-    It starts with p_i = 1/(2n) + L_i / (2 sum L), for which L_Q is at most twice the mean of L:
-    with rows of uneven length, steps can be much larger than with uniform draws.
+    With p_i = 1/(2n) + L_i / (2 sum L), L_Q is at most twice the mean of L: where rows differ in
+    length, steps can be much larger than with uniform draws. Where max L is at most twice the
+    mean, there is nothing to gain.
     """
     lipschitz = problem.lipschitz()
-    if not lipschitz.any():
+    if lipschitz.max() <= 2.0 * lipschitz.mean():
         return Uniform(problem.n, seed=seed)
-    return VRB(problem.n, bound=lipschitz**2, mixing=0.5, seed=seed)
+    return Static.partially_biased(lipschitz, seed=seed)
 
 
 def safe_rate(problem: Any, sampler: Sampler | None) -> float:

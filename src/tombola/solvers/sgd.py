@@ -6,8 +6,9 @@ from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
 from tombola.samplers.base import number
+from tombola.solvers.base import checked_batch
 from tombola.solvers.descent import CONSTANT, ROOT, STRONG, Descent, new_descent
-from tombola.solvers.linear import LinearSolver, checked_batch, checked_rate
+from tombola.solvers.linear import LinearSolver, checked_rate
 
 __all__ = ["SGD"]
 
@@ -27,7 +28,8 @@ class SGD(LinearSolver):
     schedule : {"constant", "root", "strongly convex"}, default="constant"
         rate_t is ``rate``, ``rate / sqrt(t)``, or ``2 / (mu t)`` with mu the problem's l2. With
         the last one the solution is the average of w_1 to w_T weighted by t, whose F is above
-        its minimum by at most 2 / (mu T (T + 1)) times the sum of E |g_t|^2 (appendix A).
+        its minimum by at most 2 / (mu T (T + 1)) times the sum of E |g_t|^2 (appendix A); not so
+        with an intercept, which l2 leaves free.
     batch_size : int, default=1
     radius : float, optional
         w is kept within this distance from 0.

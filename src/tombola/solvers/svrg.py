@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
+from tombola.solvers.base import checked_batch
 from tombola.solvers.descent import CONSTANT, Descent, new_descent
-from tombola.solvers.linear import LinearSolver, checked_batch, checked_rate
+from tombola.solvers.linear import LinearSolver, checked_rate
 from tombola.solvers.saga import by_curvature, safe_rate
 
 __all__ = ["SVRG"]
@@ -20,8 +21,9 @@ class SVRG(LinearSolver):
         g_t = (1/B) sum_b (grad_b(w_t) - grad_b(x)) / (n p_b) + G
         w_{t+1} = prox(w_t - rate g_t)
 
-    Fed back is |grad_b(w_t) - grad_b(x)|. Without a sampler rows are drawn by how curved they are:
-    by ``VRB(n, bound=L**2, mixing=0.5)``, with L the Lipschitz constants of the items' gradients.
+    Fed back is |grad_b(w_t) - grad_b(x)|. Without a sampler, items are drawn by how curved they
+    are: ``Static.partially_biased(L)``, with L the Lipschitz constants of their gradients, or
+    uniformly where all are alike.
 
     Parameters
     ----------
@@ -52,6 +54,8 @@ class SVRG(LinearSolver):
     Reduction.
     Xiao, Zhang (2014). A Proximal Stochastic Gradient Method with Progressive Variance Reduction.
     """
+
+    quantity = "gradient difference norm"
 
     def __init__(
         self, rate: float | None = None, *, every: int | None = None, batch_size: int = 1
