@@ -24,6 +24,10 @@ def group_numbers(groups: Any, labels: Any = None) -> tuple[Any, Any]:
     >>> numbers, labels
     (array([0, 1, 0], dtype=int32), ['cat', 'dog'])
     """
+    plain = isinstance(groups, np.ndarray) and groups.ndim == 1 and groups.dtype.kind in "biuU"
+    if plain and groups.size and labels is None:  # no value is missing, and all can be compared
+        there, inverse = np.unique(groups, return_inverse=True)
+        return inverse.astype(np.int32), there.tolist()
     values = _as_list("groups", groups)
     if not values:
         raise ValueError("groups is empty: there is nothing to draw from")
