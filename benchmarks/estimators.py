@@ -350,7 +350,10 @@ def summary(solver):
         for goal in GOALS[:2]:
             line = [rival, f"{goal:.1%}"]
             for data in dict.fromkeys(row["data"] for row in rows):
-                us, them = (seconds[data, name, goal] for name in ("ours", rival))
+                us, them = (seconds.get((data, name, goal), {}) for name in ("ours", rival))
+                if not them:
+                    line.append("")
+                    continue
                 ratio = [them[seed] / us[seed] for seed in us if us[seed] < np.inf]
                 line.append(show(ratio, "{:.2f}").replace("above inf", "they never") if ratio
                             else "we never")  # fmt: skip

@@ -237,7 +237,7 @@ def test_weights_count_over_calls_of_partial_fit():
     """Eight times the weight is eight times the step; shuffled draws do not depend on it."""
     X, y = data()
     start = SGDClassifier(
-        solver="sgd", sampler="shuffle", max_iter=2, tol=None, random_state=0
+        solver="sgd", sampler="shuffle", l2=0.0, max_iter=2, tol=None, random_state=0
     ).fit(X, y)
     moves = []
     for weight in (1.0, 8.0):
