@@ -1,6 +1,7 @@
 """A loss of your own is a few lines, and works with every solver."""
 
 import math
+import subprocess
 import sys
 import types
 
@@ -113,3 +114,64 @@ def test_the_same_source_has_the_same_name():
 )
 def test_what_a_function_looks_up_counts(one, other):
     assert typed_in(**one).__name__ != typed_in(**other).__name__
+
+
+def test_a_solver_of_your_own_is_compiled_anew_when_its_step_changes(tmp_path, monkeypatch):
+    """Machine code on disk is filed by the name of the run's class: that must follow the source."""
+    source = """
+from typing import NamedTuple, Any
+import numpy as np
+from tombola.solvers.base import Solver
+
+
+class Run(NamedTuple):
+    items: Any
+    chances: Any
+    importances: Any
+    losses: Any
+    clock: Any
+    w: Any
+
+    @staticmethod
+    def step(run):
+        run.clock[0] += 1
+        run.w[0] += {amount}
+        run.losses[0] = 1.0
+        return -1
+
+
+class Counter(Solver):
+    def _check(self, problem):
+        pass
+
+    def _begin(self, problem, start, sampler):
+        one = np.ones(1)
+        clock = np.zeros(2, dtype=np.int64)
+        return Run(np.zeros(1, dtype=np.int64), one, one.copy(), one.copy(), clock, np.zeros(1))
+
+    def _solution(self, problem, run):
+        return run.w.copy()
+"""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    script = """
+import subprocess
+import sys
+sys.path.insert(0, sys.argv[1])
+import tombola
+from own_solver import Counter
+
+
+class Problem:
+    n = 3
+
+    def value(self, solution):
+        return 0.0
+
+
+print(Counter().minimize(Problem(), sampler=tombola.Uniform(3), rounds=5).solution[0])
+"""
+    for amount in (1.0, 2.0):
+        (tmp_path / "own_solver.py").write_text(source.format(amount=amount))
+        command = [sys.executable, "-c", script, str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stdout.strip() == str(5 * amount), done.stderr
