@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.linear_model import Lasso
-from test_coordinate import COLUMNS, Delegating, data, naive_step, some_zeros
+from test_coordinate import COLUMNS, data, naive_step, some_zeros
 
 import tombola
+from players import Outside
 from tombola import VRB, GroupVRB, Shuffle, Uniform
 from tombola.problems import LeastSquares, Logistic
 from tombola.solvers import BlockCoordinateDescent, CoordinateDescent, Cyclic
@@ -137,7 +138,7 @@ def test_compiled_loop_is_the_loop_in_python_and_resumes():
     x, y, _ = data()
     problem, solver = LeastSquares(x, y, l1=0.1), BlockCoordinateDescent(UNEVEN)
     one = solver.minimize(problem, sampler=VRB(4, seed=7), rounds=900)
-    other = solver.minimize(problem, sampler=Delegating(VRB(4, seed=7)), rounds=900)
+    other = solver.minimize(problem, sampler=Outside(VRB(4, seed=7)), rounds=900)
     assert one.solution.tobytes() == other.solution.tobytes()
     half = solver.minimize(problem, sampler=VRB(4, seed=7), rounds=333)
     rest = solver.minimize(problem, rounds=900, resume=half)

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import naive
-from tombola.solvers.descent import coast
+from tombola.solvers.coast import coast
 
 pytestmark = pytest.mark.kernels
 

@@ -9,9 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
 import tombola
+from players import Outside
 from tombola import VRB, Shuffle, Static, Uniform
 from tombola.problems import LeastSquares, Logistic, Softmax, SquaredHinge
-from tombola.samplers import Sampler
 from tombola.solvers import CoordinateDescent, Cyclic, DivergenceError, Result
 from tombola.solvers.coordinate import EPOCHS
 
@@ -50,23 +50,6 @@ def naive_step(problem, w, block, smooth):
             new[j] = 0.0
         twice += (smooth + l2) * (new[j] - w[j]) ** 2
     return new, twice**0.25
-
-
-class Delegating(Sampler):
-    """A sampler without a board: what a user would write. It has a compiled one do the work."""
-
-    def __init__(self, inner):
-        super().__init__(inner.n, 0)
-        self.inner = inner
-
-    def _draw(self, size):
-        return self.inner._draw(size)
-
-    def _update(self, draw, losses):
-        self.inner._update(draw, losses)
-
-    def probabilities(self):
-        return self.inner.probabilities()
 
 
 # --- the optimum, from others ---------------------------------------------------------------------
@@ -289,7 +272,7 @@ def test_compiled_loop_is_the_loop_in_python(batch_size):
     rounds = 250 // batch_size  # while there is something to learn
     solver = CoordinateDescent(batch_size=batch_size)
     one = solver.minimize(problem, sampler=VRB(COLUMNS, seed=7), rounds=rounds)
-    other = solver.minimize(problem, sampler=Delegating(VRB(COLUMNS, seed=7)), rounds=rounds)
+    other = solver.minimize(problem, sampler=Outside(VRB(COLUMNS, seed=7)), rounds=rounds)
     assert one.solution.tobytes() == other.solution.tobytes()
     assert (one.sampler.probabilities() == other.sampler.probabilities()).all()
     assert one.sampler.probabilities().max() > 1.5 / COLUMNS  # it has learnt

@@ -7,6 +7,7 @@ from sklearn.cluster import KMeans as Lloyd
 
 import naive
 import tombola
+from players import Outside
 from tombola import VRB, Sampler, Shuffle, Static, Uniform
 from tombola.problems import KMeans, LeastSquares
 from tombola.random import Stream
@@ -43,23 +44,6 @@ class Dictated(Sampler):
         return np.full(self.n, 1 / self.n)
 
 
-class Plain(Sampler):
-    """Another sampler, hidden, so that the loop runs in Python."""
-
-    def __init__(self, inner):
-        super().__init__(inner.n, 0)
-        self.inner = inner
-
-    def _draw(self, size):
-        return self.inner._draw(size)
-
-    def _update(self, draw, losses):
-        self.inner._update(draw, losses)
-
-    def probabilities(self):
-        return self.inner.probabilities()
-
-
 # --- the step -------------------------------------------------------------------------------------
 
 
@@ -94,7 +78,7 @@ def test_each_item_once_moves_centres_to_the_means_of_their_clusters(kind):
     X, start = blobs(60)
     problem = KMeans(KINDS[kind](X), 4)
     result = MiniBatchKMeans(60).minimize(
-        problem, sampler=Plain(Shuffle(60)), start=start, rounds=1
+        problem, sampler=Outside(Shuffle(60)), start=start, rounds=1
     )
     labels = problem.labels(start)
     means = [X[labels == q].mean(axis=0) for q in range(4)]
@@ -111,11 +95,11 @@ def test_a_row_of_no_weight_is_no_row(kind):
     more = np.insert(X, 7, 1e3, axis=0)
     start[3] = 900.0  # the nearest to the row that is none, and to no other one
     without = MiniBatchKMeans(40).minimize(
-        KMeans(KINDS[kind](X), 4), sampler=Plain(Shuffle(40)), start=start, rounds=3
+        KMeans(KINDS[kind](X), 4), sampler=Outside(Shuffle(40)), start=start, rounds=3
     )
     with_it = MiniBatchKMeans(41).minimize(
         KMeans(KINDS[kind](more), 4, sample_weight=weights),
-        sampler=Plain(Shuffle(41)), start=start, rounds=3,
+        sampler=Outside(Shuffle(41)), start=start, rounds=3,
     )  # fmt: skip
     np.testing.assert_allclose(with_it.solution, without.solution, rtol=1e-12, atol=1e-13)
     assert (with_it.solution[3] == 900.0).all()
@@ -125,7 +109,7 @@ def test_dense_and_sparse_agree():
     X, start = blobs()
     dense, sparse = (
         MiniBatchKMeans(10).minimize(
-            KMeans(make(X), 4), sampler=Plain(Uniform(300)), start=start, rounds=300
+            KMeans(make(X), 4), sampler=Outside(Uniform(300)), start=start, rounds=300
         )
         for make in KINDS.values()
     )
@@ -139,7 +123,7 @@ def test_single_precision_is_as_good():
     X = X.astype(np.float32)
     single, double = (
         MiniBatchKMeans(10).minimize(
-            KMeans(rows, 4), sampler=Plain(Uniform(300)), start=start, rounds=100
+            KMeans(rows, 4), sampler=Outside(Uniform(300)), start=start, rounds=100
         )
         for rows in (X, X.astype(np.float64))
     )
@@ -188,7 +172,7 @@ def test_every_sampler_reaches_what_lloyd_reaches(name):
     assert -1e-9 < excess(SAMPLERS[name]()) < TOLERANCE
 
 
-class Liar(Plain):
+class Liar(Outside):
     """Draws some items more often, and says that all are alike."""
 
     def _draw(self, size):
@@ -198,7 +182,7 @@ class Liar(Plain):
 
 def test_wrong_importances_are_found_out():
     far = np.abs(X - START[KMeans(X, 4).labels(START)]).sum(axis=1)
-    assert excess(Plain(Static(far**4, mixing=0.1))) < TOLERANCE
+    assert excess(Outside(Static(far**4, mixing=0.1))) < TOLERANCE
     assert excess(Liar(Static(far**4, mixing=0.1))) > 2 * TOLERANCE
 
 
@@ -206,7 +190,7 @@ def test_wrong_importances_are_found_out():
 def test_the_compiled_loop_is_the_plain_one(kind):
     problem, solver = KMeans(KINDS[kind](X), 4), MiniBatchKMeans(20)
     fused = solver.minimize(problem, start=START, rounds=120)
-    hidden = Plain(solver._default_sampler(problem))
+    hidden = Outside(solver._default_sampler(problem))
     plain = solver.minimize(problem, sampler=hidden, start=START, rounds=120)
     np.testing.assert_array_equal(fused.solution, plain.solution)
     np.testing.assert_array_equal(fused.sampler.probabilities(), hidden.probabilities())

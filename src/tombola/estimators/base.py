@@ -12,23 +12,27 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import squared_norms, transposed
 from tombola.samplers import VRB, GroupVRB, Sampler, Shuffle, Static, Uniform
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, Solver
-from tombola.solvers.saga import by_curvature
+from tombola.solvers.reduced import by_curvature
 
 __all__ = [
     "ADAGRAD_RATE",
+    "DrawingEstimator",
     "LinearEstimator",
+    "LinearPrediction",
     "checked_rows",
     "draw_seeds",
     "make_row_sampler",
     "make_sampler",
 ]
 
+SETTLE = ("saga", "svrg")  # solvers whose losses go to zero
 ADAGRAD_RATE = 0.3  # where none is given; see docs/decisions/estimator_defaults.md
 PATIENCE = 5  # epochs without progress after which AdaGrad and SGD stop
 MEMORY = 5  # epochs that VRB remembers under SAGA and SVRG, whose losses go to zero
@@ -47,10 +51,9 @@ def make_row_sampler(
     labels, or `VRB`. With saga and svrg, which leave little variance to reduce, rows are drawn by
     how curved they are, since that allows larger steps (`by_curvature`).
     """
-    settles = solver in ("saga", "svrg")
-    if choice == "auto" and settles:
+    if choice == "auto" and solver in SETTLE:
         return by_curvature(problem, seed)
-    return make_sampler(choice, problem.n, seed, groups, forget=settles)
+    return make_sampler(choice, problem.n, seed, groups, forget=solver in SETTLE)
 
 
 def make_sampler(
@@ -133,7 +136,36 @@ def checked_rows(estimator: Any, X: Any, y: Any = NO_TARGET, *, reset: bool, **o
 # --- linear models ------------------------------------------------------------------------------
 
 
-class LinearEstimator(BaseEstimator):
+class DrawingEstimator(BaseEstimator):
+    """An estimator that draws items: what all of them take and accept."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+        "warm_start": ["boolean"],
+        "verbose": ["verbose"],
+    }
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class LinearPrediction:
+    """Prediction by `coef_` and `intercept_`: `SGDRegressor` and `Lasso`."""
+
+    coef_: NDArray[np.float64]
+    intercept_: Any  # a number
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the prediction for each row."""
+        check_is_fitted(self)
+        X = checked_rows(self, X, reset=False)
+        return np.asarray(safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_)
+
+
+class LinearEstimator(DrawingEstimator):
     """A linear model that is fitted by draws of rows: `SGDClassifier` and `SGDRegressor`.
 
     The minimum is that of (1/n) sum_i s_i loss_i + l2/2 |w|^2 + l1 |w|_1, with sample weights s
@@ -144,24 +176,16 @@ class LinearEstimator(BaseEstimator):
     samplers: tuple[str, ...] = ("auto", "vrb", "shuffle", "uniform")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DrawingEstimator._parameter_constraints,
         "l2": [Interval(Real, 0, None, closed="left")],
         "l1": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
         "solver": [StrOptions({"adagrad", "sgd", "saga", "svrg"})],
         "rate": [None, Interval(Real, 0, None, closed="neither")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [None, Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
-        "random_state": ["random_state"],
-        "warm_start": ["boolean"],
-        "verbose": ["verbose"],
     }
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def _solver(self, name: str, problem: LinearProblem) -> Solver:
         """Return the solver; rates that are not given suit the problem."""
@@ -180,7 +204,7 @@ class LinearEstimator(BaseEstimator):
 
     def _run(
         self,
-        problems: Sequence[Callable[[], tuple[LinearProblem, NDArray[Any] | None, float]]],
+        problems: Sequence[Callable[[], tuple[LinearProblem, NDArray[Any] | None]]],
         names: Sequence[str],
         *,
         fresh: bool,
@@ -190,7 +214,7 @@ class LinearEstimator(BaseEstimator):
     ) -> None:
         """Minimise each problem for some epochs, and set the fitted attributes.
 
-        Each of `problems` makes a problem, its groups, and the mean of its sample weights.
+        Each of `problems` makes a problem and its groups.
 
         With `new_rows` (`partial_fit`) saga and svrg, which would settle at what these rows alone
         ask for, give way to adagrad.
@@ -203,24 +227,23 @@ class LinearEstimator(BaseEstimator):
             self.t_ = 0
         past = self._past
         solver = self.solver
-        if new_rows and solver in ("saga", "svrg"):
+        if new_rows and solver in SETTLE:
             solver = "adagrad"
         seeds = draw_seeds(self.random_state, len(names), past["calls"])
         solutions, gauges, runs, watches = [], [], [], []
         for k, (make, name) in enumerate(zip(problems, names, strict=True)):
-            problem, groups, scale = make()
-            if new_rows:  # not of mean 1: calls count by their weights
-                problem.model.weights[:] *= scale
+            problem, groups = make()
             sampler = make_row_sampler(self.sampler, problem, seeds[k], groups, solver)
             before = past["runs"][k] or {"carried": None, "levels": {}}
             if isinstance(sampler, GroupVRB) and past["solver"] == solver:
                 sampler.start_from(before["levels"])
-            settles = solver in ("saga", "svrg")
             start = None if fresh else self._solution(k, problem)
             carried = before["carried"] if past["solver"] == solver else None
             if start is not None and carried is None and solver == "adagrad":
                 carried = as_after_an_epoch(problem, start)
-            watch = Watch(problem, sampler, settles, tol, name if self.verbose else None, start)
+            watch = Watch(
+                problem, sampler, solver in SETTLE, tol, name if self.verbose else None, start
+            )
             result = self._solver(solver, problem).minimize(
                 problem,
                 sampler=sampler,

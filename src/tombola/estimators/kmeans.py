@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     ClusterMixin,
     TransformerMixin,
@@ -18,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from tombola import solvers
-from tombola.estimators.base import checked_rows, draw_seeds, make_sampler
+from tombola.estimators.base import DrawingEstimator, checked_rows, draw_seeds, make_sampler
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
 
@@ -26,7 +25,7 @@ __all__ = ["MiniBatchKMeans"]
 
 
 class MiniBatchKMeans(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DrawingEstimator
 ):
     """k-means by mini-batches of rows that matter.
 
@@ -85,16 +84,13 @@ class MiniBatchKMeans(
     samplers = ("auto", "vrb", "shuffle", "uniform")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DrawingEstimator._parameter_constraints,
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "init": [StrOptions({"k-means++"}), "array-like"],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "subsample": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [None, Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
-        "random_state": ["random_state"],
-        "warm_start": ["boolean"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -121,11 +117,6 @@ class MiniBatchKMeans(
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -180,9 +171,7 @@ class MiniBatchKMeans(
         if start is not None and start.shape != (k, d):
             raise ValueError(f"the centres to start from have shape {start.shape}, not {(k, d)}")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        problem = KMeans(X, 1, sample_weight=weights)
-        problem.clusters = k  # with centres to start from there may be fewer rows than centres
-        problem.model.weights[:] = weights  # not of mean 1: calls of partial_fit count by theirs
+        problem = self._problem(X, weights)
         seed = draw_seeds(self.random_state, 1, past["calls"])[0]
         solver = solvers.MiniBatchKMeans(self.batch_size, subsample=self.subsample, seed=seed)
         sampler = None
@@ -227,9 +216,13 @@ class MiniBatchKMeans(
 
     def _survey(self, X: Any) -> Any:
         check_is_fitted(self)
-        problem = KMeans(checked_rows(self, X, reset=False), 1)
-        problem.clusters = self.n_clusters  # there may be fewer rows
-        return problem.survey(self.cluster_centers_)
+        return self._problem(checked_rows(self, X, reset=False)).survey(self.cluster_centers_)
+
+    def _problem(self, X: Any, weights: Any = None) -> KMeans:
+        """Return the problem; weights are as given, since calls of partial_fit count by them."""
+        problem = KMeans(X, 1, sample_weight=weights, normalise=False)
+        problem.clusters = self.n_clusters  # where there are centres, there may be fewer rows
+        return problem
 
     @property
     def _n_features_out(self) -> int:

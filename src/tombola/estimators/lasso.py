@@ -2,18 +2,23 @@
 
 import copy
 import warnings
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.base import RegressorMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight
 
-from tombola.estimators.base import checked_rows, draw_seeds, make_sampler
+from tombola.estimators.base import (
+    DrawingEstimator,
+    LinearPrediction,
+    checked_rows,
+    draw_seeds,
+    make_sampler,
+)
 from tombola.problems import LeastSquares
 from tombola.samplers import Sampler
 from tombola.solvers import CoordinateDescent, Cyclic
@@ -21,7 +26,7 @@ from tombola.solvers import CoordinateDescent, Cyclic
 __all__ = ["Lasso"]
 
 
-class Lasso(RegressorMixin, BaseEstimator):
+class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
     """Least squares with an l1 penalty (and l2, if asked for), by coordinates that matter.
 
         (1/n) sum_i s_i (x_i w + b - y_i)^2 / 2 + l1 |w|_1 + l2/2 |w|^2
@@ -80,21 +85,15 @@ class Lasso(RegressorMixin, BaseEstimator):
     (array([0. , 2.9, 0. , 0. , 0. ]), 1.0)
     """
 
-    coef_: NDArray[np.float64]
-    intercept_: float
-
     samplers = ("auto", "vrb", "shuffle", "uniform", "cyclic")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DrawingEstimator._parameter_constraints,
         "l1": [Interval(Real, 0, None, closed="neither")],
         "l2": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
-        "random_state": ["random_state"],
-        "warm_start": ["boolean"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -119,11 +118,6 @@ class Lasso(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "Lasso":
@@ -187,12 +181,6 @@ class Lasso(RegressorMixin, BaseEstimator):
                 stacklevel=3,
             )
         return self
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the prediction for each row."""
-        check_is_fitted(self)
-        X = checked_rows(self, X, reset=False)
-        return np.asarray(safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_)
 
 
 class _Watch:

@@ -169,7 +169,7 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs at least two classes, y has 1 class: {classes[0]!r}"
+                f"{type(self).__name__} needs at least two classes, y has 1 class: {classes[0]}"
             )
         if again:
             outputs = 1 if len(classes) == 2 else len(classes)
@@ -245,18 +245,18 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
             "l2": self.l2,
             "l1": self.l1,
             "sample_weight": weights,
+            "normalise": not new_rows,
             "intercept": self.fit_intercept,
         }
         K = len(self.classes_)
         if K > 2 and self.multi_class == "softmax":
-            problem = Softmax(X, numbers, classes=K, **common)
-            makers, names = [lambda: (problem, numbers, float(weights.mean()))], [""]
+            makers, names = [lambda: (Softmax(X, numbers, classes=K, **common), numbers)], [""]
         else:
             kind = Logistic if self.loss == "log_loss" else SquaredHinge
 
             def maker(label: int) -> Any:
                 side = numbers == label
-                return lambda: (kind(X, side, **common), side, float(weights.mean()))
+                return lambda: (kind(X, side, **common), side)
 
             labels = [1] if K == 2 else range(K)
             makers = [maker(label) for label in labels]

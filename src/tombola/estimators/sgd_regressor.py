@@ -5,16 +5,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight
 
-from tombola.estimators.base import LinearEstimator, checked_rows
+from tombola.estimators.base import LinearEstimator, LinearPrediction, checked_rows
 from tombola.problems import LeastSquares
 
 __all__ = ["SGDRegressor"]
 
 
-class SGDRegressor(RegressorMixin, LinearEstimator):
+class SGDRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
     """Least squares with l2 and l1 penalties, by draws of rows that matter.
 
         (1/n) sum_i s_i (x_i w + b - y_i)^2 / 2 + l2/2 |w|^2 + l1 |w|_1
@@ -156,9 +155,10 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
 
         def make() -> Any:
             problem = LeastSquares(
-                X, y, l2=self.l2, l1=self.l1, sample_weight=weights, intercept=self.fit_intercept
-            )
-            return problem, None, float(weights.mean())
+                X, y, l2=self.l2, l1=self.l1, sample_weight=weights, normalise=not new_rows,
+                intercept=self.fit_intercept,
+            )  # fmt: skip
+            return problem, None
 
         self._run([make], [""], fresh=fresh, epochs=epochs, tol=tol, new_rows=new_rows)
         return self
@@ -166,9 +166,3 @@ class SGDRegressor(RegressorMixin, LinearEstimator):
     def _set_solution(self, solution: NDArray[np.float64]) -> None:
         super()._set_solution(solution)
         self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the prediction for each row."""
-        check_is_fitted(self)
-        X = checked_rows(self, X, reset=False)
-        return np.asarray(safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_)

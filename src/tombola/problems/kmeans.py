@@ -192,6 +192,8 @@ class KMeans:
     sample_weight : array-like, shape (n,), optional
         Not negative, one at least positive. They are divided by their mean, so a weight of 2
         is the same as the row twice, and 0 the same as no row.
+    normalise : bool, default=True
+        Whether they are: not for a part of the rows, whose weights count beside those of others.
 
     Attributes
     ----------
@@ -216,7 +218,14 @@ class KMeans:
     Borsos, Krause, Levy (2018), section 5.2.
     """
 
-    def __init__(self, X: Any, clusters: int, *, sample_weight: ArrayLike | None = None) -> None:
+    def __init__(
+        self,
+        X: Any,
+        clusters: int,
+        *,
+        sample_weight: ArrayLike | None = None,
+        normalise: bool = True,
+    ) -> None:
         rows = as_rows(X)
         self.n, self.d = shape_of(rows)
         if isinstance(clusters, bool) or not isinstance(clusters, (int, np.integer)):
@@ -229,7 +238,7 @@ class KMeans:
             position = int(squares.argmax())
             raise ValueError(f"row {position} of X is too long: its squared norm would overflow")
         kind = DenseModel if isinstance(rows, Dense) else SparseModel
-        self.model = kind(rows, checked_weights(sample_weight, self.n), squares)
+        self.model = kind(rows, checked_weights(sample_weight, self.n, normalise), squares)
 
     # --- solutions ---------------------------------------------------------------------------
 

@@ -110,6 +110,8 @@ class LinearProblem:
     sample_weight : array-like, shape (n,), optional
         Not negative, one at least positive. They are divided by their mean, so a weight of 2
         is the same as the row twice, and 0 the same as no row.
+    normalise : bool, default=True
+        Whether they are: not for a part of the rows, whose weights count beside those of others.
     intercept : bool, default=False
         Whether solutions have one more entry, at their end: a constant.
 
@@ -134,6 +136,7 @@ class LinearProblem:
         l2: float = 0.0,
         l1: float = 0.0,
         sample_weight: ArrayLike | None = None,
+        normalise: bool = True,
         intercept: bool = False,
     ) -> None:
         rows = as_rows(X)
@@ -145,7 +148,7 @@ class LinearProblem:
         self.model = self.model_class(
             rows=rows,
             targets=self._checked_targets(np.asarray(y)),
-            weights=checked_weights(sample_weight, self.n),
+            weights=checked_weights(sample_weight, self.n, normalise),
             norms=np.sqrt(squared_norms(rows) + self.intercept),
             penalties=np.array([self.l1, self.l2]),
             intercept=np.array([int(intercept)]),
@@ -263,8 +266,10 @@ class LinearProblem:
         return f"{type(self).__name__}({self.n} x {self.d}, {kind}{penalties})"
 
 
-def checked_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
-    """Return sample weights of mean 1, or raise an error that names the first fault."""
+def checked_weights(
+    sample_weight: ArrayLike | None, n: int, normalise: bool = True
+) -> NDArray[np.float64]:
+    """Return sample weights (of mean 1), or raise an error that names the first fault."""
     if sample_weight is None:
         return np.ones(n)
     weights = checked_array(sample_weight, "sample_weight", dimensions=1).astype(np.float64)
@@ -275,6 +280,8 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float
         raise ValueError(f"sample_weight[{position}] is {weights[position]}, which is negative")
     if not weights.any():
         raise ValueError("all sample weights are 0: one at least must be positive")
+    if not normalise:
+        return weights
     weights /= weights.max()  # so that neither their sum overflows nor their mean vanishes
     return np.asarray(weights / weights.mean())
 

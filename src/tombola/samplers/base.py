@@ -11,7 +11,7 @@ from tombola.draws import Draw
 from tombola.gauge import Gauge, new_sums, record
 from tombola.random import Stream
 
-__all__ = ["Sampler", "number"]
+__all__ = ["Sampler", "number", "whole"]
 
 
 def number(name: str, value: Any) -> float:
@@ -21,6 +21,15 @@ def number(name: str, value: Any) -> float:
     ):
         raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
     return float(value)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """Return a parameter as an integer, or raise an error that names it."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return int(value)
 
 
 class Sampler(ABC):

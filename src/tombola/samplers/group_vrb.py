@@ -433,10 +433,11 @@ class GroupVRB(CompiledSampler):
         if self._round or board.clock[FED]:
             raise ValueError("start_from is for a sampler that has drawn and learnt nothing yet")
         known = {c: levels[label] for c, label in enumerate(self.labels) if label in levels}
-        for c, (level, seen) in known.items():
-            if not 0 <= level < math.inf or seen < 1:
+        for c, pair in known.items():
+            pairs = isinstance(pair, (tuple, list)) and len(pair) == 2
+            if not (pairs and 0 <= pair[0] < math.inf and pair[1] >= 1):
                 raise ValueError(
-                    f"levels[{self.labels[c]!r}] is {(level, seen)}: a finite level, not "
+                    f"levels[{self.labels[c]!r}] is {pair!r}: a finite level, not "
                     "negative, and a count of at least 1 are needed"
                 )
         largest = max((level for level, _ in known.values()), default=0.0)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tombola.bits import kernel
 from tombola.gauge import record_one
 from tombola.ledger import Ledger, Sheet, account, new_sheet
-from tombola.samplers.base import Sampler
+from tombola.samplers.base import Sampler, whole
 from tombola.samplers.board import CompiledSampler, draw_one, fill_probabilities, update_one
 from tombola.simulate.adversaries import Adversary, fill_losses
 
@@ -150,11 +150,7 @@ def play(
         ledger = Ledger(n, marks="geometric")
     if ledger.n != n:
         raise ValueError(f"the ledger is over {ledger.n} items, the sampler has {n}")
-    for name, number, least in [("rounds", rounds, 0), ("batch_size", batch_size, 1)]:
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-            raise TypeError(f"{name} must be an integer, got {number!r}")
-        if number < least:
-            raise ValueError(f"{name} must be at least {least}, got {number}")
+    rounds, batch_size = whole("rounds", rounds, 0), whole("batch_size", batch_size, 1)
     if every is None:
         every = max(1, -(-rounds * n // EXACT)) if type(adversary).steady else 1
     if every < 1 or (every > 1 and not type(adversary).steady):

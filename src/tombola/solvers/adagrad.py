@@ -5,10 +5,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.samplers.base import number
-from tombola.solvers.base import checked_batch
+from tombola.samplers.base import whole
 from tombola.solvers.descent import DIAGONAL, NORM, Descent, new_descent
-from tombola.solvers.linear import LinearSolver, checked_rate
+from tombola.solvers.linear import LinearSolver, checked_radius, checked_rate
 
 __all__ = ["AdaGrad"]
 
@@ -71,21 +70,19 @@ class AdaGrad(LinearSolver):
     ) -> None:
         if version not in ("diagonal", "norm"):
             raise ValueError(f'version must be "diagonal" or "norm", got {version!r}')
-        if radius is not None and not number("radius", radius) > 0:
-            raise ValueError(f"radius must be positive, got {radius}")
         self.rate = checked_rate(rate)
         self.version = version
-        self.batch_size = checked_batch(batch_size)
-        self.radius = None if radius is None else float(radius)
+        self.batch_size = whole("batch_size", batch_size, 1)
+        self.radius = checked_radius(radius)
         self.average = bool(average)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Descent:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
         return new_descent(
             problem,
             problem.as_matrix(start),
             self.batch_size,
             schedule=DIAGONAL if self.version == "diagonal" else NORM,
             rate=self.rate,
-            radius=float("inf") if self.radius is None else self.radius,
+            radius=self.radius,
             average=int(self.average),
         )

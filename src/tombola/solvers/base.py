@@ -16,10 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from tombola import checkpoint
 from tombola.bits import name_if_foreign
 from tombola.samplers import VRB, Sampler
+from tombola.samplers.base import whole
 from tombola.samplers.board import CompiledSampler
 from tombola.solvers.loop import advance, take_step
 
-__all__ = ["DivergenceError", "Result", "Solver", "Trace", "checked_batch", "variance_ratio"]
+__all__ = ["DivergenceError", "Result", "Solver", "Trace", "variance_ratio"]
 
 ROUND, GRADIENTS = 0, 1  # the first two numbers of every solver's clock
 PATIENCE = 0.1  # seconds between two looks at Ctrl-C and progress, more or less
@@ -75,7 +76,7 @@ class Result:
         Whether Ctrl-C came: then rounds may be missing.
     trace : Trace
     sampler : Sampler or None
-        As it is after the last round.
+        As it is after the last round; None where it was loaded and is of a class of your own.
     state : dict
         For `resume`: numbers, strings and arrays. ``state["carried"]``, for `carry`, is the part
         that belongs to the solution and not to the items.
@@ -105,11 +106,10 @@ class Result:
         state = checkpoint.read(path)
         if state.get("class") != "Result" or state.get("format") != 1:
             raise checkpoint.CheckpointError(f"{os.fspath(path)} does not hold a solver's result")
-        sampler = state["state"]["sampler"]
         return cls(
             **{name: state[name] for name in _PLAIN},
             trace=Trace(**state["trace"]),
-            sampler=None if sampler is None else checkpoint.restored(sampler),
+            sampler=checkpoint.restored(state["state"]["sampler"]),
             state=state["state"],
         )
 
@@ -134,7 +134,7 @@ class Solver(ABC):
         """Raise a TypeError that says what the solver needs, where the problem lacks it."""
 
     @abstractmethod
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Any:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Any:
         """Return the arrays before the first round."""
 
     @abstractmethod
@@ -145,7 +145,7 @@ class Solver(ABC):
         """Return the number of items to draw from."""
         return int(problem.n)
 
-    def _default_sampler(self, problem: Any) -> Sampler | None:
+    def _default_sampler(self, problem: Any) -> Sampler:
         """Return the sampler that is used where none is given."""
         return VRB(self._items(problem))
 
@@ -235,17 +235,14 @@ class Solver(ABC):
             When a loss or the solution is not finite.
         """
         self._check(problem)
+        for name, given, kind in (("sampler", sampler, Sampler), ("resume", resume, Result)):
+            if given is not None and not isinstance(given, kind):
+                raise TypeError(f"{name} must be a {kind.__name__}, got {given!r}")
         n = self._items(problem)
         every = -(-n // self.batch_size) if every is None else every
-        for name, number, least in (
-            ("rounds", rounds, 0),
-            ("trace", trace, 0),
-            ("every", every, 1),
-        ):
-            if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-                raise TypeError(f"{name} must be an integer, got {number!r}")
-            if number < least:
-                raise ValueError(f"{name} must be at least {least}, got {number}")
+        rounds, trace, every = (
+            whole("rounds", rounds, 0), whole("trace", trace, 0), whole("every", every, 1)
+        )  # fmt: skip
         if resume is not None:
             if start is not None or carry is not None:
                 raise ValueError("give resume, or start and carry, not both")
@@ -257,10 +254,13 @@ class Solver(ABC):
                 raise ValueError(f"the result is of {resume.state['solver']}, this is {self!r}")
             if resume.state["problem"] != _fingerprint(problem):
                 raise ValueError("the result is of another problem: of other data or parameters")
-            sampler = self._continued(sampler, resume)
+            sampler = resume.sampler if sampler is None else sampler
+            if sampler is None:  # it was loaded, and of a class of somebody else
+                kind = resume.state["sampler"]["class"]
+                raise ValueError(f"resume needs a sampler: the result's was a {kind}")
         elif sampler is None:
             sampler = self._default_sampler(problem)
-        if sampler is not None and sampler.n != n:
+        if sampler.n != n:
             raise ValueError(f"the sampler is over {sampler.n} items, the problem has {n}")
         run = self._begin(problem, start, sampler)
         name_if_foreign(type(run))
@@ -269,13 +269,11 @@ class Solver(ABC):
         seen, seconds = Trace(), 0.0
         if resume is not None:
             _load(run, resume.state)
-            if sampler is not None:
-                sampler.load_state_dict(resume.state["sampler"])
+            sampler.load_state_dict(resume.state["sampler"])
             seen, seconds = Trace(**vars(resume.trace)), resume.seconds
         if carry is not None:
             self._carry(run, carry)
-        if sampler is not None:
-            sampler.quantity = self.quantity
+        sampler.quantity = self.quantity
         looks = np.linspace(0, rounds, trace + 1).round() if trace else np.empty(0)
         marks = {int(mark) for mark in looks}
 
@@ -284,8 +282,7 @@ class Solver(ABC):
                 not len(seen) or seen.rounds[-1] < run.clock[ROUND]
             ):
                 solution = self._solution(problem, run)
-                chances = np.full(n, 1 / n) if sampler is None else sampler.probabilities()
-                ratio = self._variance_ratio(problem, run, chances)
+                ratio = self._variance_ratio(problem, run, sampler.probabilities())
                 row = (run.clock[ROUND], run.clock[GRADIENTS], seconds, problem.value(solution))
                 seen.add(*row, ratio)
 
@@ -367,16 +364,6 @@ class Solver(ABC):
                 break
         return -1
 
-    def _continued(self, sampler: Sampler | None, resume: Result) -> Sampler | None:
-        """Return the sampler to go on with; its state is still to be loaded."""
-        saved = resume.state["sampler"]
-        sampler = resume.sampler if sampler is None else sampler
-        if saved is None or sampler is None:
-            if saved is not None:
-                raise ValueError(f"resume needs a sampler: the result's was a {saved['class']}")
-            return None
-        return sampler
-
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({shown})"
@@ -393,15 +380,6 @@ def variance_ratio(
     return ours / uniform if uniform > 0 else float("nan")
 
 
-def checked_batch(batch_size: Any) -> int:
-    """Return a batch size, or raise an error that names it."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
-        raise TypeError(f"batch_size must be an integer, got {batch_size!r}")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    return int(batch_size)
-
-
 def _arrays(run: Any) -> dict[str, NDArray[Any]]:
     """Return the arrays that change, by name."""
     return {name: part for name, part in run._asdict().items() if isinstance(part, np.ndarray)}
@@ -413,12 +391,11 @@ def _fingerprint(problem: Any) -> str:
     return type(problem).__name__ if own is None else f"{type(problem).__name__} {own()}"
 
 
-def _saved(run: Any, solver: Solver, problem: Any, sampler: Sampler | None) -> dict[str, Any]:
+def _saved(run: Any, solver: Solver, problem: Any, sampler: Sampler) -> dict[str, Any]:
     arrays = {name: array.copy() for name, array in _arrays(run).items()}
-    player = None if sampler is None else sampler.state_dict()
     carried = {name: np.copy(array) for name, array in solver._carried(run).items()}
     own = {"solver": repr(solver), "problem": _fingerprint(problem)}
-    return {**own, "arrays": arrays, "sampler": player, "carried": carried}
+    return {**own, "arrays": arrays, "sampler": sampler.state_dict(), "carried": carried}
 
 
 def _load(run: Any, state: dict[str, Any]) -> None:

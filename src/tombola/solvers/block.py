@@ -10,7 +10,7 @@ from tombola.bits import kernel
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import add_row, column, dot, end, first
 from tombola.samplers import Sampler
-from tombola.solvers.base import checked_batch
+from tombola.samplers.base import whole
 from tombola.solvers.coordinate import Blocks, Coordinates, CoordinateSolver, columns_of
 
 __all__ = ["BlockCoordinateDescent"]
@@ -68,7 +68,7 @@ class BlockCoordinateDescent(CoordinateSolver):
 
     def __init__(self, blocks: int | Iterable[ArrayLike] = 8, *, batch_size: int = 1) -> None:
         self.blocks = _checked_blocks(blocks)
-        self.batch_size = checked_batch(batch_size)
+        self.batch_size = whole("batch_size", batch_size, 1)
 
     def _check(self, problem: Any) -> None:
         super()._check(problem)
@@ -100,7 +100,7 @@ class BlockCoordinateDescent(CoordinateSolver):
             )
         return members, starts
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Coordinates:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Coordinates:
         columns = columns_of(problem)
         members, starts = self._layout(problem)
         smooth = smoothness(problem, columns, members, starts)

@@ -32,9 +32,10 @@ from tombola.problems.rows import (
     transposed,
 )
 from tombola.samplers import Sampler
+from tombola.samplers.base import whole
 from tombola.samplers.board import CompiledSampler
-from tombola.solvers.base import GRADIENTS, ROUND, Solver, checked_batch
-from tombola.solvers.descent import soft
+from tombola.solvers.base import GRADIENTS, ROUND, Solver
+from tombola.solvers.coast import soft
 
 __all__ = ["CoordinateDescent", "CoordinateSolver", "Cyclic"]
 
@@ -316,12 +317,12 @@ class CoordinateDescent(CoordinateSolver):
     """
 
     def __init__(self, *, batch_size: int = 1) -> None:
-        self.batch_size = checked_batch(batch_size)
+        self.batch_size = whole("batch_size", batch_size, 1)
 
     def _items(self, problem: Any) -> int:
         return int(problem.d + problem.intercept)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Coordinates:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Coordinates:
         columns = columns_of(problem)
         width = self._items(problem)
         smooth = problem.curvature * squared_norms(columns, problem.model.weights) / problem.n

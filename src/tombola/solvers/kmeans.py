@@ -11,7 +11,8 @@ from tombola.problems.kmeans import KMeans, kept, nearest, pull
 from tombola.problems.rows import Sparse
 from tombola.random import Stream
 from tombola.samplers import VRB, Sampler
-from tombola.solvers.base import GRADIENTS, ROUND, Solver, checked_batch, variance_ratio
+from tombola.samplers.base import whole
+from tombola.solvers.base import GRADIENTS, ROUND, Solver, variance_ratio
 from tombola.solvers.plus_plus import plus_plus
 
 __all__ = ["MiniBatchKMeans"]
@@ -103,19 +104,15 @@ class MiniBatchKMeans(Solver):
     """
 
     def __init__(self, batch_size: int = 100, *, subsample: int = 1000, seed: int = 0) -> None:
-        if isinstance(subsample, bool) or not isinstance(subsample, (int, np.integer)):
-            raise TypeError(f"subsample must be an integer, got {subsample!r}")
-        if subsample < 1:
-            raise ValueError(f"subsample must be at least 1, got {subsample}")
-        self.batch_size = checked_batch(batch_size)
-        self.subsample = int(subsample)
+        self.batch_size = whole("batch_size", batch_size, 1)
+        self.subsample = whole("subsample", subsample, 1)
         self.seed = Stream(seed).seed
 
     def _check(self, problem: Any) -> None:
         if not isinstance(problem, KMeans):
             raise TypeError(f"MiniBatchKMeans minimises KMeans, got {type(problem).__name__}")
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Clustering:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Clustering:
         if start is None:
             start = plus_plus(problem, self.subsample, Stream(self.seed, (START,)))
         return Clustering(

@@ -10,7 +10,7 @@ from tombola.samplers.base import number
 from tombola.solvers.base import Solver, variance_ratio
 from tombola.solvers.descent import EARLIER, LOSSES, ROUND, SNAPSHOT, SQUARES, settle
 
-__all__ = ["LinearSolver", "checked_rate"]
+__all__ = ["LinearSolver", "checked_radius", "checked_rate"]
 
 
 class LinearSolver(Solver):
@@ -71,6 +71,8 @@ class LinearSolver(Solver):
         }
 
     def _carry(self, run: Any, carried: dict[str, Any]) -> None:
+        if not {"rounds", "squares", "square_sum"} <= set(carried):
+            raise ValueError('what is carried over is not the state["carried"] of a result')
         if carried["squares"].shape != run.squares.shape:
             raise ValueError(
                 f"what is carried over is of another solver or problem: its squares have shape "
@@ -86,3 +88,12 @@ def checked_rate(rate: Any) -> float:
     if not 0 < number("rate", rate) < np.inf:
         raise ValueError(f"rate must be positive and finite, got {rate}")
     return float(rate)
+
+
+def checked_radius(radius: Any) -> float:
+    """Return a radius, infinite where there is none, or raise an error that names it."""
+    if radius is None:
+        return float("inf")
+    if not number("radius", radius) > 0:
+        raise ValueError(f"radius must be positive, got {radius}")
+    return float(radius)

@@ -2,18 +2,16 @@
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from tombola.samplers import Sampler, Static, Uniform
-from tombola.solvers.base import checked_batch
+from tombola.samplers import Sampler
 from tombola.solvers.descent import CONSTANT, Descent, new_descent
-from tombola.solvers.linear import LinearSolver, checked_rate
+from tombola.solvers.reduced import ReducedSolver
 
-__all__ = ["SAGA", "by_curvature", "safe_rate"]
+__all__ = ["SAGA"]
 
 
-class SAGA(LinearSolver):
+class SAGA(ReducedSolver):
     """SAGA with importances: proximal, with a table of the slopes of all items.
 
         g_t = (1/B) sum_b (grad_b(w_t) - y_b) / (n p_b) + mean_i y_i,    then y_b = grad_b(w_t)
@@ -51,43 +49,15 @@ class SAGA(LinearSolver):
     Schmidt et al. (2015). Non-Uniform Stochastic Average Gradient Method.
     """
 
-    quantity = "gradient difference norm"
-
     def __init__(self, rate: float | None = None, *, batch_size: int = 1) -> None:
-        self.rate = None if rate is None else checked_rate(rate)
-        self.batch_size = checked_batch(batch_size)
+        super().__init__(rate, batch_size)
 
-    def _default_sampler(self, problem: Any) -> Sampler:
-        return by_curvature(problem)
-
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Descent:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
         return new_descent(
             problem,
             problem.as_matrix(start),
             self.batch_size,
             schedule=CONSTANT,
-            rate=safe_rate(problem, sampler) if self.rate is None else self.rate,
+            rate=self._rate(problem, sampler),
             refile=True,
         )
-
-
-def by_curvature(problem: Any, seed: int = 0) -> Sampler:
-    """Return ``Static.partially_biased(L)``, or `Uniform` where all items are alike.
-
-    With p_i = 1/(2n) + L_i / (2 sum L), L_Q is at most twice the mean of L: where rows differ in
-    length, steps can be much larger than with uniform draws. Where max L is at most twice the
-    mean, there is nothing to gain.
-    """
-    lipschitz = problem.lipschitz()
-    if lipschitz.max() <= 2.0 * lipschitz.mean():
-        return Uniform(problem.n, seed=seed)
-    return Static.partially_biased(lipschitz, seed=seed)
-
-
-def safe_rate(problem: Any, sampler: Sampler | None) -> float:
-    """Return 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i); 1 where nothing is curved."""
-    lipschitz = problem.lipschitz()
-    chances = np.full(problem.n, 1.0 / problem.n) if sampler is None else sampler.probabilities()
-    drawn = chances > 0
-    smooth = float((lipschitz[drawn] / (problem.n * chances[drawn])).max()) + problem.l2
-    return 1.0 / (3.0 * smooth) if smooth > 0 else 1.0

@@ -5,10 +5,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.samplers.base import number
-from tombola.solvers.base import checked_batch
+from tombola.samplers.base import whole
 from tombola.solvers.descent import CONSTANT, ROOT, STRONG, Descent, new_descent
-from tombola.solvers.linear import LinearSolver, checked_rate
+from tombola.solvers.linear import LinearSolver, checked_radius, checked_rate
 
 __all__ = ["SGD"]
 
@@ -69,15 +68,13 @@ class SGD(LinearSolver):
     ) -> None:
         if schedule not in SCHEDULES:
             raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}")
-        if radius is not None and not number("radius", radius) > 0:
-            raise ValueError(f"radius must be positive, got {radius}")
         self.rate = checked_rate(rate)
         self.schedule = schedule
-        self.batch_size = checked_batch(batch_size)
-        self.radius = None if radius is None else float(radius)
+        self.batch_size = whole("batch_size", batch_size, 1)
+        self.radius = checked_radius(radius)
         self.average = schedule == "strongly convex" if average is None else bool(average)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Descent:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
         strong = self.schedule == "strongly convex"
         if strong and problem.l2 == 0:
             raise ValueError('the schedule "strongly convex" needs a problem with l2 above 0')
@@ -88,6 +85,6 @@ class SGD(LinearSolver):
             schedule=SCHEDULES[self.schedule],
             rate=self.rate,
             convexity=problem.l2,
-            radius=float("inf") if self.radius is None else self.radius,
+            radius=self.radius,
             average=(2 if strong else 1) if self.average else 0,
         )

@@ -2,19 +2,17 @@
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.solvers.base import checked_batch
+from tombola.samplers.base import whole
 from tombola.solvers.descent import CONSTANT, Descent, new_descent
-from tombola.solvers.linear import LinearSolver, checked_rate
-from tombola.solvers.saga import by_curvature, safe_rate
+from tombola.solvers.reduced import ReducedSolver
 
 __all__ = ["SVRG"]
 
 
-class SVRG(LinearSolver):
+class SVRG(ReducedSolver):
     """SVRG with importances: proximal, with a full gradient now and then.
 
         every m rounds:  x = w_t,  G = mean_i grad_i(x)
@@ -55,30 +53,19 @@ class SVRG(LinearSolver):
     Xiao, Zhang (2014). A Proximal Stochastic Gradient Method with Progressive Variance Reduction.
     """
 
-    quantity = "gradient difference norm"
-
     def __init__(
         self, rate: float | None = None, *, every: int | None = None, batch_size: int = 1
     ) -> None:
-        if every is not None:
-            if isinstance(every, bool) or not isinstance(every, (int, np.integer)):
-                raise TypeError(f"every must be an integer, got {every!r}")
-            if every < 1:
-                raise ValueError(f"every must be at least 1, got {every}")
-        self.rate = None if rate is None else checked_rate(rate)
-        self.every = None if every is None else int(every)
-        self.batch_size = checked_batch(batch_size)
+        super().__init__(rate, batch_size)
+        self.every = None if every is None else whole("every", every, 1)
 
-    def _default_sampler(self, problem: Any) -> Sampler:
-        return by_curvature(problem)
-
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler | None) -> Descent:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
         every = -(-2 * problem.n // self.batch_size) if self.every is None else self.every
         return new_descent(
             problem,
             problem.as_matrix(start),
             self.batch_size,
             schedule=CONSTANT,
-            rate=safe_rate(problem, sampler) if self.rate is None else self.rate,
+            rate=self._rate(problem, sampler),
             snapshot=every,
         )

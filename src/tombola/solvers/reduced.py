@@ -1,0 +1,48 @@
+"""What SAGA and SVRG share: rates that are safe, and draws that make them large."""
+
+from typing import Any
+
+from tombola.samplers import Sampler, Static, Uniform
+from tombola.samplers.base import whole
+from tombola.solvers.linear import LinearSolver, checked_rate
+
+__all__ = ["ReducedSolver", "by_curvature", "safe_rate"]
+
+
+class ReducedSolver(LinearSolver):
+    """A solver whose estimates are of differences: grad_b(w) - grad_b(y), for some y on file."""
+
+    quantity = "gradient difference norm"
+
+    def __init__(self, rate: float | None, batch_size: int) -> None:
+        self.rate = None if rate is None else checked_rate(rate)
+        self.batch_size = whole("batch_size", batch_size, 1)
+
+    def _default_sampler(self, problem: Any) -> Sampler:
+        return by_curvature(problem)
+
+    def _rate(self, problem: Any, sampler: Sampler) -> float:
+        """Return the rate that was given, or the safe one."""
+        return safe_rate(problem, sampler) if self.rate is None else self.rate
+
+
+def by_curvature(problem: Any, seed: int = 0) -> Sampler:
+    """Return ``Static.partially_biased(L)``, or `Uniform` where all items are alike.
+
+    With p_i = 1/(2n) + L_i / (2 sum L), L_Q is at most twice the mean of L: where rows differ in
+    length, steps can be much larger than with uniform draws. Where max L is at most twice the
+    mean, there is nothing to gain.
+    """
+    lipschitz = problem.lipschitz()
+    if lipschitz.max() <= 2.0 * lipschitz.mean():
+        return Uniform(problem.n, seed=seed)
+    return Static.partially_biased(lipschitz, seed=seed)
+
+
+def safe_rate(problem: Any, sampler: Sampler) -> float:
+    """Return 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i); 1 where nothing is curved."""
+    lipschitz = problem.lipschitz()
+    chances = sampler.probabilities()
+    drawn = chances > 0
+    smooth = float((lipschitz[drawn] / (problem.n * chances[drawn])).max()) + problem.l2
+    return 1.0 / (3.0 * smooth) if smooth > 0 else 1.0
