@@ -1,0 +1,97 @@
+"""Curves over repetitions: means with intervals, and when one of them reaches a level."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.ledger import Estimate, mean_estimate
+
+__all__ = ["Curves", "arrival", "band", "collect", "shown", "speed"]
+
+RESAMPLES = 2000
+
+Curves = dict[Hashable, NDArray[np.float64]]  # by repetition: values at the marks
+
+
+def collect(
+    rows: Sequence[dict[str, Any]], x: str, y: str, unit: Sequence[str]
+) -> tuple[NDArray[np.float64], Curves]:
+    """Return the marks, and for each repetition the curve of y over them.
+
+    >>> rows = [{"seed": 0, "t": 1, "v": 5.0}, {"seed": 0, "t": 2, "v": 4.0}]
+    >>> collect(rows, "t", "v", ["seed"])
+    (array([1., 2.]), {(0,): array([5., 4.])})
+    """
+    marks = np.array(sorted({row[x] for row in rows}), dtype=np.float64)
+    place = {mark: k for k, mark in enumerate(marks.tolist())}
+    curves: Curves = {}
+    for row in rows:
+        key = tuple(row[name] for name in unit)
+        curve = curves.setdefault(key, np.full(len(marks), np.nan))
+        curve[place[float(row[x])]] = row[y]
+    return marks, curves
+
+
+def band(curves: Curves) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the mean curve and its 95% interval (Student) at each mark."""
+    values = np.array(list(curves.values()))
+    estimates = [mean_estimate(column) for column in values.T]
+    mean, low, high = np.array(estimates, dtype=np.float64).T
+    return mean, low, high
+
+
+def arrival(
+    marks: NDArray[np.float64], curve: NDArray[np.float64], level: float, upwards: bool
+) -> float:
+    """Return the first mark at which a curve is at the level or better; infinity if never.
+
+    >>> arrival(np.array([1.0, 2.0, 3.0]), np.array([9.0, 4.0, 3.0]), 5.0, upwards=False)
+    2.0
+    """
+    good = curve >= level if upwards else curve <= level
+    return float(marks[good.argmax()]) if good.any() else float("inf")
+
+
+def speed(
+    marks: NDArray[np.float64], ours: Curves, theirs: Curves, upwards: bool, seed: int = 0
+) -> tuple[float, Estimate]:
+    """How soon the mean of our curves is as good as the mean of theirs is at the end.
+
+    Returns the mark, and the last mark over it (how many times sooner) with a 95% interval:
+    a bootstrap over the first part of the repetitions' names (the start, the run), since
+    repetitions that share it are not independent.
+    """
+    keys = [key for key in ours if key in theirs]
+    mine, other = (np.array([curves[key] for key in keys]) for curves in (ours, theirs))
+    first = [key[0] if isinstance(key, tuple) else key for key in keys]
+    groups = [np.flatnonzero([f == g for f in first]) for g in dict.fromkeys(first)]
+
+    def sooner(chosen: NDArray[np.int64]) -> float:
+        level = float(other[chosen, -1].mean())
+        return arrival(marks, mine[chosen].mean(axis=0), level, upwards)
+
+    came = sooner(np.arange(len(keys)))
+    rng = np.random.default_rng(seed)
+    ratios = []
+    for _ in range(RESAMPLES if len(groups) > 1 else 0):
+        picked = rng.integers(len(groups), size=len(groups))
+        ratios.append(marks[-1] / sooner(np.concatenate([groups[g] for g in picked])))
+    low, high = np.quantile(ratios, [0.025, 0.975]) if ratios else (np.nan, np.nan)
+    return came, Estimate(float(marks[-1] / came), float(low), float(high))
+
+
+def shown(estimate: Estimate, digits: int = 1, zero: str | None = None) -> str:
+    """Write an estimate with its interval, where it has one; `zero` is what 0 means.
+
+    >>> shown(Estimate(2.0, 1.5, 2.5))
+    '2.0 [1.5, 2.5]'
+    >>> shown(Estimate(0.0, float("nan"), float("nan")), zero="never")
+    'never'
+    """
+    value, low, high = (
+        zero if zero is not None and number == 0 else f"{number:.{digits}f}" for number in estimate
+    )
+    known = np.isfinite(estimate.low) and np.isfinite(estimate.high)
+    return f"{value} [{low}, {high}]" if known and value != zero else value
