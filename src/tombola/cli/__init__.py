@@ -1,0 +1,1 @@
+"""The command line: `tombola --help` lists the commands; ``pip install tombola[cli]``."""

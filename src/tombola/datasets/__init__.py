@@ -1,0 +1,80 @@
+"""Data: public sets by name, small built-in and generated ones, and people's own files."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tombola.datasets import built_in, public
+from tombola.datasets.base import TASKS, DataError, Dataset, nearest_name
+from tombola.datasets.files import read
+from tombola.datasets.generated import GENERATED, heavy_tailed, imbalanced, uneven_regression
+from tombola.datasets.prepare import Preparation, prepare, split
+
+__all__ = [
+    "TASKS",
+    "DataError",
+    "Dataset",
+    "Entry",
+    "Preparation",
+    "catalogue",
+    "heavy_tailed",
+    "imbalanced",
+    "load",
+    "prepare",
+    "read",
+    "split",
+    "uneven_regression",
+]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A name that `load` knows."""
+
+    name: str
+    task: str
+    what: str
+    kind: str  # "built in", "generated" or "public"
+    path: Path | None = None  # the file of a public set, where it was found
+
+
+def load(
+    name: str, folder: str | os.PathLike[str] | None = None, *, download: bool = False
+) -> Dataset:
+    """Return a set by name; `catalogue` has the names.
+
+    Parameters
+    ----------
+    name : str
+    folder : path, optional
+        Where files of public sets are; by default what the environment variable TOMBOLA_DATA says.
+    download : bool, default=False
+        Whether a public set that is not there may be fetched from OpenML.
+
+    Examples
+    --------
+    >>> load("digits")
+    Dataset('digits', 1797 x 64, dense, classification)
+    """
+    if name in built_in.BUILT_IN:
+        return built_in.load(name)
+    if name in GENERATED:
+        return GENERATED[name].make()
+    if name in public.PUBLIC:
+        return public.load(name, folder, download=download)
+    known = [entry.name for entry in catalogue()]
+    raise DataError(
+        f"there is no data set {name!r}: {nearest_name(name, known)}`tombola datasets` lists them"
+    )
+
+
+def catalogue(folder: str | os.PathLike[str] | None = None) -> list[Entry]:
+    """Return all names that `load` knows, with the files of public sets that are in a folder."""
+    return [
+        *(Entry(name, *about, "built in") for name, about in built_in.BUILT_IN.items()),
+        *(Entry(name, it.task, it.what, "generated") for name, it in GENERATED.items()),
+        *(
+            Entry(name, it.task, it.what, "public", public.find(name, folder))
+            for name, it in public.PUBLIC.items()
+        ),
+    ]

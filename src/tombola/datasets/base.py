@@ -1,0 +1,140 @@
+"""What a data set is, and what is wrong with one."""
+
+import difflib
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "TASKS",
+    "DataError",
+    "Dataset",
+    "as_csr",
+    "checksum_of_arrays",
+    "checksum_of_file",
+    "count",
+    "in_words",
+    "nearest_name",
+    "no_such",
+]
+
+TASKS = ("classification", "regression", "clustering")
+Progress = Callable[[int, int], None]  # called with what is done, and what there is in all
+NARROW = 2**31  # up to here the places of a sparse matrix fit 32 bits
+
+
+class DataError(ValueError):
+    """Data that are not there or cannot be used: what, where and why, in one sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows, what is known about each, and where they are from; one shape for all sets.
+
+    Attributes
+    ----------
+    name : str
+    X : ndarray of shape (n, d), or scipy CSR matrix
+        float32 or float64.
+    y : ndarray of shape (n,), or None
+        Labels of any kind, or numbers. VOC has one column for each class, with 1, -1, and 0 for
+        images that are difficult to tell.
+    task : str
+        "classification", "regression" or "clustering": what the set is for.
+    source : str
+        Where it comes from.
+    checksum : str
+        SHA-256 of the file, or of the arrays where there is no file; for the record of a run.
+    X_test, y_test : as X and y, or None
+        Where the set has a test part of its own.
+    columns : tuple of str
+        Names of the columns of X; empty where they have none.
+    targets : tuple of str
+        Names of the columns of y, where it has several.
+    notes : tuple of str
+        What was done to the data, a sentence each.
+    """
+
+    name: str
+    X: Any
+    y: NDArray[Any] | None
+    task: str
+    source: str
+    checksum: str
+    X_test: Any = None
+    y_test: NDArray[Any] | None = None
+    columns: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        kind = "sparse" if hasattr(self.X, "tocsr") else "dense"
+        tested = "" if self.X_test is None else f", {self.X_test.shape[0]} more to test"
+        return f"Dataset({self.name!r}, {n} x {d}, {kind}, {self.task}{tested})"
+
+
+def checksum_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checksum_of_arrays(*arrays: Any) -> str:
+    """Return the SHA-256 of arrays (sparse ones too): types, shapes and all entries."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        if hasattr(array, "tocsr"):
+            digest.update(repr(array.shape).encode())
+            parts = [array.data, array.indices.astype(np.int64), array.indptr.astype(np.int64)]
+        else:
+            parts = [np.asarray(array)]
+        for part in parts:
+            digest.update(f"{part.dtype.str} {part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def as_csr(values: Any, indices: Any, indptr: Any, shape: Any) -> Any:
+    """Return a CSR matrix of float64, its places in 32 bits where they fit: one kind for all."""
+    from scipy.sparse import csr_matrix
+
+    n, d = (int(size) for size in shape)
+    kind = np.int32 if max(len(indices), n, d) < NARROW else np.int64
+    parts = (np.asarray(values, dtype=np.float64), indices.astype(kind), indptr.astype(kind))
+    return csr_matrix(parts, shape=(n, d))
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def count(number: int, what: str) -> str:
+    """Return a number and what it counts."""
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def in_words(names: Iterable[str], most: int = 12) -> str:
+    """Return names in a row, the last ones as a number where there are many."""
+    names = list(names)
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean ...? ", or nothing where no known name is near."""
+    lower = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f"did you mean {lower[near[0]]!r}? " if near else ""
+
+
+def no_such(what: str, name: str, known: Iterable[str]) -> DataError:
+    """Return an error that says what there is instead."""
+    known = list(known)
+    there = f"There is {in_words(known)}" if len(known) == 1 else f"There are {in_words(known)}"
+    return DataError(f"there is no {what} {name!r}: {nearest_name(name, known)}{there}")

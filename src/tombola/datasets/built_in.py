@@ -1,0 +1,41 @@
+"""Small sets that come with scikit-learn: nothing has to be fetched."""
+
+import numpy as np
+
+from tombola.datasets.base import Dataset, checksum_of_arrays
+
+__all__ = ["BUILT_IN", "load"]
+
+# What each is, by the name that scikit-learn loads it with.
+BUILT_IN = {
+    "breast_cancer": ("classification", "569 x 30: is a tumour malignant? (37% are)"),
+    "diabetes": ("regression", "442 x 10: progress of the disease after a year"),
+    "digits": ("classification", "1,797 x 64: digits of 8 x 8 pixels, ten classes"),
+    "iris": ("classification", "150 x 4: three kinds of irises"),
+    "wine": ("classification", "178 x 13: wines of three growers"),
+}
+
+
+def load(name: str) -> Dataset:
+    """Return one of scikit-learn's sets.
+
+    Examples
+    --------
+    >>> load("iris")
+    Dataset('iris', 150 x 4, dense, classification)
+    """
+    from sklearn import datasets
+
+    bunch = getattr(datasets, f"load_{name}")()
+    X, y = np.ascontiguousarray(bunch.data, dtype=np.float64), bunch.target
+    if hasattr(bunch, "target_names") and bunch.target_names.dtype.kind == "U":
+        y = bunch.target_names[y]  # "setosa" says more than 0
+    return Dataset(
+        name=name,
+        X=X,
+        y=y,
+        task=BUILT_IN[name][0],
+        source=f"scikit-learn's load_{name}",
+        checksum=checksum_of_arrays(X, y),
+        columns=tuple(map(str, bunch.feature_names)),
+    )

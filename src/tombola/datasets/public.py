@@ -1,0 +1,287 @@
+"""Public sets by name, from files in a folder, or from OpenML where it has them."""
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.datasets.arrays import read_archive
+from tombola.datasets.base import (
+    DataError,
+    Dataset,
+    as_csr,
+    checksum_of_arrays,
+    checksum_of_file,
+    in_words,
+)
+
+__all__ = ["PUBLIC", "PublicSet", "find", "load"]
+
+Arrays = Mapping[str, NDArray[Any]]
+FOLDER = "TOMBOLA_DATA"  # the environment variable that names the folder
+
+
+@dataclass(frozen=True)
+class OpenML:
+    """Where a set is at OpenML, how large, and which label is the rare class, called 1 here."""
+
+    name: str
+    shape: tuple[int, int]
+    rare: str | None = None
+    n_train: int | None = None
+
+
+@dataclass(frozen=True)
+class PublicSet:
+    """What a set is, and which file holds it."""
+
+    what: str
+    task: str
+    files: tuple[str, ...]  # the names that its file may have
+    layout: str
+    source: str
+    read: Callable[[Arrays], dict[str, Any]]
+    openml: OpenML | None = None
+
+
+# --- layouts ------------------------------------------------------------------------------------
+
+
+def _labelled(arrays: Arrays) -> dict[str, Any]:
+    return {"X": np.ascontiguousarray(arrays["X"], dtype=np.float64), "y": arrays["y"]}
+
+
+def _sparse(arrays: Arrays) -> dict[str, Any]:
+    """CSR without values: all are 1; the first `n_train` rows are for training."""
+    X = as_csr(
+        np.ones(len(arrays["indices"])), arrays["indices"], arrays["indptr"], arrays["shape"]
+    )
+    return _parted(X, arrays["y"], int(arrays["n_train"]))
+
+
+def _parted(X: Any, y: NDArray[Any], n_train: int) -> dict[str, Any]:
+    return {"X": X[:n_train], "y": y[:n_train], "X_test": X[n_train:], "y_test": y[n_train:]}
+
+
+def _voc(arrays: Arrays) -> dict[str, Any]:
+    parts = {"X": "Xtrain", "X_test": "Xtest"}
+    return {
+        **{name: np.ascontiguousarray(arrays[key], np.float32) for name, key in parts.items()},
+        "y": arrays["Ytrain"],
+        "y_test": arrays["Ytest"],
+        "targets": tuple(map(str, arrays["classes"])),
+    }
+
+
+def _kdd(arrays: Arrays) -> dict[str, Any]:
+    return {"X": np.ascontiguousarray(arrays["Xint_T"].T / arrays["scale"]), "y": None}
+
+
+def _mnist(arrays: Arrays) -> dict[str, Any]:
+    return _parted(np.ascontiguousarray(arrays["X"], dtype=np.float32), arrays["y"], 60_000)
+
+
+def _hapt(arrays: Arrays) -> dict[str, Any]:
+    return {"X": np.ascontiguousarray(arrays["X"], dtype=np.float32), "y": arrays["label"]}
+
+
+# --- the sets -----------------------------------------------------------------------------------
+
+
+def _rare_class(number: int, name: str, what: str, openml: OpenML | None = None) -> PublicSet:
+    file = f"{number}_{name}.npz"
+    return PublicSet(
+        what,
+        "classification",
+        (f"adbench_{file}", file),
+        "keys X and y (1 = rare)",
+        f"ADBench, github.com/Minqi824/ADBench, its file {file}",
+        _labelled,
+        openml,
+    )
+
+
+def _voc_features(file: str, what: str, columns: int) -> PublicSet:
+    return PublicSet(
+        f"5,011 + 4,952 x {columns:,}: PASCAL VOC 2007, 20 classes, {what} features",
+        "classification",
+        (file,),
+        f"keys Xtrain (5011 x {columns}), Xtest (4952 x {columns}), Ytrain and Ytest (20 columns "
+        "of 1, -1 and 0 = difficult), classes",
+        "PASCAL VOC 2007, host.robots.ox.ac.uk/pascal/VOC; compute the features yourself",
+        _voc,
+    )
+
+
+CSR_LAYOUT = "keys indices, indptr, shape (CSR, all values 1), y, n_train (rows of training first)"
+
+PUBLIC = {
+    "a9a": PublicSet(
+        "32,561 + 16,281 x 123, sparse: who earns more than 50,000 dollars? (24% do)",
+        "classification",
+        ("libsvm_a9a.npz",),
+        CSR_LAYOUT,
+        "LIBSVM data, www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets",
+        _sparse,
+        OpenML("a9a", (48_842, 123), n_train=32_561),
+    ),
+    "aloi": _rare_class(1, "ALOI", "49,534 x 27: pictures of objects, 3.0% odd ones"),
+    "campaign": _rare_class(5, "campaign", "41,188 x 62: calls of a bank, 11.3% successful"),
+    "cover": _rare_class(10, "cover", "286,048 x 10: forests, 0.96% of a rare type"),
+    "hapt": PublicSet(
+        "80,000 x 17: windows of a phone's accelerometer, 30 people",
+        "classification",
+        ("hapt_phone_accel_windows_80000x17.npz",),
+        "keys X (80000 x 17), label",
+        "UCI, Smartphone-Based Recognition of Human Activities and Postural Transitions",
+        _hapt,
+    ),
+    "http": _rare_class(16, "http", "567,498 x 3: connections, 0.39% attacks"),
+    "kdd": PublicSet(
+        "144,879 x 74: KDD Cup 2004, protein homology, without labels",
+        "clustering",
+        ("kdd2004_protein_train_144879x74.npz",),
+        "keys Xint_T (74 x 144879 integers) and scale (74): X = Xint_T.T / scale",
+        "KDD Cup 2004, www.kdd.org/kdd-cup/view/kdd-cup-2004/Data, its file bio_train.dat",
+        _kdd,
+    ),
+    "mammography": _rare_class(
+        23,
+        "mammography",
+        "11,183 x 6: mammograms, 2.3% with calcifications",
+        OpenML("mammography", (11_183, 6), rare="1"),
+    ),
+    "mnist": PublicSet(
+        "60,000 + 10,000 x 784: handwritten digits, ten classes",
+        "classification",
+        ("mnist_full_uint8.npz",),
+        "keys X (70000 x 784, rows of training first) and y",
+        "MNIST, yann.lecun.com/exdb/mnist",
+        _mnist,
+        OpenML("mnist_784", (70_000, 784), n_train=60_000),
+    ),
+    "mushrooms": PublicSet(
+        "6,513 + 1,611 x 127, sparse: which mushrooms are poisonous? (48% are)",
+        "classification",
+        ("mushrooms_agaricus.npz",),
+        CSR_LAYOUT,
+        "UCI, Mushroom, as in github.com/dmlc/xgboost, demo/data/agaricus.txt",
+        _sparse,
+    ),
+    "shuttle": _rare_class(32, "shuttle", "49,097 x 9: a space shuttle's radiators, 7.2% odd"),
+    "skin": _rare_class(
+        33,
+        "skin",
+        "245,057 x 3: colours, 20.8% of them skin",
+        OpenML("skin-segmentation", (245_057, 3), rare="1"),
+    ),
+    "smtp": _rare_class(34, "smtp", "95,156 x 3: connections, 0.03% attacks"),
+    "voc-efficientnet": _voc_features(
+        "voc2007_efficientnet_lite2_gap1280.npz", "EfficientNet-Lite2", 1280
+    ),
+    "voc-vgg19": _voc_features("voc2007_vgg19conv5_gapgmp1024.npz", "VGG-19", 1024),
+}
+
+
+# --- loading ------------------------------------------------------------------------------------
+
+
+def load(
+    name: str, folder: str | os.PathLike[str] | None = None, *, download: bool = False
+) -> Dataset:
+    """Return a public set, all of it and as it is: nothing scaled, no row left out.
+
+    Parameters
+    ----------
+    name : str
+        A key of `PUBLIC`.
+    folder : path, optional
+        Where the files are; by default what the environment variable TOMBOLA_DATA says.
+    download : bool, default=False
+        Whether to try OpenML where there is no file.
+
+    Raises
+    ------
+    DataError
+        It says which file to put where, what is in it, and where the set comes from.
+    """
+    public = PUBLIC[name]
+    path = find(name, folder)
+    if path is not None:
+        parts = _read(path, public)
+        return Dataset(
+            name=name,
+            task=public.task,
+            source=public.source,
+            checksum=checksum_of_file(path),
+            **parts,
+        )
+    if download and public.openml is not None:
+        return _fetch(name, public, public.openml)
+    where = folder or os.environ.get(FOLDER)
+    missing = f"there is no {public.files[0]} in {where}" if where else f"{name} is not at hand"
+    place = "there" if where else f"into a folder, and name it by --data or {FOLDER}"
+    raise DataError(
+        f"{missing}: put the file {' or '.join(public.files)} {place} ({public.layout}; from "
+        f"{public.source})" + ("" if public.openml is None else ", or --download it from OpenML")
+    )
+
+
+def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path | None:
+    """Return the file that holds a set, or None where there is none."""
+    where = folder or os.environ.get(FOLDER)
+    if not where:
+        return None
+    if folder and not Path(folder).is_dir():
+        raise DataError(f"there is no folder {os.fspath(folder)}")
+    paths = (Path(where) / file for file in PUBLIC[name].files)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _read(path: Path, public: PublicSet) -> dict[str, Any]:
+    arrays = read_archive(path)
+    try:
+        parts = public.read(arrays)
+    except KeyError as error:
+        raise DataError(
+            f"{path} has no key {error}: there should be {public.layout}, and there are "
+            f"{in_words(arrays)}"
+        ) from None
+    if parts["y"] is not None and len(parts["y"]) != parts["X"].shape[0]:
+        raise DataError(f"{path} has {parts['X'].shape[0]} rows and {len(parts['y'])} labels")
+    return parts
+
+
+def _fetch(name: str, public: PublicSet, at: OpenML) -> Dataset:
+    from sklearn import datasets
+
+    parser = "auto" if importlib.util.find_spec("pandas") else "liac-arff"  # slow, but its own
+    try:
+        bunch = datasets.fetch_openml(at.name, version=1, as_frame=False, parser=parser)
+    except (OSError, ValueError) as error:  # no network, or OpenML does not answer as it should
+        raise DataError(f"{name} could not be had from OpenML ({error})") from error
+    X, labels = bunch.data, np.array([str(label).strip("'\"") for label in bunch.target])
+    if X.shape != at.shape:
+        raise DataError(
+            f"OpenML's {at.name} is {X.shape[0]} x {X.shape[1]}, not {at.shape[0]} x {at.shape[1]}:"
+            " it is another set than it was"
+        )
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+        X = as_csr(X.data, X.indices, X.indptr, X.shape)
+    else:
+        X = np.ascontiguousarray(X, dtype=np.float32 if name == "mnist" else np.float64)
+    y = (labels.astype(np.float64) if at.rare is None else labels == at.rare).astype(np.int64)
+    parts = {"X": X, "y": y} if at.n_train is None else _parted(X, y, at.n_train)
+    return Dataset(
+        name=name,
+        task=public.task,
+        source=f"OpenML, {at.name}, version 1",
+        checksum=checksum_of_arrays(X, y),
+        **parts,
+    )

@@ -1,0 +1,326 @@
+"""Tables of named columns: CSV and Parquet."""
+
+import csv
+import io
+import math
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.datasets.base import DataError, Progress, count, in_words, no_such
+
+__all__ = [
+    "as_number",
+    "column_number",
+    "read_csv",
+    "read_parquet",
+    "refuse_infinite",
+    "refuse_missing",
+]
+
+MISSING = {"", "na", "n/a", "nan", "null", "none"}  # in a CSV, in any case
+TRUTH = {"false": 0.0, "true": 1.0}
+MOST_VALUES = 200  # a column of text with more different ones is an identifier, or prose
+SEPARATORS = ",;\t"
+
+Column = NDArray[np.float64] | list[str | None]  # numbers or text; NaN and None where missing
+Place = Callable[[int], str]  # says where a row is
+
+
+# --- CSV ----------------------------------------------------------------------------------------
+
+
+def read_csv(
+    path: Path, target: str | None, task: str | None, impute: bool, progress: Progress | None
+) -> dict[str, Any]:
+    """Return X, y, columns and notes of a CSV file; see `tombola.datasets.read`."""
+    with path.open("rb") as file:
+        records = _records(path, file)
+        _, first = next(records, (0, []))
+        if not first:
+            raise DataError(f"{path.name} is empty: it has blank lines only")
+        headed = _is_header(first)
+        if not headed:
+            file.seek(0)
+            records = _records(path, file)
+        names = [cell.strip() or f"column {j}" for j, cell in enumerate(first)]
+        names = names if headed else list(map(str, range(len(first))))
+        matrix, lines, texts = _parse(path, records, len(names), file, progress)
+
+    def place(row: int) -> str:
+        return f"line {lines[row]}"
+
+    columns: list[Column] = list(matrix.T)
+    for j, (cells, row, value) in texts.items():
+        numbers = int((~np.isnan(matrix[:, j])).sum())
+        if numbers >= cells:
+            raise DataError(
+                f"{place(row)} of {path.name}, column {names[j]!r}: {value!r} is not a number, "
+                f"unlike {count(numbers, 'other value')} of the column"
+            )
+    for j, text in _read_texts(path, list(texts), skip=int(headed)).items():
+        columns[j] = _as_truth(text)
+    notes = () if headed else ("There is no header: columns are numbered from 0.",)
+    return _assembled(path, names, columns, place, target, task, impute, notes)
+
+
+def _records(path: Path, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line that a record begins in, and its fields; blank lines are skipped."""
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    line = 1
+    try:
+        separator = max(SEPARATORS, key=text.readline().count)
+        text.seek(0)
+        reader = csv.reader(text, delimiter=separator)
+        for record in reader:
+            if len(record) > 1 or (record and record[0].strip()):
+                yield line, record
+            line = reader.line_num + 1
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path.name} is not a text in UTF-8: {error.reason}") from None
+    except csv.Error as error:
+        raise DataError(f"line {line} of {path.name} cannot be read: {error}") from None
+    finally:
+        text.detach()  # the file is closed by whoever opened it
+
+
+def _is_header(record: Sequence[str]) -> bool:
+    """Return whether a first line has names: not all numbers, and none with a fraction."""
+    numbers = [as_number(cell) for cell in record]
+    named = any(
+        math.isnan(number) and cell.strip() for number, cell in zip(numbers, record, strict=True)
+    )
+    return named and all(math.isnan(number) or number.is_integer() for number in numbers)
+
+
+def _parse(
+    path: Path,
+    records: Iterator[tuple[int, list[str]]],
+    width: int,
+    file: BinaryIO,
+    progress: Progress | None,
+) -> tuple[NDArray[np.float64], Any, dict[int, tuple[int, int, str]]]:
+    """Return the cells as numbers, the line of each row, and what is neither number nor missing.
+
+    The last by column: how many such cells, the first one's row, and what it says.
+    """
+    cells, lines = array("d"), array("q")
+    texts: dict[int, tuple[int, int, str]] = {}
+    size = path.stat().st_size
+    for line, record in records:
+        if len(record) != width:
+            raise DataError(
+                f"line {line} of {path.name} has {count(len(record), 'field')}, and the first line "
+                f"has {width}"
+            )
+        try:
+            numbers = list(map(float, record))
+            if "_" in "".join(record):  # Python reads 1_000 as a number, and nobody else does
+                raise ValueError
+        except ValueError:
+            numbers = list(map(as_number, record))
+            for j, number in enumerate(numbers):
+                if math.isnan(number) and record[j].strip().lower() not in MISSING:
+                    seen, row, value = texts.get(j, (0, len(lines), record[j].strip()))
+                    texts[j] = seen + 1, row, value
+        cells.extend(numbers)
+        lines.append(line)
+        if progress is not None and len(lines) % 1024 == 0:
+            progress(file.tell(), size)
+    return np.frombuffer(cells, dtype=np.float64).reshape(-1, width), lines, texts
+
+
+def as_number(cell: str) -> float:
+    """Return what a cell says, NaN where that is no number."""
+    try:
+        return math.nan if "_" in cell else float(cell)
+    except ValueError:
+        return math.nan
+
+
+def _read_texts(path: Path, chosen: Sequence[int], skip: int) -> dict[int, list[str | None]]:
+    """Return the cells of some columns as they are written; None where there is nothing."""
+    found: dict[int, list[str | None]] = {j: [] for j in chosen}
+    if chosen:
+        with path.open("rb") as file:
+            for k, (_, record) in enumerate(_records(path, file)):
+                for j in chosen if k >= skip else ():
+                    cell = record[j].strip()
+                    found[j].append(None if cell.lower() in MISSING else cell)
+    return found
+
+
+def _as_truth(text: list[str | None]) -> Column:
+    """Return 0 and 1 where all that is said is true or false, and the text elsewhere."""
+    words = [None if value is None else value.lower() for value in text]
+    if all(word is None or word in TRUTH for word in words):
+        return np.array([math.nan if word is None else TRUTH[word] for word in words])
+    return text
+
+
+# --- Parquet ------------------------------------------------------------------------------------
+
+
+def read_parquet(path: Path, target: str | None, task: str | None, impute: bool) -> dict[str, Any]:
+    """Return X, y, columns and notes of a Parquet file; see `tombola.datasets.read`."""
+    import pyarrow
+    from pyarrow import parquet, types
+
+    try:
+        table = parquet.read_table(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path.name} is not a readable Parquet file: {error}") from None
+    if not table.num_columns:
+        raise DataError(f"{path.name} has no columns")
+    columns: list[Column] = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if types.is_boolean(column.type):
+            column = column.cast(pyarrow.int8())
+        kind = column.type
+        if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+            numbers = column.cast(pyarrow.float64(), safe=False).to_numpy()
+            columns.append(numbers)
+        elif types.is_string(kind) or types.is_large_string(kind):
+            columns.append(column.to_pylist())
+        else:
+            raise DataError(
+                f"the column {name!r} of {path.name} holds {kind}: numbers, booleans and text can "
+                "be used"
+            )
+
+    def place(row: int) -> str:
+        return f"row {row + 1}"
+
+    return _assembled(path, table.column_names, columns, place, target, task, impute, ())
+
+
+# --- both ---------------------------------------------------------------------------------------
+
+
+def _assembled(
+    path: Path,
+    names: Sequence[str],
+    columns: Sequence[Column],
+    place: Place,
+    target: str | None,
+    task: str | None,
+    impute: bool,
+    notes: tuple[str, ...],
+) -> dict[str, Any]:
+    """Return X, y and names, of columns that hold what they should."""
+    twice = next((name for k, name in enumerate(names) if name in names[:k]), None)
+    if twice is not None:
+        raise DataError(f"{path.name} has two columns of the name {twice!r}")
+    if target is None and task != "clustering":
+        raise DataError(
+            f"what is to be predicted? --target names the column: {in_words(names)} "
+            "(--task clustering needs none)"
+        )
+    held = None if target is None else column_number(names, target)
+    if not len(columns[0]):
+        raise DataError(f"{path.name} has a header and no rows")
+    y = None if held is None else _labels(names[held], columns[held], place)
+    used = [j for j in range(len(names)) if j != held]
+    if not used:
+        raise DataError(f"{path.name} has no column besides the target")
+    refuse_infinite([names[j] for j in used], [columns[j] for j in used], place)
+    if not impute:
+        refuse_missing([names[j] for j in used], [columns[j] for j in used], place)
+    blocks, labels = [], []
+    for j in used:
+        column = columns[j]
+        if isinstance(column, list):
+            values, block = _one_hot(names[j], column)
+            labels += [f"{names[j]}={value}" for value in values]
+            notes += (f"The text in {names[j]!r} became {len(values)} columns of 0 and 1.",)
+        else:
+            block = column[:, None]
+            labels.append(names[j])
+        blocks.append(block)
+    return {
+        "X": np.ascontiguousarray(np.concatenate(blocks, axis=1)),
+        "y": y,
+        "columns": tuple(labels),
+        "notes": notes,
+        "label": "" if held is None else repr(names[held]),
+    }
+
+
+def column_number(names: Sequence[str], target: str) -> int:
+    """Return the place of a column, by name or number."""
+    if target in names:
+        return names.index(target)
+    number = as_number(target)
+    if number.is_integer() and -len(names) <= number < len(names):
+        return int(number) % len(names)
+    raise no_such("column", target, names)
+
+
+def _labels(name: str, column: Column, place: Place) -> NDArray[Any]:
+    """Return the target; none may be missing."""
+    lost = _missing(column)
+    if lost:
+        raise DataError(
+            f"the target {name!r} is missing in {count(len(lost), 'row')}, first in "
+            f"{place(lost[0])}"
+        )
+    if isinstance(column, list):
+        return np.array(column, dtype=str)
+    refuse_infinite([name], [column], place)
+    return column
+
+
+def _one_hot(name: str, column: list[str | None]) -> tuple[list[str], NDArray[np.float64]]:
+    """Return the values of a column of text, and a column of 0 and 1 for each."""
+    values = sorted({value for value in column if value is not None})
+    if len(values) > MOST_VALUES:
+        raise DataError(
+            f"the column {name!r} is text with {len(values):,} different values, more than "
+            f"{MOST_VALUES}: an identifier, perhaps; remove it, or put numbers in its place"
+        )
+    numbers: dict[str | None, int] = {value: k for k, value in enumerate(values)}
+    if None in column:
+        numbers[None] = len(values)
+        values.append("(missing)")
+    block = np.zeros((len(column), len(values)))
+    block[np.arange(len(column)), [numbers[value] for value in column]] = 1.0
+    return values, block
+
+
+def _missing(column: Column) -> list[int]:
+    if isinstance(column, list):
+        return [row for row, value in enumerate(column) if value is None]
+    return np.flatnonzero(np.isnan(column)).tolist()
+
+
+def refuse_missing(names: Sequence[str], columns: Sequence[Column], place: Place) -> None:
+    """Raise an error that counts what is missing, by column."""
+    lost = {name: _missing(column) for name, column in zip(names, columns, strict=True)}
+    found = [
+        f"{name!r} ({len(rows):,}, first in {place(rows[0])})"
+        for name, rows in lost.items()
+        if rows
+    ]
+    if found:
+        total = sum(map(len, lost.values()))
+        raise DataError(
+            f"{count(total, 'value')} {'is' if total == 1 else 'are'} missing, in "
+            f"{in_words(found, most=5)}: --impute median or --impute mean would fill in"
+        )
+
+
+def refuse_infinite(names: Sequence[str], columns: Sequence[Column], place: Place) -> None:
+    """Raise an error that names the first column with infinite values."""
+    for name, column in zip(names, columns, strict=True):
+        wrong = [] if isinstance(column, list) else np.flatnonzero(np.isinf(column)).tolist()
+        if wrong:
+            raise DataError(
+                f"{count(len(wrong), 'value')} of {name!r} {'is' if len(wrong) == 1 else 'are'} "
+                f"infinite or too large, first in {place(wrong[0])}"
+            )
