@@ -1,10 +1,13 @@
 """What the commands share: opening data, folders to write into, progress, the record of a run."""
 
 import argparse
+import math
 import os
 import platform
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -36,8 +39,10 @@ __all__ = [
     "add_data_arguments",
     "check_clusters",
     "check_folder",
+    "number_from",
     "open_data",
     "versions",
+    "whole_number",
     "write_text",
 ]
 
@@ -46,6 +51,40 @@ HELD_OUT = 0.2  # share of rows to test on, where nothing else is said
 
 class CommandError(Exception):
     """What a person asked for cannot be done: one sentence, printed instead of a traceback."""
+
+
+# --- arguments ----------------------------------------------------------------------------------
+
+
+def whole_number(least: int) -> Callable[[str], int]:
+    """Return what argparse reads an integer with that is at least so large."""
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
+        return value
+
+    return convert
+
+
+def number_from(low: float, below: float = math.inf) -> Callable[[str], float]:
+    """Return what argparse reads a number with that is at least `low` and less than `below`."""
+
+    def convert(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value < below:
+            limit = "" if math.isinf(below) else f" to below {below:g}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low:g}{limit}")
+        return value
+
+    return convert
 
 
 # --- data ---------------------------------------------------------------------------------------
@@ -261,7 +300,8 @@ def versions() -> dict[str, str]:
 class Progress:
     """Shows on stderr how far something is: a bar in a terminal, elsewhere a line now and then.
 
-    Call it with what is done and what there is in all. The bar is gone in the end.
+    Nothing is shown of what takes less than two seconds, and the bar is gone in the end. Call it
+    with what is done and what there is in all.
 
     Examples
     --------
@@ -270,42 +310,45 @@ class Progress:
     ...         progress(k + 1, 100)
     """
 
-    FIRST, AGAIN = 2.0, 20.0  # seconds until the first line, and between two
+    FIRST, AGAIN = 2.0, 20.0  # seconds until something is shown, and between two lines
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self._began = time.monotonic()
-        self._due = self._began + self.FIRST
+        self._state: tuple[int, int | None] = (0, None)
         self._bar: Any = None
 
     def __enter__(self) -> "Progress":
+        self._began = time.monotonic()
+        self._due = self._began + self.FIRST
+        self._timer = threading.Timer(self.FIRST, self._show)  # also where no call comes
+        self._timer.daemon = True
+        if sys.stderr.isatty():
+            self._timer.start()
         return self
 
     def __call__(self, done: int, total: int) -> None:
-        """Show it, if it is time."""
-        now = time.monotonic()
+        """Say how far it is."""
+        self._state = done, total
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total)
-        elif now < self._due:
-            return
-        elif sys.stderr.isatty():
-            self._show(done, total)
-        else:
+        now = time.monotonic()
+        if now >= self._due and not sys.stderr.isatty():
             self._due = now + self.AGAIN
-            share = f"{100 * done / total:.0f}%" if total else f"{done:,}"
-            print(f"{self.what}: {share} after {now - self._began:.0f} s", file=sys.stderr)
+            print(f"{self.what}: {100 * done / total:.0f}%", file=sys.stderr, flush=True)
 
-    def _show(self, done: int, total: int) -> None:
+    def _show(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        self._bar = Bar(
+        bar = Bar(
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
             TimeRemainingColumn(), console=Console(stderr=True), transient=True,
         )  # fmt: skip
-        self._bar.start()
-        self._task = self._bar.add_task(self.what, total=total, completed=done)
+        done, total = self._state
+        self._task = bar.add_task(self.what, completed=done, total=total)
+        bar.start()
+        self._bar = bar
 
     def __exit__(
         self,
@@ -313,5 +356,8 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._timer.cancel()
+        if self._timer.is_alive():
+            self._timer.join()
         if self._bar is not None:
             self._bar.stop()
