@@ -17,6 +17,9 @@ __all__ = ["main"]
 COMMANDS = {
     "advise": "does adaptive sampling pay on my data, by how much, and how do I use it?",
     "train": "fit a model; save it with its trace and a report",
+    "demo": "see it work: two small races on generated data, in a minute",
+    "reproduce": "do the paper's experiments again, on real data",
+    "report": "write one page on experiments, from their rows alone",
     "datasets": "list the data sets that have a name",
 }
 BAD_INPUT, INTERRUPTED = 2, 130

@@ -13,8 +13,10 @@ from tombola.samplers.base import number, whole
 __all__ = ["GENERATED", "heavy_tailed", "imbalanced", "uneven_regression"]
 
 
-def imbalanced(n: int = 20_000, d: int = 50, rare: float = 0.02, seed: int = 0) -> Dataset:
-    """Two classes, one of them rare: normal rows, those of the rare class shifted by 3.
+def imbalanced(
+    n: int = 20_000, d: int = 50, rare: float = 0.02, shift: float = 3.0, seed: int = 0
+) -> Dataset:
+    """Two classes, one of them rare: normal rows, those of the rare class shifted.
 
     Nine rare rows in ten are shifted along the first half of the columns, the others along the
     second half, by as much.
@@ -25,6 +27,8 @@ def imbalanced(n: int = 20_000, d: int = 50, rare: float = 0.02, seed: int = 0) 
         Rows, and columns (2 at least).
     rare : float
         Share of the rare class, labelled 1: ``round(rare * n)`` rows, in random places.
+    shift : float
+        How far: the larger, the easier they are told apart.
     seed : int
 
     Returns
@@ -46,20 +50,20 @@ def imbalanced(n: int = 20_000, d: int = 50, rare: float = 0.02, seed: int = 0) 
     rng = np.random.default_rng(seed)
     shifts = np.zeros((2, d))
     shifts[0, : d // 2], shifts[1, d // 2 :] = 1.0, 1.0
-    shifts *= 3.0 / np.linalg.norm(shifts, axis=1, keepdims=True)
+    shifts *= number("shift", shift) / np.linalg.norm(shifts, axis=1, keepdims=True)
     y = np.zeros(n, dtype=np.int64)
     y[rng.permutation(n)[:few]] = 1
     X = rng.normal(size=(n, d))
     X[y == 1] += shifts[(rng.random(few) >= 0.9).astype(np.int64)]
-    what = f"imbalanced(n={n}, d={d}, rare={share:g}, seed={seed})"
+    what = f"imbalanced(n={n}, d={d}, rare={share:g}, shift={shift:g}, seed={seed})"
     return _made("imbalanced", X, y, "classification", what)
 
 
 def heavy_tailed(n: int = 20_000, d: int = 10, clusters: int = 20, seed: int = 0) -> Dataset:
     """Clusters of very unequal size, the small ones far out, with heavy tails around each.
 
-    Cluster k = 0, 1, ... has a share of rows in proportion to 1 / (k + 1)^2, its centre is at
-    the distance 5 k from the origin, in a random direction, and a row is at a normal vector from
+    Cluster k = 0, 1, ... has a share of rows in proportion to 1 / (k + 1)^3, its centre is at
+    the distance 10 k from the origin, in a random direction, and a row is at a normal vector from
     its centre, times a factor of Pareto's law: above t with probability t^-3.
 
     Parameters
@@ -77,19 +81,19 @@ def heavy_tailed(n: int = 20_000, d: int = 10, clusters: int = 20, seed: int = 0
     --------
     >>> data = heavy_tailed(n=1000, d=2, clusters=3)
     >>> np.bincount(data.y)
-    array([734, 184,  82])
+    array([860, 108,  32])
     """
     n, d, clusters = whole("n", n, 1), whole("d", d, 1), whole("clusters", clusters, 1)
     if clusters > n:
         raise DataError(f"{clusters} clusters need as many rows at least, there are {n}")
     rng = np.random.default_rng(seed)
-    shares = 1.0 / np.arange(1, clusters + 1) ** 2
+    shares = 1.0 / np.arange(1, clusters + 1) ** 3
     sizes = 1 + np.floor((n - clusters) * shares / shares.sum()).astype(np.int64)
     sizes[0] += n - sizes.sum()
     y = rng.permutation(np.repeat(np.arange(clusters), sizes))
     directions = rng.normal(size=(clusters, d))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    centres = 5.0 * np.arange(clusters)[:, None] * directions
+    centres = 10.0 * np.arange(clusters)[:, None] * directions
     stretch = (1.0 - rng.random(n)) ** (-1.0 / 3.0)
     X = centres[y] + stretch[:, None] * rng.normal(size=(n, d))
     what = f"heavy_tailed(n={n}, d={d}, clusters={clusters}, seed={seed})"

@@ -86,8 +86,11 @@ def show(rows: list[Row]) -> Exhibit:
     score = {cell: np.mean([row["eleven"] for row in own]) for cell, own in grid.items()}
     down = {cell: np.mean([row["objective"] for row in own]) for cell, own in grid.items()}
     free = {name: [row for row in last if row["method"] == name] for name in FREE}
-    exhibit.figures.append((_heat(score, free), "Mean average precision at the end, for each cell "
-                            "of the grid; the bar below has the samplers without parameters."))  # fmt: skip
+    caption = (
+        "Mean average precision at the end, for each cell of the grid; below, the samplers "
+        "without parameters."
+    )
+    exhibit.figures.append((_heat(score, free), caption))
     best = max(score, key=lambda cell: score[cell])
     lowest = min(down, key=lambda cell: down[cell])
     exhibit.figures.append((_curves(rows, best), "On the way: the best cell, the paper's two, and "
@@ -109,14 +112,14 @@ def show(rows: list[Row]) -> Exhibit:
     ))  # fmt: skip
     for name in ("VRB", "GroupVRB"):
         mine = float(np.mean([row["eleven"] for row in free[name]]))
-        loss = float(np.mean([row["objective"] for row in free[name]]))
+        reached = float(np.mean([row["objective"] for row in free[name]]))
         exhibit.findings.append(
             Finding(
                 f"Our goal: {name}, without parameters, is within 5% of the grid's best cell.",
                 mine >= 0.95 * score[best],
                 f"Precision {mine:.4f} against {score[best]:.4f} (L = {best[0]:g}, theta = "
-                f"{best[1]:g}); training objective {loss:.5f} against {down[lowest]:.5f}, "
-                f"{loss / down[lowest] - 1:+.1%}.",
+                f"{best[1]:g}); training objective {reached:.5f} against "
+                f"{down[lowest]:.5f}, {reached / down[lowest] - 1:+.1%}.",
             )
         )
     spread = max(score.values()) - min(score.values())
@@ -160,14 +163,20 @@ def _heat(score: dict[tuple[float, float], Any], free: dict[str, list[Row]]) -> 
 
 def _curves(rows: list[Row], best: tuple[float, float]) -> Any:
     figure, (axis,) = figures.new_figure(1, 1, height=3.4)
-    cells = {"best cell": best, "L = 1, theta = 0.4": (1.0, 0.4), "L = 1e8, theta = 0.1": (1e8, 0.1)}
+    cells = {
+        "best cell": best,
+        "L = 1, theta = 0.4": (1.0, 0.4),
+        "L = 1e8, theta = 0.1": (1e8, 0.1),
+    }
     colours = iter(["#56B4E9", "#CC79A7", "#E69F00"])
     for label, (bound, mixing) in cells.items():
         own = [r for r in rows if r.get("bound") == bound and r.get("mixing") == mixing]
         marks, curves = collect(own, "draws", "eleven", ["run"])
         axis.plot(marks, band(curves)[0], color=next(colours), label=label, linewidth=1.5)
     for name in FREE:
-        marks, curves = collect([r for r in rows if r["method"] == name], "draws", "eleven", ["run"])
+        marks, curves = collect(
+            [r for r in rows if r["method"] == name], "draws", "eleven", ["run"]
+        )
         figures.band(axis, marks, *band(curves), name)
     axis.set(xscale="log", xlabel="draws", ylabel="mean average precision")
     figures.legend_below(figure)

@@ -73,9 +73,7 @@ def tasks(features: str, scaled: bool, validate: bool, folder: Path | None) -> I
         yield Task(str(name), own, labels[rows] > 0, norms, test, positive)
 
 
-def average_precisions(
-    scores: NDArray[Any], positive: NDArray[np.bool_]
-) -> tuple[float, float]:
+def average_precisions(scores: NDArray[Any], positive: NDArray[np.bool_]) -> tuple[float, float]:
     """Return average precision at eleven points, as in VOC 2007, and as an area.
 
     The first is the mean, over the recalls 0, 0.1, ..., 1, of the best precision at that recall

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola import simulate, theory
+from tombola.experiments.curves import shown
 from tombola.experiments.sweep import Exhibit, Finding, Row, Setting
 from tombola.ledger import Estimate, Ledger, mean_estimate
 from tombola.report import figures
@@ -191,7 +192,7 @@ def growth(n: int, horizons: Sequence[int], seed: int) -> Iterator[Row]:
 
 def estimate(panel: Panel, regrets: Sequence[float]) -> Estimate:
     """Return the mean regret with its 95% interval; geometric where losses differ by seed."""
-    if panel.kind == "d":
+    if panel.kind == "d" and len(regrets) > 1:
         logs = mean_estimate(np.log(regrets))
         return Estimate(*(math.exp(min(number, 700.0)) for number in logs))
     return mean_estimate(regrets)
@@ -232,7 +233,7 @@ class _Curve:
     @property
     def worst(self) -> float:
         """The largest regret over its bound."""
-        return max(m.value / b for m, b in zip(self.means, self.bounds, strict=True))
+        return float(max(m.value / b for m, b in zip(self.means, self.bounds, strict=True)))
 
 
 def show(rows: list[Row]) -> Exhibit:
@@ -257,7 +258,7 @@ def show(rows: list[Row]) -> Exhibit:
                 panel.title, player, f"{curve.means[-1].value:.4g}", f"{curve.rounds[-1]:.0e}",
                 f"{curve.worst:.3g}" + (" (broken)" if curve.worst > 1 else ""),
                 "" if math.isnan(fitted.value) else
-                f"{fitted.value:.3f} [{fitted.low:.3f}, {fitted.high:.3f}]",
+                shown(fitted, digits=3),
             ])  # fmt: skip
         exhibit.findings += _findings(panel, curves)
     exhibit.figures.append((figure, "Regret against T. Black: the bound. Full lines: right "
@@ -278,9 +279,10 @@ def _draw(axis: Any, panel: Panel, curves: dict[str, _Curve]) -> None:
         if math.isfinite(curve.growth.value):
             label += f"  (T^{curve.growth.value:.2f})"
         means = np.array(curve.means, dtype=np.float64)
+        means = np.where(means > 0, means, np.nan)
         axis.plot(curve.rounds, means[:, 0], style, ms=3, lw=1.3, color=colour, label=label)
-        if np.isfinite(means).all():
-            low = np.maximum(means[:, 1], means[:, 0] / 10)
+        if np.isfinite(means[:, 2]).all():
+            low = np.fmax(means[:, 1], means[:, 0] / 10)
             axis.fill_between(curve.rounds, low, means[:, 2], color=colour, alpha=0.2, lw=0)
     longest = max(curves.values(), key=lambda curve: curve.rounds[-1])
     axis.plot(longest.rounds, longest.bounds, color="black", lw=1.6, label=panel.bound)
@@ -316,7 +318,7 @@ def _findings(panel: Panel, curves: dict[str, _Curve]) -> list[Finding]:
             Finding(
                 "Against an adversary that sees p, regret grows as T^(2/3) at most (Theorem 8).",
                 fitted.value <= 0.70,
-                f"Exponent {fitted.value:.3f} [{fitted.low:.3f}, {fitted.high:.3f}].",
+                f"Exponent {shown(fitted, digits=3)}.",
             )
         )
     if panel.kind == "d":
@@ -325,8 +327,8 @@ def _findings(panel: Panel, curves: dict[str, _Curve]) -> list[Finding]:
             Finding(
                 f"Our goal: without parameters, regret grows as T^0.5 at most (n = {panel.n}).",
                 fitted.value <= 0.5,
-                f"Exponent {fitted.value:.3f} [{fitted.low:.3f}, {fitted.high:.3f}]; the paper's "
-                f"constants: {curves[PRINTED].growth.value:.3f}.",
+                f"Exponent {shown(fitted, digits=3)}; the paper's constants: "
+                f"{shown(curves[PRINTED].growth, digits=3)}.",
             )
         )
     return found

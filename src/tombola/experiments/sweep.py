@@ -28,9 +28,20 @@ from typing import Any
 
 import tombola
 
-__all__ = ["NAMES", "Exhibit", "Finding", "SweepError", "experiment", "gather", "read", "sweep"]
+__all__ = [
+    "ALL",
+    "NAMES",
+    "Exhibit",
+    "Finding",
+    "SweepError",
+    "experiment",
+    "gather",
+    "read",
+    "sweep",
+]
 
-NAMES = ("regret", "voc", "hyper", "kmeans", "coordinates")
+NAMES = ("regret", "voc", "hyper", "kmeans", "coordinates")  # the paper's
+ALL = (*NAMES, "demo")
 
 Setting = Mapping[str, str | int | float]
 Row = dict[str, Any]
@@ -58,7 +69,8 @@ class Exhibit:
     """What the rows of an experiment say, for a page."""
 
     title: str
-    lead: str
+    lead: str  # in a sentence or two
+    notes: str = ""  # what one has to know beside it
     figures: list[tuple[Any, str]] = field(default_factory=list)  # matplotlib figure, caption
     tables: list[tuple[str, list[str], list[list[Any]]]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -66,8 +78,8 @@ class Exhibit:
 
 def experiment(name: str) -> ModuleType:
     """Return the module of an experiment."""
-    if name not in NAMES:
-        raise SweepError(f"there is no experiment {name!r}: choose from {', '.join(NAMES)}")
+    if name not in ALL:
+        raise SweepError(f"there is no experiment {name!r}: choose from {', '.join(ALL)}")
     return importlib.import_module(f"tombola.experiments.{name}")
 
 
@@ -128,14 +140,14 @@ def sweep(
     runs: int = 10,
     jobs: int = 1,
     data: Path | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Do all runs of an experiment that are not done yet; return its folder.
 
     Parameters
     ----------
     name : str
-        One of `NAMES`.
+        One of `ALL`.
     out : Path
         The folder of results. It may hold runs of the same experiment, which are kept.
     runs : int
@@ -145,7 +157,7 @@ def sweep(
     data : Path, optional
         The folder with data sets; by default TOMBOLA_DATA.
     progress : callable, optional
-        Called with runs done, runs in all, and the name of the latest.
+        Called with runs done, and runs in all.
     """
     module = experiment(name)
     stages = module.stages(runs)
@@ -162,11 +174,11 @@ def sweep(
             else:
                 left.append(setting)
         if progress is not None:
-            progress(done, total, "")
-        for finished in _finish(name, left, folder / "runs", data, earlier, jobs):
+            progress(done, total)
+        for _ in _finish(name, left, folder / "runs", data, earlier, jobs):
             done += 1
             if progress is not None:
-                progress(done, total, finished)
+                progress(done, total)
     return folder
 
 

@@ -255,7 +255,8 @@ def _table(rows: list[Row], found: _Race, kind: str) -> tuple[list[str], list[li
             "" if settings[place] is None else str(settings[place]),
             f"{RATE if kind == 'paper' else rate:g}",
             *(f"{value:.4f}" for value in final),
-            _draws(came), shown(ratio, zero="never"), _seconds(found.seconds(name, came)), _draws(down),
+            _draws(came), shown(ratio, zero="never"), _seconds(found.seconds(name, came)),
+            _draws(down),
         ])  # fmt: skip
     return columns, lines
 

@@ -20,10 +20,14 @@ OTHER = ("#7a5195", "-.")
 # Colours that colour-blind people can tell apart (Okabe, Ito 2008), and lines for print.
 STYLES: dict[str, tuple[str, str]] = {
     "vrb": ("#0072B2", "-"),
+    "vrb-as-printed": ("#0072B2", "--"),
+    "vrb-without-bounds": ("#0072B2", ":"),
     "group-vrb": ("#D55E00", "-"),
     "shuffle": ("#333333", "--"),
     "uniform": ("#8a8f94", "-"),
     "static": ("#009E73", "-"),
+    "static-by-l,-half-uniform": ("#009E73", ":"),
+    "cyclic": ("#E69F00", "-"),
     "balanced": ("#009E73", "--"),
     "default": ("#009E73", "-"),
     "aw": ("#CC79A7", "-"),

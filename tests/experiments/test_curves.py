@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+from tombola.experiments.curves import arrival, band, collect, speed
+from tombola.experiments.kmeans import entropy, possible
+from tombola.experiments.one_vs_all import average_precisions
+from tombola.ledger import mean_estimate
+
+
+def eleven_points(scores, positive):
+    """As the development kit of VOC 2007 has it, point by point."""
+    order = np.argsort(-scores, kind="stable")
+    found, precision, recall = 0, [], []
+    for rank, item in enumerate(order, 1):
+        found += positive[item]
+        precision.append(found / rank)
+        recall.append(found / positive.sum())
+    total = 0.0
+    for tenth in range(11):
+        total += max(
+            (p for p, r in zip(precision, recall, strict=True) if 10 * r >= tenth), default=0
+        )
+    return total / 11
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_average_precision_agrees_with_the_definition_and_with_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    positive = rng.random(int(rng.integers(3, 60))) < 0.3
+    positive[0] = True
+    scores = rng.normal(size=len(positive)) + positive
+    points, area = average_precisions(scores, positive)
+    assert points == pytest.approx(eleven_points(scores, positive), abs=1e-12)
+    assert area == pytest.approx(average_precision_score(positive, scores), abs=1e-12)
+
+
+def test_curves_are_collected_by_repetition_in_the_order_of_marks():
+    rows = [{"run": r, "t": t, "v": 10.0 * r + t} for r in (1, 0) for t in (3, 1)]
+    marks, curves = collect(rows, "t", "v", ["run"])
+    assert marks.tolist() == [1, 3]
+    assert curves[1,].tolist() == [11, 13]
+    mean, low, high = band(curves)
+    assert mean.tolist() == [6, 8]
+    assert (low[0], high[0]) == mean_estimate([1, 11])[1:]
+
+
+def test_arrival_is_the_first_mark_that_is_as_good():
+    marks, curve = np.array([1.0, 2.0, 4.0]), np.array([5.0, 3.0, 4.0])
+    assert arrival(marks, curve, 3.0, upwards=False) == 2
+    assert arrival(marks, curve, 4.5, upwards=True) == 1
+    assert arrival(marks, curve, 2.9, upwards=False) == np.inf
+
+
+def test_speed_compares_mean_curves_and_resamples_by_start():
+    marks = np.array([1.0, 2.0, 10.0])
+    theirs = {(s, k): np.array([9.0, 8.0, 5.0]) for s in range(4) for k in range(2)}
+    ours = {key: np.array([9.0, 5.0, 1.0]) for key in theirs}
+    came, ratio = speed(marks, ours, theirs, upwards=False)
+    assert came == 2
+    assert tuple(ratio) == (5.0, 5.0, 5.0)
+    ours = {key: np.array([9.0, 1.0 if key[0] else 30.0, 1.0]) for key in theirs}  # one bad start
+    came, ratio = speed(marks, ours, theirs, upwards=False)
+    assert came == 10
+    assert (ratio.low, ratio.high) == (1.0, 5.0)
+
+
+def test_never_is_no_speed_at_all():
+    marks = np.array([1.0, 2.0])
+    theirs = {(0,): np.array([3.0, 1.0]), (1,): np.array([3.0, 1.0])}
+    ours = {key: np.array([3.0, 2.0]) for key in theirs}
+    came, ratio = speed(marks, ours, theirs, upwards=False)
+    assert came == np.inf
+    assert tuple(ratio) == (0.0, 0.0, 0.0)
+
+
+def test_what_there_is_to_gain():
+    losses = np.array([1.0, 1.0, 1.0, 0.0])
+    assert entropy(losses) == pytest.approx(np.log(3) / np.log(4))
+    best = losses / losses.sum()
+    second = (losses[:3] ** 2 / best[:3]).sum() / 16
+    uniform = (losses**2 * 4).sum() / 16
+    assert possible(losses) == pytest.approx(second / uniform)

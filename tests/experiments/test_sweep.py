@@ -1,0 +1,152 @@
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tombola.experiments import sweep
+
+sys.path.insert(0, str(Path(__file__).parent))
+import toy
+
+CHILD = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {folder!r})
+import toy
+from tombola.experiments import sweep
+sweep.ALL = (*sweep.ALL, "toy")
+sys.modules["tombola.experiments.toy"] = toy
+toy.PAUSE = 0.01
+print("ready", flush=True)
+sweep.sweep("toy", Path({out!r}), runs=8)
+"""
+
+
+@pytest.fixture
+def toys(monkeypatch):
+    toy.install(monkeypatch)
+
+
+def files(folder):
+    return {path.name: path.read_text() for path in sorted((folder / "runs").iterdir())}
+
+
+def test_each_run_has_a_file_and_rows_carry_their_setting(toys, tmp_path):
+    seen = []
+    folder = sweep.sweep("toy", tmp_path, runs=2, progress=lambda *now: seen.append(now))
+    assert list(files(folder)) == ["part=choose.csv", "part=race,run=0.csv", "part=race,run=1.csv"]
+    rows = sweep.read(folder)
+    assert len(rows) == 1 + 2 * 3
+    assert {"part": "choose", "best": 7} in rows
+    assert all(row["best"] == 7 for row in rows)
+    assert seen[-1] == (3, 3)
+
+
+def test_finished_runs_are_kept_and_more_can_be_added(toys, tmp_path, monkeypatch):
+    folder = sweep.sweep("toy", tmp_path, runs=2)
+    before = files(folder)
+    played = []
+    play = toy.play
+    monkeypatch.setattr(toy, "play", lambda s, *rest: played.append(s) or play(s, *rest))
+    sweep.sweep("toy", tmp_path, runs=4)
+    assert [setting["run"] for setting in played] == [2, 3]
+    after = files(folder)
+    assert len(after) == 5
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_run_that_was_cut_off_is_done_again(toys, tmp_path):
+    folder = sweep.sweep("toy", tmp_path, runs=2)
+    whole = files(folder)
+    run = folder / "runs" / "part=race,run=1.csv"
+    run.unlink()
+    run.with_suffix(".part").write_text("part,run,mark,value,best\nrace,1,1,0.5")
+    sweep.sweep("toy", tmp_path, runs=2)
+    assert files(folder) == whole
+
+
+def test_a_run_that_fails_leaves_no_file_of_its_name(toys, tmp_path, monkeypatch):
+    def broken(setting, data, earlier):
+        yield {"mark": 1}
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(toy, "play", broken)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        sweep.sweep("toy", tmp_path, runs=1)
+    assert not list((tmp_path / "toy" / "runs").glob("*.csv"))
+
+
+def test_runs_without_rows_are_an_error(toys, tmp_path, monkeypatch):
+    monkeypatch.setattr(toy, "play", lambda *_: iter(()))
+    with pytest.raises(sweep.SweepError, match="made no rows"):
+        sweep.sweep("toy", tmp_path, runs=1)
+
+
+def test_other_settings_are_refused_and_nothing_changes(toys, tmp_path, monkeypatch):
+    folder = sweep.sweep("toy", tmp_path, runs=1)
+    before = files(folder), (folder / "about.json").read_text()
+    monkeypatch.setattr(toy, "SETTINGS", {"marks": [1, 2]})
+    with pytest.raises(sweep.SweepError, match="holds runs with another settings"):
+        sweep.sweep("toy", tmp_path, runs=2)
+    assert (files(folder), (folder / "about.json").read_text()) == before
+
+
+def test_a_folder_of_something_else_is_refused(toys, tmp_path):
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "diary.txt").write_text("mine")
+    with pytest.raises(sweep.SweepError, match="does not hold runs of toy"):
+        sweep.sweep("toy", tmp_path, runs=1)
+    assert [path.name for path in (tmp_path / "toy").iterdir()] == ["diary.txt"]
+
+
+def test_gathered_rows_are_the_rows(toys, tmp_path):
+    folder = sweep.sweep("toy", tmp_path, runs=3)
+    rows = sweep.read(folder)
+    sweep.gather(folder)
+    for path in (folder / "runs").iterdir():
+        path.unlink()
+    assert sweep.read(folder) == rows
+
+
+def test_nothing_to_read_is_said(tmp_path):
+    with pytest.raises(sweep.SweepError, match="holds no results"):
+        sweep.read(tmp_path)
+
+
+def test_unknown_experiments_are_named(tmp_path):
+    with pytest.raises(sweep.SweepError, match="there is no experiment 'vocc'"):
+        sweep.sweep("vocc", tmp_path)
+
+
+def test_killed_at_any_time_it_goes_on_to_the_same_rows(toys, tmp_path):
+    whole = files(sweep.sweep("toy", tmp_path / "whole", runs=8))
+    code = CHILD.format(folder=str(Path(toy.__file__).parent), out=str(tmp_path / "killed"))
+    rng, kills = random.Random(0), 0
+    while True:
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        child.stdout.readline()  # it has begun
+        time.sleep(rng.uniform(0.0, 0.15))
+        if child.poll() is None:
+            os.kill(child.pid, signal.SIGKILL)
+            kills += 1
+        child.stdout.close()
+        if child.wait() == 0:
+            break
+        assert kills < 50
+    assert kills >= 2
+    assert files(tmp_path / "killed" / "toy") == whole
+
+
+def test_jobs_make_the_same_rows(tmp_path):
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder, jobs in zip(folders, (1, 2), strict=True):
+        sweep.sweep("demo", folder, runs=1, jobs=jobs)
+    alone, both = (sweep.read(folder / "demo") for folder in folders)
+    for row in (*alone, *both):
+        row.pop("seconds")
+    assert alone == both

@@ -1,0 +1,39 @@
+"""An experiment of a fraction of a second, to sweep over: see test_sweep.py."""
+
+import time
+
+import numpy as np
+
+from tombola.experiments import sweep
+from tombola.experiments.sweep import Exhibit
+
+TITLE = "Toy"
+SETTINGS = {"marks": [1, 2, 3]}
+PAUSE = 0.0
+
+
+def stages(runs):
+    return [[{"part": "choose"}], [{"part": "race", "run": run} for run in range(runs)]]
+
+
+def play(setting, data, earlier):
+    if setting["part"] == "choose":
+        yield {"best": 7}
+        return
+    best = next(row["best"] for row in earlier if row["part"] == "choose")
+    for mark in SETTINGS["marks"]:
+        time.sleep(PAUSE)
+        yield {"mark": mark, "value": float(np.random.default_rng([setting["run"], mark]).random()),
+               "best": best}  # fmt: skip
+
+
+def show(rows):
+    return Exhibit(TITLE, f"{len(rows)} rows")
+
+
+def install(monkeypatch):
+    """Make the toy known by its name."""
+    import sys
+
+    monkeypatch.setattr(sweep, "ALL", (*sweep.ALL, "toy"))
+    monkeypatch.setitem(sys.modules, "tombola.experiments.toy", sys.modules[__name__])
