@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tombola.cli import report
 from tombola.cli.common import CommandError, Progress, whole_number
-from tombola.experiments.sweep import NAMES, Exhibit, SweepError, gather, sweep
+from tombola.experiments.sweep import NAMES, Exhibit, SweepError, check, gather, sweep
 
 __all__ = ["add_arguments", "play", "print_exhibit", "run"]
 
@@ -49,6 +49,8 @@ def play(
         raise CommandError(f"{out} is a file, not a folder")
     folders = []
     try:
+        for name in names:  # what is missing is said before anything runs
+            check(name, data)
         for name in names:
             with Progress(name) as progress:
                 folders.append(sweep(name, out, runs=runs, jobs=jobs, data=data, progress=progress))

@@ -162,7 +162,7 @@ def sweep(
     module = experiment(name)
     stages = module.stages(runs)
     folder = out / name
-    _open(folder, module, data)
+    _open(folder, module, check(name, data))
     total = sum(len(stage) for stage in stages)
     done = 0
     for stage in stages:
@@ -206,9 +206,15 @@ def _finish(
             raise
 
 
-def _open(folder: Path, module: ModuleType, data: Path | None) -> None:
+def check(name: str, data: Path | None) -> dict[str, str]:
+    """Return the checksums of all data that an experiment reads, or raise what is missing."""
+    module = experiment(name)
+    found: dict[str, str] = module.checksums(data) if hasattr(module, "checksums") else {}
+    return found
+
+
+def _open(folder: Path, module: ModuleType, checksums: dict[str, str]) -> None:
     """Make the folder, or check that it is of the same experiment."""
-    checksums = module.checksums(data) if hasattr(module, "checksums") else {}
     common = {
         "experiment": module.__name__.rpartition(".")[2],
         "settings": json.loads(json.dumps(module.SETTINGS)),

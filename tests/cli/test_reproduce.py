@@ -1,0 +1,110 @@
+"""`tombola reproduce`, `report` and `demo`: what they write, and what they refuse."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from tombola.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What the demo writes, with one run instead of five."""
+    from tombola.cli import demo
+
+    before, demo.RUNS = demo.RUNS, 1
+    out = tmp_path_factory.mktemp("demo") / "out"
+    try:
+        assert main(["demo", "--out", str(out)]) == 0
+    finally:
+        demo.RUNS = before
+    return out
+
+
+def refused(capsys, *arguments):
+    code = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.err.startswith("tombola: ")
+    assert "Traceback" not in captured.err
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_the_demo_writes_rows_a_picture_and_a_page(shown):
+    assert (shown / "demo" / "rows.csv").exists()
+    assert (shown / "demo" / "demo.png").stat().st_size > 10_000
+    page = (shown / "report.html").read_text()
+    assert "Fewer draws to the same model" in page
+    assert "<svg" in page
+    assert not re.findall(r"""(?:src|href)=["'](?!#)|url\((?!#)|https?://""", page)
+
+
+def test_the_demo_overwrites_nothing(shown, capsys):
+    page = (shown / "report.html").read_bytes()
+    assert "is there already and not empty" in refused(capsys, "demo", "--out", shown)
+    assert (shown / "report.html").read_bytes() == page
+
+
+def test_a_report_is_made_of_the_rows_alone(shown, tmp_path, capsys):
+    copy = tmp_path / "kept"
+    (copy / "demo").mkdir(parents=True)
+    for name in ("about.json", "rows.csv"):
+        shutil.copy(shown / "demo" / name, copy / "demo" / name)
+    assert main(["report", str(copy)]) == 0
+    again = (copy / "report.html").read_text()
+    assert again == (shown / "report.html").read_text()
+    page = tmp_path / "page.html"
+    assert main(["report", str(copy / "demo"), "--out", str(page)]) == 0
+    capsys.readouterr()
+    assert "is there already" in refused(capsys, "report", copy / "demo", "--out", page)
+
+
+def test_a_report_of_several_counts_what_was_seen(shown, tmp_path):
+    page = tmp_path / "page.html"
+    assert main(["report", str(shown), str(shown / "demo"), "--out", str(page)]) == 0
+    assert "were seen here" in page.read_text()
+    assert page.read_text().count("<svg") == 2
+
+
+def test_reports_of_nothing_are_refused(tmp_path, capsys):
+    assert "there is no folder" in refused(capsys, "report", tmp_path / "none", "--out", "p.html")
+    assert "holds no results" in refused(capsys, "report", tmp_path)
+    (tmp_path / "about.json").write_text("{}")
+    assert "holds no results" in refused(capsys, "report", tmp_path)
+    about = {"experiment": "demo", "settings": {}, "data": {}}
+    (tmp_path / "about.json").write_text(json.dumps(about))
+    assert "holds no results" in refused(capsys, "report", tmp_path)
+    (tmp_path / "rows.csv").write_text("race,run\nclassification,0\n")
+    assert "cannot be read" in refused(capsys, "report", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["about.json", "rows.csv"]
+
+
+@pytest.mark.parametrize("name", ["voc", "kmeans", "hyper", "all"])
+def test_missing_data_are_named_before_anything_runs(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("TOMBOLA_DATA", raising=False)
+    (tmp_path / "empty").mkdir()
+    message = refused(
+        capsys, "reproduce", name, "--data", tmp_path / "empty", "--out", tmp_path / "out"
+    )
+    assert ".npz" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_arguments_are_refused(tmp_path, capsys):
+    assert "'vocc'" in refused(capsys, "reproduce", "vocc")
+    assert "whole number from 1 on" in refused(capsys, "reproduce", "voc", "--runs", "0")
+    assert "whole number from 1 on" in refused(capsys, "reproduce", "voc", "--jobs", "two")
+    (tmp_path / "file").write_text("")
+    assert "is a file" in refused(capsys, "reproduce", "regret", "--out", tmp_path / "file")
+
+
+def test_a_folder_of_other_settings_is_refused(tmp_path, capsys):
+    folder = tmp_path / "coordinates"
+    folder.mkdir()
+    (folder / "about.json").write_text(json.dumps({"experiment": "coordinates"}))
+    message = refused(capsys, "reproduce", "coordinates", "--out", tmp_path)
+    assert "holds runs with another settings" in message
+    assert [path.name for path in folder.iterdir()] == ["about.json"]
