@@ -109,7 +109,7 @@ def test_columns_of_numbers_are_aligned_to_the_right():
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "&ndash;"), (float("nan"), "&ndash;"), (1234567, "1,234,567"), (np.int64(1000), "1,000"),
+    [(None, "&ndash;"), (np.nan, "&ndash;"), (1234567, "1,234,567"), (np.int64(1000), "1,000"),
      (0.123456, "0.1235"), (np.float32(2), "2"), (True, "yes"), ("<i>", "&lt;i&gt;")],
 )  # fmt: skip
 def test_cells_are_shown_for_people(value, shown):

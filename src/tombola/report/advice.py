@@ -1,0 +1,153 @@
+"""The page of `tombola advise`."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tombola.advice import Advice, Possible, Race
+from tombola.advice.text import (
+    LEGEND,
+    about_race,
+    group_table,
+    item_table,
+    notes_on,
+    race_table,
+)
+from tombola.report.figures import band, legend_below, new_figure, style
+from tombola.report.page import Page
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["page_of"]
+
+FLOOR = 1e-4  # of the way down: nearer than this to the lowest objective is drawn as this
+
+
+def page_of(advice: Advice, name: str) -> Page:
+    """Return the page, with its figures.
+
+    Parameters
+    ----------
+    advice : Advice
+    name : str
+        Of the data.
+    """
+    verdict = advice.verdict
+    page = Page(
+        f"Does adaptive sampling pay on {name}?",
+        f"**{verdict.headline}** {' '.join(verdict.reasons)}",
+    )
+    page.text(
+        f"{name}: {advice.task}, {advice.rows:,} rows, {advice.columns:,} columns. It pays only "
+        "where the race says so: sooner in every seed, and at least 1.1 times in the median."
+    )
+    page.heading("To use it")
+    page.code(advice.code)
+    page.heading("The race")
+    page.text(about_race(advice) + ".")
+    page.table(*race_table(advice), caption=LEGEND)
+    for race in advice.races:
+        figure, said = _race_figure(race)
+        page.figure(
+            figure,
+            f"{race.name}: how much of the way to the lowest objective that anybody came to is "
+            "left, median and range over seeds. The dotted line is the goal. Above by draws, below "
+            "by seconds, with all that drawing and learning costs.",
+            said,
+        )
+    page.heading("What is possible")
+    page.text(
+        "Second moment of gradient estimates, over that of uniform draws, on the way that shuffled "
+        "epochs took, from the exact losses of all items: below 1 is better, and no sampler can be "
+        "better than ideal."
+    )
+    columns = ["problem", "ideal at each moment", "best fixed", "best fixed, a group alike"]
+    rows = [
+        [p.name, f"{p.ideal:.3g}", f"{p.best_fixed:.3g}",
+         None if p.best_group is None else f"{p.best_group:.3g}"]
+        for p in advice.possible
+    ]  # fmt: skip
+    page.table(columns, rows)
+    figure, said = _possible_figure(advice.possible)
+    page.figure(figure, "The same at each moment of training.", said)
+    figure, said = _share_figure(advice)
+    page.figure(
+        figure,
+        f"How unequal losses (gradient norms) are in the end. {said} The further the curve hangs "
+        "below the straight line, the more there is to gain.",
+        said,
+    )
+    page.heading("What matters most")
+    page.text("By the best fixed distribution in hindsight. Rows are numbered from 0.")
+    if advice.groups:
+        page.table(*group_table(advice), caption="Groups")
+    page.table(*item_table(advice), caption="Rows")
+    page.heading("Notes")
+    for note in notes_on(advice):
+        page.text(note)
+    return page
+
+
+def _race_figure(race: Race) -> tuple["Figure", str]:
+    """Return the race by draws and by seconds, and what it shows."""
+    objective = {label: np.array(rows) for label, rows in race.objective.items()}
+    start = np.median([rows[:, 0] for rows in objective.values()])
+    lowest = min(rows.min() for rows in objective.values())
+    way = max(start - lowest, np.finfo(float).tiny)
+    figure, (upper, lower) = new_figure(2, height=2.7)
+    ends = []
+    for label, rows in objective.items():
+        left = np.clip((rows - lowest) / way, FLOOR, None)
+        middle, low, high = np.median(left, axis=0), left.min(axis=0), left.max(axis=0)
+        band(upper, race.epochs, middle, low, high, label)
+        band(lower, np.median(race.seconds[label], axis=0), middle, low, high, label)
+        ends.append(f"{label} {middle[-1]:.2g}")
+    goal = float(np.median(race.goals) - lowest) / way
+    for ax in (upper, lower):
+        ax.axhline(max(goal, FLOOR), color="#1c1e21", linewidth=1, linestyle=":")
+        ax.set(yscale="log", ylim=(FLOOR, 1.5), ylabel="way left")
+    upper.set(xlabel="epochs", xlim=(0, None))
+    lower.set(xlabel="seconds", xlim=(0, None))
+    legend_below(figure)
+    return figure, "Share of the way that is left in the end: " + ", ".join(ends) + "."
+
+
+def _possible_figure(possible: list[Possible]) -> tuple["Figure", str]:
+    """Return what was possible at each moment, and what it shows."""
+    figure, axes = new_figure(len(possible), height=2.3)
+    said = []
+    for ax, each in zip(axes, possible, strict=True):
+        ax.plot(each.epochs, each.ideals, label="ideal at each moment", linewidth=1.7,
+                **_line("vrb"))  # fmt: skip
+        ax.axhline(each.best_fixed, label="best fixed", linewidth=1.4, **_line("shuffle"))
+        if each.best_group is not None:
+            ax.axhline(
+                each.best_group, label="best fixed, a group alike", linewidth=1.4,
+                **_line("group-vrb"),
+            )  # fmt: skip
+        ax.axhline(1.0, label="uniform", linewidth=1.4, **_line("uniform"))
+        ax.set(ylim=(0, 1.08), xlim=(0, None), ylabel="over uniform's")
+        if len(possible) > 1:
+            ax.set_title(each.name, loc="left", fontsize=9)
+        said.append(f"{each.name}: ideal from {each.ideals[0]:.2g} to {each.ideals[-1]:.2g}.")
+    axes[-1].set_xlabel("epochs")
+    legend_below(figure)
+    return figure, " ".join(said)
+
+
+def _share_figure(advice: Advice) -> tuple["Figure", str]:
+    """Return the curve of shares, and what it shows."""
+    figure, (ax,) = new_figure(height=2.6)
+    percent = np.linspace(0, 100, len(advice.losses))
+    shares = 100 * np.array(advice.losses)
+    ax.plot(percent, shares, label="these losses", linewidth=1.7, **_line("vrb"))
+    ax.plot([0, 100], [0, 100], label="if all were alike", linewidth=1.4, **_line("uniform"))
+    ax.set(xlabel="% of rows, those of small losses first", ylabel="% of all losses")
+    legend_below(figure)
+    top = 100 - np.interp(90, percent, shares)
+    return figure, f"The largest tenth of them makes up {top:.0f}% of all."
+
+
+def _line(name: str) -> dict[str, Any]:
+    return style(name)
