@@ -9,7 +9,7 @@ PEERS := $(VENV)/.peers
 .PHONY: demo test test-slow lint coverage bench clean help
 
 help:
-	@echo "make demo       set up, draw from a skewed index, show what came out"
+	@echo "make demo       set up, race adaptive draws against shuffling, write a page"
 	@echo "make test       set up, then lint, types, layers, tests, kernel coverage"
 	@echo "make test-slow  the long versions of the same tests (about 40 minutes)"
 	@echo "make lint       ruff, mypy and import-linter alone"
@@ -25,8 +25,9 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	@echo "== drawing from a million items of very unequal weight"
-	$(BIN)/python examples/skewed_index.py --out out
+	@echo "== adaptive draws against shuffled epochs"
+	@rm -rf out/demo
+	$(BIN)/tombola demo --out out/demo
 
 test: lint
 	@echo "== tests, compiled"
@@ -61,7 +62,6 @@ bench: $(PEERS)
 	$(BIN)/python benchmarks/index.py
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/solvers.py
-	$(BIN)/python benchmarks/coordinates.py
 
 clean:
 	rm -rf $(VENV) out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -14,7 +14,7 @@ import numpy as np
 
 import tombola
 from tombola import datasets
-from tombola.experiments.curves import band, collect
+from tombola.experiments.curves import band, collect, shown
 from tombola.experiments.one_vs_all import MARKS, RATE, Make, race, tasks
 from tombola.experiments.sweep import Exhibit, Finding, Row, Setting
 from tombola.ledger import mean_estimate
@@ -104,7 +104,7 @@ def show(rows: list[Row]) -> Exhibit:
         precision = mean_estimate([row["eleven"] for row in own])
         loss = mean_estimate([row["objective"] for row in own])
         early = [row["eleven"] for row in rows if row["draws"] == 1000 and _same(row, own[0])]
-        lines.append([label, f"{precision.value:.4f} [{precision.low:.4f}, {precision.high:.4f}]",
+        lines.append([label, shown(precision, digits=4),
                       f"{np.mean(early):.4f}", f"{loss.value:.5f}"])  # fmt: skip
     exhibit.tables.append((
         "At the end, and after 1,000 draws",

@@ -256,7 +256,7 @@ def show(rows: list[Row]) -> Exhibit:
             fitted = curve.growth
             lines.append([
                 panel.title, player, f"{curve.means[-1].value:.4g}", f"{curve.rounds[-1]:.0e}",
-                f"{curve.worst:.3g}" + (" (broken)" if curve.worst > 1 else ""),
+                f"{curve.worst:.3g}" + (" (broken)" if curve.worst > 1 and name[0] in "ab" else ""),
                 "" if math.isnan(fitted.value) else
                 shown(fitted, digits=3),
             ])  # fmt: skip
@@ -265,7 +265,7 @@ def show(rows: list[Row]) -> Exhibit:
                             "players; dashed: wrong ones and uniform draws."))  # fmt: skip
     exhibit.tables.append((
         "Regrets and their growth, T^exponent",
-        ["panel", "player", "regret", "at T", "largest over the bound", "exponent"], lines,
+        ["panel", "player", "regret", "at T", "largest over the black line", "exponent"], lines,
     ))  # fmt: skip
     return exhibit
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 import tombola
 from tombola.bits import kernel
+from tombola.ledger import mean_estimate
 from tombola.random import Stream
 from tombola.samplers.board import CompiledSampler, draw_one, fill_probabilities, update_one
 from tombola.simulate import log_normal
@@ -206,13 +207,6 @@ def ratio(make: Make, setting: float, scene: int, n: int, epochs: int, seed: int
     return float(cost / np.sqrt(sums).sum() ** 2)
 
 
-def interval(values: list[float]) -> tuple[float, float]:
-    """Return mean and half-width of the 95% interval (Student, by a table for small samples)."""
-    quantile = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 10: 2.26, 20: 2.09}.get(len(values), 1.96)
-    mean = float(np.mean(values))
-    return mean, quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-
-
 def main() -> None:
     """Run the suite from the command line."""
     parser = argparse.ArgumentParser(
@@ -256,10 +250,11 @@ def main() -> None:
                     if kind == "best of six" and (not candidates or options.quick):
                         continue
                     values = [ratio(make, setting, scene, n, 50, seed) for seed in played]
-                    mean, width = interval(values)
+                    estimate = mean_estimate(values)
                     rows.append({
                         "n": n, "sampler": name, "kind": kind, "scene": label,
-                        "setting": setting, "mean": mean, "half_width": width,
+                        "setting": setting, "mean": estimate.value,
+                        "half_width": estimate.high - estimate.value,
                         "worst": max(values), "seeds": seeds,
                     })  # fmt: skip
             write(options.out / "suite.csv", rows)
