@@ -66,19 +66,24 @@ def speed(
     keys = [key for key in ours if key in theirs]
     mine, other = (np.array([curves[key] for key in keys]) for curves in (ours, theirs))
     first = [key[0] if isinstance(key, tuple) else key for key in keys]
-    groups = [np.flatnonzero([f == g for f in first]) for g in dict.fromkeys(first)]
+    groups = list(dict.fromkeys(first))
+    member = np.array([[f == g for f in first] for g in groups], dtype=np.float64)
 
-    def sooner(chosen: NDArray[np.int64]) -> float:
-        level = float(other[chosen, -1].mean())
-        return arrival(marks, mine[chosen].mean(axis=0), level, upwards)
+    def sooner(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return when our mean curve arrives, for each row of weights of the repetitions."""
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        curves, levels = weights @ mine, (weights @ other)[:, -1:]
+        good = curves >= levels if upwards else curves <= levels
+        return np.where(good.any(axis=1), marks[good.argmax(axis=1)], np.inf)
 
-    came = sooner(np.arange(len(keys)))
-    rng = np.random.default_rng(seed)
-    ratios = []
-    for _ in range(RESAMPLES if len(groups) > 1 else 0):
-        picked = rng.integers(len(groups), size=len(groups))
-        ratios.append(marks[-1] / sooner(np.concatenate([groups[g] for g in picked])))
-    low, high = np.quantile(ratios, [0.025, 0.975]) if ratios else (np.nan, np.nan)
+    came = float(sooner(np.ones((1, len(keys))))[0])
+    ratios = np.empty(0)
+    if len(groups) > 1:
+        picked = np.random.default_rng(seed).multinomial(
+            len(groups), np.full(len(groups), 1 / len(groups)), size=RESAMPLES
+        )
+        ratios = marks[-1] / sooner(picked @ member)
+    low, high = np.quantile(ratios, [0.025, 0.975]) if ratios.size else (np.nan, np.nan)
     return came, Estimate(float(marks[-1] / came), float(low), float(high))
 
 
