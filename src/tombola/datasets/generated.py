@@ -55,42 +55,44 @@ def imbalanced(n: int = 20_000, d: int = 50, rare: float = 0.02, seed: int = 0) 
     return _made("imbalanced", X, y, "classification", what)
 
 
-def heavy_tailed(n: int = 20_000, d: int = 10, clusters: int = 20, seed: int = 0) -> Dataset:
-    """Clusters of very unequal size, the small ones far out, with heavy tails around each.
+def heavy_tailed(n: int = 50_000, d: int = 10, clusters: int = 30, seed: int = 0) -> Dataset:
+    """Clusters that overlap, a few tiny ones far out, and long tails around each.
 
-    Cluster k = 0, 1, ... has a share of rows in proportion to 1 / (k + 1)^2, its centre is at
-    the distance 5 k from the origin, in a random direction, and a row is at a normal vector from
-    its centre, times a factor of Pareto's law: above t with probability t^-3.
+    Of three clusters, two are near: their centres are normal vectors, and they share the rows.
+    The third is far out, sqrt(d) 100 from the origin in a random direction, with one row in
+    25,000 (and one at least). A row is at a normal vector from its centre, times a factor of
+    Pareto's law: above t with probability t^-4. So a few rows in ten thousand are most of the
+    cost, until they have centres of their own.
 
     Parameters
     ----------
     n, d, clusters : int
-        Rows, columns, and clusters, of which each has a row at least.
+        Rows, columns, and clusters.
     seed : int
 
     Returns
     -------
     Dataset
-        For clustering; y is the cluster of each row.
+        For clustering; y is the cluster of each row, the far ones last.
 
     Examples
     --------
-    >>> data = heavy_tailed(n=1000, d=2, clusters=3)
-    >>> np.bincount(data.y)
-    array([734, 184,  82])
+    >>> data = heavy_tailed(clusters=6)
+    >>> np.bincount(data.y)[-2:], bool((np.linalg.norm(data.X, axis=1) > 150).sum() < 20)
+    (array([2, 2]), True)
     """
     n, d, clusters = whole("n", n, 1), whole("d", d, 1), whole("clusters", clusters, 1)
     if clusters > n:
         raise DataError(f"{clusters} clusters need as many rows at least, there are {n}")
     rng = np.random.default_rng(seed)
-    shares = 1.0 / np.arange(1, clusters + 1) ** 2
-    sizes = 1 + np.floor((n - clusters) * shares / shares.sum()).astype(np.int64)
-    sizes[0] += n - sizes.sum()
-    y = rng.permutation(np.repeat(np.arange(clusters), sizes))
-    directions = rng.normal(size=(clusters, d))
+    far = clusters // 3
+    near = clusters - far
+    tiny = np.repeat(np.arange(near, clusters), max(1, n // 25_000))
+    y = rng.permutation(np.concatenate([np.arange(n - len(tiny)) % near, tiny]))
+    directions = rng.normal(size=(far, d))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    centres = 5.0 * np.arange(clusters)[:, None] * directions
-    stretch = (1.0 - rng.random(n)) ** (-1.0 / 3.0)
+    centres = np.concatenate([rng.normal(size=(near, d)), 100.0 * math.sqrt(d) * directions])
+    stretch = (1.0 - rng.random(n)) ** -0.25
     X = centres[y] + stretch[:, None] * rng.normal(size=(n, d))
     what = f"heavy_tailed(n={n}, d={d}, clusters={clusters}, seed={seed})"
     return _made("heavy_tailed", X, y, "clustering", what)
@@ -153,7 +155,7 @@ class Generator(NamedTuple):
 GENERATED = {
     "imbalanced": Generator(imbalanced, "classification", "20,000 x 50: two classes, one of 2%"),
     "heavy_tailed": Generator(
-        heavy_tailed, "clustering", "20,000 x 10: small clusters far out, and long tails"
+        heavy_tailed, "clustering", "50,000 x 10: tiny clusters far out, and long tails"
     ),
     "uneven_regression": Generator(
         uneven_regression, "regression", "20,000 x 20: rows of very uneven length"
