@@ -52,7 +52,8 @@ def whole_page():
     page = Page("Title <1>", "The **lead** & `code`")
     page.heading("Section")
     page.text("a < b, **not <b>** and `x <- 'y' ** 2 ** 3`")
-    page.table(["name", "number", "mixed"], [["one", 1234, "2 [1, 3]"], ["two", 0.5, "never"]])
+    page.table(["name", "number", "mixed"], [["one", 1234, "2 [1, 3]"], ["two", 0.5, "never"]],
+               caption="A **table**")  # fmt: skip
     page.figure(small_figure(), "caption", 'seen "from" afar & near')
     page.figure(small_figure(), "caption", "the second")
     page.code("if a < b:\n    pass\n")
@@ -102,9 +103,15 @@ def test_the_same_page_has_the_same_bytes():
 
 def test_columns_of_numbers_are_aligned_to_the_right():
     page = Page("t")
-    page.table(["a", "b", "c", "d"], [["x", 1, "0.5 [0, 1]", "1"], ["y", None, "never", "z"]])
+    columns = {
+        "numbers": [1, 2.5], "missing": [None, 1], "range": ["0.5 [0, 1]", "never"],
+        "percent": ["12%", "3.4%"], "power": ["1.61e-02", "-3e+05"], "unit": ["0.3 s", "1,200 ms"],
+        "text": ["1", "z"], "begins": ["5 against the rest", "1 against the rest"],
+        "words": ["never", "never"], "truth": [True, False],
+    }  # fmt: skip
+    page.table(["", *columns], [["", *row] for row in zip(*columns.values(), strict=True)])
     cells = [attributes.get("class") for tag, attributes in Reader(page.html()).seen if tag == "td"]
-    assert cells == ["number", "number", None] * 2
+    assert cells == (["number"] * 6 + [None] * 4) * 2
 
 
 @pytest.mark.parametrize(

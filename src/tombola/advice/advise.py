@@ -176,7 +176,7 @@ def _code(data: Data, verdict: Verdict) -> str:
         kind = "SGDClassifier" if data.task == "classification" else "SGDRegressor"
         if data.groups is None:
             names["GroupVRB"] = 'sampler="group-vrb"'
-        given = "" if verdict.use == "default" else f'solver="adagrad", {names[verdict.method]}'
+        given = "" if verdict.method == "default" else f'solver="adagrad", {names[verdict.method]}'
         model, fit = f"{kind}({given})", "model.fit(X, y)"
         lines.append(f"from tombola.estimators import {kind}")
     if "tombola." in model:

@@ -80,10 +80,10 @@ class Verdict:
     ----------
     pays : bool
         Whether draws that learn arrive sooner than shuffled epochs with the same solver.
-    use : {"adaptive", "default", "shuffle"}
-        What to do; "shuffle" also where nothing can be said.
+    use : {"adaptive", "default", "try", "shuffle"}
+        What to do; "try" where seeds disagree, "shuffle" also where nothing can be said.
     method : str
-        The label of the method to use.
+        The label of the method to use, or to try.
     headline : str
     reasons : list of str
         Sentences.

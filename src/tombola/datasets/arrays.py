@@ -19,7 +19,7 @@ __all__ = ["read_archive", "read_libsvm", "read_npz"]
 def read_archive(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of an npz file; Python objects, which could run code, are refused."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, AttributeError) as error:
         pickled = "pickle" in str(error)

@@ -141,13 +141,15 @@ def _chosen_task(
             f"the target {label} has one value only, {y[0] if text else f'{y[0]:g}'}: there is "
             "nothing to tell apart"
         )
-    if text and 2 * different > len(y):
+    if text and (different == len(y) or (different > FEW_CLASSES and 2 * different > len(y))):
         raise DataError(
             f"the target {label} is text with {different:,} different values in {len(y):,} rows: "
             "too many for classes"
         )
     if task == "regression" and text:
-        raise DataError(f"regression needs numbers, and the target {label} holds text: {y[0]!r}")
+        raise DataError(
+            f"regression needs numbers, and the target {label} holds text: {str(y[0])!r}"
+        )
     if task == "classification" and not whole:
         raise DataError(
             f"classification needs labels, and the target {label} has numbers that are not whole"

@@ -1,12 +1,11 @@
 """Tables of named columns: CSV and Parquet."""
 
 import csv
-import io
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ MISSING = {"", "na", "n/a", "nan", "null", "none"}  # in a CSV, in any case
 TRUTH = {"false": 0.0, "true": 1.0}
 MOST_VALUES = 200  # a column of text with more different ones is an identifier, or prose
 SEPARATORS = ",;\t"
+ENCODING = "utf-8-sig"  # with a byte order mark, or without
 
 Column = NDArray[np.float64] | list[str | None]  # numbers or text; NaN and None where missing
 Place = Callable[[int], str]  # says where a row is
@@ -38,14 +38,13 @@ def read_csv(
     path: Path, target: str | None, task: str | None, impute: bool, progress: Progress | None
 ) -> dict[str, Any]:
     """Return X, y, columns and notes of a CSV file; see `tombola.datasets.read`."""
-    with path.open("rb") as file:
+    with path.open(encoding=ENCODING, newline="") as file:
         records = _records(path, file)
         _, first = next(records, (0, []))
         if not first:
             raise DataError(f"{path.name} is empty: it has blank lines only")
         headed = _is_header(first)
         if not headed:
-            file.seek(0)
             records = _records(path, file)
         names = [cell.strip() or f"column {j}" for j, cell in enumerate(first)]
         names = names if headed else list(map(str, range(len(first))))
@@ -68,14 +67,14 @@ def read_csv(
     return _assembled(path, names, columns, place, target, task, impute, notes)
 
 
-def _records(path: Path, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, file: TextIO) -> Iterator[tuple[int, list[str]]]:
     """Yield the line that a record begins in, and its fields; blank lines are skipped."""
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     line = 1
     try:
-        separator = max(SEPARATORS, key=text.readline().count)
-        text.seek(0)
-        reader = csv.reader(text, delimiter=separator)
+        file.seek(0)
+        separator = max(SEPARATORS, key=file.readline().count)
+        file.seek(0)
+        reader = csv.reader(file, delimiter=separator)
         for record in reader:
             if len(record) > 1 or (record and record[0].strip()):
                 yield line, record
@@ -84,8 +83,6 @@ def _records(path: Path, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{path.name} is not a text in UTF-8: {error.reason}") from None
     except csv.Error as error:
         raise DataError(f"line {line} of {path.name} cannot be read: {error}") from None
-    finally:
-        text.detach()  # the file is closed by whoever opened it
 
 
 def _is_header(record: Sequence[str]) -> bool:
@@ -101,7 +98,7 @@ def _parse(
     path: Path,
     records: Iterator[tuple[int, list[str]]],
     width: int,
-    file: BinaryIO,
+    file: TextIO,
     progress: Progress | None,
 ) -> tuple[NDArray[np.float64], Any, dict[int, tuple[int, int, str]]]:
     """Return the cells as numbers, the line of each row, and what is neither number nor missing.
@@ -130,7 +127,7 @@ def _parse(
         cells.extend(numbers)
         lines.append(line)
         if progress is not None and len(lines) % 1024 == 0:
-            progress(file.tell(), size)
+            progress(file.buffer.tell(), size)
     return np.frombuffer(cells, dtype=np.float64).reshape(-1, width), lines, texts
 
 
@@ -146,7 +143,7 @@ def _read_texts(path: Path, chosen: Sequence[int], skip: int) -> dict[int, list[
     """Return the cells of some columns as they are written; None where there is nothing."""
     found: dict[int, list[str | None]] = {j: [] for j in chosen}
     if chosen:
-        with path.open("rb") as file:
+        with path.open(encoding=ENCODING, newline="") as file:
             for k, (_, record) in enumerate(_records(path, file)):
                 for j in chosen if k >= skip else ():
                     cell = record[j].strip()

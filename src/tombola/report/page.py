@@ -12,7 +12,10 @@ from typing import Any
 
 __all__ = ["Page"]
 
-WIDEST, NARROWEST = 140, 68  # pixels of the screen for an inch of a figure
+WIDEST, NARROWEST = 126, 68  # pixels of the screen for an inch of a figure
+
+# One or more numbers, as in "1.5 [never, 2.25]", "12%" or "-3.1e-05 s".
+NUMBERS = re.compile(r"([-+<>~]?\d[\d,.]*(e[-+]?\d+)?%?|never|[\s\[\](),])+([a-zA-Z]{1,3})?")
 
 STYLE = """
 :root {
@@ -49,7 +52,7 @@ pre {
 pre code { background: none; padding: 0; font-size: 1em; }
 .sideways { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--faint); padding-bottom: .4rem; }
+.caption { color: var(--faint); font-size: .92rem; margin: 1.2rem 0 -.6rem; }
 th, td { padding: .35rem .8rem .35rem 0; text-align: left; vertical-align: top; }
 th:last-child, td:last-child { padding-right: 0; }
 thead th { border-bottom: 2px solid var(--line); vertical-align: bottom; font-weight: 600; }
@@ -101,7 +104,7 @@ class Page:
 
     def __init__(self, title: str, lead: str = "") -> None:
         self.title = title
-        self._figures = 0
+        self._figures = self._tables = 0
         self._parts = [f"<h1>{html.escape(title)}</h1>"]
         if lead:
             self._parts.append(f'<p class="lead">{_inline(lead)}</p>')
@@ -128,8 +131,8 @@ class Page:
         columns : sequence of str
             What is above each column.
         rows : sequence of rows, each with one cell for each column
-            Numbers, or texts that are shown as they are. A column of numbers, or of texts that
-            begin with one, is aligned to the right. NaN and None are shown as a dash.
+            Numbers, or texts that are shown as they are. A column of numbers, or of texts of
+            numbers such as "1.5 [1, 2]", is aligned to the right. NaN and None are shown as a dash.
         caption : str, default=""
         """
         for place, row in enumerate(rows):
@@ -139,9 +142,12 @@ class Page:
                 )
         right = [_is_numeric([row[k] for row in rows]) for k in range(len(columns))]
         kind = [' class="number"' if number else "" for number in right]
-        lines = ['<div class="sideways" tabindex="0"><table>']
-        if caption:
-            lines.append(f"<caption>{_inline(caption)}</caption>")
+        lines, named = [], ""
+        if caption:  # beside the table, so that it does not scroll with it
+            self._tables += 1
+            named = f' aria-labelledby="table{self._tables}"'
+            lines.append(f'<p class="caption" id="table{self._tables}">{_inline(caption)}</p>')
+        lines.append(f'<div class="sideways" tabindex="0"><table{named}>')
         head = [f'<th scope="col"{kind[k]}>{_inline(name)}</th>' for k, name in enumerate(columns)]
         lines += ["<thead><tr>", *head, "</tr></thead>", "<tbody>"]
         for row in rows:
@@ -229,11 +235,11 @@ def _cell(value: Any) -> str:
 
 
 def _is_numeric(cells: Sequence[Any]) -> bool:
-    """Return whether a column holds numbers, or texts that begin with one."""
-    known = [cell for cell in cells if cell not in (None, "", "never")]
-    return bool(known) and all(
+    """Return whether a column holds numbers, or texts of numbers."""
+    known = [cell for cell in cells if cell not in (None, "")]
+    return any(cell != "never" for cell in known) and all(
         (isinstance(cell, Real) and not isinstance(cell, bool))
-        or (isinstance(cell, str) and re.match(r"[-+<>~]?\s?\d[\d,.]*", cell) is not None)
+        or (isinstance(cell, str) and NUMBERS.fullmatch(cell) is not None)
         for cell in known
     )
 

@@ -1,0 +1,166 @@
+import builtins
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import tombola
+from tombola.cli import common
+from tombola.cli.main import COMMANDS, main
+
+
+def test_help_lists_the_commands_and_loads_nothing_heavy():
+    script = (
+        "import sys, numba; before = set(sys.modules); from tombola.cli.main import main; "
+        "code = main(['--help']); loaded = set(sys.modules) - before; "
+        "heavy = {'sklearn', 'scipy', 'matplotlib', 'rich', 'pyarrow', 'pandas'} & loaded; "
+        "sys.exit(repr(heavy) if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name, what in COMMANDS.items():
+        assert name in done.stdout
+        assert what.split()[0] in done.stdout
+
+
+def test_without_a_command_it_is_help(capsys):
+    assert main([]) == 0
+    assert "COMMAND" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tombola {tombola.__version__}\n"
+
+
+def test_an_unknown_command_is_named(capsys):
+    assert main(["trian"]) == 2
+    error = capsys.readouterr().err
+    assert "'trian'" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(command, capsys):
+    assert main([command, "--help"]) == 0
+    assert f"tombola {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("package", "name"), [("sklearn", "scikit-learn"), ("pyarrow", "pyarrow")])
+def test_a_missing_extra_is_named(package, name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    real = builtins.__import__
+
+    def refuse(wanted, *others):
+        if wanted.split(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named {wanted!r}", name=wanted)
+        return real(wanted, *others)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    file = "iris" if package == "sklearn" else "t.parquet"
+    assert main(["train", file, "--target", "y"]) == 2
+    error = capsys.readouterr().err
+    assert f"this needs {name}, which is not installed: pip install tombola[cli]" in error
+
+
+def test_other_import_errors_are_not_hidden(monkeypatch):
+    def broken(options):
+        raise ImportError("a fault of ours")
+
+    monkeypatch.setattr("tombola.cli.datasets.run", broken)
+    with pytest.raises(ImportError, match="a fault of ours"):
+        main(["datasets"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyboardInterrupt("stopped; go on later"), 130, "stopped; go on later"),
+        (OSError(28, "No space left on device", "model.npz"), 2, "model.npz: No space left"),
+        (MemoryError("Unable to allocate 9 TiB"), 2, "not enough memory: Unable to allocate 9 TiB"),
+        (common.CommandError("no"), 2, "tombola: no"),
+    ],
+)
+def test_exit_codes(error, code, said, monkeypatch, capsys):
+    def fail(options):
+        raise error
+
+    monkeypatch.setattr("tombola.cli.datasets.run", fail)
+    assert main(["datasets"]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_datasets_says_what_was_found(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("TOMBOLA_DATA", raising=False)
+    np.savez(tmp_path / "adbench_34_smtp.npz", X=np.eye(2), y=[0, 1])
+    assert main(["datasets", "--data", str(tmp_path)]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+    assert "built in" in lines["digits"]
+    assert "generated" in lines["imbalanced"]
+    assert " found " in lines["smtp"]
+    assert "not found" in lines["kdd"]
+
+
+# --- progress -----------------------------------------------------------------------------------
+
+
+def test_short_work_shows_nothing(capsys):
+    with common.Progress("counting") as progress:
+        for k in range(1000):
+            progress(k, 1000)
+    assert capsys.readouterr().err == ""
+
+
+def test_away_from_a_terminal_there_is_a_line_now_and_then(monkeypatch, capsys):
+    clock = iter(range(1000))
+    monkeypatch.setattr(common.time, "monotonic", lambda: next(clock))
+    with common.Progress("counting") as progress:
+        for k in range(50):
+            progress(k, 50)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3  # after 2, 22 and 42 seconds
+    assert all(line.startswith("counting: ") and line.endswith("%") for line in lines)
+
+
+def test_in_a_terminal_there_is_a_bar_even_while_nothing_is_heard(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(common.Progress, "FIRST", 0.01)
+    with common.Progress("compiling") as progress:
+        deadline = time.monotonic() + 20
+        while progress._bar is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        progress(1, 2)
+        assert progress._bar is not None
+        assert progress._bar.tasks[0].percentage == 50.0
+    assert progress._bar.finished is False
+    assert "compiling" in capsys.readouterr().err
+
+
+# --- what is recorded ---------------------------------------------------------------------------
+
+
+def test_versions_name_packages_and_no_host():
+    import platform
+
+    found = common.versions()
+    assert {"tombola", "python", "numpy", "numba", "machine"} <= set(found)
+    assert "cores" in found["machine"]
+    assert not platform.node() or platform.node() not in " ".join(found.values())
+
+
+def test_a_text_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "t.txt"
+    common.write_text(path, "before")
+
+    def fail(*others):
+        raise OSError("no room")
+
+    monkeypatch.setattr(common.os, "replace", fail)
+    with pytest.raises(OSError, match="no room"):
+        common.write_text(path, "after")
+    assert path.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["t.txt"]

@@ -1,0 +1,73 @@
+"""Killed again and again, and started again with --resume, a run ends as one left alone.
+
+As a script, this file keeps killing it:
+
+    python tests/cli/test_train_crash.py FOLDER KILLS SEED
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tombola.checkpoint import read
+from tombola.cli import train
+from tombola.cli.main import main
+
+ARGUMENTS = ["breast_cancer", "--epochs", "3000", "--test", "0", "--l2", "0.01"]
+TOTAL = 3000 * 569
+
+
+def rounds_saved(folder):
+    path = folder / "state" / "0.npz"
+    return read(path)["rounds"] if path.exists() else 0
+
+
+def torment(folder, kills, seed):
+    """Start, kill and start again; then let the last one finish.
+
+    Returns at how many different rounds a run was picked up that was begun and not done.
+    """
+    main(["train", *ARGUMENTS[:1], "--epochs", "2", "--out", str(folder / "warm")])  # all is loaded
+    rng, seen = random.Random(seed), set()
+    for life in range(kills + 1):
+        child = os.fork()
+        if child == 0:
+            train.SAVE_EVERY = 0.0
+            os._exit(main(["train", *ARGUMENTS, "--out", str(folder / "run"), "--resume"]))
+        if life < kills:
+            time.sleep(rng.uniform(0.05, 0.25))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
+            sys.exit("a child has failed")
+        if life < kills and 0 < (saved := rounds_saved(folder / "run")) < TOTAL:
+            seen.add(saved)
+    return len(seen)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_and_resumed(tmp_path):
+    command = [sys.executable, __file__, str(tmp_path), "8", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.splitlines()[-1]) >= 2, "no run was killed half-way"
+    assert main(["train", *ARGUMENTS, "--out", str(tmp_path / "whole")]) == 0
+    ends = [read(tmp_path / name / "state" / "0.npz")["state"] for name in ("run", "whole")]
+    for name, array in ends[1]["arrays"].items():
+        np.testing.assert_array_equal(ends[0]["arrays"][name], array, err_msg=name)
+    models = [np.load(tmp_path / name / "model.npz") for name in ("run", "whole")]
+    for name in models[1].files:
+        np.testing.assert_array_equal(models[0][name], models[1][name], err_msg=name)
+    leftovers = [path for path in (tmp_path / "run").rglob("*") if path.name.endswith(".part")]
+    assert len(leftovers) <= 8  # of writes that were killed; none was taken for a file
+
+
+if __name__ == "__main__":
+    print(torment(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

@@ -1,0 +1,48 @@
+"""The page of advice: with its figures, and nothing from elsewhere."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from test_page import Reader
+
+from tombola.advice import advise, race
+from tombola.report.advice import page_of
+
+
+@pytest.fixture(params=[2, 3])
+def advice(request, monkeypatch):
+    """Advice about so many classes; the clock moves by one at each look at it."""
+    ticks = itertools.count()
+    monkeypatch.setattr(race, "clock", lambda: float(next(ticks)))
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 10 // (10 // request.param)
+    X = rng.normal(size=(300, 4)) + np.eye(4)[y]
+    return advise(X, np.array([f"<{label}>" for label in y]), task="classification", budget=1e9)
+
+
+def test_the_page_has_its_figures_and_comes_from_nowhere_else(advice):
+    text = page_of(advice, "a & b").html()
+    reader = Reader(text)
+    pictures = [attributes for tag, attributes in reader.seen if tag == "svg"]
+    assert len(pictures) == len(advice.races) + 2
+    assert all(picture["aria-label"] for picture in pictures)
+    assert "://" not in text
+    for target in re.findall(r"""(?:href|src)\s*=\s*["']([^"']*)""", text):
+        assert target.startswith("#")
+    for target in re.findall(r"url\(([^)]*)\)", text):
+        assert target.startswith("#")
+    ids = re.findall(r'\sid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_page_says_what_the_text_says(advice):
+    text = "".join(Reader(page_of(advice, "a & b").html()).texts)
+    assert "Does adaptive sampling pay on a & b?" in text
+    assert advice.verdict.headline in text
+    assert advice.code in text
+    for part in (*advice.verdict.reasons, *advice.notes):
+        assert part in text
+    for group in advice.groups:
+        assert group.group in text
