@@ -55,6 +55,11 @@ def test_voc_needs_a_class(voc):
         opened("voc-vgg19", "--target", "dgo", "--data", voc)
 
 
+def test_voc_has_no_numbers_to_predict(voc):
+    with pytest.raises(DataError, match="has no target for regression"):
+        opened("voc-vgg19", "--task", "regression", "--data", voc)
+
+
 def test_voc_may_be_clustered_whole(voc):
     data = opened("voc-vgg19", "--task", "clustering", "--data", voc)
     assert data.X.shape == (6, 3)

@@ -267,8 +267,8 @@ def _fetch(name: str, public: PublicSet, at: OpenML) -> Dataset:
             bunch = datasets.fetch_openml(at.name, version=1, as_frame=False, parser=parser)
     except (OSError, ValueError) as error:  # no network, or OpenML does not answer as it should
         raise DataError(
-            f"{name} could not be had from OpenML ({error}): a file {public.files[0]} in the folder "
-            f"of --data or {FOLDER} does as well ({public.layout})"
+            f"{name} could not be had from OpenML ({error}): a file {public.files[0]} in a folder "
+            f"that --data or {FOLDER} names does as well ({public.layout})"
         ) from error
     X, labels = bunch.data, np.array([str(label).strip("'\"") for label in bunch.target])
     if X.shape != at.shape:
