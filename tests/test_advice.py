@@ -20,9 +20,14 @@ PLENTY = 1e9  # so that a plan is never cut short
 
 @pytest.fixture
 def even_clock(monkeypatch):
-    """A clock that moves by one at each look at it: all steps take as long, on any machine."""
+    """A clock that moves by one at each look at it: all steps take as long, on any machine.
+
+    And a short race.
+    """
     ticks = itertools.count()
     monkeypatch.setattr(race, "clock", lambda: float(next(ticks)))
+    monkeypatch.setattr(race, "PLANS", ((3, 8),))
+    monkeypatch.setattr(race, "STEPS", 4000)
 
 
 def imbalanced(n=600, d=40, seed=0):
@@ -53,7 +58,7 @@ def test_equal_losses_leave_nothing_to_gain(even_clock):
     assert possible.best_fixed >= possible.ideal > 0.9
     assert not advice.verdict.pays
     assert any("little to gain" in reason for reason in advice.verdict.reasons)
-    np.testing.assert_allclose(advice.losses, np.linspace(0, 1, 101), atol=1e-3)
+    np.testing.assert_allclose(advice.losses, np.linspace(0, 1, 101), atol=5e-3)
 
 
 def test_the_possible_ratios_equal_those_of_brute_force(even_clock):
@@ -185,6 +190,26 @@ def test_a_small_budget_races_over_fewer_rows_and_keeps_their_numbers(monkeypatc
     for item in advice.items:
         assert item.label == str(y[item.row])
     assert advice.groups[0].group == "True"  # a class of three rows was not lost
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "task"),
+    [
+        (np.array([[0.0], [1.0]]), [0, 1], "classification"),
+        (np.zeros((30, 2)), np.arange(30) % 2, "classification"),
+        (np.ones((30, 2)), np.arange(30) % 10 == 0, "classification"),
+        (np.array([[1.0], [2.0], [4.0]]), [1.0, 2.0, 3.0], "regression"),
+        (np.zeros((30, 2)), np.arange(30.0), "regression"),
+        (np.arange(8.0)[:, None], None, "clustering"),
+        (np.ones((150, 2)), None, "clustering"),
+    ],
+)
+def test_odd_data_get_advice_too(X, y, task, even_clock):
+    advice = advise(X, y, task=task, budget=PLENTY)
+    json.dumps(advice.as_dict(), allow_nan=False)
+    assert str(advice).startswith(advice.verdict.headline)
+    for possible in advice.possible:
+        assert 0 <= possible.ideal <= possible.best_fixed * (1 + 1e-12) <= 1 + 1e-12
 
 
 def test_progress_counts_up_to_the_end(even_clock):
@@ -379,6 +404,7 @@ def test_the_lines_of_code_run(task, grouped):
         ({"y": np.array(["a", "b"] * 20), "task": "regression"}, TypeError, "y must hold numbers"),
         ({"X": np.full((40, 2), np.nan)}, ValueError, r"X\[0, 0\] is nan"),
         ({"X": np.ones(40)}, ValueError, "X must have 2 dimensions"),
+        ({"X": np.full((40, 2), 1e200)}, ValueError, "their squares overflow"),
         ({"groups": np.ones(3)}, ValueError, r"groups must have shape \(40,\)"),
         ({"task": "clustering", "clusters": 41}, ValueError, "clusters must be from 1 to the 40"),
         ({"clusters": 0}, ValueError, "clusters must be at least 1"),

@@ -142,7 +142,7 @@ DIRT = {
     "a target for LIBSVM": (
         "t.libsvm", "1 1:1\n0 1:2\n", ["--target", "y"], "leave --target y out",
     ),
-    "a target for a set with one": ("iris", None, ["--target", "kind"], "iris has one target"),
+    "a target for a set with one": ("iris", None, ["--target", "kind"], "iris needs no --target"),
     "a set without classes": (
         "diabetes", None, ["--task", "classification"], "diabetes is for regression",
     ),

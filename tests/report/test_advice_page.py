@@ -13,9 +13,11 @@ from tombola.report.advice import page_of
 
 @pytest.fixture(params=[2, 3])
 def advice(request, monkeypatch):
-    """Advice about so many classes; the clock moves by one at each look at it."""
+    """Advice about so many classes; a short race, all steps alike."""
     ticks = itertools.count()
     monkeypatch.setattr(race, "clock", lambda: float(next(ticks)))
+    monkeypatch.setattr(race, "PLANS", ((2, 5),))
+    monkeypatch.setattr(race, "STEPS", 1000)
     rng = np.random.default_rng(0)
     y = np.arange(300) % 10 // (10 // request.param)
     X = rng.normal(size=(300, 4)) + np.eye(4)[y]

@@ -176,7 +176,10 @@ def _standardise_target(data: Data) -> None:
 def _scale(data: Data) -> None:
     """Bring rows to a norm that suits the rate of AdaGrad; say so where columns differ a lot."""
     X = data.X
-    norm = float(np.sqrt(squared_norms(as_rows(X))).mean())
+    with np.errstate(over="ignore"):
+        norm = float(np.sqrt(squared_norms(as_rows(X))).mean())
+    if not np.isfinite(norm):
+        raise ValueError("X holds numbers so large that their squares overflow: scale its columns")
     if hasattr(X, "tocsr"):
         squares = np.bincount(X.indices, weights=X.data.astype(np.float64) ** 2)
     else:

@@ -24,6 +24,7 @@ PLANS = ((5, 20), (5, 10), (5, 5))  # seeds and epochs; the first that time allo
 STEPS = 40_000  # at least, of the solver, where there are few rows
 MEASURED = ("baseline", "adaptive")  # SAGA's estimates are of differences, not of gradients
 LOOKS = 8  # in an epoch, at most; they become rarer
+MOMENTS = 200  # at which there may be a look, at most
 
 # Processor time, so that other programs do not count; where that is coarse, the time of day.
 clock = time.thread_time
@@ -222,8 +223,9 @@ def penalty(problem: Any, solution: Any) -> float:
 
 def marks(n: int, epochs: int, batch: int) -> tuple[int, set[int]]:
     """Return rounds between two possible looks, and which of them are taken: ever rarer ones."""
-    every = max(1, n // (LOOKS * batch))
-    last = max(1, round(epochs * n / (every * batch)))
+    rounds = epochs * n / batch
+    every = max(1, n // (LOOKS * batch), int(rounds / MOMENTS))
+    last = max(1, round(rounds / every))
     looks, k = set(), 1.0
     while k < last:
         looks.add(round(k))
@@ -236,20 +238,23 @@ def marks(n: int, epochs: int, batch: int) -> tuple[int, set[int]]:
 
 def plan(data: Data, entrants: Sequence[Entrant], budget: float, seed: int) -> tuple[int, int]:
     """Return seeds and epochs that fit the budget; where none do, keep fewer of the rows."""
-    contest = data.contests[0]
-    rounds = max(1, min(data.n, 10_000) // entrants[0].batch)
-    pace = sum(run(contest, entrant, seed, rounds, set(), rounds).pace for entrant in entrants)
-    began = time.perf_counter()
-    run(contest, entrants[0], seed, 1, {1})
-    look = (time.perf_counter() - began) / 2  # there is one at the start, too
+    contest, batch = data.contests[0], entrants[0].batch
+    step = max(1, min(data.n, 20_000) // (10 * batch))
+    pace = 0.0  # seconds for a draw by each of them
+    for entrant in entrants:
+        curve = run(contest, entrant, seed, 10 * step, {1, 10}, step)
+        pace += (curve.seconds[2] - curve.seconds[1]) / (9 * step * batch)
+    began = clock()
+    contest.problem.survey(contest.centres(seed))
+    look = 1.5 * (clock() - began)  # with the norms, and the probabilities of all items
 
     def cost(seeds: int, epochs: int) -> float:
-        count = len(marks(data.n, epochs, entrants[0].batch)[1]) + 1
+        count = len(marks(data.n, epochs, batch)[1]) + 1
         looking = count * look * len(entrants)
         return seeds * len(data.contests) * (epochs * data.n * pace + looking)
 
     for seeds, epochs in PLANS:
-        longer = max(epochs, -(-STEPS // data.n)) if entrants[0].batch == 1 else epochs
+        longer = max(epochs, -(-STEPS // data.n)) if batch == 1 else epochs
         if cost(seeds, longer) <= budget:
             return seeds, longer
     share = budget / cost(*PLANS[-1])

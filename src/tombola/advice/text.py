@@ -10,9 +10,9 @@ from tombola.advice.verdict import middle, spread
 __all__ = ["LEGEND", "about_race", "group_table", "item_table", "lines", "notes_on", "race_table"]
 
 LEGEND = (
-    "second moment: over that of uniform draws, as it was in the race. time a draw: with step and "
-    "setting up, over shuffling's. predicted: how many times sooner, if steps needed fell with the "
-    "second moment. fewer draws, sooner: how many times, measured; sooner in processor time. way "
+    "sooner: how many times, in seconds of processor time, and as predicted, if the steps needed "
+    "fell with the second moment. fewer draws: how many times. second moment: over that of uniform "
+    "draws, as it was in the race. time a draw: with step and setting up, over shuffling's. way "
     "down: in the end, over shuffling's best."
 )
 
@@ -66,17 +66,17 @@ def notes_on(advice: Advice) -> list[str]:
 
 def race_table(advice: Advice) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows: how each method did."""
-    columns = ["draws", "solver", "second moment", "time a draw", "predicted", "fewer draws",
-               "sooner", "way down"]  # fmt: skip
+    columns = ["draws", "solver", "sooner", "predicted", "fewer draws", "second moment",
+               "time a draw", "way down"]  # fmt: skip
     rows = [
         [
             m.label,
             m.solver,
-            "" if m.ratio is None else f"{m.ratio:.3g}",
-            f"{m.overhead:.2f}",
+            spread(m.sooner),
             "" if m.predicted is None else f"{m.predicted:.2f}",
             spread(m.fewer_draws),
-            spread(m.sooner),
+            "" if m.ratio is None else f"{m.ratio:.3g}",
+            f"{m.overhead:.2f}",
             f"{middle(m.reached):.2%}",
         ]
         for m in advice.methods

@@ -100,8 +100,9 @@ def _why_not(adaptive: Sequence[Method], ideal: float) -> list[str]:
 
 
 def _named(method: Method) -> str:
+    """Return a method's name for a sentence; of k-means there is one solver only."""
     label = "the default" if method.kind == "default" else method.label
-    return f"{label} ({method.solver})"
+    return label if method.solver == "k-means" else f"{label} ({method.solver})"
 
 
 def middle(values: Sequence[float]) -> float:

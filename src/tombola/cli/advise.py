@@ -63,10 +63,6 @@ def run(options: argparse.Namespace) -> int:
     advice.notes = [*data.notes, *advice.notes]
     if _was_scaled(data):
         advice.code = _with_scaler(advice.code)
-    if options.json:
-        print(json.dumps(_record(data, options, advice.as_dict()), indent=1, allow_nan=False))
-    else:
-        print(f"{data.name}: {advice}")
     if options.html is not None:
         from tombola.report.advice import page_of
 
@@ -74,7 +70,11 @@ def run(options: argparse.Namespace) -> int:
         page.text(f"From {data.source}; SHA-256 `{data.checksum}`.")
         page.text(", ".join(f"{name} {value}" for name, value in versions().items()) + ".")
         page.save(options.html)
-        print(f"The page is {options.html}", file=sys.stderr if options.json else sys.stdout)
+        print(f"the page is {options.html}", file=sys.stderr)
+    if options.json:
+        print(json.dumps(_record(data, options, advice.as_dict()), indent=1, allow_nan=False))
+    else:
+        print(f"{data.name}: {advice}")
     return 0
 
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -218,13 +217,14 @@ def _find(options: argparse.Namespace) -> Dataset:
 def _for_task(data: Dataset, options: argparse.Namespace) -> Dataset:
     """Return a named set as the arguments want it."""
     task = options.task or data.task
+    if options.target is not None and not (data.targets and task == "classification"):
+        raise DataError(f"{data.name} needs no --target for {task}: leave it out")
     if task == "clustering":
         return replace(data, task=task)
-    if data.targets:
+    if data.targets and task == "classification":
         return _one_class(data, options.target)
-    if options.target is not None:
-        raise DataError(f"{data.name} has one target and no other: leave --target out")
-    if data.y is None or (task == "regression" and data.y.dtype.kind not in "fiu"):
+    numbers = data.y is not None and data.y.dtype.kind in "fiu" and data.y.ndim == 1
+    if data.y is None or (task == "regression" and not numbers):
         raise DataError(f"{data.name} is for {data.task}: it has no target for {task}")
     if task == "classification" and data.y.dtype.kind == "f":
         raise DataError(f"{data.name} is for {data.task}: its target has no classes")
@@ -285,6 +285,8 @@ def write_text(path: Path, text: str) -> None:
 
 def versions() -> dict[str, str]:
     """Return what a run was made with: packages, and the machine in words, without its name."""
+    from importlib import metadata
+
     found = {"tombola": tombola.__version__, "python": platform.python_version()}
     for package in ("numpy", "numba", "scipy", "scikit-learn"):
         found[package] = metadata.version(package)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -262,9 +263,13 @@ def _fetch(name: str, public: PublicSet, at: OpenML) -> Dataset:
 
     parser = "auto" if importlib.util.find_spec("pandas") else "liac-arff"  # slow, but its own
     try:
-        bunch = datasets.fetch_openml(at.name, version=1, as_frame=False, parser=parser)
+        with warnings.catch_warnings(action="ignore"):  # that it tries again
+            bunch = datasets.fetch_openml(at.name, version=1, as_frame=False, parser=parser)
     except (OSError, ValueError) as error:  # no network, or OpenML does not answer as it should
-        raise DataError(f"{name} could not be had from OpenML ({error})") from error
+        raise DataError(
+            f"{name} could not be had from OpenML ({error}): a file {public.files[0]} in a folder "
+            f"that --data or {FOLDER} names does as well ({public.layout})"
+        ) from error
     X, labels = bunch.data, np.array([str(label).strip("'\"") for label in bunch.target])
     if X.shape != at.shape:
         raise DataError(

@@ -1,6 +1,7 @@
 """Tables of named columns: CSV and Parquet."""
 
 import csv
+import functools
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -114,16 +115,17 @@ def _parse(
                 f"line {line} of {path.name} has {count(len(record), 'field')}, and the first line "
                 f"has {width}"
             )
+        for j in texts:  # known to hold some, and so looked at first: exceptions take long
+            _take(record, j, len(lines), texts)
         try:
             numbers = list(map(float, record))
             if "_" in "".join(record):  # Python reads 1_000 as a number, and nobody else does
                 raise ValueError
         except ValueError:
-            numbers = list(map(as_number, record))
-            for j, number in enumerate(numbers):
-                if math.isnan(number) and record[j].strip().lower() not in MISSING:
-                    seen, row, value = texts.get(j, (0, len(lines), record[j].strip()))
-                    texts[j] = seen + 1, row, value
+            for j in range(width):
+                if j not in texts:
+                    _take(record, j, len(lines), texts)
+            numbers = list(map(float, record))
         cells.extend(numbers)
         lines.append(line)
         if progress is not None and len(lines) % 1024 == 0:
@@ -131,6 +133,17 @@ def _parse(
     return np.frombuffer(cells, dtype=np.float64).reshape(-1, width), lines, texts
 
 
+def _take(record: list[str], j: int, row: int, texts: dict[int, tuple[int, int, str]]) -> None:
+    """Replace a cell that is no number by "nan"; where it is not missing either, note it."""
+    cell = record[j]
+    if math.isnan(as_number(cell)):
+        record[j] = "nan"
+        if cell.strip().lower() not in MISSING:
+            seen, first, value = texts.get(j, (0, row, cell.strip()))
+            texts[j] = seen + 1, first, value
+
+
+@functools.lru_cache(maxsize=2**14)
 def as_number(cell: str) -> float:
     """Return what a cell says, NaN where that is no number."""
     try:

@@ -36,8 +36,10 @@ def page_of(advice: Advice, name: str) -> Page:
     verdict = advice.verdict
     page = Page(
         f"Does adaptive sampling pay on {name}?",
-        f"**{verdict.headline}** {' '.join(verdict.reasons)}",
+        f"**{verdict.headline}** {verdict.reasons[0]}",
     )
+    for reason in verdict.reasons[1:]:
+        page.text(reason)
     page.text(
         f"{name}: {advice.task}, {advice.rows:,} rows, {advice.columns:,} columns. It pays only "
         "where the race says so: sooner in every seed, and at least 1.1 times in the median."
@@ -98,17 +100,17 @@ def _race_figure(race: Race) -> tuple["Figure", str]:
     figure, (upper, lower) = new_figure(2, height=2.7)
     ends = []
     for label, rows in objective.items():
-        left = np.clip((rows - lowest) / way, FLOOR, None)
+        left = np.clip((rows - lowest) / way, FLOOR, None)[:, 1:]  # the start is at 0: left out
         middle, low, high = np.median(left, axis=0), left.min(axis=0), left.max(axis=0)
-        band(upper, race.epochs, middle, low, high, label)
-        band(lower, np.median(race.seconds[label], axis=0), middle, low, high, label)
+        band(upper, race.epochs[1:], middle, low, high, label)
+        band(lower, np.median(race.seconds[label], axis=0)[1:], middle, low, high, label)
         ends.append(f"{label} {middle[-1]:.2g}")
     goal = float(np.median(race.goals) - lowest) / way
-    for ax in (upper, lower):
+    for ax, unit in ((upper, "epochs"), (lower, "seconds")):
         ax.axhline(max(goal, FLOOR), color="#1c1e21", linewidth=1, linestyle=":")
-        ax.set(yscale="log", ylim=(FLOOR, 1.5), ylabel="way left")
-    upper.set(xlabel="epochs", xlim=(0, None))
-    lower.set(xlabel="seconds", xlim=(0, None))
+        ax.set(xscale="log", yscale="log", ylim=(FLOOR, 1.0), xlabel=unit, ylabel="way left")
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.minorticks_off()
     legend_below(figure)
     return figure, "Share of the way that is left in the end: " + ", ".join(ends) + "."
 

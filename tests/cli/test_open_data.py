@@ -1,0 +1,148 @@
+"""What commands get to train on, and that the saved arrays predict with numpy alone."""
+
+import argparse
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tombola.cli.common import add_data_arguments, open_data
+from tombola.cli.train import Fit
+from tombola.cli.train_report import snippet
+from tombola.datasets import DataError, public
+
+
+def opened(*arguments, hold_out=False, test=None, seed=0):
+    parser = argparse.ArgumentParser()
+    add_data_arguments(parser)
+    options = parser.parse_args(list(map(str, arguments)))
+    options.test, options.seed = test, seed
+    return open_data(options, hold_out=hold_out)
+
+
+@pytest.fixture
+def voc(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / public.PUBLIC["voc-vgg19"].files[0],
+        Xtrain=rng.normal(size=(6, 3)).astype(np.float16),
+        Xtest=rng.normal(size=(4, 3)).astype(np.float16),
+        Ytrain=np.array([[1, -1], [-1, 1], [0, 1], [1, -1], [-1, 0], [-1, -1]], np.int8),
+        Ytest=np.array([[1, 0], [0, 0], [-1, 1], [-1, 1]], np.int8),
+        classes=["cat", "dog"],
+    )
+    return tmp_path
+
+
+def test_one_class_of_voc_without_what_is_difficult(voc):
+    data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True)
+    assert data.y.tolist() == [1, -1, 1, -1, -1]
+    assert data.y_test.tolist() == [1, -1, -1]
+    assert data.X.shape == (5, 3)
+    assert data.X.dtype == np.float32
+    np.testing.assert_allclose(data.X.mean(axis=0), 0, atol=1e-6)
+    assert data.notes[:2] == (
+        "2 rows, difficult to tell, were left out.",
+        "The test part of voc-vgg19, 3 rows, was held out.",
+    )
+
+
+def test_voc_needs_a_class(voc):
+    with pytest.raises(DataError, match="--target names one: cat and dog"):
+        opened("voc-vgg19", "--data", voc)
+    with pytest.raises(DataError, match=r"no target 'dgo': did you mean 'dog'\?"):
+        opened("voc-vgg19", "--target", "dgo", "--data", voc)
+
+
+def test_voc_has_no_numbers_to_predict(voc):
+    with pytest.raises(DataError, match="has no target for regression"):
+        opened("voc-vgg19", "--task", "regression", "--data", voc)
+
+
+def test_voc_may_be_clustered_whole(voc):
+    data = opened("voc-vgg19", "--task", "clustering", "--data", voc)
+    assert data.X.shape == (6, 3)
+    assert data.y is None
+
+
+def test_a_share_goes_before_the_set_s_own_test_part(voc):
+    data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True, test=0.4)
+    assert data.X.shape[0] + data.X_test.shape[0] == 5
+    data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True, test=0.0)
+    assert data.X_test is None
+
+
+def test_nothing_is_held_out_unless_asked_for():
+    data = opened("iris")
+    assert data.X.shape == (150, 4)
+    assert data.X_test is None
+    assert data.columns[0] == "sepal length (cm)"
+
+
+def test_labels_may_be_taken_for_numbers():
+    data = opened("digits", "--task", "regression")
+    assert data.task == "regression"
+    assert data.y.dtype == np.float64
+
+
+def test_columns_are_left_as_they_are_on_request():
+    from sklearn.datasets import load_iris
+
+    np.testing.assert_array_equal(opened("iris", "--no-scale").X, load_iris().data)
+
+
+def test_sparse_data_are_left_as_they_are(tmp_path):
+    path = tmp_path / "t.libsvm"
+    path.write_text("1 1:5 3:2\n0 2:7\n1 1:1\n0 3:1\n")
+    data = opened(path)
+    assert sp.issparse(data.X)
+    assert data.preparation is None
+    np.testing.assert_array_equal(data.X.toarray(), [[5, 0, 2], [0, 7, 0], [1, 0, 0], [0, 0, 1]])
+
+
+# --- the lines that predict ---------------------------------------------------------------------
+
+RNG = np.random.default_rng(1)
+RAW = RNG.normal(3, 2, size=(30, 4))
+LABELS = {"two": np.arange(30) % 2, "three": np.array(list("abc") * 10), "none": None}
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", ["two", "three", "regression", "clustering"])
+def test_the_snippet_predicts_with_the_saved_arrays(kind, sparse, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    y = LABELS.get(kind, RAW[:, 0] if kind == "regression" else None)
+    parts = {} if y is None else {"y": y}
+    if sparse:
+        X = sp.csr_matrix(np.where(RAW > 3, RAW, 0))
+        parts |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+    else:
+        X = RAW.copy()
+        X[0, 1] = np.nan
+        parts["X"] = X
+    np.savez("t.npz", **parts)
+    extra = ["--task", "clustering"] if kind == "clustering" else []
+    data = opened("t.npz", "--impute", "mean", *extra)
+    own = {"clusters": 5} if kind == "clustering" else {"solver": "saga", "l2": 0.1, "l1": 0.0}
+    fit = Fit(data, {"seed": 0, "sampler": "auto", "epochs": 1, **own})
+    width = 4 if kind == "clustering" else 5
+    shape = (5, width) if kind == "clustering" else (width,)
+    fit.outcomes = [SimpleNamespace(solution=RNG.normal(size=shape)) for _ in fit.labels]
+    np.savez("model.npz", **fit.model())
+    names = {"X": X}
+    exec(snippet(fit), names)
+
+    Z = data.X.toarray() if sparse else data.X
+    if kind == "clustering":
+        centres = fit.outcomes[0].solution
+        expected = np.linalg.norm(Z[:, None] - centres[None], axis=2).argmin(axis=1)
+        np.testing.assert_array_equal(names["predicted"], expected)
+        return
+    scores = np.column_stack([Z @ o.solution[:-1] + o.solution[-1] for o in fit.outcomes])
+    if kind == "regression":
+        np.testing.assert_allclose(names["predicted"], scores[:, 0])
+    elif kind == "two":
+        np.testing.assert_array_equal(names["predicted"], (scores[:, 0] > 0).astype(int))
+    else:
+        np.testing.assert_array_equal(names["predicted"], np.array(list("abc"))[scores.argmax(1)])
