@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     if _was_scaled(data):
         advice.code = _with_scaler(advice.code)
     if options.html is not None:
-        from tombola.report.advice import page_of
+        from tombola.advice.page import page_of
 
         page = page_of(advice, data.name)
         page.text(f"From {data.source}; SHA-256 `{data.checksum}`.")

@@ -8,7 +8,7 @@ import pytest
 from test_page import Reader
 
 from tombola.advice import advise, race
-from tombola.report.advice import page_of
+from tombola.advice.page import page_of
 
 
 @pytest.fixture(params=[2, 3])
