@@ -143,15 +143,6 @@ def test_in_a_terminal_there_is_a_bar_even_while_nothing_is_heard(monkeypatch, c
 # --- what is recorded ---------------------------------------------------------------------------
 
 
-def test_versions_name_packages_and_no_host():
-    import platform
-
-    found = common.versions()
-    assert {"tombola", "python", "numpy", "numba", "machine"} <= set(found)
-    assert "cores" in found["machine"]
-    assert not platform.node() or platform.node() not in " ".join(found.values())
-
-
 def test_a_text_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "t.txt"
     common.write_text(path, "before")

@@ -14,10 +14,10 @@ from tombola.cli.common import (
     check_clusters,
     number_from,
     open_data,
-    versions,
     whole_number,
 )
 from tombola.datasets import DataError
+from tombola.report.record import versions
 
 __all__ = ["add_arguments", "run"]
 

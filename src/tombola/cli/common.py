@@ -3,7 +3,6 @@
 import argparse
 import math
 import os
-import platform
 import sys
 import threading
 import time
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import tombola
 from tombola.datasets import (
     TASKS,
     DataError,
@@ -40,7 +38,6 @@ __all__ = [
     "check_folder",
     "number_from",
     "open_data",
-    "versions",
     "whole_number",
     "write_text",
 ]
@@ -278,22 +275,6 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-# --- the record of a run ------------------------------------------------------------------------
-
-
-def versions() -> dict[str, str]:
-    """Return what a run was made with: packages, and the machine in words, without its name."""
-    from importlib import metadata
-
-    found = {"tombola": tombola.__version__, "python": platform.python_version()}
-    for package in ("numpy", "numba", "scipy", "scikit-learn"):
-        found[package] = metadata.version(package)
-    able = getattr(os, "sched_getaffinity", None)
-    cores = len(able(0)) if able else os.cpu_count() or 1
-    found["machine"] = f"{cores} cores, {platform.system()}, {platform.machine()}"
-    return found
 
 
 # --- progress -----------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ from tombola.cli.common import (
     check_folder,
     number_from,
     open_data,
-    versions,
     whole_number,
     write_text,
 )
 from tombola.datasets import DataError
+from tombola.report.record import versions
 
 __all__ = ["add_arguments", "run"]
 

@@ -17,7 +17,6 @@ import csv
 import importlib
 import json
 import os
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 import tombola
+from tombola.report.record import versions
 
 __all__ = [
     "ALL",
@@ -234,29 +234,7 @@ def _open(folder: Path, module: ModuleType, checksums: dict[str, str]) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise SweepError(f"{folder} exists and does not hold runs of {common['experiment']}")
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**common, **machine()}, indent=2) + "\n")
-
-
-def machine() -> dict[str, Any]:
-    """Return versions and the machine, in words."""
-    import numba
-    import numpy as np
-
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-        "machine": f"{platform.system()} {platform.machine()}, {_processor()}, "
-        f"{os.cpu_count()} cores",
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or "unknown processor"
+    path.write_text(json.dumps({**common, **versions()}, indent=2) + "\n")
 
 
 # --- reading --------------------------------------------------------------------------------------

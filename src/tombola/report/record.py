@@ -1,0 +1,29 @@
+"""What a run was made with, for its record."""
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import tombola
+
+__all__ = ["versions"]
+
+
+def versions() -> dict[str, str]:
+    """Return what a run was made with: packages, and the machine in words, without its name."""
+    found = {"tombola": tombola.__version__, "python": platform.python_version()}
+    for package in ("numpy", "numba", "scipy", "scikit-learn"):
+        found[package] = metadata.version(package)
+    able = getattr(os, "sched_getaffinity", None)
+    cores = len(able(0)) if able else os.cpu_count() or 1
+    found["machine"] = f"{cores} cores, {_processor()}, {platform.system()}, {platform.machine()}"
+    return found
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown processor"
