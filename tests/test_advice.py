@@ -336,6 +336,20 @@ def test_what_the_default_owes_to_its_draws_is_said():
     assert "does not get there" in verdict(default=sooner, plain=(1.0, 0.0, 1.0)).reasons[1]
 
 
+@pytest.mark.parametrize(
+    ("sooner", "words"),
+    [
+        ((0.0, 0.0, 0.0), "is reached by the default (SAGA) in 0 of 3 seeds."),
+        ((0.0, 0.0, 0.5), "is reached by the default (SAGA) in 1 of 3 seeds."),
+        ((0.0, 0.5, 0.6), "0.50 [never, 0.60] times as long as the default (SAGA), which gets "
+         "there in 2 of 3 seeds, and"),
+        ((0.4, 0.5, 0.6), "0.50 [0.40, 0.60] times as long as the default (SAGA), and"),
+    ],
+)  # fmt: skip
+def test_who_does_not_arrive_is_counted(sooner, words):
+    assert words in verdict(default=sooner).reasons[-1]
+
+
 def test_where_training_fails_nothing_is_said():
     methods = [method("shuffle", "baseline", [0.0] * 3), method("VRB", "adaptive", [0.0] * 3)]
     said = decide(methods, 0.1)

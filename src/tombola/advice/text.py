@@ -37,7 +37,7 @@ def lines(advice: Advice) -> list[str]:
     found += _indented([LEGEND])
     if advice.groups:
         found += ["", "Groups that matter most", *_aligned(*group_table(advice))]
-    found += ["", "Rows that matter most", *_aligned(*item_table(advice))]
+    found += ["", "Rows that matter most (numbered from 0)", *_aligned(*item_table(advice))]
     found += ["", "To use it", *(f"    {line}" for line in advice.code.split("\n"))]
     found += ["", "Notes", *_indented([*notes_on(advice)])]
     return found
@@ -119,7 +119,7 @@ def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
     """Return lines with texts to the left and numbers to the right."""
     cells = [list(columns), *map(list, rows)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
-    right = [all(not row[k] or row[k][0].isdigit() or row[k] == "never" for row in rows)
+    right = [all(not row[k] or row[k][0].isdigit() or row[k].startswith("never") for row in rows)
              for k in range(len(columns))]  # fmt: skip
     return [
         "  " + "  ".join(
