@@ -90,6 +90,9 @@ def test_columns_are_left_as_they_are_on_request():
     from sklearn.datasets import load_iris
 
     np.testing.assert_array_equal(opened("iris", "--no-scale").X, load_iris().data)
+    clustered = opened("iris", "--task", "clustering")
+    np.testing.assert_array_equal(clustered.X, load_iris().data)
+    assert abs(opened("iris", "--task", "clustering", "--scale").X.mean()) < 1e-12
 
 
 def test_sparse_data_are_left_as_they_are(tmp_path):

@@ -88,7 +88,8 @@ def test_the_lines_in_the_report_predict_and_fit_the_same(capsys):
 
 
 def test_clustering_is_that_of_the_estimator(capsys):
-    ran("iris", "--task", "clustering", "--clusters", "3", "--epochs", "4", "--test", "0.1")
+    wanted = ["--task", "clustering", "--clusters", "3", "--epochs", "4", "--test", "0.1"]
+    ran("iris", *wanted, "--scale")
     predict, fit = code_in("out/train-iris/report.html")
     from sklearn.datasets import load_iris
 

@@ -38,6 +38,7 @@ __all__ = [
     "check_folder",
     "number_from",
     "open_data",
+    "wants_scale",
     "whole_number",
     "write_text",
 ]
@@ -133,8 +134,9 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
         "--impute", choices=IMPUTE, help="fill in missing values (by default they are refused)"
     )
     parser.add_argument(
-        "--no-scale", action="store_true",
-        help="leave columns as they are; by default dense ones get mean 0 and deviation 1",
+        "--scale", action=argparse.BooleanOptionalAction,
+        help="give dense columns mean 0 and deviation 1; by default not for clustering, where "
+        "it changes what is near",
     )  # fmt: skip
     parser.add_argument(
         "--data", metavar="FOLDER", help="where files of public sets are; or set TOMBOLA_DATA"
@@ -180,7 +182,9 @@ def open_data(options: argparse.Namespace, *, hold_out: bool = False) -> OpenDat
         notes.append(f"{len(test):,} of {len(train) + len(test):,} rows were held out for testing.")
     preparation, columns = None, data.columns
     if not hasattr(X, "tocsr"):
-        preparation = prepare(X, columns, impute=options.impute, scale=not options.no_scale)
+        preparation = prepare(
+            X, columns, impute=options.impute, scale=wants_scale(options, data.task)
+        )
         X = preparation.apply(X)
         X_test = None if X_test is None else preparation.apply(X_test)
         columns = preparation.columns
@@ -189,6 +193,11 @@ def open_data(options: argparse.Namespace, *, hold_out: bool = False) -> OpenDat
         data.name, data.task, X, y, X_test, y_test if data.task != "clustering" else None,
         columns, data.source, data.checksum, tuple(notes), preparation,
     )  # fmt: skip
+
+
+def wants_scale(options: argparse.Namespace, task: str) -> bool:
+    """Return whether dense columns are to be standardised."""
+    return task != "clustering" if options.scale is None else bool(options.scale)
 
 
 def _find(options: argparse.Namespace) -> Dataset:

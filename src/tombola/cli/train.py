@@ -21,6 +21,7 @@ from tombola.cli.common import (
     check_folder,
     number_from,
     open_data,
+    wants_scale,
     whole_number,
     write_text,
 )
@@ -119,7 +120,7 @@ def _settings(options: argparse.Namespace, data: OpenData) -> dict[str, Any]:
         "target": options.target,
         "task": data.task,
         "impute": options.impute,
-        "scale": data.preparation is not None and not options.no_scale,
+        "scale": data.preparation is not None and wants_scale(options, data.task),
         **own,
         "sampler": options.sampler,
         "epochs": options.epochs,
