@@ -11,10 +11,10 @@ or else the gradient itself, whichever takes fewer operations. The second use of
 positions.
 """
 
-import itertools
+import math
 import warnings
 import weakref
-from collections import Counter
+from collections.abc import Collection
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,7 +26,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 __all__ = ["GradientNorms", "gradient_norms", "last_layer_norms"]
 
-ROOM = 2**23  # numbers that may lie around while one parameter is worked on
+# Numbers that may lie around while one parameter is worked on: a cache's worth, or a share of
+# the memory of a device that wants large pieces of work.
+ROOM = {"cpu": 2**20, "else": 2**26}
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _NORMALISATIONS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
@@ -132,7 +134,7 @@ class _Pass:
     """The forward passes over one batch: how often each parameter was called for."""
 
     def __init__(self) -> None:
-        self.calls: Counter[nn.Parameter] = Counter()
+        self.calls: dict[nn.Parameter, int] = {}
 
 
 class _Call(NamedTuple):
@@ -174,10 +176,10 @@ class GradientNorms:
     def __init__(self, layers: dict[str, nn.Module]) -> None:
         self._layers = layers
         self._hooks: ExitStack | None = None
-        self._next = _Pass()
         self._forget()
 
     def _forget(self) -> None:
+        self._next = _Pass()  # what forward passes belong to
         self._seen: _Pass | None = None  # whose gradients have been coming
         self._first: tuple[str, int] = "", 0  # the layer that came first, and its batch
         self._squares: Tensor | None = None
@@ -187,7 +189,6 @@ class GradientNorms:
         if self._hooks is not None:
             raise RuntimeError("these gradient norms have been entered already")
         self._forget()
-        self._next = _Pass()
         self._hooks = ExitStack()
         for name, layer in self._layers.items():
             hook = partial(self._after_forward, name)
@@ -234,27 +235,27 @@ class GradientNorms:
                 f"the draw has importances of shape {tuple(importances.shape)}, but the gradient "
                 f"of {name!r} has first dimension {size}: the batch must come first"
             )
-        squares = self._squares
-        for uses in self._waiting.values():
-            more = _computed(uses)
-            squares = more if squares is None else squares + more.to(squares.device)
-        assert squares is not None
-        self._forget()
-        self._next = _Pass()
-        factors = size / (importances.to(squares.device, squares.dtype) * scale)
-        return (squares.clamp_min(0.0).sqrt() * factors).to(torch.float32).detach()
+        with torch.no_grad():
+            self._add(self._waiting.values())
+            assert self._squares is not None
+            lengths = self._squares.clamp_min(0.0).sqrt()  # rounding may have gone below zero
+            factors = size / (importances.to(lengths.device, lengths.dtype) * scale)
+            self._forget()
+            return (lengths * factors).to(torch.float32)
 
     def _after_forward(
         self, name: str, layer: nn.Module, args: Any, kwargs: Any, output: Tensor
     ) -> None:
-        parts = {part: p for part, p in layer.named_parameters(recurse=False) if p.requires_grad}
+        own = layer._parameters.items()
+        parts = {part: p for part, p in own if p is not None and p.requires_grad}
         if not parts:
             return
         # a checkpointed layer runs again during the backward pass: the same call, counted already
         if torch._C._current_graph_task_id() == -1:
             if self._next is self._seen:
                 self._next = _Pass()
-            self._next.calls.update(parts.values())
+            for parameter in parts.values():
+                self._next.calls[parameter] = self._next.calls.get(parameter, 0) + 1
         if not output.requires_grad:
             return
         kept = []
@@ -295,14 +296,21 @@ class GradientNorms:
         saved = call.kept.pop().saved_tensors  # a checkpointed layer runs again here
         self._seen, self._first = call.parent, (first, size)
         value = saved[0] if saved else gradient
+        alone = []
         for part, parameter in call.parts.items():
-            use = _Use(call.name, call.layer, part, value, gradient.detach())
-            if call.parent.calls[parameter] > 1:
-                self._waiting.setdefault(parameter, []).append(use)
+            use = _Use(call.name, call.layer, part, value, gradient)
+            if call.parent.calls[parameter] == 1:
+                alone.append([use])
             else:
-                more = _computed([use])
-                kept = self._squares
-                self._squares = more if kept is None else kept + more.to(kept.device)
+                self._waiting.setdefault(parameter, []).append(use)
+        with torch.no_grad():
+            self._add(alone)
+
+    def _add(self, parameters: Collection[list[_Use]]) -> None:
+        if parameters:
+            more = _squares(parameters)
+            kept = self._squares
+            self._squares = more if kept is None else kept + more.to(kept.device)
 
 
 def _least_dimensions(layer: nn.Module) -> int:
@@ -314,22 +322,28 @@ def _least_dimensions(layer: nn.Module) -> int:
     return 2
 
 
-def _computed(uses: list[_Use]) -> Tensor:
-    """Return the squared norm of one parameter's gradient, for each example."""
-    kind = uses[0].gradient.device.type
-    plain: AbstractContextManager[Any] = nullcontext()
-    if torch.is_autocast_enabled(kind):
-        plain = torch.autocast(kind, enabled=False)  # squares want more than 8 bits
-    with torch.no_grad(), plain:
-        if uses[0].part == "weight" and not isinstance(uses[0].layer, _NORMALISATIONS):
-            size = _numbers_an_example(uses)
-            step, batch = max(1, ROOM // size), len(uses[0].gradient)
-            pieces = [_squares_of_matrices(uses, slice(k, k + step)) for k in range(0, batch, step)]
-            return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
-        total = _vectors(uses[0])
-        for use in uses[1:]:
-            total = total + _vectors(use)
-        return _squared_lengths(total)
+def _squares(parameters: Collection[list[_Use]]) -> Tensor:
+    """Return the squared gradient norm of each example over parameters, given by their uses."""
+    total: Tensor | None = None
+    for uses in parameters:
+        kind = uses[0].gradient.device.type
+        plain: AbstractContextManager[Any] = nullcontext()
+        if torch.is_autocast_enabled(kind):
+            plain = torch.autocast(kind, enabled=False)  # squares want more than 8 bits
+        with plain:
+            if uses[0].part == "weight" and not isinstance(uses[0].layer, _NORMALISATIONS):
+                batch, size = len(uses[0].gradient), _numbers_an_example(uses)
+                step = max(1, ROOM.get(kind, ROOM["else"]) // max(1, size))
+                slices = [slice(k, k + step) for k in range(0, batch, step)]
+                squares = _joined([_squares_of_matrices(uses, part) for part in slices], 0)
+            else:
+                vectors = _vectors(uses[0])
+                for use in uses[1:]:
+                    vectors = vectors + _vectors(use)
+                squares = _squared_lengths(vectors)
+        total = squares if total is None else total + squares.to(total.device)
+    assert total is not None
+    return total
 
 
 def _squared_lengths(values: Tensor) -> Tensor:
@@ -364,15 +378,17 @@ def _numbers_an_example(uses: list[_Use]) -> int:
     """Return how many numbers the work on one example takes, about."""
     numbers = looked_up = 0
     for use in uses:
-        outputs = use.gradient[0].numel()
-        if isinstance(use.layer, nn.Embedding):
-            looked_up += outputs // use.layer.embedding_dim
-            numbers += outputs
-        else:  # both sides; their products, of the cheaper kind, are not more than that
-            weight, groups = use.layer.weight, getattr(use.layer, "groups", 1)
-            assert isinstance(weight, Tensor)
-            numbers += outputs + outputs // weight.shape[0] * groups * weight[0].numel()
-    return max(1, numbers + looked_up**2)
+        batch, layer = len(use.gradient), use.layer
+        outputs = use.gradient.numel() // batch
+        numbers += outputs
+        if isinstance(layer, nn.Embedding):
+            looked_up += outputs // layer.embedding_dim
+        elif isinstance(layer, _CONVOLUTIONS):
+            positions = outputs // layer.out_channels
+            numbers += positions * layer.in_channels * math.prod(layer.kernel_size)
+        else:
+            numbers += use.input.numel() // batch
+    return numbers + looked_up**2  # other products, of the cheaper kind, are not more than that
 
 
 def _squares_of_matrices(uses: list[_Use], part: slice) -> Tensor:
@@ -382,20 +398,22 @@ def _squares_of_matrices(uses: list[_Use], part: slice) -> Tensor:
     if len({(left.shape[1], right.shape[1]) for left, right in sides}) > 1:
         names = ", ".join(repr(use.name) for use in uses)
         raise ValueError(f"{names} share a weight, but not the number of groups")
-    squares = torch.zeros((), device=uses[0].gradient.device)
     if sides:
         left, right = _joined([s[0] for s in sides], 2), _joined([s[1] for s in sides], 2)
+        dense = _squares_of_products(left, right)
         groups = getattr(uses[0].layer, "groups", 1)
-        squares = _squares_of_products(left, right).reshape(-1, groups).sum(1)
-    if looked_up:
-        rows = _joined([pair[0] for pair in looked_up], 1)
-        vectors = _joined([pair[1] for pair in looked_up], 1)
-        same = rows[:, :, None] == rows[:, None, :]
-        squares = squares + (vectors @ vectors.mT).mul_(same).sum((1, 2))
-    if sides and looked_up:  # a tied output layer: unit vectors on one side, its gradient's rows
-        chosen = left.gather(1, rows[:, :, None].expand(-1, -1, left.shape[2]))
-        squares = squares + 2 * (chosen * (vectors @ right)).sum((1, 2))
-    return squares
+        dense = dense.reshape(-1, groups).sum(1) if groups > 1 else dense
+    if not looked_up:
+        return dense
+    rows = _joined([pair[0] for pair in looked_up], 1)
+    vectors = _joined([pair[1] for pair in looked_up], 1)
+    same = rows[:, :, None] == rows[:, None, :]
+    sparse = (vectors @ vectors.mT).mul_(same).sum((1, 2))
+    if not sides:
+        return sparse
+    # a tied output layer: twice the products of the two kinds
+    chosen = left.gather(1, rows[:, :, None].expand(-1, -1, left.shape[2]))
+    return dense + sparse + 2 * (chosen * (vectors @ right)).sum((1, 2))
 
 
 def _joined(tensors: list[Tensor], dimension: int) -> Tensor:
@@ -429,7 +447,7 @@ def _sides(use: _Use, part: slice) -> tuple[Tensor, Tensor]:
 
 
 def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, outputs: torch.Size) -> Tensor:
-    """Return what each output position of a convolution has seen: (B, C, K, *outputs)."""
+    """Return what each output position of a convolution sees: (B, C, *kernel, *outputs)."""
     padding: list[int] = []
     for k in reversed(range(len(outputs))):  # pad begins with the last dimension
         if layer.padding == "same":
@@ -440,15 +458,11 @@ def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, outputs: torch
     if any(padding):
         mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
         x = functional.pad(x, padding, mode=mode)
-    views = []
-    for place in itertools.product(*map(range, layer.kernel_size)):
-        view = x
-        for k, (offset, length) in enumerate(zip(place, outputs, strict=True)):
-            first, stride = offset * layer.dilation[k], layer.stride[k]
-            view = view.narrow(k + 2, first, (length - 1) * stride + 1)
-            view = view[(slice(None),) * (k + 2) + (slice(None, None, stride),)]
-        views.append(view)
-    return torch.stack(views, 2)
+    apart = [step * d for step, d in zip(x.stride()[2:], layer.dilation, strict=True)]
+    along = [step * d for step, d in zip(x.stride()[2:], layer.stride, strict=True)]
+    return x.as_strided(
+        (*x.shape[:2], *layer.kernel_size, *outputs), (*x.stride()[:2], *apart, *along)
+    )
 
 
 def _looked_up(use: _Use, part: slice) -> tuple[Tensor, Tensor]:
