@@ -8,16 +8,16 @@ import pytest
 
 pytest.importorskip("torch.nn", reason="needs torch")
 
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.func import functional_call, grad, vmap  # noqa: E402
-from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
-from torch.nn import functional  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-import tombola  # noqa: E402
-from tombola.torch import norms as module_of_norms  # noqa: E402
-from tombola.torch.norms import gradient_norms, last_layer_norms  # noqa: E402
+import tombola
+from tombola.torch import norms as module_of_norms
+from tombola.torch.norms import gradient_norms, last_layer_norms
 
 BATCH = 6
 CLOSE = {"rtol": 1e-5, "atol": 0.0}
@@ -643,6 +643,15 @@ def test_a_model_without_a_known_layer_is_refused():
         pytest.raises(ValueError, match=r"model \(LSTM\) has no layer"),
     ):
         gradient_norms(nn.LSTM(3, 3))
+
+
+def test_compiled_layers_are_refused():
+    inside, whole = nn.Sequential(nn.Linear(5, 3), nn.Linear(3, 3)), nn.Linear(5, 3)
+    inside[1].compile(backend="eager")
+    with pytest.raises(ValueError, match=r"1 \(Linear\) is compiled"):
+        gradient_norms(inside)
+    with pytest.raises(ValueError, match=r"the model \(OptimizedModule\) is compiled"):
+        gradient_norms(torch.compile(whole, backend="eager"))
 
 
 # --- mistakes -----------------------------------------------------------------------------------

@@ -48,9 +48,9 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
     then the norms of the layers below it are of what the whole batch's loss owes to an example.
 
     What is assumed: the first dimension of every layer's output is the batch; a weight is used
-    by calling its layer (``F.linear(x, layer.weight)`` goes unseen, as do layers inside a
-    compiled model); and forward passes up to the next `of` are of the same examples. Then a layer
-    may be called several times and share its weight with others.
+    by calling its layer (``F.linear(x, layer.weight)`` goes unseen); and forward passes up to the
+    next `of` are of the same examples. Then a layer may be called several times and share its
+    weight with others. Compiled layers are refused.
 
     Parameters
     ----------
@@ -88,6 +88,11 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
         if isinstance(module, nn.MultiheadAttention):
             inside.update(module.modules())
         shown = f"{name or 'the model'} ({type(module).__name__})"
+        if "_orig_mod" in module._modules or module._compiled_call_impl is not None:
+            raise ValueError(
+                f"{shown} is compiled: its layers run without hooks, so that gradient_norms sees "
+                "nothing of them; use it before torch.compile"
+            )
         if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
             mixing.append(shown)
         elif module not in inside and _is_supported(module):
@@ -224,7 +229,7 @@ class GradientNorms:
         if self._seen is None:
             raise RuntimeError(
                 "no gradient has come by: call the model and backward() inside the with block, "
-                "once for each call of of(); the layers of a compiled model are not seen"
+                "once for each call of of(), and not as compiled by torch.compile"
             )
         name, size = self._first
         importances = getattr(draw, "importances", draw)
