@@ -14,8 +14,10 @@ from torch.func import functional_call, grad, vmap
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import TensorDataset
 
 import tombola
+from tombola.torch import ImportanceLoader
 from tombola.torch import norms as module_of_norms
 from tombola.torch.norms import gradient_norms, last_layer_norms
 
@@ -276,6 +278,21 @@ def test_importances_alone_will_do_as_an_array_or_a_tensor():
             weighted_mean(draw, crossed(model(x), CLASSES)).backward()
         expected = by_vmap(model, x, CLASSES, crossed)
         torch.testing.assert_close(norms.of(importances), expected, **CLOSE)
+
+
+def test_the_draws_of_a_loader():
+    model, x = mlp(), torch.randn(10 * BATCH, 9)
+    loader = ImportanceLoader(TensorDataset(x, torch.arange(len(x)) % 3), batch_size=BATCH, lag=0)
+    adaptive = 0
+    for _ in range(3):
+        for (inputs, targets), draw in loader:
+            with gradient_norms(model) as norms:
+                draw.mean(crossed(model(inputs), targets)).backward()
+            found = norms.of(draw)
+            torch.testing.assert_close(found, by_vmap(model, inputs, targets, crossed), **CLOSE)
+            loader.update(draw, found)
+            adaptive += len(draw.importances.unique()) > 1
+    assert adaptive > 0
 
 
 @pytest.mark.parametrize("scale", [0.25, 65536.0, torch.tensor(4096.0)])
@@ -652,6 +669,42 @@ def test_compiled_layers_are_refused():
         gradient_norms(inside)
     with pytest.raises(ValueError, match=r"the model \(OptimizedModule\) is compiled"):
         gradient_norms(torch.compile(whole, backend="eager"))
+
+
+# --- devices ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_waits_for_a_value(name):
+    make, inputs = MODELS[name]
+    model, x, draw = make(), inputs(), uneven()
+    with torch.device("meta"):  # tensors without values: whoever looks at one gets an error
+        model, x = model.to("meta"), x.to("meta")
+        with gradient_norms(model) as norms:
+            (torch.empty(BATCH) * crossed(model(x), torch.empty(BATCH, 3))).mean().backward()
+    found = norms.of(draw)
+    assert found.shape == (BATCH,)
+    assert found.device.type == "meta"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", MODELS)
+def test_on_a_cuda_device_without_synchronising(name):
+    make, inputs = MODELS[name]
+    model, x = make(), inputs()
+    expected = by_vmap(model, x, CLASSES, crossed)
+    device = {"device": "cuda"}
+    model, x, y = model.to(**device), x.to(**device), CLASSES.to(**device)
+    importances = torch.tensor(uneven().importances, dtype=torch.float32).to(**device)
+    with torch.device("cuda"):
+        for warm in (False, True):  # the first pass sets up libraries
+            torch.cuda.set_sync_debug_mode("error" if warm else "default")
+            with gradient_norms(model) as norms:
+                (importances * crossed(model(x), y)).mean().backward()
+            found = norms.of(importances)
+    torch.cuda.set_sync_debug_mode("default")
+    assert found.device.type == "cuda"
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=0.0)  # cuDNN has its own sums
 
 
 # --- mistakes -----------------------------------------------------------------------------------

@@ -333,7 +333,7 @@ def _squares(parameters: Collection[list[_Use]]) -> Tensor:
     for uses in parameters:
         kind = uses[0].gradient.device.type
         plain: AbstractContextManager[Any] = nullcontext()
-        if torch.is_autocast_enabled(kind):
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
             plain = torch.autocast(kind, enabled=False)  # squares want more than 8 bits
         with plain:
             if uses[0].part == "weight" and not isinstance(uses[0].layer, _NORMALISATIONS):
