@@ -16,6 +16,16 @@
 
 from tombola.torch import loggers
 from tombola.torch.loader import ImportanceLoader, ImportanceSampler, Numbered
+from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
 from tombola.torch.tensor_draw import TensorDraw
 
-__all__ = ["ImportanceLoader", "ImportanceSampler", "Numbered", "TensorDraw", "loggers"]
+__all__ = [
+    "GradientNorms",
+    "ImportanceLoader",
+    "ImportanceSampler",
+    "Numbered",
+    "TensorDraw",
+    "gradient_norms",
+    "last_layer_norms",
+    "loggers",
+]

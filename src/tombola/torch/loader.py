@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 from torch.utils.data import Sampler as TorchSampler
@@ -58,8 +59,9 @@ class Numbered(Dataset[Any]):
             )
         dataset = self.dataset
         if self._plain:
-            at = torch.tensor(indices)
-            return NumberedBatch(indices.number, [t[at] for t in dataset.tensors])
+            at = torch.from_numpy(np.array(indices))
+            batch = [t.index_select(0, at.to(t.device)) for t in dataset.tensors]
+            return NumberedBatch(indices.number, batch)
         fetch = getattr(dataset, "__getitems__", None)
         items = fetch(list(indices)) if fetch else [dataset[index] for index in indices]
         return NumberedBatch(indices.number, self._collate_fn(items))

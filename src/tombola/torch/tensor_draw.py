@@ -34,7 +34,7 @@ class TensorDraw:
     >>> draw = TensorDraw(Draw([2, 0, 2], [0.5, 0.25, 0.5], n=3), number=0)
     >>> losses = torch.tensor([6.0, 3.0, 6.0], requires_grad=True)
     >>> draw.mean(losses)                                    # of the mean over all three items
-    tensor(4., grad_fn=<SumBackward1>)
+    tensor(4., grad_fn=<MeanBackward1>)
     >>> draw
     TensorDraw(3 of 3 items, batch 0)
     """
@@ -65,15 +65,15 @@ class TensorDraw:
         weights = self._weights_for(losses)
         if losses.ndim > 1:
             weights = weights.reshape(-1, *[1] * (losses.ndim - 1))
-        total = (losses.to(weights.dtype) * weights).sum(0)
-        return total.to(losses.dtype) if losses.is_floating_point() else total
+        mean = (losses.to(weights.dtype) * weights).mean(0)
+        return mean.to(losses.dtype) if losses.is_floating_point() else mean
 
     def sum(self, losses: Tensor) -> Tensor:
         """Return the unbiased estimate of the sum over all n items."""
         return self.mean(losses) * self.ticket.n
 
     def _weights_for(self, losses: Tensor) -> Tensor:
-        """Return importances / B in the right precision and place; they are moved there once."""
+        """Return the importances in the right precision and place; they are moved there once."""
         if not isinstance(losses, Tensor):
             raise TypeError(f"losses must be a tensor, got a {type(losses).__name__}")
         if losses.shape[:1] != (len(self),):
@@ -83,11 +83,9 @@ class TensorDraw:
         dtype = torch.float64 if losses.dtype == torch.float64 else torch.float32
         weights = self._weights
         if weights is None or weights.device != losses.device or weights.dtype != dtype:
-            source = self.importances
-            if dtype == torch.float64:
-                source = torch.from_numpy(self._exact().copy())
-            weights = source.to(losses.device, non_blocking=True) / len(self)
-            self._weights = weights
+            exact = dtype == torch.float64
+            source = torch.from_numpy(self._exact().copy()) if exact else self.importances
+            weights = self._weights = source.to(losses.device, non_blocking=True)
         return weights
 
     def to(self, device: Any, non_blocking: bool = False) -> "TensorDraw":
