@@ -43,6 +43,13 @@ def cnn():
     )  # fmt: skip
 
 
+def tiny_cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(16 * 5 * 5, 32), nn.ReLU(), nn.Linear(32, 10),
+    )  # fmt: skip
+
+
 class Transformer(nn.Module):
     """Two blocks of width 128 over 32 tokens, of layers that are called."""
 
@@ -66,6 +73,7 @@ class Transformer(nn.Module):
 TASKS = {
     "MLP 784-512-512-10": (lambda: mlp(784, 512, 512, 10), lambda: torch.randn(BATCH, 784)),
     "MLP 64-64-10": (lambda: mlp(64, 64, 10), lambda: torch.randn(BATCH, 64)),
+    "CNN 8-16, strides of 2": (tiny_cnn, lambda: torch.randn(BATCH, 1, 28, 28)),
     "CNN 16-32": (cnn, lambda: torch.randn(BATCH, 1, 28, 28)),
     "transformer, 32 tokens": (Transformer, lambda: torch.randint(0, 1000, (BATCH, 32))),
 }

@@ -15,7 +15,7 @@ import math
 import warnings
 import weakref
 from collections.abc import Collection
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,6 +52,10 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
     next `of` are of the same examples. Then a layer may be called several times and share its
     weight with others. Compiled layers are refused.
 
+    What it costs (``benchmarks/torch_norms.py``) is a little for each layer, which a short step
+    feels, and for convolutions about as much again as the gradient of their weights. Feedback may
+    be left out, so norms may be taken at every tenth step, say.
+
     Parameters
     ----------
     model : torch.nn.Module
@@ -87,19 +91,19 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
     for name, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention):
             inside.update(module.modules())
-        shown = f"{name or 'the model'} ({type(module).__name__})"
         if "_orig_mod" in module._modules or module._compiled_call_impl is not None:
             raise ValueError(
-                f"{shown} is compiled: its layers run without hooks, so that gradient_norms sees "
-                "nothing of them; use it before torch.compile"
+                f"{_shown(name, module)} is compiled: its layers run without hooks, so that "
+                "gradient_norms sees nothing of them; use it before torch.compile"
             )
         if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
-            mixing.append(shown)
+            mixing.append(_shown(name, module))
         elif module not in inside and _is_supported(module):
             layers[name or "the model"] = module
-        elif any(parameter.requires_grad for parameter in module.parameters(recurse=False)):
-            others.append(shown)
-    _warn_once(model, others, mixing)
+        elif any(p is not None and p.requires_grad for p in module._parameters.values()):
+            others.append(_shown(name, module))
+    if others or mixing:
+        _warn_once(model, others, mixing)
     if not layers:
         raise ValueError(
             f"model ({type(model).__name__}) has no layer that gradient_norms knows: "
@@ -108,13 +112,18 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
     return GradientNorms(layers)
 
 
+def _shown(name: str, module: nn.Module) -> str:
+    return f"{name or 'the model'} ({type(module).__name__})"
+
+
 def _is_supported(module: nn.Module) -> bool:
     """Whether it is a layer that we know, in what it computes and in its own parameters."""
-    if not any(type(module).forward is kind.forward for kind in _SUPPORTED):
+    names = module._parameters.keys()
+    if not names or not names <= {"weight", "bias"}:
         return False
-    names = {name for name, _ in module.named_parameters(recurse=False)}
-    frequencies = isinstance(module, nn.Embedding) and module.scale_grad_by_freq
-    return bool(names) and names <= {"weight", "bias"} and not frequencies
+    if isinstance(module, nn.Embedding) and module.scale_grad_by_freq:
+        return False
+    return any(type(module).forward is kind.forward for kind in _SUPPORTED)
 
 
 _warned: "weakref.WeakKeyDictionary[nn.Module, str]" = weakref.WeakKeyDictionary()
@@ -130,7 +139,7 @@ def _warn_once(model: nn.Module, others: list[str], mixing: list[str]) -> None:
             "batch; the norms of the layers below are of what the whole batch's loss owes to an "
             "example. "
         )
-    if text and _warned.get(model) != text:
+    if _warned.get(model) != text:
         _warned[model] = text
         warnings.warn(text.strip(), stacklevel=3)
 
@@ -180,7 +189,7 @@ class GradientNorms:
 
     def __init__(self, layers: dict[str, nn.Module]) -> None:
         self._layers = layers
-        self._hooks: ExitStack | None = None
+        self._hooks: list[Any] | None = None  # to be removed on leaving
         self._forget()
 
     def _forget(self) -> None:
@@ -194,16 +203,16 @@ class GradientNorms:
         if self._hooks is not None:
             raise RuntimeError("these gradient norms have been entered already")
         self._forget()
-        self._hooks = ExitStack()
+        self._hooks = []
         for name, layer in self._layers.items():
             hook = partial(self._after_forward, name)
             handle = layer.register_forward_hook(hook, prepend=True, with_kwargs=True)
-            self._hooks.callback(handle.remove)
+            self._hooks.append(handle)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._hooks is not None:
-            self._hooks.close()
+        for handle in self._hooks or ():
+            handle.remove()
         self._hooks = None
 
     def of(self, draw: Any, scale: float | Tensor = 1.0) -> Tensor:
