@@ -11,6 +11,7 @@ from torch.utils.data import (
     DataLoader,
     Dataset,
     IterableDataset,
+    RandomSampler,
     Subset,
     TensorDataset,
     WeightedRandomSampler,
@@ -588,11 +589,40 @@ def test_the_bare_sampler_draws_what_the_loader_draws(workers):
 
 def test_something_that_draws_further_ahead_than_the_lag_is_told():
     sampler = ImportanceSampler(N, 16, lag=1)
-    with pytest.raises(RuntimeError, match="batch 2 is asked for while only 0 batches"):
-        list(sampler)
-    sampler = ImportanceSampler(N, 16, lag=1)
-    with pytest.raises(RuntimeError, match="Declare a larger lag"):
+    with pytest.raises(RuntimeError, match="batch 2 is asked for while only 0 batches") as told:
         next(sampler.batches(own_loader(sampler, num_workers=2)))
+    assert "Declare a larger lag" in str(told.value)
+
+
+@pytest.mark.parametrize("lag", [1, 100])
+def test_batches_that_nobody_pairs_with_their_draws_are_refused(lag):
+    """As when a framework iterates over the loader itself, or draws an epoch in advance."""
+    sampler = ImportanceSampler(N, 16, lag=lag)
+    for iterate in (
+        lambda: list(sampler),
+        lambda: next(iter(own_loader(sampler))),
+        lambda: next(iter(DataLoader(DATA, sampler=sampler, batch_size=2))),
+    ):
+        with pytest.raises(RuntimeError, match=r"iterate over sampler.batches\(loader\)"):
+            iterate()
+    for _, draw in sampler.batches(own_loader(sampler)):  # nothing has changed
+        sampler.update(draw, torch.ones(len(draw)))
+    with pytest.raises(RuntimeError, match="needs an ImportanceLoader"):
+        list(sampler)
+
+
+def test_a_sampler_that_somebody_has_wrapped_or_replaced_is_refused():
+    sampler = ImportanceSampler(N, 16)
+    with pytest.raises(TypeError, match="the loader draws by a list, not by this sampler"):
+        sampler.batches(own_loader(list(range(5))))
+    with pytest.raises(TypeError, match="n is a RandomSampler: a framework tries to draw"):
+        ImportanceSampler(RandomSampler(DATA), batch_size=16, drop_last=False)
+    with pytest.raises(TypeError, match="n must be an integer, got None"):
+        ImportanceSampler(None)
+    loader = ImportanceLoader(DATA, 16)
+    assert not hasattr(loader, "batch_sampler")
+    with pytest.raises(AttributeError, match="an ImportanceLoader has no batch_sampler"):
+        loader.batch_sampler  # noqa: B018
 
 
 def test_a_loader_without_numbers_is_refused():

@@ -6,10 +6,10 @@ import io
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import tombola
-from tombola.torch import ImportanceLoader, ImportanceSampler
+from tombola.torch import ImportanceLoader, ImportanceSampler, Numbered
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -49,18 +49,17 @@ def digest(value):
     return hashlib.sha256("|".join(parts).encode()).hexdigest()
 
 
-def train(loader, epoch=0, stop=None):
+def train(loader, stop=None):
     """Train to the end, or until so many batches; return them, and what to go on with."""
     drawn = []
-    while epoch < EPOCHS:
+    for _ in range(loader.epoch, EPOCHS):
         for (items,), draw in loader:
             drawn.append(items.tolist())
             if draw.number % 5:  # some are not answered
                 loader.update(draw, loss_of(items, draw.number))
             if len(drawn) == stop:
-                return drawn, {"epoch": epoch, "loader": loader.state_dict()}
-        epoch += 1
-    return drawn, {"epoch": epoch, "loader": loader.state_dict()}
+                return drawn, {"loader": loader.state_dict()}
+    return drawn, {"loader": loader.state_dict()}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_resumed_at_every_batch(before, after):
         state = through_a_file(state)
         loader = make(after)
         loader.load_state_dict(state["loader"])
-        rest, last = train(loader, state["epoch"])
+        rest, last = train(loader)
         assert first + rest == undisturbed
         assert digest(last) == digest(end)
 
@@ -95,7 +94,7 @@ def test_resumed_with_other_settings(options):
         first, state = train(make(**options), stop=cut)
         loader = make(**options)
         loader.load_state_dict(through_a_file(state)["loader"])
-        rest, last = train(loader, state["epoch"])
+        rest, last = train(loader)
         assert first + rest == undisturbed
         assert digest(last) == digest(end)
 
@@ -111,7 +110,35 @@ def test_resumed_between_epochs_and_before_the_first():
             loader.update(draw, loss_of(items, draw.number))
     again = make(2)
     again.load_state_dict(through_a_file(loader.state_dict()))
-    assert train(again, epoch=1)[0] == undisturbed[7:]
+    assert train(again)[0] == undisturbed[7:]
+
+
+def test_an_epoch_is_over_with_its_last_batch():
+    """Frameworks count batches, and never ask for the one after the last."""
+    undisturbed, _ = train(make())
+    loader, drawn = make(), []
+    for epoch in range(EPOCHS):
+        assert loader.epoch == epoch
+        batches = iter(loader)
+        for _ in range(len(loader)):
+            (items,), draw = next(batches)
+            drawn.append(items.tolist())
+            if draw.number % 5:
+                loader.update(draw, loss_of(items, draw.number))
+        state = through_a_file(loader.state_dict())
+        loader = make()
+        loader.load_state_dict(state)
+    assert loader.epoch == EPOCHS
+    assert drawn == undisturbed
+
+
+def test_an_epoch_that_is_broken_off_is_over_when_the_next_one_begins():
+    loader = make()
+    next(iter(loader))
+    assert loader.epoch == 0
+    assert loader.state_dict()["open"]
+    next(iter(loader))
+    assert loader.epoch == 1
 
 
 def test_saving_changes_nothing():
@@ -182,12 +209,16 @@ def test_another_batch_size_issues_what_was_drawn_and_goes_on():
 
 
 def test_the_bare_sampler_resumes_too():
-    sampler = ImportanceSampler(N, 8, seed=5)
-    next(iter(sampler))
+    def batches(sampler):
+        numbered = Numbered(DATA)
+        loader = DataLoader(numbered, batch_sampler=sampler, collate_fn=numbered.collate)
+        return ((sampler, items.tolist()) for (items,), _ in sampler.batches(loader))
+
+    undisturbed = batches(ImportanceSampler(N, 8, seed=5))
+    sampler, _ = next(undisturbed)
     copy = ImportanceSampler(N, 8, seed=5)
     copy.load_state_dict(through_a_file(sampler.state_dict()))
-    first = next(iter(copy))
-    assert first == sampler._waiting[0].part.indices.tolist()
+    assert [items for _, items in batches(copy)] == [items for _, items in undisturbed]
 
 
 def test_the_state_holds_tensors_numbers_and_strings_only():

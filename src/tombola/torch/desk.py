@@ -135,8 +135,10 @@ class Desk:
         self._handed = 0  # batches handed out so far
         self._left = 0  # items of this epoch that were not drawn yet, of all processes
         self._open = False  # whether an epoch is under way
+        self._epoch = 0  # epochs that are over
         self._resumed = False  # whether to go on with it, instead of beginning a new one
         self._turn = 0  # iterations begun
+        self._paired = False  # whether `batches` is there to hand out what is drawn next
         self._waiting: dict[int, _Issue] = {}  # drawn, not handed out
         self._unanswered: dict[int, _Issue] = {}  # handed out, no feedback
         self._coming: deque[_Coming] = deque()  # given here, not due
@@ -158,6 +160,15 @@ class Desk:
         """Return the number of batches in an epoch."""
         size = self.batch_size * self._ranks.world
         return self.n // size if self.drop_last else -(-self.n // size)
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs are over: handed out to the last batch, or broken off.
+
+        A checkpoint holds it, so a loop that may be resumed says
+        ``for epoch in range(loader.epoch, epochs)``.
+        """
+        return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Do nothing: draws go on from epoch to epoch by themselves. Loops may call it."""
@@ -182,10 +193,18 @@ class Desk:
                 "torch.distributed was initialised after this was made, so each process would "
                 "draw the same: make it after init_process_group, or pass distributed=None"
             )
+        if not self._paired:
+            raise RuntimeError(
+                "batches are asked for without their draws, so that no loss would find its way "
+                "back: iterate over sampler.batches(loader). A framework that takes batches from "
+                "a loader itself needs an ImportanceLoader, not a DataLoader with this sampler"
+            )
+        self._paired = False
         self._turn += 1
         if not (self._open and self._resumed):
             if self._open:
                 self._drop_ahead()
+                self._epoch += 1
             self._left = self.n
         self._open, self._resumed = True, False
         if not self._since:
@@ -231,6 +250,7 @@ class Desk:
 
     def batches(self, loader: Any) -> Iterator[tuple[Any, TensorDraw]]:
         """Iterate over a loader of `Numbered` data: each batch, and how it was drawn."""
+        self._paired = True
         for numbered in loader:
             if not isinstance(numbered, NumberedBatch):
                 raise TypeError(
@@ -239,7 +259,6 @@ class Desk:
                     "with numbered = tombola.torch.Numbered(dataset)"
                 )
             yield numbered.batch, self._hand_out(numbered.number)
-        self._open = False
 
     def _hand_out(self, number: int) -> TensorDraw:
         issue = self._waiting.pop(number, None)
@@ -249,6 +268,9 @@ class Desk:
                 "iteration that a new one has ended"
             )
         self._handed += 1
+        if not self._waiting and not self._is_more():  # frameworks do not ask for a batch more
+            self._open = False
+            self._epoch += 1
         self._unanswered[number] = issue
         if len(self._unanswered) > KEPT:
             del self._unanswered[next(iter(self._unanswered))]
@@ -323,9 +345,9 @@ class Desk:
 
         Call it between batches, best after `update`, where the model and its optimiser are
         saved. It holds tensors, numbers, strings, lists and dicts, and loads under
-        ``torch.load(..., weights_only=True)``. If the epoch is under way, iteration goes on
-        after the last batch that was handed out, with the same batches as if nothing had
-        happened, also under another number of workers.
+        ``torch.load(..., weights_only=True)``. Iteration goes on after the last batch that was
+        handed out, with the same batches as if nothing had happened, also under another number
+        of workers; `epoch` says which epoch they belong to.
 
         With several processes, all of them call it. Replicated: the state is the same on each,
         so that one may save it. Sharded: each saves its own.
@@ -344,6 +366,7 @@ class Desk:
             "handed": self._handed,
             "left": self._left,
             "open": self._open,
+            "epoch": self._epoch,
             "shards": [shard.state_dict() for shard in self._shards.shards],
             "waiting": [_kept(number, issue) for number, issue in self._waiting.items()],
             "unanswered": [_kept(number, issue) for number, issue in self._unanswered.items()],
@@ -388,6 +411,7 @@ class Desk:
         )
         self._drawn, self._handed = mine["drawn"] - len(dropped), mine["handed"]
         self._open, self._resumed, self._turn = mine["open"], True, self._turn + 1
+        self._epoch = mine["epoch"]
         self._waiting, self._unanswered = waiting, unanswered
         self._given = feedback
         self._coming.clear()

@@ -191,8 +191,8 @@ def find_ranks(distributed: str | None, process_group: Any, batch_size: int) -> 
         if asked > 1:
             raise RuntimeError(
                 f"this is one of WORLD_SIZE={asked} processes, but torch.distributed is not "
-                "initialised: call init_process_group first, or pass distributed=None for a "
-                "loader that draws on its own"
+                "initialised: call init_process_group first (Lightning: make the loader in "
+                "train_dataloader), or pass distributed=None for a loader that draws on its own"
             )
         return Sharded() if distributed == "sharded" else Ranks()
     world = dist.get_world_size(process_group)

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -137,12 +137,29 @@ class ImportanceSampler(Desk, TorchSampler[list[int]]):
         shards: int | None = None,
         process_group: Any = None,
     ) -> None:
+        if isinstance(n, TorchSampler):  # Lightning makes batch samplers anew, around its own
+            raise TypeError(
+                f"n is a {type(n).__name__}: a framework tries to draw in place of this sampler; "
+                "give it an ImportanceLoader, which it leaves alone"
+            )
+        n = whole("n", n, 1)
         super().__init__(
             n, batch_size, sampler, groups, seed, lag, drop_last, distributed, shards, process_group
         )
 
     def __iter__(self) -> Iterator[list[int]]:
         return self._index_lists()
+
+    def batches(self, loader: Any) -> Iterator[tuple[Any, TensorDraw]]:
+        """Iterate over a `DataLoader` of `Numbered` data: each batch, and how it was drawn."""
+        drawing = getattr(loader, "batch_sampler", self)
+        if drawing is not self:
+            raise TypeError(
+                f"the loader draws by a {type(drawing).__name__}, not by this sampler: give it "
+                "batch_sampler=sampler, and do not hand it to a framework that puts a sampler of "
+                "its own around it (Accelerate's prepare does, with several processes)"
+            )
+        return super().batches(loader)
 
 
 class ImportanceLoader(Desk):
@@ -257,6 +274,15 @@ class ImportanceLoader(Desk):
 
     def __iter__(self) -> Iterator[tuple[Any, TensorDraw]]:
         return self.batches(self._loader)
+
+    @property
+    def batch_sampler(self) -> NoReturn:
+        """There is none that somebody else could wrap or replace."""
+        raise AttributeError(
+            "an ImportanceLoader has no batch_sampler: a framework would put its own draws in "
+            "place of ours, or skip batches to resume. Resume by load_state_dict (with Hugging "
+            "Face's Trainer, under ignore_data_skip=True), and leave the loader out of prepare"
+        )
 
 
 def _items(dataset: Any) -> int:
