@@ -279,6 +279,39 @@ def test_shards_that_are_not_in_the_states_are_named(monkeypatch):
     alone.run(lambda rank: resumed(rank, states))
 
 
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (2, 4), (4, 3)])
+def test_shards_move_to_other_processes_with_all_feedback_and_the_rest_of_the_epoch(
+    before, after, monkeypatch
+):
+    """What had been drawn ahead is drawn anew: the epoch is as long as it was."""
+
+    def begun(rank):
+        loader = make(24 // before, lag=4, n=240, distributed="sharded", shards=4)
+        steps(loader, 3)
+        while len(loader._waiting) < 3:  # as workers would
+            loader._draw_next()
+        return loader.state_dict(), [sampler.gauge.count for sampler in loader.samplers]
+
+    states, counts = zip(*Crowd(before, monkeypatch).run(begun), strict=True)
+    given = [len(kept["losses"]) for state in states for kept in state["given"]]
+    assert sum(given) == 2 * 24  # the first batch was learnt from
+
+    def resumed(rank):
+        loader = make(24 // after, lag=4, n=240, distributed="sharded", shards=4)
+        loader.load_state_dict(list(states))
+        kept = [sampler.gauge.count for sampler in loader.samplers]
+        mine = sum(len(kept.losses) for kept in loader._given)
+        assert [draw.number for draw in loader.unanswered] == []
+        rest = [len(draw) for _, draw in loader]
+        return kept, mine, rest, sum(sampler.gauge.count for sampler in loader.samplers)
+
+    kept, mine, rest, fed = zip(*Crowd(after, monkeypatch).run(resumed), strict=True)
+    assert list(itertools.chain(*kept)) == list(itertools.chain(*counts))
+    assert sum(mine) == sum(given)
+    assert rest == ([24 // after] * 7,) * after
+    assert sum(fed) == 3 * 24  # no batch of the rest was answered
+
+
 # --- replicated ------------------------------------------------------------------------------
 
 
