@@ -279,6 +279,17 @@ def test_shards_that_are_not_in_the_states_are_named(monkeypatch):
     alone.run(lambda rank: resumed(rank, states))
 
 
+def test_shards_of_equal_size_have_streams_of_their_own(monkeypatch):
+    def begun(rank):
+        loader = make(distributed="sharded", shards=4)
+        seeds = [sampler.parameters["seed"] for sampler in loader.samplers]
+        return seeds, [[item % 75 for item in batch] for batch in steps(loader, 3)]
+
+    (seeds, first), (others, second) = Crowd(2, monkeypatch).run(begun)
+    assert len({*seeds, *others}) == 4
+    assert first != second
+
+
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (2, 4), (4, 3)])
 def test_shards_move_to_other_processes_with_all_feedback_and_the_rest_of_the_epoch(
     before, after, monkeypatch
@@ -379,7 +390,7 @@ def test_batches_drawn_ahead_are_split_anew(before, after, monkeypatch):
     """Drawn for some ranks, handed out to others: each item once, in equal parts."""
 
     def begun(rank):
-        loader = make(24 // before, lag=4)
+        loader = make(24 // before, lag=4, n=301)
         batches = iter(loader)
         next(batches)
         while len(loader._waiting) < 3:  # as workers would
@@ -395,9 +406,9 @@ def test_batches_drawn_ahead_are_split_anew(before, after, monkeypatch):
         odd["waiting"][1]["draw"][name] = odd["waiting"][1]["draw"][name][:23]
 
     def resumed(rank):
-        loader = make(24 // after, lag=4)
+        loader = make(24 // after, lag=4, n=301)
         loader.load_state_dict(odd)
-        drawn = steps(loader, 6)
+        drawn = [draw.indices.tolist() for _, draw in loader]
         return drawn, digest(loader.state_dict())
 
     results = Crowd(after, monkeypatch).run(resumed)
@@ -407,6 +418,9 @@ def test_batches_drawn_ahead_are_split_anew(before, after, monkeypatch):
     assert batches[2] == ahead[2]
     assert batches[1][:23] == ahead[1][:23]
     assert len(batches[1]) == -(-23 // after) * after
+    left = 301 - 4 * 24 - (len(batches[1]) - 23)
+    sizes = [24] * (left // 24) + [-(-(left % 24) // after) * after]
+    assert [len(batch) for batch in batches[3:]] == sizes
     for drawn, _ in results:
         assert [len(part) * after for part in drawn] == [len(batch) for batch in batches]
 

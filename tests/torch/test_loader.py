@@ -429,12 +429,13 @@ def test_losses_are_copied_at_once():
     for spoil in (False, True):
         loader = ImportanceLoader(DATA, 16, seed=5, lag=3)
         drawn = []
-        for (items,), draw in loader:
-            drawn.append(items.tolist())
-            losses = loss_of(items, 0)
-            loader.update(draw, losses)
-            if spoil:
-                losses.zero_()
+        for _ in range(3):
+            for (items,), draw in loader:
+                drawn.append(items.tolist())
+                losses = loss_of(items, 0)
+                loader.update(draw, losses)
+                if spoil:
+                    losses.zero_()
         runs.append(drawn)
     assert runs[0] == runs[1]
 
