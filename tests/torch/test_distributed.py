@@ -372,6 +372,12 @@ def test_ranks_that_have_come_apart_are_found(monkeypatch):
         )
 
 
+def test_ranks_that_draw_ahead_by_different_numbers_are_told(monkeypatch):
+    """They would wait for each other for ever."""
+    with pytest.raises(ValueError, match=r"same num_workers \* prefetch_factor: rank 0 has 0"):
+        Crowd(2, monkeypatch).run(lambda rank: make(lag=5, num_workers=rank))
+
+
 def test_a_bad_loss_on_one_rank_is_an_error_on_all(monkeypatch):
     crowd = Crowd(2, monkeypatch)
     monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses: losses.numpy)

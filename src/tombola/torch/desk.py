@@ -81,18 +81,10 @@ class Desk:
 
     Parameters
     ----------
-    n : int
-        The number of items.
-    batch_size : int
-        Items in a batch of this process.
-    sampler : str, Sampler or callable
-    groups : array-like of shape (n,) or None
-    seed : int
-    lag : int
-    drop_last : bool
-    distributed : {"auto", "replicated", "sharded"} or None
-    shards : int or None
-    process_group : ProcessGroup or None
+    n, batch_size, sampler, groups, seed, lag, drop_last, distributed, shards, process_group
+        As for `ImportanceLoader`, with n items and a lag.
+    ahead : int
+        How many batches a loader draws ahead, if that is known.
     """
 
     def __init__(
@@ -107,6 +99,7 @@ class Desk:
         distributed: str | None,
         shards: int | None,
         process_group: Any,
+        ahead: int = 0,
     ) -> None:
         self.n = n
         self.batch_size = whole("batch_size", batch_size, 1)
@@ -123,6 +116,7 @@ class Desk:
             "batch_size": self.batch_size,
             "lag": self.lag,
             "drop_last": self.drop_last,
+            "num_workers * prefetch_factor": ahead,  # else ranks would wait for each other
         }
         self._ranks.agree(facts)
         self._shards, self._least = make_shards(self._ranks, n, sampler, groups, seed, shards)

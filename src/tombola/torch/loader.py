@@ -266,8 +266,9 @@ class ImportanceLoader(Desk):
                 f"feedback can count sooner; declare lag={ahead} or more, or use fewer workers"
             )
         super().__init__(
-            n, batch_size, sampler, groups, seed, lag, drop_last, distributed, shards, process_group
-        )
+            n, batch_size, sampler, groups, seed, lag, drop_last, distributed, shards,
+            process_group, ahead,
+        )  # fmt: skip
         self.dataset = dataset
         self.num_workers = loader.num_workers
         self._loader = loader
