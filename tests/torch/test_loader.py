@@ -164,7 +164,7 @@ class Uneven(Dataset):
 
     def __getitem__(self, item):
         if get_worker_info().id == 0:
-            time.sleep(0.002)
+            time.sleep(0.006)
         return (torch.tensor(item),)
 
 
