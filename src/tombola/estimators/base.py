@@ -1,4 +1,4 @@
-"""What the estimators share: samplers by name, and the run of a linear model."""
+"""What the estimators share: samplers of rows, and the run of a linear model."""
 
 import copy
 import warnings
@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import squared_norms, transposed
-from tombola.samplers import VRB, GroupVRB, Sampler, Shuffle, Static, Uniform
+from tombola.samplers import GroupVRB, Sampler
+from tombola.samplers.choice import make_sampler
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, Solver
 from tombola.solvers.reduced import by_curvature
 
@@ -29,13 +30,11 @@ __all__ = [
     "checked_rows",
     "draw_seeds",
     "make_row_sampler",
-    "make_sampler",
 ]
 
 SETTLE = ("saga", "svrg")  # solvers whose losses go to zero
 ADAGRAD_RATE = 0.3  # where none is given; see docs/decisions/estimator_defaults.md
 PATIENCE = 5  # epochs without progress after which AdaGrad and SGD stop
-MEMORY = 5  # epochs that VRB remembers under SAGA and SVRG, whose losses go to zero
 FEW = 2**20  # entries; 64-bit indices of so few are copied to 32 bits, see checked_rows
 
 
@@ -54,55 +53,6 @@ def make_row_sampler(
     if choice == "auto" and solver in SETTLE:
         return by_curvature(problem, seed)
     return make_sampler(choice, problem.n, seed, groups, forget=solver in SETTLE)
-
-
-def make_sampler(
-    choice: Any, n: int, seed: int, groups: Any, *, forget: bool = False, what: str = "rows"
-) -> Sampler:
-    """Return the sampler that an estimator's `sampler` asks for.
-
-    Parameters
-    ----------
-    choice : str, Sampler or callable
-        A name; a sampler over n items, of which a fresh one with the same parameters (and seed)
-        is made, so that the one given stays as it is; or a function (n, seed, groups) that
-        returns one.
-    n, seed : int
-    groups : ndarray of shape (n,) or None
-        Class labels.
-    forget : bool, default=False
-        Whether the losses will go to zero, as with SAGA: then VRB should forget old ones, and
-        nobody shuffle.
-    what : str, default="rows"
-        What is drawn, for the error message.
-    """
-    if choice == "auto":
-        choice = "vrb" if groups is None else "group-vrb"
-    if isinstance(choice, Sampler):
-        sampler = type(choice)(**choice.parameters)
-    elif isinstance(choice, str):
-        if choice in ("group-vrb", "balanced") and groups is None:
-            raise ValueError(f"sampler={choice!r} needs class labels, and there are none")
-        makers: dict[str, Callable[[], Sampler]] = {
-            "vrb": lambda: VRB(
-                n, memory=MEMORY * n if forget else None, shuffle=not forget, seed=seed
-            ),
-            "group-vrb": lambda: GroupVRB(groups, shuffle=not forget, seed=seed),
-            "shuffle": lambda: Shuffle(n, seed=seed),
-            "uniform": lambda: Uniform(n, seed=seed),
-            "balanced": lambda: Static.balanced(groups, seed=seed),
-        }
-        sampler = makers[choice]()
-    else:
-        sampler = choice(n, seed, groups)
-        if not isinstance(sampler, Sampler):
-            raise TypeError(
-                f"sampler={choice!r} must return a tombola sampler, "
-                f"it returned a {type(sampler).__name__}"
-            )
-    if sampler.n != n:
-        raise ValueError(f"the sampler is over {sampler.n} items, X has {n} {what}")
-    return sampler
 
 
 def draw_seeds(random_state: Any, count: int, calls: int = 0) -> list[int]:

@@ -17,9 +17,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from tombola import solvers
-from tombola.estimators.base import DrawingEstimator, checked_rows, draw_seeds, make_sampler
+from tombola.estimators.base import DrawingEstimator, checked_rows, draw_seeds
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
+from tombola.samplers.choice import make_sampler
 
 __all__ = ["MiniBatchKMeans"]
 

@@ -17,10 +17,10 @@ from tombola.estimators.base import (
     LinearPrediction,
     checked_rows,
     draw_seeds,
-    make_sampler,
 )
 from tombola.problems import LeastSquares
 from tombola.samplers import Sampler
+from tombola.samplers.choice import make_sampler
 from tombola.solvers import CoordinateDescent, Cyclic
 
 __all__ = ["Lasso"]

@@ -1,0 +1,545 @@
+"""The desk where batches are drawn, handed out and answered, each by its number.
+
+Batches are numbered 0, 1, 2, ... over the life of a desk, epoch after epoch. One rule says what
+a batch knows: **batch t is drawn with all feedback that was given before batch t - lag was handed
+out.** If the loop answers each batch before it takes the next one, these are the losses of
+batches 0 to t - lag - 1.
+
+A loader with workers draws ahead: by K = workers * prefetch_factor batches. So feedback cannot
+count before K batches have gone by, and with lag >= K it does not matter how many of them are
+really drawn ahead, nor when the workers are done: draws depend on the feedback and on nothing
+else. A lag of K + 1 leaves losses on a device one step to arrive on the host.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tombola.draws import Draw
+from tombola.random import Stream
+from tombola.samplers import Sampler
+from tombola.samplers.base import whole
+from tombola.samplers.choice import make_sampler
+from tombola.torch.distributed import (
+    Ranks,
+    Replicated,
+    Sharded,
+    digest,
+    find_ranks,
+    world_size,
+)
+from tombola.torch.feedback import Feedback, check_values, received
+from tombola.torch.shards import Shard, Shards, joined
+from tombola.torch.tensor_draw import TensorDraw
+from tombola.torch.tensors import from_tensors, to_tensors
+
+__all__ = ["Desk", "Indices", "NumberedBatch"]
+
+KEPT = 256  # batches without an answer that a checkpoint keeps; older ones are forgotten
+
+
+class Indices(list[int]):
+    """The items of a batch, and the number of the batch."""
+
+    def __init__(self, items: Sequence[int] = (), number: int = -1) -> None:
+        super().__init__(items)
+        self.number = number
+
+
+class NumberedBatch(NamedTuple):
+    """A batch of data, and its number."""
+
+    number: int
+    batch: Any
+
+
+class _Issue(NamedTuple):
+    """A batch that was drawn: by all ranks together, and this rank's part of it."""
+
+    drawn: Draw
+    part: Draw
+    shares: NDArray[np.float64] | None
+
+
+class _Coming(NamedTuple):
+    """Feedback that was given here and is not due yet."""
+
+    due: int
+    number: int
+    draw: Draw
+    losses: Callable[[], NDArray[np.float64]]
+
+
+class Desk:
+    """What the loader and the bare sampler share; see the module for the one rule.
+
+    Parameters
+    ----------
+    n, batch_size, sampler, groups, seed, lag, drop_last, distributed, shards, process_group
+        As for `ImportanceLoader`, with n items and a lag.
+    ahead : int
+        How many batches a loader draws ahead, if that is known.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        batch_size: int,
+        sampler: str | Sampler | Callable[..., Sampler],
+        groups: Any,
+        seed: int,
+        lag: int,
+        drop_last: bool,
+        distributed: str | None,
+        shards: int | None,
+        process_group: Any,
+        ahead: int = 0,
+    ) -> None:
+        self.n = n
+        self.batch_size = whole("batch_size", batch_size, 1)
+        self.lag = whole("lag", lag, 0)
+        self.drop_last = bool(drop_last)
+        if isinstance(groups, Tensor):
+            groups = groups.cpu().numpy()
+        if groups is not None and len(groups) != n:
+            raise ValueError(f"groups has {len(groups)} labels for {n} items")
+        self._ranks = find_ranks(distributed, process_group, self.batch_size)
+        self._auto = distributed == "auto"
+        facts = {
+            "number of items": n,
+            "batch_size": self.batch_size,
+            "lag": self.lag,
+            "drop_last": self.drop_last,
+            "num_workers * prefetch_factor": ahead,  # else ranks would wait for each other
+        }
+        self._ranks.agree(facts)
+        self._shards, self._least = make_shards(self._ranks, n, sampler, groups, seed, shards)
+        if self.batch_size < self._least:
+            raise ValueError(
+                f"batch_size={self.batch_size} is less than the {self._least} shards of a "
+                "process; each batch draws from all of them"
+            )
+        self._drawn = 0  # batches drawn so far: the number of the next one
+        self._handed = 0  # batches handed out so far
+        self._left = 0  # items of this epoch that were not drawn yet, of all processes
+        self._open = False  # whether an epoch is under way
+        self._epoch = 0  # epochs that are over
+        self._resumed = False  # whether to go on with it, instead of beginning a new one
+        self._turn = 0  # iterations begun
+        self._paired = False  # whether `batches` is there to hand out what is drawn next
+        self._waiting: dict[int, _Issue] = {}  # drawn, not handed out
+        self._unanswered: dict[int, _Issue] = {}  # handed out, no feedback
+        self._coming: deque[_Coming] = deque()  # given here, not due
+        self._given: list[Feedback] = []  # known to all ranks, not due
+        self._progress = digest(repr(self.sampler).encode())
+        self._seconds, self._since = 0.0, 0.0
+
+    @property
+    def sampler(self) -> Sampler:
+        """The sampler; where this process has several shards, that of the first."""
+        return self._shards.shards[0].sampler
+
+    @property
+    def samplers(self) -> list[Sampler]:
+        """The samplers of all shards of this process; mostly there is one."""
+        return [shard.sampler for shard in self._shards.shards]
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch."""
+        size = self.batch_size * self._ranks.world
+        return self.n // size if self.drop_last else -(-self.n // size)
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs are over: handed out to the last batch, or broken off.
+
+        A checkpoint holds it, so a loop that may be resumed says
+        ``for epoch in range(loader.epoch, epochs)``.
+        """
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Do nothing: draws go on from epoch to epoch by themselves. Loops may call it."""
+
+    # --- drawing and handing out ------------------------------------------------------------
+
+    def _index_lists(self) -> Iterator[Indices]:
+        """Draw the batches of an epoch, each as it is asked for."""
+        self._begin()
+        turn = self._turn
+        for number, issue in list(self._waiting.items()):
+            yield Indices(issue.part.indices.tolist(), number)
+        while self._is_more():
+            if turn != self._turn:
+                raise RuntimeError("a new iteration has begun, which ended this one")
+            number = self._draw_next()
+            yield Indices(self._waiting[number].part.indices.tolist(), number)
+
+    def _begin(self) -> None:
+        if self._auto and type(self._ranks) is Ranks and world_size() > 1:
+            raise RuntimeError(
+                "torch.distributed was initialised after this was made, so each process would "
+                "draw the same: make it after init_process_group, or pass distributed=None"
+            )
+        if not self._paired:
+            raise RuntimeError(
+                "batches are asked for without their draws, so that no loss would find its way "
+                "back: iterate over sampler.batches(loader). A framework that takes batches from "
+                "a loader itself needs an ImportanceLoader, not a DataLoader with this sampler"
+            )
+        self._paired = False
+        self._turn += 1
+        if not (self._open and self._resumed):
+            if self._open:
+                self._drop_ahead()
+                self._epoch += 1
+            self._left = self.n
+        self._open, self._resumed = True, False
+        if not self._since:
+            self._since = time.perf_counter()
+
+    def _drop_ahead(self) -> None:
+        """End an epoch that was broken off: what may have been drawn ahead is drawn and dropped.
+
+        So the draws after it do not depend on how far ahead a loader was.
+        """
+        while self._is_more() and self._drawn < self._handed + self.lag:
+            self._draw_next()
+        self._waiting.clear()
+        self._handed = self._drawn
+
+    def _is_more(self) -> bool:
+        """Return whether the epoch has another batch."""
+        return self._left >= (self.batch_size * self._ranks.world if self.drop_last else 1)
+
+    def _draw_next(self) -> int:
+        """Learn what is due, draw the next batch and return its number."""
+        start = time.perf_counter()
+        number = self._drawn
+        if number - self.lag > self._handed:
+            raise RuntimeError(
+                f"batch {number} is asked for while only {self._handed} batches have been handed "
+                f"out, so it cannot know of losses up to lag={self.lag} batches before: something "
+                "draws further ahead. Declare a larger lag (num_workers * prefetch_factor, and "
+                "what a framework adds); where a whole epoch is drawn in advance, nothing can "
+                "adapt"
+            )
+        self._learn(number)
+        # of equal size on each rank, and with something from each shard
+        size = max(self._least, min(self.batch_size, -(-self._left // self._ranks.world)))
+        drawn, shares = self._shards.draw(self._ranks.drawn(size))
+        self._waiting[number] = _Issue(drawn, self._ranks.part(drawn), shares)
+        self._drawn += 1
+        self._left = max(0, self._left - size * self._ranks.world)
+        if type(self._ranks) is Replicated:
+            self._progress = digest(drawn.indices.tobytes(), self._progress)
+        self._seconds += time.perf_counter() - start
+        return number
+
+    def batches(self, loader: Any) -> Iterator[tuple[Any, TensorDraw]]:
+        """Iterate over a loader of `Numbered` data: each batch, and how it was drawn."""
+        self._paired = True
+        for numbered in loader:
+            if not isinstance(numbered, NumberedBatch):
+                raise TypeError(
+                    "the batches of the loader have no number: it needs "
+                    "DataLoader(numbered, batch_sampler=sampler, collate_fn=numbered.collate) "
+                    "with numbered = tombola.torch.Numbered(dataset)"
+                )
+            yield numbered.batch, self._hand_out(numbered.number)
+
+    def _hand_out(self, number: int) -> TensorDraw:
+        issue = self._waiting.pop(number, None)
+        if issue is None:
+            raise RuntimeError(
+                f"batch {number} is not waiting: it was handed out before, or belongs to an "
+                "iteration that a new one has ended"
+            )
+        self._handed += 1
+        if not self._waiting and not self._is_more():  # frameworks do not ask for a batch more
+            self._open = False
+            self._epoch += 1
+        self._unanswered[number] = issue
+        if len(self._unanswered) > KEPT:
+            del self._unanswered[next(iter(self._unanswered))]
+        return TensorDraw(issue.part, number, issue.shares)
+
+    # --- feedback ---------------------------------------------------------------------------
+
+    def update(self, draw: TensorDraw, losses: Any) -> None:
+        """Learn from the losses of a batch: now, later, in another order, for a part, or never.
+
+        They count from the batch on that comes `lag` batches after the next one to be handed
+        out. Of a batch without feedback nothing is learnt; estimates are unbiased all the same.
+
+        Parameters
+        ----------
+        draw : TensorDraw
+            As it came with the batch; for a part of it, that part: ``draw[mask]``.
+        losses : tensor or array-like, shape (len(draw),)
+            Finite and not negative: losses or gradient norms, *not* multiplied by importances.
+            A tensor on a CUDA device is copied behind what the device has to do before; values
+            are then checked when they are due, otherwise at once.
+        """
+        start = time.perf_counter()
+        if not isinstance(draw, TensorDraw):
+            raise TypeError(f"draw must be what came with the batch, got {type(draw).__name__}")
+        if draw.ticket.n != self.n:
+            raise ValueError(f"the draw is over {draw.ticket.n} items, this is over {self.n}")
+        arrival = received(draw, losses)
+        due = self._handed + self.lag
+        self._coming.append(_Coming(due, draw.number, draw.ticket, arrival))
+        self._unanswered.pop(draw.number, None)
+        self._seconds += time.perf_counter() - start
+
+    @property
+    def unanswered(self) -> list[TensorDraw]:
+        """Batches that were handed out and that no feedback came for, at most 256.
+
+        After a resume, compute their losses anew if they should count.
+        """
+        return [
+            TensorDraw(issue.part, number, issue.shares)
+            for number, issue in self._unanswered.items()
+        ]
+
+    def _learn(self, number: int) -> None:
+        """Apply the feedback that is due when batch `number` is drawn."""
+        due = [feedback for feedback in self._given if feedback.due <= number]
+        self._given = [feedback for feedback in self._given if feedback.due > number]
+        due += self._ranks.exchange(self._arrived(number), self._progress)
+        due.sort(key=lambda feedback: feedback[:2])
+        for k, feedback in enumerate(due):
+            try:
+                check_values(feedback.losses, feedback.draw, feedback.number)
+            except ValueError:
+                self._given = due[:k] + due[k + 1 :] + self._given  # all but this one
+                raise
+        for feedback in due:
+            self._shards.update(feedback.draw, feedback.losses)
+
+    def _arrived(self, number: float) -> list[Feedback]:
+        """Take out what was given here and is due at a batch, waiting for devices if need be."""
+        arrived = []
+        while self._coming and self._coming[0].due <= number:
+            coming = self._coming.popleft()
+            arrived.append(Feedback(coming.due, coming.number, coming.draw, coming.losses()))
+        return arrived
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state: samplers, batches drawn ahead, feedback that is not due yet.
+
+        Call it between batches, best after `update`, where the model and its optimiser are
+        saved. It holds tensors, numbers, strings, lists and dicts, and loads under
+        ``torch.load(..., weights_only=True)``. Iteration goes on after the last batch that was
+        handed out, with the same batches as if nothing had happened, also under another number
+        of workers; `epoch` says which epoch they belong to.
+
+        With several processes, all of them call it. Replicated: the state is the same on each,
+        so that one may save it. Sharded: each saves its own.
+        """
+        self._given += self._ranks.exchange(self._arrived(np.inf), self._progress)
+        state = {
+            "format": 1,
+            "n": self.n,
+            "lag": self.lag,
+            "batch_size": self.batch_size,
+            "drop_last": self.drop_last,
+            "sharded": type(self._ranks) is Sharded,
+            "rank": self._ranks.rank if type(self._ranks) is Sharded else 0,
+            "world": self._ranks.world,
+            "drawn": self._drawn,
+            "handed": self._handed,
+            "left": self._left,
+            "open": self._open,
+            "epoch": self._epoch,
+            "shards": [shard.state_dict() for shard in self._shards.shards],
+            "waiting": [_kept(number, issue) for number, issue in self._waiting.items()],
+            "unanswered": [_kept(number, issue) for number, issue in self._unanswered.items()],
+            "given": [
+                {**feedback._asdict(), "draw": feedback.draw.to_arrays()}
+                for feedback in self._given
+            ],
+        }
+        tensors: dict[str, Any] = to_tensors(state)
+        return tensors
+
+    def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Go on where another one was; the next iteration takes up its epoch.
+
+        Items, lag, sampler and its parameters must be those of the state; the number of workers
+        may differ, and so may the batch size and the number of processes: batches that were
+        drawn ahead are then cut anew. With sharded items and another number of processes, pass
+        the states of all processes that there were, as a list; what these had drawn ahead is
+        drawn anew, and all feedback is kept.
+        """
+        given = [state] if isinstance(state, Mapping) else list(state)
+        states = [self._fitting(from_tensors(dict(one))) for one in given]
+        ranks, sharded = self._ranks, type(self._ranks) is Sharded
+        here = [one for one in states if (one["rank"], one["world"]) == (ranks.rank, ranks.world)]
+        moved = sharded and not here  # items may have come from several processes
+        mine = here[0] if here else states[0]
+        told = states if moved else [mine]
+        waiting = {} if moved else self._issues([mine], "waiting")
+        unanswered = self._issues(told, "unanswered")
+        feedback = [
+            Feedback(kept["due"], kept["number"], draw[ours], np.array(kept["losses"])[ours])
+            for one in told
+            for kept in one["given"]
+            for draw in [Draw.from_arrays(kept["draw"])]
+            for ours in [self._shards.owned(draw)]
+            if ours.any()
+        ]
+        self._shards.load([shard for one in told for shard in one["shards"]])
+        dropped = mine["waiting"] if moved else []
+        self._left = (
+            mine["left"] + sum(len(kept["draw"]["indices"]) for kept in dropped) * mine["world"]
+        )
+        self._drawn, self._handed = mine["drawn"] - len(dropped), mine["handed"]
+        self._open, self._resumed, self._turn = mine["open"], True, self._turn + 1
+        self._epoch = mine["epoch"]
+        self._waiting, self._unanswered = waiting, unanswered
+        self._given = feedback
+        self._coming.clear()
+        self._progress = digest(repr((self._drawn, self._handed, self._left)).encode())
+        if type(ranks) is Replicated:
+            self._fill_up()
+
+    def _fitting(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return a state, or raise an error that says why it does not fit."""
+        if state.get("format") != 1 or "waiting" not in state:
+            raise ValueError("the state is not from state_dict() of a loader, format 1")
+        for name, own in (("n", self.n), ("lag", self.lag), ("drop_last", self.drop_last)):
+            if state[name] != own:
+                raise ValueError(f"the state was saved with {name}={state[name]}, here it is {own}")
+        if state["drawn"] - state["handed"] != len(state["waiting"]):
+            raise ValueError("the state is not whole: batches that were drawn are missing")
+        if state["sharded"] != (type(self._ranks) is Sharded):
+            raise ValueError("a state of sharded items fits sharded items only, and no other does")
+        return state
+
+    def _issues(self, states: Sequence[dict[str, Any]], name: str) -> dict[int, _Issue]:
+        """Return batches from states: of several processes joined, and what is ours of them."""
+        parts: dict[int, list[tuple[Draw, NDArray[np.float64] | None]]] = {}
+        for state in states:
+            for kept in state[name]:
+                pair = Draw.from_arrays(kept["draw"]), kept["shares"]
+                parts.setdefault(kept["number"], []).append(pair)
+        issues = {}
+        for number, pairs in parts.items():
+            draw, shares = joined([draw for draw, _ in pairs]), None
+            ours = self._shards.owned(draw)
+            if type(self._ranks) is Sharded:
+                shares = np.concatenate([shares for _, shares in pairs])[ours]
+            draw = draw if ours.all() else draw[ours]
+            if len(draw):
+                issues[number] = _Issue(draw, self._ranks.part(draw), shares)
+        return issues
+
+    def _fill_up(self) -> None:
+        """Draw more items into batches that do not divide by a new number of processes."""
+        for number, issue in self._waiting.items():
+            missing = -len(issue.drawn) % self._ranks.world
+            if missing:
+                drawn = joined([issue.drawn, self._shards.draw(missing)[0]])
+                self._waiting[number] = _Issue(drawn, self._ranks.part(drawn), None)
+                self._left = max(0, self._left - missing)
+
+    # --- seeing it work ---------------------------------------------------------------------
+
+    @property
+    def time_share(self) -> float:
+        """The share of time, since the first batch was asked for, that draws and feedback took.
+
+        Loading data is not in it; waiting for losses, and for other processes, is.
+        """
+        passed = time.perf_counter() - self._since
+        return self._seconds / passed if self._since else 0.0
+
+    def most_drawn(self, k: int = 10) -> list[tuple[int, int]]:
+        """Return the k items drawn most often, and how often; of this process's, if sharded."""
+        counts = np.concatenate([shard.counts for shard in self._shards.shards])
+        top = np.argsort(-counts, kind="stable")[: whole("k", k, 0)]
+        first = self._shards.shards[0].start
+        return [(int(item) + first, int(counts[item])) for item in top]
+
+    def log(self, logger: Callable[[str, float, int], Any], step: int) -> None:
+        """Tell a logger, a function (name, value, step), how the sampling goes.
+
+        "tombola/second_moment_ratio", "ratio_low" and "ratio_high": the gauge, below 1 where
+        draws beat uniform ones; "adaptive": 1, or 0 while shuffled epochs do as well;
+        "time_share": see `time_share`; "lag": how many batches late feedback counts;
+        "most_drawn_share": the part of all draws that the most-drawn hundredth of the items got.
+        `tombola.torch.loggers` has functions for TensorBoard, Weights & Biases and MLflow.
+        """
+        gauge = self.sampler.gauge
+        low, high = gauge.interval()
+        counts = np.concatenate([shard.counts for shard in self._shards.shards])
+        top = -(-len(counts) // 100)
+        values = {
+            "second_moment_ratio": gauge.second_moment_ratio,
+            "ratio_low": low,
+            "ratio_high": high,
+            "adaptive": float(gauge.mode == "adaptive"),
+            "time_share": self.time_share,
+            "lag": float(self.lag),
+            "most_drawn_share": float(
+                np.partition(counts, -top)[-top:].sum() / max(1, counts.sum())
+            ),
+        }
+        for name, value in values.items():
+            if np.isfinite(value):  # before feedback, and of some samplers, nothing is known
+                logger(f"tombola/{name}", value, step)
+
+
+def make_shards(
+    ranks: Ranks,
+    n: int,
+    sampler: str | Sampler | Callable[..., Sampler],
+    groups: Any,
+    seed: int,
+    count: int | None,
+) -> tuple[Shards, int]:
+    """Return the shards of this process, and the most that any process has."""
+    named = partial(make_sampler, what="items", whose="the dataset")
+    if sampler == "vrb" and groups is not None:
+        sampler = "group-vrb"
+    if type(ranks) is not Sharded:
+        if count is not None:
+            raise ValueError('shards is for distributed="sharded"')
+        if not isinstance(sampler, Sampler):
+            sampler = named(sampler, n, seed, groups)
+        elif sampler.n != n:
+            raise ValueError(f"the sampler is over {sampler.n} items, the dataset has {n} items")
+        return Shards(n, [Shard(0, sampler)], 1), 1
+    if isinstance(sampler, Sampler):
+        raise ValueError(
+            "with sharded items each shard has a sampler of its own: pass a name, or a function "
+            "(n, seed, groups) that returns a sampler"
+        )
+    total = ranks.world if count is None else whole("shards", count, 1)
+    if not ranks.world <= total <= n:
+        raise ValueError(
+            f"there must be at least as many shards as processes ({ranks.world}) and at most as "
+            f"many as items ({n}), got shards={total}"
+        )
+    made = []
+    for k in range(ranks.rank * total // ranks.world, (ranks.rank + 1) * total // ranks.world):
+        start, stop = k * n // total, (k + 1) * n // total
+        words = [int(word) for word in Stream(seed).child(k).words(2)]
+        labels = None if groups is None else groups[start:stop]
+        own = named(sampler, stop - start, words[0] << 64 | words[1], labels)
+        made.append(Shard(start, own))
+    return Shards(n, made, ranks.world), -(-total // ranks.world)
+
+
+def _kept(number: int, issue: _Issue) -> dict[str, Any]:
+    return {"number": number, "draw": issue.drawn.to_arrays(), "shares": issue.shares}

@@ -1,0 +1,121 @@
+"""A draw as tensors: what was drawn, and a mean that gradients flow through."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tombola.draws import Draw
+
+__all__ = ["TensorDraw", "wrong_shape"]
+
+
+class TensorDraw:
+    """What one batch was drawn as: items, importances, and unbiased estimates from them.
+
+    Attributes
+    ----------
+    indices : Tensor of int64, shape (B,)
+        The items drawn.
+    importances : Tensor of float32, shape (B,)
+        What each loss is multiplied by: 1 / (n p).
+    number : int
+        Which batch of the loader this is, counted over its life.
+    ticket : Draw
+        The same in float64, as the sampler made it: feedback goes back with it.
+    shares : ndarray of float64, shape (B,), or None
+        With sharded items, the part of all processes' batches that comes from the item's shard;
+        `ticket` then has the probability within the shard, and the importance is 1 / (n p share).
+
+    Examples
+    --------
+    >>> draw = TensorDraw(Draw([2, 0, 2], [0.5, 0.25, 0.5], n=3), number=0)
+    >>> losses = torch.tensor([6.0, 3.0, 6.0], requires_grad=True)
+    >>> draw.mean(losses)                                    # of the mean over all three items
+    tensor(4., grad_fn=<MeanBackward1>)
+    >>> draw
+    TensorDraw(3 of 3 items, batch 0)
+    """
+
+    __slots__ = ("_weights", "importances", "indices", "number", "shares", "ticket")
+
+    def __init__(
+        self, ticket: Draw, number: int, shares: NDArray[np.float64] | None = None
+    ) -> None:
+        self.ticket = ticket
+        self.number = number
+        self.shares = shares
+        self.indices = torch.from_numpy(ticket.indices.copy())
+        self.importances = torch.from_numpy(self._exact().astype(np.float32))
+        self._weights: Tensor | None = None
+
+    def _exact(self) -> NDArray[np.float64]:
+        """Return the importances in float64."""
+        exact = self.ticket.importances
+        return exact if self.shares is None else exact / self.shares
+
+    def mean(self, losses: Tensor) -> Tensor:
+        """Return the unbiased estimate of the mean over all n items, in the dtype of `losses`.
+
+        ``losses[j]`` belongs to item ``indices[j]``: a number, or a tensor of any shape. Half
+        precision is summed in float32, and the sum rounded once.
+        """
+        weights = self._weights_for(losses)
+        if losses.ndim > 1:
+            weights = weights.reshape(-1, *[1] * (losses.ndim - 1))
+        mean = (losses.to(weights.dtype) * weights).mean(0)
+        return mean.to(losses.dtype) if losses.is_floating_point() else mean
+
+    def sum(self, losses: Tensor) -> Tensor:
+        """Return the unbiased estimate of the sum over all n items."""
+        return self.mean(losses) * self.ticket.n
+
+    def _weights_for(self, losses: Tensor) -> Tensor:
+        """Return the importances in the right precision and place; they are moved there once."""
+        if not isinstance(losses, Tensor):
+            raise TypeError(f"losses must be a tensor, got a {type(losses).__name__}")
+        if losses.shape[:1] != (len(self),):
+            raise ValueError(wrong_shape(len(self), tuple(losses.shape)))
+        if len(self) == 0:
+            raise ValueError("an empty draw estimates nothing")
+        dtype = torch.float64 if losses.dtype == torch.float64 else torch.float32
+        weights = self._weights
+        if weights is None or weights.device != losses.device or weights.dtype != dtype:
+            exact = dtype == torch.float64
+            source = torch.from_numpy(self._exact().copy()) if exact else self.importances
+            weights = self._weights = source.to(losses.device, non_blocking=True)
+        return weights
+
+    def to(self, device: Any, non_blocking: bool = False) -> "TensorDraw":
+        """Return the draw with its tensors on a device, as ``Tensor.to`` does."""
+        moved = TensorDraw.__new__(TensorDraw)
+        moved.ticket, moved.number, moved.shares = self.ticket, self.number, self.shares
+        moved.indices = self.indices.to(device, non_blocking=non_blocking)
+        moved.importances = self.importances.to(device, non_blocking=non_blocking)
+        moved._weights = None
+        return moved
+
+    def __getitem__(self, key: Any) -> "TensorDraw":
+        """Return a part (a slice, a mask or positions), for feedback or estimates from it."""
+        if isinstance(key, Tensor):
+            key = key.cpu().numpy()
+        shares = None if self.shares is None else np.atleast_1d(self.shares[key])
+        return TensorDraw(self.ticket[key], self.number, shares).to(self.indices.device)
+
+    def __len__(self) -> int:
+        return len(self.ticket)
+
+    def __repr__(self) -> str:
+        return f"TensorDraw({len(self)} of {self.ticket.n} items, batch {self.number})"
+
+
+def wrong_shape(size: int, shape: tuple[int, ...]) -> str:
+    """Say what is wrong with the shape of losses."""
+    if not shape:
+        return (
+            f"losses is a single number; a loss for each of the {size} items is needed: "
+            "use reduction='none'"
+        )
+    return f"losses must have one entry for each of the {size} items drawn, got shape {shape}"

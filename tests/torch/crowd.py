@@ -1,0 +1,57 @@
+"""Ranks that are threads of one process: quick, and every collective is a meeting point."""
+
+import threading
+
+import numpy as np
+
+from tombola.torch.distributed import Ranks, Replicated, Sharded
+
+
+class Crowd:
+    """As many ranks as asked for; `run` calls a function of the rank on each of them."""
+
+    kinds = {"replicated": Replicated, "sharded": Sharded}  # noqa: RUF012
+
+    def __init__(self, world, monkeypatch):
+        self.world = world
+        self.here = threading.local()
+        self.told = [None] * world
+        self.meeting = threading.Barrier(world)
+        monkeypatch.setattr("tombola.torch.desk.find_ranks", self.find_ranks)
+
+    def find_ranks(self, distributed, process_group, batch_size):
+        if distributed is None:
+            return Ranks()
+        kind = self.kinds.get(distributed, Replicated)
+        return kind(self.here.rank, self.world, self.gather, batch_size)
+
+    def gather(self, message):
+        self.told[self.here.rank] = message.copy()
+        self.meeting.wait(20)
+        told = np.stack(self.told)
+        self.meeting.wait(20)
+        return told
+
+    def run(self, function):
+        """Return what each rank returned, or raise the first error."""
+        results, errors = [None] * self.world, []
+
+        def live(rank):
+            self.here.rank = rank
+            try:
+                results[rank] = function(rank)
+            except threading.BrokenBarrierError:
+                pass  # another rank has failed
+            except Exception as error:
+                errors.append((rank, error))
+                self.meeting.abort()
+
+        threads = [threading.Thread(target=live, args=(rank,)) for rank in range(self.world)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.meeting.reset()
+        if errors:
+            raise sorted(errors, key=lambda pair: pair[0])[0][1]
+        return results
