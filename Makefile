@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
+FRAMEWORKS := $(VENV)/.frameworks
 
 .PHONY: demo test test-slow lint coverage bench clean help
 
@@ -39,7 +40,12 @@ coverage: $(READY)
 	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=uncompiled $(BIN)/python -m coverage run -m pytest -q -m "kernels and not slow" tests/index tests/test_random.py tests/test_bits.py
 	$(BIN)/python -m coverage report --include='src/tombola/index/*,src/tombola/random.py' --show-missing --fail-under=95
 
-test-slow: $(READY)
+$(FRAMEWORKS): $(READY)
+	@echo "== installing the frameworks that recipes are for"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt lightning transformers
+	@touch $@
+
+test-slow: $(FRAMEWORKS)
 	@echo "== the long versions"
 	$(BIN)/python -m pytest -m slow
 	@echo "== all kernels again, numba switched off"

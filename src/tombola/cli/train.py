@@ -198,8 +198,9 @@ class Fit:
         """Return problem, solver and sampler as the estimator makes them."""
         from tombola import solvers
         from tombola.estimators import SGDRegressor
-        from tombola.estimators.base import draw_seeds, make_row_sampler, make_sampler
+        from tombola.estimators.base import draw_seeds, make_row_sampler
         from tombola.problems import KMeans, LeastSquares, Logistic
+        from tombola.samplers.choice import make_sampler
 
         data, chosen = self.data, self.settings
         seed = draw_seeds(chosen["seed"], len(self.labels))[number]
