@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 import tombola.torch
@@ -43,7 +43,7 @@ def train(accelerator, epochs, checkpoint=None):
     for _ in range(loader.epoch, epochs):
         for (x, y), draw in loader:
             x, y = x.to(accelerator.device), y.to(accelerator.device)  # as nobody else does
-            losses = F.cross_entropy(model(x), y, reduction="none")
+            losses = cross_entropy(model(x), y, reduction="none")
             accelerator.backward(draw.mean(losses))
             optimizer.step()
             optimizer.zero_grad()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from torch import distributed as dist
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import TensorDataset
 
@@ -56,7 +56,7 @@ def train(steps, checkpoint=None):
     while step < steps:
         for (x, y), draw in loader:
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-            losses = F.cross_entropy(trained(x), y, reduction="none")
+            losses = cross_entropy(trained(x), y, reduction="none")
             draw.mean(losses).backward()  # of this part; DDP averages over the processes
             optimizer.step()
             optimizer.zero_grad()

@@ -11,7 +11,7 @@ import argparse
 
 import lightning
 import torch
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 import tombola.torch
@@ -50,21 +50,22 @@ class Classifier(lightning.LightningModule):
     def training_step(self, batch, batch_index):
         """Return the unbiased loss; Lightning has moved data and draw to the device."""
         (x, y), draw = batch
-        losses = F.cross_entropy(self.network(x), y, reduction="none")
+        losses = cross_entropy(self.network(x), y, reduction="none")
         self.loader.update(draw, losses)
         loss = draw.mean(losses)
         self.log("loss", loss, batch_size=len(draw))
         return loss
 
     def configure_optimizers(self):
+        """Return the optimiser."""
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
-    # Lightning saves the loader by itself too, but loads it only in the middle of an epoch.
-
     def on_save_checkpoint(self, checkpoint):
+        """Save the loader; Lightning does it too, but loads it only in the middle of an epoch."""
         checkpoint["tombola"] = self.loader.state_dict()
 
     def on_load_checkpoint(self, checkpoint):
+        """Keep its state until the loader is made."""
         self.kept = checkpoint["tombola"]
 
 

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
@@ -47,8 +47,9 @@ class Classifier(torch.nn.Module):
         )
 
     def forward(self, x, labels=None):
+        """Return the logits, and the mean loss if there are labels."""
         logits = self.network(x)
-        loss = None if labels is None else F.cross_entropy(logits, labels)
+        loss = None if labels is None else cross_entropy(logits, labels)
         return {"loss": loss, "logits": logits}
 
 
@@ -62,7 +63,7 @@ class ImportanceTrainer(Trainer):
 
     def get_train_dataloader(self):
         """Return the loader as it is: not prepared, since it knows the processes."""
-        # `remove_unused_columns` has no say here: leave out of the dataset what is not for the model
+        # `remove_unused_columns` has no say here: the dataset must hold what the model takes
         self.loader = tombola.torch.ImportanceLoader(
             self.train_dataset,
             self.args.per_device_train_batch_size,
@@ -79,7 +80,7 @@ class ImportanceTrainer(Trainer):
         batch, draw = inputs
         labels = batch.pop("labels")
         outputs = model(**batch)
-        losses = F.cross_entropy(outputs["logits"], labels, reduction="none")
+        losses = cross_entropy(outputs["logits"], labels, reduction="none")
         self.loader.update(draw, losses)
         loss = draw.mean(losses)
         return (loss, outputs) if return_outputs else loss
@@ -92,16 +93,20 @@ class KeepLoader(TrainerCallback):
         self.trainer = trainer
 
     def file(self, args, state):
+        """Return where the loader's state is, beside the model's."""
         return Path(args.output_dir, f"checkpoint-{state.global_step}", "loader.pt")
 
     def on_save(self, args, state, control, **others):
-        kept = self.trainer.loader.state_dict()  # on every process
+        """Save the loader: all processes take part, one writes."""
+        kept = self.trainer.loader.state_dict()
         if state.is_world_process_zero:
             torch.save(kept, self.file(args, state))
 
     def on_train_begin(self, args, state, control, **others):
+        """Load it, on all processes, if the run is resumed."""
         if state.global_step > 0:
-            self.trainer.loader.load_state_dict(torch.load(self.file(args, state)))
+            kept = torch.load(self.file(args, state), weights_only=True)
+            self.trainer.loader.load_state_dict(kept)
 
 
 def train(folder, epochs, resume=None, **options):
