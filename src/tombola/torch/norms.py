@@ -158,7 +158,7 @@ class _Call(NamedTuple):
     layer: nn.Module
     parts: dict[str, nn.Parameter]  # those to be trained, by "weight" or "bias"
     parent: _Pass
-    kept: list[Any]  # the autograd node that holds the input; empty once it was used
+    kept: list[Any]  # a tensor whose autograd node holds the input; empty once it was used
 
 
 class _Use(NamedTuple):
@@ -253,7 +253,8 @@ class GradientNorms:
             self._add(self._waiting.values())
             assert self._squares is not None
             lengths = self._squares.clamp_min(0.0).sqrt()  # rounding may have gone below zero
-            factors = size / (importances.to(lengths.device, lengths.dtype) * scale)
+            importances = importances.to(lengths.device, lengths.dtype, non_blocking=True)
+            factors = size / (importances * scale)
             self._forget()
             return (lengths * factors).to(torch.float32)
 
@@ -278,8 +279,9 @@ class GradientNorms:
             if isinstance(layer, (nn.Linear, *_CONVOLUTIONS)):
                 value = value.to(output.dtype)  # as autocast has done
             kept.append(value)
-        node = _Keep.apply(next(iter(parts.values())), *kept).grad_fn  # type: ignore[no-untyped-call]
-        call = _Call(name, layer, parts, self._next, [node])
+        # the tensor, and not its node alone: up to torch 2.11 a node is emptied with its tensor
+        keeper = _Keep.apply(next(iter(parts.values())), *kept)  # type: ignore[no-untyped-call]
+        call = _Call(name, layer, parts, self._next, [keeper])
         output.register_hook(partial(self._after_backward, call))  # type: ignore[no-untyped-call]
 
     def _after_backward(self, call: _Call, gradient: Tensor) -> None:
@@ -307,7 +309,8 @@ class GradientNorms:
                 f"{first!r} has {size}: the batch must come first in both (and positions go to "
                 "an Embedding once for each example)"
             )
-        saved = call.kept.pop().saved_tensors  # a checkpointed layer runs again here
+        keeper = call.kept.pop()
+        saved = keeper.grad_fn.saved_tensors  # a checkpointed layer runs again here
         self._seen, self._first = call.parent, (first, size)
         value = saved[0] if saved else gradient
         alone = []
