@@ -38,13 +38,15 @@ class Classifier(lightning.LightningModule):
         self.loader = self.kept = None
 
     def train_dataloader(self):
-        """Make the loader: here the processes know of each other, before `fit` they do not."""
-        dataset = data()
-        self.loader = tombola.torch.ImportanceLoader(
-            dataset, GLOBAL_BATCH // self.trainer.world_size, groups=dataset.tensors[1]
-        )
+        """Make the loader, once: here the processes know of each other, before `fit` not yet."""
+        if self.loader is None:
+            dataset = data()
+            self.loader = tombola.torch.ImportanceLoader(
+                dataset, GLOBAL_BATCH // self.trainer.world_size, groups=dataset.tensors[1]
+            )
         if self.kept is not None:
             self.loader.load_state_dict(self.kept)
+            self.kept = None
         return self.loader
 
     def training_step(self, batch, batch_index):

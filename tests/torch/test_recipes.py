@@ -203,6 +203,10 @@ def test_the_lightning_example(tmp_path):
             assert resumed.global_step == straight.global_step
             assert model.loader.most_drawn(model.loader.n) == drawn
 
+    # asked for anew each epoch, the loader is the same and forgets nothing
+    _, model = recipe.train(3, enable_checkpointing=False, reload_dataloaders_every_n_epochs=1)
+    assert model.loader.most_drawn(model.loader.n) == drawn
+
     # the draw goes to the device with its batch
     batch, draw = next(iter(ImportanceLoader(DATA, 16)))
     moved = lightning.fabric.utilities.move_data_to_device((batch, draw), torch.device("meta"))
