@@ -68,6 +68,8 @@ bench: $(PEERS)
 	$(BIN)/python benchmarks/index.py
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/solvers.py
+	$(BIN)/python benchmarks/torch_loader.py
+	$(BIN)/python benchmarks/torch_norms.py
 
 clean:
 	rm -rf $(VENV) out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
