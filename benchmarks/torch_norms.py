@@ -23,7 +23,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 import tombola
-from tombola.torch.norms import gradient_norms, last_layer_norms
+from tombola.torch import gradient_norms, last_layer_norms
 
 BATCH = 128
 

@@ -48,8 +48,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from tombola.torch import ImportanceLoader
-from tombola.torch.norms import gradient_norms
+from tombola.torch import ImportanceLoader, gradient_norms
 
 BATCH, MOMENTUM, CLASSES = 64, 0.9, 10
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)

@@ -17,9 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import TensorDataset
 
 import tombola
-from tombola.torch import ImportanceLoader
+from tombola.torch import ImportanceLoader, gradient_norms, last_layer_norms
 from tombola.torch import norms as module_of_norms
-from tombola.torch.norms import gradient_norms, last_layer_norms
 
 BATCH = 6
 CLOSE = {"rtol": 1e-5, "atol": 0.0}
