@@ -274,8 +274,8 @@ def _findings(features: str, races: dict[str, _Race]) -> list[Finding]:
     for kind, what in (("paper", f"at rate {RATE:g}"), ("best", "each at its best rate")):
         own = races[kind]
         for name, least, claim in (
-            ("VRB as printed", 10.0, "the paper's claim: VRB needs a tenth of uniform's draws"),
-            (DEFAULT, 3.0, "our goal: the default sampler needs a third of uniform's draws"),
+            ("VRB as printed", 10.0, "The paper's claim: VRB needs a tenth of uniform's draws"),
+            (DEFAULT, 3.0, "Our goal: the default sampler needs a third of uniform's draws"),
         ):
             came, ratio = own.sooner(name, "eleven")
             found.append(
@@ -283,7 +283,9 @@ def _findings(features: str, races: dict[str, _Race]) -> list[Finding]:
                     f"{claim} ({features}, {what}).",
                     ratio.value >= least,
                     f"{name} had uniform's final precision after {_draws(came)} of "
-                    f"{own.marks[-1]:,.0f} draws; times fewer: {shown(ratio, zero='never')}.",
+                    f"{own.marks[-1]:,.0f} draws, {shown(ratio, zero='never')} times fewer."
+                    if np.isfinite(came)
+                    else f"{name} did not have it within {own.marks[-1]:,.0f} draws.",
                 )
             )
     return found
