@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SHOW := $(VENV)/.show
 PEERS := $(VENV)/.peers
 FRAMEWORKS := $(VENV)/.frameworks
 
@@ -18,14 +19,23 @@ help:
 	@echo "make bench      compare speed with other libraries and append to benchmarks/results"
 	@echo "make clean      remove what the others made"
 
-$(READY): pyproject.toml constraints.txt
-	@echo "== setting up $(VENV) (once)"
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "tombola needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+
+$(SHOW): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "== setting up $(VENV): what the command line needs"
+	$(INSTALL) --editable '.[cli]'
 	@touch $@
 
-demo: $(READY)
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "== setting up $(VENV): what the tests need, PyTorch among it"
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ $(SHOW)
+
+demo: $(SHOW)
 	@echo "== adaptive draws against shuffled epochs"
 	@rm -rf out/demo
 	$(BIN)/tombola demo --out out/demo
@@ -42,7 +52,7 @@ coverage: $(READY)
 
 $(FRAMEWORKS): $(READY)
 	@echo "== installing the frameworks that recipes are for"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt lightning transformers
+	$(INSTALL) lightning transformers
 	@touch $@
 
 test-slow: $(FRAMEWORKS)
@@ -60,7 +70,7 @@ lint: $(READY)
 
 $(PEERS): $(READY) benchmarks/peers.txt
 	@echo "== installing the libraries to compare with (large; optional)"
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/peers.txt
+	-$(INSTALL) --requirement benchmarks/peers.txt
 	@touch $@
 
 bench: $(PEERS)

@@ -73,7 +73,7 @@ def test_reports_of_nothing_are_refused(tmp_path, capsys):
     assert "there is no folder" in refused(capsys, "report", tmp_path / "none", "--out", "p.html")
     assert "holds no results" in refused(capsys, "report", tmp_path)
     (tmp_path / "about.json").write_text("{}")
-    assert "holds no results" in refused(capsys, "report", tmp_path)
+    assert "does not say what" in refused(capsys, "report", tmp_path)
     about = {"experiment": "demo", "settings": {}, "data": {}}
     (tmp_path / "about.json").write_text(json.dumps(about))
     assert "holds no results" in refused(capsys, "report", tmp_path)
@@ -104,7 +104,9 @@ def test_bad_arguments_are_refused(tmp_path, capsys):
 def test_a_folder_of_other_settings_is_refused(tmp_path, capsys):
     folder = tmp_path / "coordinates"
     folder.mkdir()
-    (folder / "about.json").write_text(json.dumps({"experiment": "coordinates"}))
+    (folder / "runs").mkdir()
+    other = {"experiment": "coordinates", "settings": {}, "data": {}}
+    (folder / "about.json").write_text(json.dumps(other))
     message = refused(capsys, "reproduce", "coordinates", "--out", tmp_path)
     assert "holds runs with another settings" in message
-    assert [path.name for path in folder.iterdir()] == ["about.json"]
+    assert not list((folder / "runs").iterdir())

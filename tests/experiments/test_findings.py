@@ -91,6 +91,7 @@ def test_voc_takes_the_setting_and_the_rate_that_were_best():
 
 
 def hyper_rows(best, free):
+    """Precision that grows with the draws; the objective is 1 less that."""
     rows = []
     for run in range(2):
         for mark in MARKS:
@@ -107,10 +108,10 @@ def hyper_rows(best, free):
 
 def test_hyper_says_whether_no_parameters_are_as_good_as_the_best():
     words = "within 5% of the grid's best cell"
-    assert seen(hyper.show(hyper_rows(0.8, 0.78)), words) == [True, True]
+    assert seen(hyper.show(hyper_rows(0.8, 0.795)), words) == [True, True]
     assert seen(hyper.show(hyper_rows(0.8, 0.75)), words) == [False, False]
     assert seen(hyper.show(hyper_rows(0.8, 0.75)), "the early stage only") == [False]
-    assert seen(hyper.show(hyper_rows(0.51, 0.5)), "the early stage only") == [True]
+    assert seen(hyper.show(hyper_rows(0.8, 0.795)), "the early stage only") == [None]
 
 
 def regret_rows(panel, growth, factor=1e-3):

@@ -65,9 +65,11 @@ def test_a_run_that_was_cut_off_is_done_again(toys, tmp_path):
     whole = files(folder)
     run = folder / "runs" / "part=race,run=1.csv"
     run.unlink()
-    run.with_suffix(".part").write_text("part,run,mark,value,best\nrace,1,1,0.5")
+    run.with_suffix(".1.part").write_text("part,run,mark,value,best\nrace,1,1,0.5")
     sweep.sweep("toy", tmp_path, runs=2)
-    assert files(folder) == whole
+    after = files(folder)
+    after.pop("part=race,run=1.1.part")
+    assert after == whole
 
 
 def test_a_run_that_fails_leaves_no_file_of_its_name(toys, tmp_path, monkeypatch):
@@ -139,7 +141,8 @@ def test_killed_at_any_time_it_goes_on_to_the_same_rows(toys, tmp_path):
             break
         assert kills < 50
     assert kills >= 2
-    assert files(tmp_path / "killed" / "toy") == whole
+    left = files(tmp_path / "killed" / "toy")
+    assert {name: text for name, text in left.items() if name.endswith(".csv")} == whole
 
 
 def test_jobs_make_the_same_rows(tmp_path):
@@ -150,3 +153,60 @@ def test_jobs_make_the_same_rows(tmp_path):
     for row in (*alone, *both):
         row.pop("seconds")
     assert alone == both
+
+
+def test_interrupted_runs_get_no_file(toys, tmp_path, monkeypatch):
+    """Solvers catch Ctrl-C and return what they have: not the rows of a finished run."""
+    from tombola.problems import LeastSquares
+    from tombola.solvers import SGD
+
+    problem = LeastSquares([[1.0], [2.0]], [1.0, 2.0])
+
+    def play(setting, data, earlier):
+        yield {"mark": 0}
+        result = sweep.go_on(
+            SGD(0.01), problem, rounds=10**6,
+            progress=lambda done, total: signal.raise_signal(signal.SIGINT),
+        )  # fmt: skip
+        yield {"mark": result.rounds}
+
+    monkeypatch.setattr(toy, "play", play)
+    with pytest.raises(KeyboardInterrupt):
+        sweep.sweep("toy", tmp_path, runs=1)
+    assert not list((tmp_path / "toy" / "runs").glob("*.csv"))
+
+
+def test_a_folder_that_was_hardly_begun_is_gone_on_with(toys, tmp_path):
+    (tmp_path / "toy" / "runs").mkdir(parents=True)
+    assert len(sweep.read(sweep.sweep("toy", tmp_path, runs=1))) == 4
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"experiment": "toy"}'])
+def test_a_broken_record_is_said(toys, tmp_path, text):
+    folder = sweep.sweep("toy", tmp_path, runs=1)
+    (folder / "about.json").write_text(text)
+    with pytest.raises(sweep.SweepError, match=r"about.json"):
+        sweep.sweep("toy", tmp_path, runs=1)
+
+
+@pytest.mark.parametrize(
+    ("end", "words"), [("race,0,1", "line 5: 3 cells, not 5"), ("race,0,1,0.5,7", "cut off")]
+)
+def test_damaged_rows_are_named(toys, tmp_path, end, words):
+    folder = sweep.sweep("toy", tmp_path, runs=1)
+    path = folder / "runs" / "part=race,run=0.csv"
+    path.write_text(path.read_text() + end + ("\n" if "line" in words else ""))
+    with pytest.raises(sweep.SweepError, match=words):
+        sweep.read(folder)
+
+
+def test_gathered_rows_alone_are_not_gone_on_with(toys, tmp_path):
+    folder = sweep.sweep("toy", tmp_path, runs=1)
+    sweep.gather(folder)
+    kept = (folder / "rows.csv").read_text()
+    for path in (folder / "runs").iterdir():
+        path.unlink()
+    (folder / "runs").rmdir()
+    with pytest.raises(sweep.SweepError, match="gathered rows"):
+        sweep.sweep("toy", tmp_path, runs=2)
+    assert (folder / "rows.csv").read_text() == kept

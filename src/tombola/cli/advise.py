@@ -63,6 +63,10 @@ def run(options: argparse.Namespace) -> int:
     advice.notes = [*data.notes, *advice.notes]
     if _was_scaled(data):
         advice.code = _with_scaler(advice.code)
+    if options.json:
+        print(json.dumps(_record(data, options, advice.as_dict()), indent=1, allow_nan=False))
+    else:
+        print(f"{data.name}: {advice}")
     if options.html is not None:
         from tombola.advice.page import page_of
 
@@ -71,10 +75,6 @@ def run(options: argparse.Namespace) -> int:
         page.text(", ".join(f"{name} {value}" for name, value in versions().items()) + ".")
         page.save(options.html)
         print(f"the page is {options.html}", file=sys.stderr)
-    if options.json:
-        print(json.dumps(_record(data, options, advice.as_dict()), indent=1, allow_nan=False))
-    else:
-        print(f"{data.name}: {advice}")
     return 0
 
 

@@ -1,13 +1,12 @@
 """`tombola report`: one page from the rows of experiments alone."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tombola.cli.common import CommandError
-from tombola.experiments.sweep import ALL, Exhibit, SweepError, experiment, read
+from tombola.experiments.sweep import ALL, Exhibit, SweepError, about, experiment, read
 from tombola.report import Page
 
 __all__ = ["add_arguments", "find", "run", "show", "write"]
@@ -53,10 +52,12 @@ def find(given: Path) -> list[Path]:
 def show(folder: Path) -> tuple[Exhibit, dict[str, Any]]:
     """Return what the rows of an experiment say, and what is known about them."""
     try:
-        about = json.loads((folder / "about.json").read_text())
+        known = about(folder)
         rows = read(folder)
-        return experiment(about["experiment"]).show(rows), about
-    except (SweepError, ValueError, KeyError, IndexError) as error:
+        return experiment(known["experiment"]).show(rows), known
+    except SweepError as error:
+        raise CommandError(str(error)) from None
+    except (ValueError, KeyError, IndexError, TypeError, StopIteration) as error:
         raise CommandError(
             f"the results in {folder} cannot be read ({type(error).__name__}: {error}): "
             "start the experiment again, or take them out"
@@ -77,7 +78,7 @@ def write(folders: Sequence[Path], path: Path) -> list[Exhibit]:
             f"here and **{seen.count(False)}** were not. Everything on this page is computed "
             "from the rows of the runs.",
         )
-    for exhibit, about in shown:
+    for exhibit, known in shown:
         if len(shown) > 1:
             page.heading(exhibit.title)
             page.text(exhibit.lead)
@@ -90,20 +91,20 @@ def write(folders: Sequence[Path], path: Path) -> list[Exhibit]:
             page.text(exhibit.notes)
         for caption, columns, lines in exhibit.tables:
             page.table(columns, lines, caption)
-        page.table(["", "what these runs were given"], _given(about))
+        page.table(["", "what these runs were given"], _given(known))
     page.save(path)
     return [exhibit for exhibit, _ in shown]
 
 
-def _given(about: dict[str, Any]) -> list[list[str]]:
+def _given(known: dict[str, Any]) -> list[list[str]]:
     lines = []
-    for name, value in about["settings"].items():
+    for name, value in known["settings"].items():
         if isinstance(value, dict):
             lines += [[f"{name}: {key}", _in_words(entry)] for key, entry in value.items()]
         else:
             lines.append([name, _in_words(value)])
-    lines += [[f"data: {name}", f"SHA-256 `{sum_}`"] for name, sum_ in about["data"].items()]
-    rest = {key: v for key, v in about.items() if key not in ("settings", "data", "experiment")}
+    lines += [[f"data: {name}", f"SHA-256 `{sum_}`"] for name, sum_ in known["data"].items()]
+    rest = {key: v for key, v in known.items() if key not in ("settings", "data", "experiment")}
     return lines + [[name, str(value)] for name, value in rest.items()]
 
 

@@ -61,11 +61,12 @@ def play(
         raise KeyboardInterrupt(
             f"interrupted: finished runs are in {out}, and the same command goes on"
         ) from None
-    exhibits = report.write(folders, out / "report.html")
-    for folder, exhibit in zip(folders, exhibits, strict=True):
-        for k, (figure, _) in enumerate(exhibit.figures):
+    there = report.find(out)  # those of earlier calls, too
+    exhibits = dict(zip(there, report.write(there, out / "report.html"), strict=True))
+    for folder in folders:
+        for k, (figure, _) in enumerate(exhibits[folder].figures):
             figure.savefig(folder / f"{folder.name}{k or ''}.png", dpi=110)
-    return exhibits
+    return [exhibits[folder] for folder in folders]
 
 
 def print_exhibit(exhibit: Exhibit) -> None:

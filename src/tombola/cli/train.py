@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,9 +96,15 @@ def run(options: argparse.Namespace) -> int:
     }
     if options.resume:
         _check_same(folder, record)
-    (folder / "state").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "run.json", _as_json(record))
-    fit.run(folder / "state", resume=options.resume)
+    (folder / "state").mkdir(exist_ok=True)
+    try:
+        fit.run(folder / "state", resume=options.resume)
+    except CommandError:
+        if not options.resume:  # it could not be trained: leave nothing behind
+            shutil.rmtree(folder)
+        raise
     _save(folder, fit, record)
     return 0
 

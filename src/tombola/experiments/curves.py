@@ -1,6 +1,6 @@
 """Curves over repetitions: means with intervals, and when one of them reaches a level."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ __all__ = ["Curves", "arrival", "band", "collect", "shown", "speed"]
 
 RESAMPLES = 2000
 
-Curves = dict[Hashable, NDArray[np.float64]]  # by repetition: values at the marks
+Curves = dict[Any, NDArray[np.float64]]  # by repetition: values at the marks
 
 
 def collect(

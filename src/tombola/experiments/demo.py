@@ -20,7 +20,7 @@ from tombola import datasets
 from tombola.experiments.curves import band, collect, shown, speed
 from tombola.experiments.kmeans import make_sampler
 from tombola.experiments.one_vs_all import average_precisions
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting
+from tombola.experiments.sweep import Exhibit, Finding, Row, Setting, go_on
 from tombola.problems import KMeans, Logistic
 from tombola.random import Stream
 from tombola.report import figures
@@ -73,7 +73,7 @@ def _classify(method: str, seed: int) -> Iterator[Row]:
         sampler = {"shuffle": tombola.Shuffle, "VRB": tombola.VRB}[method](problem.n, seed=seed)
     solver, result = AdaGrad(RATE), None
     for mark in MARKS["classification"]:
-        result = solver.minimize(problem, sampler=sampler, rounds=mark, resume=result)
+        result = go_on(solver, problem, sampler=sampler, rounds=mark, resume=result)
         w = result.solution
         yield {"method": method, "draws": mark, "seconds": result.seconds,
                "objective": problem.value(w),
@@ -89,8 +89,13 @@ def _cluster(method: str, seed: int) -> Iterator[Row]:
     setup = time.perf_counter() - began
     solver, result = MiniBatchKMeans(BATCH), None
     for mark in MARKS["clustering"]:
-        result = solver.minimize(
-            problem, sampler=sampler, rounds=mark, start=None if result else start, resume=result
+        result = go_on(
+            solver,
+            problem,
+            sampler=sampler,
+            rounds=mark,
+            start=None if result else start,
+            resume=result,
         )
         yield {"method": method, "draws": mark * BATCH, "seconds": setup + result.seconds,
                "objective": problem.value(result.solution),

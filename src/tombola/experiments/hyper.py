@@ -26,6 +26,7 @@ TITLE = "The parameters of Algorithm 1, mis-specified (Figure 4)"
 BOUNDS = tuple(10.0**k for k in range(-2, 9, 2))
 MIXINGS = (0.05, 0.1, 0.2, 0.4, 0.8)
 FREE = ("VRB", "GroupVRB", "uniform")
+EARLY = 1000  # draws
 
 SETTINGS = {"rate": RATE, "draws": MARKS[-1], "bounds": BOUNDS, "mixings": MIXINGS,
             "beside": list(FREE)}  # fmt: skip
@@ -103,34 +104,53 @@ def show(rows: list[Row]) -> Exhibit:
     ]:  # fmt: skip
         precision = mean_estimate([row["eleven"] for row in own])
         loss = mean_estimate([row["objective"] for row in own])
-        early = [row["eleven"] for row in rows if row["draws"] == 1000 and _same(row, own[0])]
+        early = [row["eleven"] for row in rows if row["draws"] == EARLY and _same(row, own[0])]
         lines.append([label, shown(precision, digits=4),
                       f"{np.mean(early):.4f}", f"{loss.value:.5f}"])  # fmt: skip
     exhibit.tables.append((
         "At the end, and after 1,000 draws",
         ["sampler", "precision at the end", "after 1,000 draws", "training objective"], lines,
     ))  # fmt: skip
+    plain = float(np.mean([row["eleven"] for row in free["uniform"]]))
     for name in ("VRB", "GroupVRB"):
         mine = float(np.mean([row["eleven"] for row in free[name]]))
         reached = float(np.mean([row["objective"] for row in free[name]]))
         exhibit.findings.append(
             Finding(
                 f"Our goal: {name}, without parameters, is within 5% of the grid's best cell.",
-                mine >= 0.95 * score[best],
+                mine >= 0.95 * score[best] and reached <= 1.05 * down[lowest],
                 f"Precision {mine:.4f} against {score[best]:.4f} (L = {best[0]:g}, theta = "
-                f"{best[1]:g}); training objective {reached:.5f} against "
-                f"{down[lowest]:.5f}, {reached / down[lowest] - 1:+.1%}.",
+                f"{best[1]:g}; uniform draws have {plain:.4f}, so this says little); training "
+                f"objective {reached:.5f} against {down[lowest]:.5f} (L = {lowest[0]:g}, theta = "
+                f"{lowest[1]:g}), {reached / down[lowest] - 1:+.1%}.",
             )
         )
-    spread = max(score.values()) - min(score.values())
+    spreads = {when: _spread(rows, when) for when in (EARLY, MARKS[-1])}
+    gain = score[best] - plain
     exhibit.findings.append(
         Finding(
             "The paper's claim: a wrong bound hurts the early stage only.",
-            spread < 0.02,
-            f"At the end the best and the worst cell are {spread:.4f} apart.",
+            None if gain < 0.01 else spreads[MARKS[-1]] < 0.2 * spreads[EARLY],
+            f"Over bounds at the same mixing, precisions are up to {spreads[EARLY]:.4f} apart "
+            f"after {EARLY:,} draws and {spreads[MARKS[-1]]:.4f} at the end. The best cell is "
+            f"{gain:.4f} above uniform draws at the end: where that is less than 0.01, there is "
+            "nothing for a wrong bound to hurt.",
         )
     )
     return exhibit
+
+
+def _spread(rows: list[Row], draws: int) -> float:
+    """Return how far apart bounds are at a mark, at most, at the same mixing."""
+    table = [
+        [
+            np.mean([r["eleven"] for r in rows
+                     if r["draws"] == draws and (r.get("bound"), r.get("mixing")) == (b, m)])
+            for b in BOUNDS
+        ]
+        for m in MIXINGS
+    ]  # fmt: skip
+    return float(np.ptp(table, axis=1).max())
 
 
 def _same(row: Row, other: Row) -> bool:

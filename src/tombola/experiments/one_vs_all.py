@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola import datasets
+from tombola.experiments.sweep import go_on
 from tombola.problems import Logistic
 from tombola.samplers import Sampler
 from tombola.solvers import AdaGrad
@@ -103,7 +104,7 @@ def train(task: Task, make: Make, seed: int, rate: float) -> list[dict[str, floa
     problem, solver = Logistic(task.X, task.y), AdaGrad(rate)
     result, solutions, seconds, ratios, moments = None, [], [], [], []
     for mark in MARKS:
-        result = solver.minimize(problem, sampler=sampler, rounds=mark, resume=result)
+        result = go_on(solver, problem, sampler=sampler, rounds=mark, resume=result)
         solutions.append(result.solution)
         seconds.append(setup + result.seconds)
         moments.append(sampler.probabilities())

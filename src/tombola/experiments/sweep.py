@@ -15,10 +15,11 @@ run that is done; ``gather`` puts these into one file, ``rows.csv``, to be kept.
 
 import csv
 import importlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -34,8 +35,11 @@ __all__ = [
     "Exhibit",
     "Finding",
     "SweepError",
+    "about",
+    "check",
     "experiment",
     "gather",
+    "go_on",
     "read",
     "sweep",
 ]
@@ -95,9 +99,17 @@ def file_name(setting: Setting) -> str:
     return ",".join(f"{key}={value}" for key, value in setting.items()) + ".csv"
 
 
+def go_on(solver: Any, problem: Any, **options: Any) -> Any:
+    """Minimise up to a mark; Ctrl-C ends the run, whose rows would be of fewer rounds."""
+    result = solver.minimize(problem, **options)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return result
+
+
 def write_run(path: Path, setting: Setting, rows: Iterable[Row]) -> int:
     """Append rows as they come; the file takes its name when the run is done. Return how many."""
-    part = path.with_suffix(".part")
+    part = path.with_suffix(f".{os.getpid()}.part")
     count = 0
     with part.open("w", newline="") as file:
         writer = None
@@ -196,14 +208,17 @@ def _finish(
         return
     # spawned, not forked: children of a process with threads may hang
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        tasks = [pool.submit(_work, name, s, folder, data, earlier) for s in settings]
-        try:
-            for task in as_completed(tasks):
+        waiting = iter(settings)
+        tasks = {
+            pool.submit(_work, name, setting, folder, data, earlier)
+            for setting in itertools.islice(waiting, jobs)
+        }
+        while tasks:  # no more than can run: what waits in the pool could not be called off
+            done, tasks = wait(tasks, return_when=FIRST_COMPLETED)
+            for task in done:
                 yield task.result()
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            raise
+                for setting in itertools.islice(waiting, 1):
+                    tasks.add(pool.submit(_work, name, setting, folder, data, earlier))
 
 
 def check(name: str, data: Path | None) -> dict[str, str]:
@@ -223,7 +238,9 @@ def _open(folder: Path, module: ModuleType, checksums: dict[str, str]) -> None:
     }
     path = folder / "about.json"
     if path.exists():
-        known = json.loads(path.read_text())
+        known = about(folder)
+        if not (folder / "runs").is_dir():
+            raise SweepError(f"{folder} holds gathered rows, not runs: choose another folder")
         for key, value in common.items():
             if known.get(key) != value:
                 raise SweepError(
@@ -231,10 +248,24 @@ def _open(folder: Path, module: ModuleType, checksums: dict[str, str]) -> None:
                     "choose another folder, or remove it"
                 )
         return
-    if folder.exists() and any(folder.iterdir()):
+    text = json.dumps({**common, **versions()}, indent=2) + "\n"
+    if folder.exists() and list(folder.iterdir()) not in ([], [folder / "runs"]):
         raise SweepError(f"{folder} exists and does not hold runs of {common['experiment']}")
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**common, **versions()}, indent=2) + "\n")
+    part = folder / "runs" / f"about.{os.getpid()}.part"
+    part.write_text(text)
+    os.replace(part, path)
+
+
+def about(folder: Path) -> dict[str, Any]:
+    """Return what is known about the runs in a folder."""
+    try:
+        known = json.loads((folder / "about.json").read_text())
+    except (OSError, ValueError) as error:
+        raise SweepError(f"{folder / 'about.json'} cannot be read: {error}") from None
+    if not isinstance(known, dict) or not {"experiment", "settings", "data"} <= known.keys():
+        raise SweepError(f"{folder / 'about.json'} does not say what the runs are of")
+    return known
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -250,9 +281,15 @@ def read(folder: Path) -> list[Row]:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    with path.open(newline="") as file:
-        for line in csv.DictReader(file):
-            yield {name: _parsed(text) for name, text in line.items() if text != ""}
+    text = path.read_text()
+    if not text.endswith("\n"):
+        raise SweepError(f"{path} is cut off: its last line has no end")
+    lines = list(csv.reader(text.splitlines()))
+    for number, line in enumerate(lines[1:], 2):
+        if len(line) != len(lines[0]):
+            raise SweepError(f"{path}, line {number}: {len(line)} cells, not {len(lines[0])}")
+        cells = zip(lines[0], line, strict=True)
+        yield {name: _parsed(cell) for name, cell in cells if cell != ""}
 
 
 def _parsed(text: str) -> Any:
@@ -268,7 +305,7 @@ def gather(folder: Path) -> Path:
     """Put the rows of all runs into one file, and return it."""
     rows = read(folder)
     names = list(dict.fromkeys(name for row in rows for name in row))
-    path, part = folder / "rows.csv", folder / "rows.part"
+    path, part = folder / "rows.csv", folder / f"rows.{os.getpid()}.part"
     with part.open("w", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()

@@ -22,6 +22,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "vrb": ("#0072B2", "-"),
     "vrb-as-printed": ("#0072B2", "--"),
     "vrb-without-bounds": ("#0072B2", "-."),
+    "vrb-with-bounds": ("#004C78", "--"),
     "group-vrb": ("#D55E00", "-"),
     "shuffle": ("#333333", "--"),
     "uniform": ("#8a8f94", "-"),
