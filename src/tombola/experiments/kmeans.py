@@ -227,10 +227,10 @@ def _findings(name: str, marks: Any, curves: Any, rows: list[Row]) -> list[Findi
     came, ratio = speed(marks, curves[OURS][0], uniform, upwards=False)
     found = []
     sooner = (
-        f"its mean test cost is that of uniform draws at the end after {came:,.0f} rounds of "
+        f"Its mean test cost is that of uniform draws at the end after {came:,.0f} rounds of "
         f"{marks[-1]:,.0f}, {shown(ratio, zero='never')} times sooner."
         if np.isfinite(came)
-        else "its mean test cost never is that of uniform draws at the end."
+        else "Its mean test cost never is that of uniform draws at the end."
     )
     if name == "kdd":
         found.append(
@@ -238,8 +238,8 @@ def _findings(name: str, marks: Any, curves: Any, rows: list[Row]) -> list[Findi
         )
         found.append(
             Finding(
-                "The paper's claim: on KDD, VRB lowers the spread over runs.",
-                bool(spread[OURS] < spread["uniform"]) if len(uniform) > 1 else None,
+                "The paper's claim: on KDD, VRB lowers the spread over runs (by a tenth, say).",
+                bool(spread[OURS] < 0.9 * spread["uniform"]) if len(uniform) > 1 else None,
                 f"Standard deviation of the final cost {spread[OURS]:.4f} against "
                 f"{spread['uniform']:.4f}, of uniform's mean.",
             )
@@ -257,7 +257,7 @@ def _findings(name: str, marks: Any, curves: Any, rows: list[Row]) -> list[Findi
             Finding(
                 "The paper's claim for CSN, for which this set stands in: VRB is much better.",
                 bool(last[OURS] < 0.99 or ratio.value >= 2),
-                f"Final mean test cost {last[OURS]:.4f} of uniform's; {sooner}",
+                f"Final mean test cost {last[OURS]:.4f} of uniform's. {sooner}",
             )
         )
     seen = [row for row in rows if "entropy" in row]
