@@ -439,12 +439,20 @@ def test_an_epoch_is_as_long_as_for_one_process_with_the_global_batch(monkeypatc
 # --- how processes are found -----------------------------------------------------------------
 
 
-def test_a_loader_made_before_the_process_group_is_told(monkeypatch):
-    loader = make()
+@pytest.mark.parametrize("distributed", ["auto", "replicated", "sharded"])
+def test_a_loader_made_before_the_process_group_is_told(distributed, monkeypatch):
+    loader = make(distributed=distributed)
     monkeypatch.setattr("tombola.torch.desk.world_size", lambda: 2)
     with pytest.raises(RuntimeError, match="initialised after this was made"):
         next(iter(loader))
     next(iter(make(distributed=None)))
+
+
+def test_a_group_of_one_process_in_a_larger_world_draws_on_its_own(monkeypatch):
+    monkeypatch.setattr("tombola.torch.desk.world_size", lambda: 2)
+    monkeypatch.setattr("tombola.torch.distributed.world_size", lambda: 2)
+    monkeypatch.setattr(dist, "get_world_size", lambda group: 1)
+    assert steps(make(process_group="this one"), 5) == steps(make(distributed=None), 5)
 
 
 def test_processes_without_a_process_group_are_told(monkeypatch):

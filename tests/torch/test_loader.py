@@ -479,8 +479,10 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     with pytest.raises(ValueError, match=r"losses\[0\] of batch 1 is nan"):
         next(batches)
     assert loader.sampler.gauge.count == 0
-    next(iter(loader))
+    (_, draw), *rest = list(loader)  # which goes on with the epoch
     assert loader.sampler.gauge.count == 32
+    assert [draw.number, *(later.number for _, later in rest)] == [3, 4]
+    assert loader.epoch == 1
 
 
 def test_wrong_feedback_is_refused():
@@ -565,6 +567,41 @@ def test_a_second_iteration_ends_the_first():
     next(iter(loader))
     with pytest.raises(RuntimeError, match="a new iteration has begun"):
         next(first)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_state_loaded_in_the_midst_of_an_iteration_ends_it(workers):
+    """The numbers of its batches may be those of other draws."""
+
+    def begun(scale):
+        loader = ImportanceLoader(DATA, 10, lag=2, num_workers=workers)
+        for _ in range(3):
+            for (items,), draw in loader:
+                loader.update(draw, (1.0 + items) ** scale)
+        batches = iter(loader)
+        for _ in range(2):
+            (items,), draw = next(batches)
+            loader.update(draw, (1.0 + items) ** scale)
+        return loader, batches
+
+    other, _ = begun(3)
+    loader, batches = begun(0)
+    loader.load_state_dict(other.state_dict())
+    with pytest.raises(RuntimeError, match="a new iteration has begun, or a state was loaded"):
+        next(batches)
+    assert next(iter(loader))[1].number == 23
+
+
+def test_a_loader_that_fails_at_once_leaves_no_leave_to_draw():
+    class Failing:
+        def __iter__(self):
+            raise OSError("no data")
+
+    sampler = ImportanceSampler(N, 16)
+    with pytest.raises(OSError, match="no data"):
+        next(sampler.batches(Failing()))
+    with pytest.raises(RuntimeError, match="batches are asked for without their draws"):
+        next(iter(sampler))
 
 
 # --- the bare sampler ------------------------------------------------------------------------

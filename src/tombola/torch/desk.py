@@ -41,6 +41,7 @@ from tombola.torch.tensors import from_tensors, to_tensors
 
 __all__ = ["Desk", "Indices", "NumberedBatch"]
 
+_END = object()
 KEPT = 256  # batches without an answer that a checkpoint keeps; older ones are forgotten
 
 
@@ -110,7 +111,7 @@ class Desk:
         if groups is not None and len(groups) != n:
             raise ValueError(f"groups has {len(groups)} labels for {n} items")
         self._ranks = find_ranks(distributed, process_group, self.batch_size)
-        self._auto = distributed == "auto"
+        self._early = distributed is not None and not world_size()  # before init_process_group
         facts = {
             "number of items": n,
             "batch_size": self.batch_size,
@@ -174,15 +175,25 @@ class Desk:
         self._begin()
         turn = self._turn
         for number, issue in list(self._waiting.items()):
+            self._check_turn(turn)
             yield Indices(issue.part.indices.tolist(), number)
         while self._is_more():
-            if turn != self._turn:
-                raise RuntimeError("a new iteration has begun, which ended this one")
-            number = self._draw_next()
+            self._check_turn(turn)
+            try:
+                number = self._draw_next()
+            except ValueError as error:
+                self._resumed = True  # the epoch is not over
+                raise ValueError(f"{error}. A new iteration goes on with this epoch") from None
             yield Indices(self._waiting[number].part.indices.tolist(), number)
 
+    def _check_turn(self, turn: int) -> None:
+        if turn != self._turn:
+            raise RuntimeError(
+                "a new iteration has begun, or a state was loaded, which ended this one"
+            )
+
     def _begin(self) -> None:
-        if self._auto and type(self._ranks) is Ranks and world_size() > 1:
+        if self._early and world_size() > 1:
             raise RuntimeError(
                 "torch.distributed was initialised after this was made, so each process would "
                 "draw the same: make it after init_process_group, or pass distributed=None"
@@ -193,7 +204,6 @@ class Desk:
                 "back: iterate over sampler.batches(loader). A framework that takes batches from "
                 "a loader itself needs an ImportanceLoader, not a DataLoader with this sampler"
             )
-        self._paired = False
         self._turn += 1
         if not (self._open and self._resumed):
             if self._open:
@@ -245,14 +255,22 @@ class Desk:
     def batches(self, loader: Any) -> Iterator[tuple[Any, TensorDraw]]:
         """Iterate over a loader of `Numbered` data: each batch, and how it was drawn."""
         self._paired = True
-        for numbered in loader:
+        try:
+            coming = iter(loader)
+            numbered = next(coming, _END)
+        finally:
+            self._paired = False
+        turn = self._turn
+        while numbered is not _END:
             if not isinstance(numbered, NumberedBatch):
                 raise TypeError(
                     "the batches of the loader have no number: it needs "
                     "DataLoader(numbered, batch_sampler=sampler, collate_fn=numbered.collate) "
                     "with numbered = tombola.torch.Numbered(dataset)"
                 )
+            self._check_turn(turn)  # else the number may be that of another draw
             yield numbered.batch, self._hand_out(numbered.number)
+            numbered = next(coming, _END)
 
     def _hand_out(self, number: int) -> TensorDraw:
         issue = self._waiting.pop(number, None)
