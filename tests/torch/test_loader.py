@@ -465,7 +465,7 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     """Stands in for CUDA: losses that arrive later. The good ones are not lost."""
     from tombola.torch import desk
 
-    def later(draw, losses):
+    def later(draw, losses, skip_nonfinite):
         return lambda: losses.numpy()
 
     monkeypatch.setattr(desk, "received", later)
@@ -483,6 +483,39 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     assert loader.sampler.gauge.count == 32
     assert [draw.number, *(later.number for _, later in rest)] == [3, 4]
     assert loader.epoch == 1
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_losses_that_are_not_finite_are_left_out_if_asked(late, monkeypatch):
+    if late:
+        monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses, skip: losses.numpy)
+    loader = ImportanceLoader(DATA, 16, seed=5, lag=0)
+    for (items,), draw in loader:
+        losses = loss_of(items, 0)
+        losses[:2] = torch.tensor([float("nan"), float("inf")])
+        if draw.number == 2:
+            losses[:] = float("inf")
+        loader.update(draw, losses, skip_nonfinite=True)
+    assert loader.skipped == 2 + 2 + 16 + 2  # the last batch is not due yet
+    assert loader.sampler.gauge.count == 4 * 16 - loader.skipped
+
+
+def test_negative_losses_are_refused_all_the_same():
+    loader = ImportanceLoader(DATA, 3, seed=5, lag=0)
+    _, draw = next(iter(loader))
+    losses = torch.tensor([float("nan"), -float("inf"), -1.0])
+    with pytest.raises(ValueError, match=r"losses\[2\] of batch 0 is -1.0"):
+        loader.update(draw, losses, skip_nonfinite=True)
+
+
+def test_losses_on_another_device_are_copied_too():
+    """Stands in for devices without pinned copies."""
+    from tombola.torch.feedback import _copied_later
+
+    losses = torch.ones(3)
+    arrival = _copied_later(losses)
+    losses.zero_()
+    assert arrival().tolist() == [1.0, 1.0, 1.0]
 
 
 def test_wrong_feedback_is_refused():

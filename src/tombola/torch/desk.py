@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,7 @@ class _Coming(NamedTuple):
     number: int
     draw: Draw
     losses: Callable[[], NDArray[np.float64]]
+    skip_nonfinite: bool
 
 
 class Desk:
@@ -118,6 +120,8 @@ class Desk:
             "lag": self.lag,
             "drop_last": self.drop_last,
             "num_workers * prefetch_factor": ahead,  # else ranks would wait for each other
+            'distributed (1 for "sharded")': type(self._ranks) is Sharded,
+            "shards": self._ranks.world if shards is None else whole("shards", shards, 1),
         }
         self._ranks.agree(facts)
         self._shards, self._least = make_shards(self._ranks, n, sampler, groups, seed, shards)
@@ -138,6 +142,7 @@ class Desk:
         self._unanswered: dict[int, _Issue] = {}  # handed out, no feedback
         self._coming: deque[_Coming] = deque()  # given here, not due
         self._given: list[Feedback] = []  # known to all ranks, not due
+        self.skipped = 0  # losses that were left out, see `update`
         self._progress = digest(repr(self.sampler).encode())
         self._seconds, self._since = 0.0, 0.0
 
@@ -290,7 +295,7 @@ class Desk:
 
     # --- feedback ---------------------------------------------------------------------------
 
-    def update(self, draw: TensorDraw, losses: Any) -> None:
+    def update(self, draw: TensorDraw, losses: Any, *, skip_nonfinite: bool = False) -> None:
         """Learn from the losses of a batch: now, later, in another order, for a part, or never.
 
         They count from the batch on that comes `lag` batches after the next one to be handed
@@ -304,15 +309,19 @@ class Desk:
             Finite and not negative: losses or gradient norms, *not* multiplied by importances.
             A tensor on a CUDA device is copied behind what the device has to do before; values
             are then checked when they are due, otherwise at once.
+        skip_nonfinite : bool, default=False
+            Whether to leave out items whose loss is not finite, instead of raising an error:
+            for gradient norms under a `GradScaler`, whose scale overflows now and then. They
+            are counted, when due, in `skipped`.
         """
         start = time.perf_counter()
         if not isinstance(draw, TensorDraw):
             raise TypeError(f"draw must be what came with the batch, got {type(draw).__name__}")
         if draw.ticket.n != self.n:
             raise ValueError(f"the draw is over {draw.ticket.n} items, this is over {self.n}")
-        arrival = received(draw, losses)
+        arrival = received(draw, losses, skip_nonfinite)
         due = self._handed + self.lag
-        self._coming.append(_Coming(due, draw.number, draw.ticket, arrival))
+        self._coming.append(_Coming(due, draw.number, draw.ticket, arrival, skip_nonfinite))
         self._unanswered.pop(draw.number, None)
         self._seconds += time.perf_counter() - start
 
@@ -320,7 +329,9 @@ class Desk:
     def unanswered(self) -> list[TensorDraw]:
         """Batches that were handed out and that no feedback came for, at most 256.
 
-        After a resume, compute their losses anew if they should count.
+        Feedback for a part is an answer to the batch. After a resume, compute their losses anew
+        if they should count; the state of replicated processes does not hold them, since each
+        process has answered batches of its own.
         """
         return [
             TensorDraw(issue.part, number, issue.shares)
@@ -332,22 +343,35 @@ class Desk:
         due = [feedback for feedback in self._given if feedback.due <= number]
         self._given = [feedback for feedback in self._given if feedback.due > number]
         due += self._ranks.exchange(self._arrived(number), self._progress)
-        due.sort(key=lambda feedback: feedback[:2])
+        due.sort(key=_order)
         for k, feedback in enumerate(due):
             try:
                 check_values(feedback.losses, feedback.draw, feedback.number)
             except ValueError:
                 self._given = due[:k] + due[k + 1 :] + self._given  # all but this one
                 raise
-        for feedback in due:
-            self._shards.update(feedback.draw, feedback.losses)
+        for _, told in groupby(due, key=lambda feedback: feedback[:2]):
+            parts = list(told)  # of one batch: learnt at once, whoever gave them
+            if type(self._ranks) is not Sharded and len(parts) > 1:
+                draw = joined([part.draw for part in parts])
+                losses = np.concatenate([part.losses for part in parts])
+                parts = [Feedback(*parts[0][:2], draw, losses)]
+            for part in parts:
+                self._shards.update(part.draw, part.losses)
 
     def _arrived(self, number: float) -> list[Feedback]:
         """Take out what was given here and is due at a batch, waiting for devices if need be."""
         arrived = []
         while self._coming and self._coming[0].due <= number:
             coming = self._coming.popleft()
-            arrived.append(Feedback(coming.due, coming.number, coming.draw, coming.losses()))
+            draw, losses = coming.draw, coming.losses()
+            if coming.skip_nonfinite and not np.isfinite(losses).all():
+                finite = np.isfinite(losses)
+                self.skipped += int(len(losses) - finite.sum())
+                draw, losses = draw[finite], losses[finite]
+                if not len(losses):
+                    continue
+            arrived.append(Feedback(coming.due, coming.number, draw, losses))
         return arrived
 
     # --- checkpoints ------------------------------------------------------------------------
@@ -362,9 +386,12 @@ class Desk:
         of workers; `epoch` says which epoch they belong to.
 
         With several processes, all of them call it. Replicated: the state is the same on each,
-        so that one may save it. Sharded: each saves its own.
+        so that one may save it; `unanswered`, which is not, is not in it. Sharded: each saves
+        its own.
         """
-        self._given += self._ranks.exchange(self._arrived(np.inf), self._progress)
+        self._given += self._ranks.exchange(self._arrived(np.inf), self._progress, saving=True)
+        self._given.sort(key=_order)
+        unanswered = {} if type(self._ranks) is Replicated else self._unanswered
         state = {
             "format": 1,
             "n": self.n,
@@ -381,7 +408,7 @@ class Desk:
             "epoch": self._epoch,
             "shards": [shard.state_dict() for shard in self._shards.shards],
             "waiting": [_kept(number, issue) for number, issue in self._waiting.items()],
-            "unanswered": [_kept(number, issue) for number, issue in self._unanswered.items()],
+            "unanswered": [_kept(number, issue) for number, issue in unanswered.items()],
             "given": [
                 {**feedback._asdict(), "draw": feedback.draw.to_arrays()}
                 for feedback in self._given
@@ -409,18 +436,23 @@ class Desk:
         waiting = {} if moved else self._issues([mine], "waiting")
         unanswered = self._issues(told, "unanswered")
         feedback = [
-            Feedback(kept["due"], kept["number"], draw[ours], np.array(kept["losses"])[ours])
+            Feedback(
+                kept["due"],
+                kept["number"],
+                draw[ours],
+                np.array(kept["losses"])[ours],
+                kept["rank"],
+            )
             for one in told
             for kept in one["given"]
             for draw in [Draw.from_arrays(kept["draw"])]
             for ours in [self._shards.owned(draw)]
             if ours.any()
         ]
-        self._shards.load([shard for one in told for shard in one["shards"]])
         dropped = mine["waiting"] if moved else []
-        self._left = (
-            mine["left"] + sum(len(kept["draw"]["indices"]) for kept in dropped) * mine["world"]
-        )
+        again = sum(len(kept["draw"]["indices"]) for kept in dropped) * mine["world"]
+        self._shards.load([shard for one in told for shard in one["shards"]])
+        self._left = mine["left"] + again
         self._drawn, self._handed = mine["drawn"] - len(dropped), mine["handed"]
         self._open, self._resumed, self._turn = mine["open"], True, self._turn + 1
         self._epoch = mine["epoch"]
@@ -435,6 +467,7 @@ class Desk:
         """Return a state, or raise an error that says why it does not fit."""
         if state.get("format") != 1 or "waiting" not in state:
             raise ValueError("the state is not from state_dict() of a loader, format 1")
+        _check_keys(state)
         for name, own in (("n", self.n), ("lag", self.lag), ("drop_last", self.drop_last)):
             if state[name] != own:
                 raise ValueError(f"the state was saved with {name}={state[name]}, here it is {own}")
@@ -557,6 +590,37 @@ def make_shards(
         own = named(sampler, stop - start, words[0] << 64 | words[1], labels)
         made.append(Shard(start, own))
     return Shards(n, made, ranks.world), -(-total // ranks.world)
+
+
+def _order(feedback: Feedback) -> tuple[int, int, int]:
+    """Return by what feedback is sorted; what one process gave for a batch stays in its order."""
+    return feedback.due, feedback.number, feedback.rank
+
+
+_KEYS = (
+    "n", "lag", "batch_size", "drop_last", "sharded", "rank", "world", "drawn", "handed", "left",
+    "open", "epoch", "shards", "waiting", "unanswered", "given",
+)  # fmt: skip
+_KEYS_OF_LISTS = {
+    "shards": ("start", "counts", "sampler"),
+    "waiting": ("number", "draw", "shares"),
+    "unanswered": ("number", "draw", "shares"),
+    "given": ("due", "number", "draw", "losses", "rank"),
+}
+
+
+def _check_keys(state: Mapping[str, Any]) -> None:
+    """Refuse a state that lacks something, naming it."""
+    missing = [key for key in _KEYS if key not in state]
+    missing += [
+        f"{name}.{k}.{key}"
+        for name, keys in _KEYS_OF_LISTS.items()
+        for k, kept in enumerate(state.get(name, ()))
+        for key in keys
+        if key not in kept
+    ]
+    if missing:
+        raise ValueError(f"the state is not whole: it has no {missing[0]}")
 
 
 def _kept(number: int, issue: _Issue) -> dict[str, Any]:
