@@ -285,6 +285,17 @@ def test_shards_that_are_not_in_the_states_are_named(monkeypatch):
     alone.run(lambda rank: resumed(rank, states))
 
 
+def test_draws_of_several_shards_know_it():
+    for shards, several in [(1, False), (2, True)]:
+        loader = make(distributed="sharded", shards=shards)
+        (items,), draw = next(iter(loader))
+        assert draw.shards == shards
+        if several:
+            with pytest.raises(ValueError, match="for feedback only"):
+                draw[:2].mean(items[:2])
+        loader.update(draw[:2], items[:2])
+
+
 def test_shards_of_equal_size_have_streams_of_their_own(monkeypatch):
     def begun(rank):
         loader = make(distributed="sharded", shards=4)

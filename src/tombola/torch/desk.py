@@ -291,7 +291,10 @@ class Desk:
         self._unanswered[number] = issue
         if len(self._unanswered) > KEPT:
             del self._unanswered[next(iter(self._unanswered))]
-        return TensorDraw(issue.part, number, issue.shares)
+        return self._as_tensors(number, issue)
+
+    def _as_tensors(self, number: int, issue: _Issue) -> TensorDraw:
+        return TensorDraw(issue.part, number, issue.shares, len(self._shards.shards))
 
     # --- feedback ---------------------------------------------------------------------------
 
@@ -333,10 +336,7 @@ class Desk:
         if they should count; the state of replicated processes does not hold them, since each
         process has answered batches of its own.
         """
-        return [
-            TensorDraw(issue.part, number, issue.shares)
-            for number, issue in self._unanswered.items()
-        ]
+        return [self._as_tensors(number, issue) for number, issue in self._unanswered.items()]
 
     def _learn(self, number: int) -> None:
         """Apply the feedback that is due when batch `number` is drawn."""
