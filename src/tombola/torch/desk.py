@@ -307,7 +307,8 @@ class Desk:
         Parameters
         ----------
         draw : TensorDraw
-            As it came with the batch; for a part of it, that part: ``draw[mask]``.
+            As it came with the batch; for a part of it, that part: ``draw[mask]``. One of another
+            loader over as many items is not told apart.
         losses : tensor or array-like, shape (len(draw),)
             Finite and not negative: losses or gradient norms, *not* multiplied by importances.
             A tensor on a CUDA device is copied behind what the device has to do before; values
@@ -425,6 +426,9 @@ class Desk:
         drawn ahead are then cut anew. With sharded items and another number of processes, pass
         the states of all processes that there were, as a list; what these had drawn ahead is
         drawn anew, and all feedback is kept.
+
+        An iteration under way ends with an error. The next one takes up the epoch of the state,
+        so do not begin one only to peek at a batch: the one after it begins a new epoch.
         """
         given = [state] if isinstance(state, Mapping) else list(state)
         states = [self._fitting(from_tensors(dict(one))) for one in given]

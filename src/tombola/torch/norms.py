@@ -49,7 +49,8 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
     for a model. BatchNorm has no gradient of one example: it mixes the examples of a batch, and
     then the norms of the layers below it are of what the whole batch's loss owes to an example.
 
-    What is assumed: the first dimension of every layer's output is the batch; a weight is used
+    What is assumed: the first dimension of every layer's output is the batch (as many shared
+    positions as examples, looked up once for all, cannot be told from one); a weight is used
     by calling its layer (``F.linear(x, layer.weight)`` goes unseen); and forward passes up to the
     next `of` are of the same examples. Then a layer may be called several times and share its
     weight with others. Compiled layers are refused.

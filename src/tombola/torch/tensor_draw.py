@@ -78,7 +78,10 @@ class TensorDraw:
         return mean.to(losses.dtype) if losses.is_floating_point() else mean
 
     def sum(self, losses: Tensor) -> Tensor:
-        """Return the unbiased estimate of the sum over all n items."""
+        """Return the unbiased estimate of the sum over all n items, in the dtype of `losses`.
+
+        Float16 holds nothing above 65,504: sum ``losses.float()`` over many items.
+        """
         total = self._mean(losses) * self.ticket.n
         return total.to(losses.dtype) if losses.is_floating_point() else total
 
