@@ -485,6 +485,30 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     assert loader.epoch == 1
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(workers, monkeypatch):
+    monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses, skip: losses.numpy)
+
+    def lived(bad, workers):
+        loader, drawn, errors = ImportanceLoader(DATA, 16, lag=4, num_workers=workers), [], []
+        while loader.epoch < 3:
+            try:
+                for (items,), draw in loader:
+                    drawn.append((draw.number, items.tolist()))
+                    losses = loss_of(items, 0)
+                    if draw.number == 2:
+                        losses[0] = float("nan")
+                    if draw.number != 2 or bad:
+                        loader.update(draw, losses)
+            except ValueError as error:
+                errors.append(str(error))
+        return drawn, errors
+
+    drawn, (error,) = lived(True, workers)
+    assert "A new iteration goes on with this epoch" in error
+    assert drawn == lived(False, 0)[0]
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_losses_that_are_not_finite_are_left_out_if_asked(late, monkeypatch):
     if late:
