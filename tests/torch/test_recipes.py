@@ -301,9 +301,11 @@ def test_the_naive_way_under_lightning_with_two_processes(kind, message, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_trainer_example(tmp_path):
+def test_the_trainer_example(tmp_path, monkeypatch):
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
+    # it takes our tests/datasets, which pytest has put on the path, for Hugging Face's package
+    monkeypatch.setattr("transformers.trainer.is_datasets_available", lambda: False)
     recipe = example("torch_trainer")
     trainer = recipe.train(tmp_path / "plain", 1, save_strategy="no")
     assert_it_adapted_within_the_first_epoch(trainer.loader)
