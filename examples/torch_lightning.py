@@ -64,11 +64,12 @@ class Classifier(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint):
         """Save the loader; Lightning does it too, but loads it only in the middle of an epoch."""
-        checkpoint["tombola"] = self.loader.state_dict()
+        if self.loader is not None:  # there is none before `fit`
+            checkpoint["tombola"] = self.loader.state_dict()
 
     def on_load_checkpoint(self, checkpoint):
-        """Keep its state until the loader is made."""
-        self.kept = checkpoint["tombola"]
+        """Keep its state until the loader is made; a checkpoint without one begins anew."""
+        self.kept = checkpoint.get("tombola")
 
 
 def train(epochs, devices=1, checkpoint=None, **options):

@@ -15,6 +15,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
 
 import tombola.torch
 
@@ -58,8 +59,14 @@ class ImportanceTrainer(Trainer):
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self.loader = None
+        self.loader = self.resumed_from = None
         self.add_callback(KeepLoader(self))
+
+    def train(self, resume_from_checkpoint=None, **options):
+        """Train; remember the folder that the run is resumed from, for the loader's state."""
+        folder = resume_from_checkpoint
+        self.resumed_from = get_last_checkpoint(self.args.output_dir) if folder is True else folder
+        return super().train(resume_from_checkpoint, **options)
 
     def get_train_dataloader(self):
         """Return the loader as it is: not prepared, since it knows the processes."""
@@ -68,6 +75,7 @@ class ImportanceTrainer(Trainer):
             self.train_dataset,
             self.args.per_device_train_batch_size,
             groups=self.train_dataset.labels,
+            seed=self.args.seed,
             collate_fn=self.data_collator,
             num_workers=self.args.dataloader_num_workers,
         )
@@ -92,20 +100,17 @@ class KeepLoader(TrainerCallback):
     def __init__(self, trainer):
         self.trainer = trainer
 
-    def file(self, args, state):
-        """Return where the loader's state is, beside the model's."""
-        return Path(args.output_dir, f"checkpoint-{state.global_step}", "loader.pt")
-
     def on_save(self, args, state, control, **others):
         """Save the loader: all processes take part, one writes."""
         kept = self.trainer.loader.state_dict()
         if state.is_world_process_zero:
-            torch.save(kept, self.file(args, state))
+            folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
+            torch.save(kept, folder / "loader.pt")  # beside the model
 
     def on_train_begin(self, args, state, control, **others):
         """Load it, on all processes, if the run is resumed."""
-        if state.global_step > 0:
-            kept = torch.load(self.file(args, state), weights_only=True)
+        if self.trainer.resumed_from:
+            kept = torch.load(Path(self.trainer.resumed_from, "loader.pt"), weights_only=True)
             self.trainer.loader.load_state_dict(kept)
 
 

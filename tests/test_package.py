@@ -14,3 +14,14 @@ def test_import_needs_numpy_and_numba_only():
     ).stdout
     loaded = set(json.loads(output)) - set(sys.stdlib_module_names)
     assert loaded <= {"tombola", "numba", "numpy", "llvmlite"}, loaded
+
+
+def test_parts_are_imported_when_they_are_asked_for():
+    script = (
+        "import sys, tombola; assert 'tombola.solvers' not in sys.modules; "
+        "print(tombola.solvers.__name__, tombola.problems.__name__, hasattr(tombola, 'nothing'))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    ).stdout
+    assert output.split() == ["tombola.solvers", "tombola.problems", "False"]

@@ -9,6 +9,9 @@ The index draws items exactly in proportion to integer weights, in constant time
 array([2, 1, 1, 1, 2, 2])
 """
 
+from importlib import import_module
+from types import ModuleType
+
 from tombola.checkpoint import load, save
 from tombola.draws import Draw
 from tombola.index import WeightIndex
@@ -50,3 +53,10 @@ __all__ = [
     "load",
     "save",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import the parts that need more than numpy and numba, when they are asked for."""
+    if name in ("estimators", "problems", "solvers", "torch"):
+        return import_module(f"tombola.{name}")
+    raise AttributeError(f"module 'tombola' has no attribute {name!r}")

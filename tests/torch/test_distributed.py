@@ -79,6 +79,8 @@ def live(rank, folder):
     results["sharded state"] = sharded.state_dict()
     results["sharded rest"] = list(itertools.islice(batches, 20))
 
+    results["groups"] = len(dist.distributed_c10d._world.pg_map)  # with the default one
+
     try:
         make(batch=BATCH + rank)
     except ValueError as error:
@@ -120,6 +122,10 @@ def test_two_ranks_draw_what_one_process_draws_with_the_same_global_batch(two):
     alone = make(2 * BATCH)
     assert joined([result["drawn"] for result in two[0]]) == steps(alone, 500)
     assert two[0][0]["ratio"] == alone.sampler.gauge.second_moment_ratio < 1
+
+
+def test_all_loaders_share_one_group(two):
+    assert [result["groups"] for result in two[0]] == [2, 2]
 
 
 def test_indices_above_2_to_the_24_are_gathered_exactly(two):
@@ -279,6 +285,17 @@ def test_shards_that_are_not_in_the_states_are_named(monkeypatch):
     alone.run(lambda rank: resumed(rank, states))
 
 
+def test_draws_of_several_shards_know_it():
+    for shards, several in [(1, False), (2, True)]:
+        loader = make(distributed="sharded", shards=shards)
+        (items,), draw = next(iter(loader))
+        assert draw.shards == shards
+        if several:
+            with pytest.raises(ValueError, match="for feedback only"):
+                draw[:2].mean(items[:2])
+        loader.update(draw[:2], items[:2])
+
+
 def test_shards_of_equal_size_have_streams_of_their_own(monkeypatch):
     def begun(rank):
         loader = make(distributed="sharded", shards=4)
@@ -361,6 +378,61 @@ def test_answers_in_bursts_and_parts_reach_all_ranks(monkeypatch):
     assert results[0][2] == sum(given for _, given, _ in results)
 
 
+def test_saving_between_the_parts_of_an_answer_changes_nothing(monkeypatch):
+    def lived(save):
+        def live(rank):
+            loader, drawn = make(6, n=60), []
+            for _ in range(6):
+                for (items,), draw in loader:
+                    drawn.append(items.tolist())
+                    losses = loss_of(items, draw.number)
+                    loader.update(draw[:3], losses[:3])
+                    if save:
+                        loader.state_dict()
+                    loader.update(draw[3:], losses[3:])
+            return drawn, digest(loader.state_dict())
+
+        return Crowd(2, monkeypatch).run(live)
+
+    assert lived(save=True) == lived(save=False)
+
+
+def test_the_state_does_not_depend_on_which_rank_has_answered(monkeypatch):
+    def lived(rank):
+        loader = make()
+        (items,), draw = next(iter(loader))
+        if rank == 0:
+            loader.update(draw, loss_of(items, 0))
+        assert len(loader.unanswered) == rank
+        return digest(loader.state_dict())
+
+    first, second = Crowd(2, monkeypatch).run(lived)
+    assert first == second
+
+
+def test_a_state_that_one_rank_alone_asks_for_is_told(monkeypatch):
+    def live(rank):
+        loader = make()
+        for k, _ in enumerate(training(loader)):
+            if k == 1 and rank == 1:
+                loader.state_dict()
+
+    with pytest.raises(RuntimeError, match=r"state_dict\(\) must be called on all processes"):
+        Crowd(2, monkeypatch).run(live)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (({"shards": 3}, {"shards": 2}), "same shards: rank 0 has 3, rank 1 has 2"),
+        (({}, {"distributed": "auto"}), r"same distributed \(1 for \"sharded\"\): rank 0 has 1"),
+    ],
+)
+def test_ways_to_draw_that_differ_between_ranks_are_told(options, message, monkeypatch):
+    with pytest.raises(ValueError, match=message):
+        Crowd(2, monkeypatch).run(lambda rank: make(**{"distributed": "sharded", **options[rank]}))
+
+
 def test_ranks_that_have_come_apart_are_found(monkeypatch):
     crowd = Crowd(2, monkeypatch)
     with pytest.raises(RuntimeError, match="ranks 0 and 1 have not drawn the same"):
@@ -380,11 +452,11 @@ def test_ranks_that_draw_ahead_by_different_numbers_are_told(monkeypatch):
 
 def test_a_bad_loss_on_one_rank_is_an_error_on_all(monkeypatch):
     crowd = Crowd(2, monkeypatch)
-    monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses: losses.numpy)
+    monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses, skip: losses.numpy)
 
     def lived(rank):
         answer = lambda items, number: loss_of(items, number) * (float("nan") if rank else 1.0)  # noqa: E731
-        with pytest.raises(ValueError, match=r"losses\[8\] of batch 0 is nan"):
+        with pytest.raises(ValueError, match=r"losses\[0\] of batch 0 is nan"):
             steps(make(), 10, answer=answer)
         return True
 
@@ -439,12 +511,20 @@ def test_an_epoch_is_as_long_as_for_one_process_with_the_global_batch(monkeypatc
 # --- how processes are found -----------------------------------------------------------------
 
 
-def test_a_loader_made_before_the_process_group_is_told(monkeypatch):
-    loader = make()
+@pytest.mark.parametrize("distributed", ["auto", "replicated", "sharded"])
+def test_a_loader_made_before_the_process_group_is_told(distributed, monkeypatch):
+    loader = make(distributed=distributed)
     monkeypatch.setattr("tombola.torch.desk.world_size", lambda: 2)
     with pytest.raises(RuntimeError, match="initialised after this was made"):
         next(iter(loader))
     next(iter(make(distributed=None)))
+
+
+def test_a_group_of_one_process_in_a_larger_world_draws_on_its_own(monkeypatch):
+    monkeypatch.setattr("tombola.torch.desk.world_size", lambda: 2)
+    monkeypatch.setattr("tombola.torch.distributed.world_size", lambda: 2)
+    monkeypatch.setattr(dist, "get_world_size", lambda group: 1)
+    assert steps(make(process_group="this one"), 5) == steps(make(distributed=None), 5)
 
 
 def test_processes_without_a_process_group_are_told(monkeypatch):

@@ -465,7 +465,7 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     """Stands in for CUDA: losses that arrive later. The good ones are not lost."""
     from tombola.torch import desk
 
-    def later(draw, losses):
+    def later(draw, losses, skip_nonfinite):
         return lambda: losses.numpy()
 
     monkeypatch.setattr(desk, "received", later)
@@ -479,8 +479,67 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     with pytest.raises(ValueError, match=r"losses\[0\] of batch 1 is nan"):
         next(batches)
     assert loader.sampler.gauge.count == 0
-    next(iter(loader))
+    (_, draw), *rest = list(loader)  # which goes on with the epoch
     assert loader.sampler.gauge.count == 32
+    assert [draw.number, *(later.number for _, later in rest)] == [3, 4]
+    assert loader.epoch == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(workers, monkeypatch):
+    monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses, skip: losses.numpy)
+
+    def lived(bad, workers):
+        loader, drawn, errors = ImportanceLoader(DATA, 16, lag=4, num_workers=workers), [], []
+        while loader.epoch < 3:
+            try:
+                for (items,), draw in loader:
+                    drawn.append((draw.number, items.tolist()))
+                    losses = loss_of(items, 0)
+                    if draw.number == 2:
+                        losses[0] = float("nan")
+                    if draw.number != 2 or bad:
+                        loader.update(draw, losses)
+            except ValueError as error:
+                errors.append(str(error))
+        return drawn, errors
+
+    drawn, (error,) = lived(True, workers)
+    assert "A new iteration goes on with this epoch" in error
+    assert drawn == lived(False, 0)[0]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_losses_that_are_not_finite_are_left_out_if_asked(late, monkeypatch):
+    if late:
+        monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses, skip: losses.numpy)
+    loader = ImportanceLoader(DATA, 16, seed=5, lag=0)
+    for (items,), draw in loader:
+        losses = loss_of(items, 0)
+        losses[:2] = torch.tensor([float("nan"), float("inf")])
+        if draw.number == 2:
+            losses[:] = float("inf")
+        loader.update(draw, losses, skip_nonfinite=True)
+    assert loader.skipped == 2 + 2 + 16 + 2  # the last batch is not due yet
+    assert loader.sampler.gauge.count == 4 * 16 - loader.skipped
+
+
+def test_negative_losses_are_refused_all_the_same():
+    loader = ImportanceLoader(DATA, 3, seed=5, lag=0)
+    _, draw = next(iter(loader))
+    losses = torch.tensor([float("nan"), -float("inf"), -1.0])
+    with pytest.raises(ValueError, match=r"losses\[2\] of batch 0 is -1.0"):
+        loader.update(draw, losses, skip_nonfinite=True)
+
+
+def test_losses_on_another_device_are_copied_too():
+    """Stands in for devices without pinned copies."""
+    from tombola.torch.feedback import _copied_later
+
+    losses = torch.ones(3)
+    arrival = _copied_later(losses)
+    losses.zero_()
+    assert arrival().tolist() == [1.0, 1.0, 1.0]
 
 
 def test_wrong_feedback_is_refused():
@@ -565,6 +624,41 @@ def test_a_second_iteration_ends_the_first():
     next(iter(loader))
     with pytest.raises(RuntimeError, match="a new iteration has begun"):
         next(first)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_state_loaded_in_the_midst_of_an_iteration_ends_it(workers):
+    """The numbers of its batches may be those of other draws."""
+
+    def begun(scale):
+        loader = ImportanceLoader(DATA, 10, lag=2, num_workers=workers)
+        for _ in range(3):
+            for (items,), draw in loader:
+                loader.update(draw, (1.0 + items) ** scale)
+        batches = iter(loader)
+        for _ in range(2):
+            (items,), draw = next(batches)
+            loader.update(draw, (1.0 + items) ** scale)
+        return loader, batches
+
+    other, _ = begun(3)
+    loader, batches = begun(0)
+    loader.load_state_dict(other.state_dict())
+    with pytest.raises(RuntimeError, match="a new iteration has begun, or a state was loaded"):
+        next(batches)
+    assert next(iter(loader))[1].number == 23
+
+
+def test_a_loader_that_fails_at_once_leaves_no_leave_to_draw():
+    class Failing:
+        def __iter__(self):
+            raise OSError("no data")
+
+    sampler = ImportanceSampler(N, 16)
+    with pytest.raises(OSError, match="no data"):
+        next(sampler.batches(Failing()))
+    with pytest.raises(RuntimeError, match="batches are asked for without their draws"):
+        next(iter(sampler))
 
 
 # --- the bare sampler ------------------------------------------------------------------------

@@ -339,6 +339,25 @@ def test_a_grad_scaler():
     torch.testing.assert_close(norms.of(draw, scale=scaler.get_scale()), expected, **CLOSE)
 
 
+def test_a_scale_that_overflows_is_left_out_of_the_feedback():
+    x, y = 20 * torch.randn(256, 20), torch.arange(256) % 2
+    model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24)
+    loader = ImportanceLoader(TensorDataset(x, y), 32, lag=0)
+    for (inputs, targets), draw in loader:
+        with gradient_norms(model) as norms:
+            with torch.autocast("cpu", dtype=torch.float16):
+                losses = crossed(model(inputs), targets)
+            scaler.scale(draw.mean(losses)).backward()
+        loader.update(draw, norms.of(draw, scale=scaler.get_scale()), skip_nonfinite=True)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    assert loader.skipped > 0
+    assert loader.sampler.gauge.count + loader.skipped == 7 * 32  # the last is not due
+
+
 # --- autocast -----------------------------------------------------------------------------------
 
 
@@ -788,6 +807,21 @@ def test_the_input_may_be_given_by_name():
     torch.testing.assert_close(norms.of(draw), by_vmap(model, x, CLASSES, crossed), **CLOSE)
 
 
+def test_the_input_of_rms_norm_has_another_name():
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.RMSNorm(9)
+
+        def forward(self, x):
+            return self.norm(x=x)
+
+    model, x, y, draw = Named(), torch.randn(BATCH, 9), torch.randn(BATCH, 9), uneven()
+    with gradient_norms(model) as norms:
+        weighted_mean(draw, curved(model(x), y)).backward()
+    torch.testing.assert_close(norms.of(draw), by_vmap(model, x, y, curved), **CLOSE)
+
+
 def test_a_model_in_double_precision_gives_float32():
     model, x, draw = mlp().double(), torch.randn(BATCH, 9), uneven()
     with gradient_norms(model) as norms:
@@ -840,6 +874,23 @@ def test_the_last_layer_in_half_precision_is_worked_out_in_float32():
     found = last_layer_norms(logits, CLASSES)
     torch.testing.assert_close(found, last_layer_norms(logits.float(), CLASSES), rtol=0.0, atol=0.0)
     assert found.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_probabilities_of_another_dtype_than_the_logits(dtype):
+    logits, targets = torch.randn(BATCH, 3), torch.rand(BATCH, 3).softmax(1).to(dtype)
+    found = last_layer_norms(logits, targets, label_smoothing=0.1)
+    expected = last_layer_norms(logits, targets.float(), label_smoothing=0.1)
+    torch.testing.assert_close(found, expected, **CLOSE)
+
+
+def test_classes_that_cross_entropy_ignores_have_norm_zero():
+    logits, targets = torch.randn(BATCH, 3, requires_grad=True), CLASSES.clone()
+    targets[1] = -100
+    (slopes,) = torch.autograd.grad(crossed(logits, targets).sum(), logits)
+    found = last_layer_norms(logits, targets)
+    assert found[1] == 0
+    torch.testing.assert_close(found, slopes.norm(dim=1), **CLOSE)
 
 
 @pytest.mark.parametrize(

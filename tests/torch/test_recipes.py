@@ -8,6 +8,7 @@ sampler of its own, trains as well. Then what happens to those who do it the nai
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -223,6 +224,17 @@ def test_the_lightning_example(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_lightning_example_without_a_loader_or_its_state():
+    """As with `Trainer.validate`, and with checkpoints of a run before tombola."""
+    pytest.importorskip("lightning")
+    model, checkpoint = example("torch_lightning").Classifier(), {}
+    model.on_save_checkpoint(checkpoint)
+    assert checkpoint == {}
+    model.on_load_checkpoint(checkpoint)
+    assert model.kept is None
+
+
+@pytest.mark.slow
 def test_the_lightning_example_in_two_processes():
     pytest.importorskip("lightning")
     printed = run("examples/torch_lightning.py", "--epochs", "2", "--devices", "2")
@@ -289,9 +301,11 @@ def test_the_naive_way_under_lightning_with_two_processes(kind, message, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_trainer_example(tmp_path):
+def test_the_trainer_example(tmp_path, monkeypatch):
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
+    # it takes our tests/datasets, which pytest has put on the path, for Hugging Face's package
+    monkeypatch.setattr("transformers.trainer.is_datasets_available", lambda: False)
     recipe = example("torch_trainer")
     trainer = recipe.train(tmp_path / "plain", 1, save_strategy="no")
     assert_it_adapted_within_the_first_epoch(trainer.loader)
@@ -336,6 +350,21 @@ def test_the_trainer_example(tmp_path):
     plain = transformers.Trainer(recipe.Classifier(), arguments, train_dataset=Numbered(points))
     with pytest.raises(TypeError, match="something else has drawn them"):
         plain.train()
+
+
+@pytest.mark.slow
+def test_the_trainer_example_resumed_from_another_folder(tmp_path):
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    recipe = example("torch_trainer")
+    straight = recipe.train(tmp_path / "straight", 2, save_strategy="steps", save_steps=50, seed=3)
+    assert straight.loader.sampler.parameters["seed"] == 3
+    copy = shutil.copytree(tmp_path / "straight" / "checkpoint-50", tmp_path / "copies" / "best")
+    resumed = recipe.train(tmp_path / "new", 2, resume=copy, save_strategy="no", seed=3)
+    n = straight.loader.n
+    assert resumed.loader.most_drawn(n) == straight.loader.most_drawn(n)
+    last = recipe.train(tmp_path / "straight", 3, resume=True, save_strategy="no", seed=3)
+    assert last.loader.epoch == 3
 
 
 @pytest.mark.slow

@@ -234,6 +234,27 @@ def test_the_state_holds_tensors_numbers_and_strings_only():
     assert kinds(state) <= {torch.Tensor, int, float, str, bool, type(None)}
 
 
+def without(state, key):
+    return {name: value for name, value in state.items() if name != key}
+
+
+def test_a_shard_that_cannot_be_loaded_leaves_the_others_as_they_were():
+    """Also where its state makes the sampler raise something else than a ValueError."""
+
+    def two_shards():
+        return ImportanceLoader(DATA, 8, distributed="sharded", shards=2, lag=0)
+
+    other, loader = two_shards(), two_shards()
+    for (items,), draw in other:
+        other.update(draw, loss_of(items, 0))
+    state = other.state_dict()
+    state["shards"][1]["sampler"] = None
+    before = digest(loader.state_dict())
+    with pytest.raises((AttributeError, TypeError)):
+        loader.load_state_dict(state)
+    assert digest(loader.state_dict()) == before
+
+
 def test_states_that_do_not_fit_are_refused_and_change_nothing():
     _, state = train(make(), stop=3)
     state = state["loader"]
@@ -251,6 +272,8 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         (make(seed=6).state_dict(), "the state was saved with another seed"),
         (make(sampler="uniform").state_dict(), "the state is of 'Uniform'"),
         ({**state, "shards": []}, "does not hold items 0 to 49"),
+        (without(state, "left"), "not whole: it has no left"),
+        ({**state, "given": [without(state["given"][0], "rank")]}, "it has no given.0.rank"),
     ]:
         with pytest.raises(ValueError, match=message):
             loader.load_state_dict(wrong)

@@ -61,6 +61,27 @@ def test_half_precision_is_summed_in_float32():
     assert float(mean) == 40.0  # the sum, 163,840, is beyond float16
 
 
+def test_a_sum_in_half_precision_is_rounded_once():
+    ticket = tombola.Draw([1, 2], [0.5, 0.5], n=10**5)
+    losses = torch.full((2,), 1e-3, dtype=torch.float16)
+    exact = float(losses[0]) * 2  # the mean alone would be below what float16 holds well
+    assert float(TensorDraw(ticket, 0).sum(losses)) == float(torch.tensor(exact).half())
+    wide = tombola.Draw([1, 2], [1e-5, 1e-5], n=10**5)
+    assert float(TensorDraw(wide, 0).sum(torch.full((2,), 0.5).bfloat16())) == 49920.0
+
+
+def test_a_part_of_a_draw_from_several_shards_is_for_feedback_only():
+    shares = np.array([0.5, 0.5, 0.5, 0.5])
+    draw = TensorDraw(a_draw().ticket, 0, shares, shards=2)
+    draw.mean(torch.ones(4))
+    for part in (draw[:2], draw[:2].to("cpu"), draw[:3][:2]):
+        assert part.indices.tolist() == [2, 0]
+        for estimate in (part.mean, part.sum):
+            with pytest.raises(ValueError, match="from 2 shards is for feedback only"):
+                estimate(torch.ones(2))
+    TensorDraw(a_draw().ticket, 0, shares)[:2].mean(torch.ones(2))  # of one shard it is unbiased
+
+
 def test_float64_losses_get_float64_importances():
     ticket = tombola.Draw([0], [1 / 3], n=1)
     mean = TensorDraw(ticket, 0).mean(torch.ones(1, dtype=torch.float64))

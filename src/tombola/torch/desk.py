@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ from tombola.torch.tensors import from_tensors, to_tensors
 
 __all__ = ["Desk", "Indices", "NumberedBatch"]
 
+_END = object()
 KEPT = 256  # batches without an answer that a checkpoint keeps; older ones are forgotten
 
 
@@ -74,6 +76,7 @@ class _Coming(NamedTuple):
     number: int
     draw: Draw
     losses: Callable[[], NDArray[np.float64]]
+    skip_nonfinite: bool
 
 
 class Desk:
@@ -110,13 +113,15 @@ class Desk:
         if groups is not None and len(groups) != n:
             raise ValueError(f"groups has {len(groups)} labels for {n} items")
         self._ranks = find_ranks(distributed, process_group, self.batch_size)
-        self._auto = distributed == "auto"
+        self._early = distributed is not None and not world_size()  # before init_process_group
         facts = {
             "number of items": n,
             "batch_size": self.batch_size,
             "lag": self.lag,
             "drop_last": self.drop_last,
             "num_workers * prefetch_factor": ahead,  # else ranks would wait for each other
+            'distributed (1 for "sharded")': type(self._ranks) is Sharded,
+            "shards": self._ranks.world if shards is None else whole("shards", shards, 1),
         }
         self._ranks.agree(facts)
         self._shards, self._least = make_shards(self._ranks, n, sampler, groups, seed, shards)
@@ -137,6 +142,7 @@ class Desk:
         self._unanswered: dict[int, _Issue] = {}  # handed out, no feedback
         self._coming: deque[_Coming] = deque()  # given here, not due
         self._given: list[Feedback] = []  # known to all ranks, not due
+        self.skipped = 0  # losses that were left out, see `update`
         self._progress = digest(repr(self.sampler).encode())
         self._seconds, self._since = 0.0, 0.0
 
@@ -174,15 +180,25 @@ class Desk:
         self._begin()
         turn = self._turn
         for number, issue in list(self._waiting.items()):
+            self._check_turn(turn)
             yield Indices(issue.part.indices.tolist(), number)
         while self._is_more():
-            if turn != self._turn:
-                raise RuntimeError("a new iteration has begun, which ended this one")
-            number = self._draw_next()
+            self._check_turn(turn)
+            try:
+                number = self._draw_next()
+            except ValueError as error:
+                self._resumed = True  # the epoch is not over
+                raise ValueError(f"{error}. A new iteration goes on with this epoch") from None
             yield Indices(self._waiting[number].part.indices.tolist(), number)
 
+    def _check_turn(self, turn: int) -> None:
+        if turn != self._turn:
+            raise RuntimeError(
+                "a new iteration has begun, or a state was loaded, which ended this one"
+            )
+
     def _begin(self) -> None:
-        if self._auto and type(self._ranks) is Ranks and world_size() > 1:
+        if self._early and world_size() > 1:
             raise RuntimeError(
                 "torch.distributed was initialised after this was made, so each process would "
                 "draw the same: make it after init_process_group, or pass distributed=None"
@@ -193,7 +209,6 @@ class Desk:
                 "back: iterate over sampler.batches(loader). A framework that takes batches from "
                 "a loader itself needs an ImportanceLoader, not a DataLoader with this sampler"
             )
-        self._paired = False
         self._turn += 1
         if not (self._open and self._resumed):
             if self._open:
@@ -245,14 +260,22 @@ class Desk:
     def batches(self, loader: Any) -> Iterator[tuple[Any, TensorDraw]]:
         """Iterate over a loader of `Numbered` data: each batch, and how it was drawn."""
         self._paired = True
-        for numbered in loader:
+        try:
+            coming = iter(loader)
+            numbered = next(coming, _END)
+        finally:
+            self._paired = False
+        turn = self._turn
+        while numbered is not _END:
             if not isinstance(numbered, NumberedBatch):
                 raise TypeError(
                     "the batches of the loader have no number: it needs "
                     "DataLoader(numbered, batch_sampler=sampler, collate_fn=numbered.collate) "
                     "with numbered = tombola.torch.Numbered(dataset)"
                 )
+            self._check_turn(turn)  # else the number may be that of another draw
             yield numbered.batch, self._hand_out(numbered.number)
+            numbered = next(coming, _END)
 
     def _hand_out(self, number: int) -> TensorDraw:
         issue = self._waiting.pop(number, None)
@@ -268,11 +291,14 @@ class Desk:
         self._unanswered[number] = issue
         if len(self._unanswered) > KEPT:
             del self._unanswered[next(iter(self._unanswered))]
-        return TensorDraw(issue.part, number, issue.shares)
+        return self._as_tensors(number, issue)
+
+    def _as_tensors(self, number: int, issue: _Issue) -> TensorDraw:
+        return TensorDraw(issue.part, number, issue.shares, len(self._shards.shards))
 
     # --- feedback ---------------------------------------------------------------------------
 
-    def update(self, draw: TensorDraw, losses: Any) -> None:
+    def update(self, draw: TensorDraw, losses: Any, *, skip_nonfinite: bool = False) -> None:
         """Learn from the losses of a batch: now, later, in another order, for a part, or never.
 
         They count from the batch on that comes `lag` batches after the next one to be handed
@@ -281,20 +307,25 @@ class Desk:
         Parameters
         ----------
         draw : TensorDraw
-            As it came with the batch; for a part of it, that part: ``draw[mask]``.
+            As it came with the batch; for a part of it, that part: ``draw[mask]``. One of another
+            loader over as many items is not told apart.
         losses : tensor or array-like, shape (len(draw),)
             Finite and not negative: losses or gradient norms, *not* multiplied by importances.
             A tensor on a CUDA device is copied behind what the device has to do before; values
             are then checked when they are due, otherwise at once.
+        skip_nonfinite : bool, default=False
+            Whether to leave out items whose loss is not finite, instead of raising an error:
+            for gradient norms under a `GradScaler`, whose scale overflows now and then. They
+            are counted, when due, in `skipped`.
         """
         start = time.perf_counter()
         if not isinstance(draw, TensorDraw):
             raise TypeError(f"draw must be what came with the batch, got {type(draw).__name__}")
         if draw.ticket.n != self.n:
             raise ValueError(f"the draw is over {draw.ticket.n} items, this is over {self.n}")
-        arrival = received(draw, losses)
+        arrival = received(draw, losses, skip_nonfinite)
         due = self._handed + self.lag
-        self._coming.append(_Coming(due, draw.number, draw.ticket, arrival))
+        self._coming.append(_Coming(due, draw.number, draw.ticket, arrival, skip_nonfinite))
         self._unanswered.pop(draw.number, None)
         self._seconds += time.perf_counter() - start
 
@@ -302,34 +333,46 @@ class Desk:
     def unanswered(self) -> list[TensorDraw]:
         """Batches that were handed out and that no feedback came for, at most 256.
 
-        After a resume, compute their losses anew if they should count.
+        Feedback for a part is an answer to the batch. After a resume, compute their losses anew
+        if they should count; the state of replicated processes does not hold them, since each
+        process has answered batches of its own.
         """
-        return [
-            TensorDraw(issue.part, number, issue.shares)
-            for number, issue in self._unanswered.items()
-        ]
+        return [self._as_tensors(number, issue) for number, issue in self._unanswered.items()]
 
     def _learn(self, number: int) -> None:
         """Apply the feedback that is due when batch `number` is drawn."""
         due = [feedback for feedback in self._given if feedback.due <= number]
         self._given = [feedback for feedback in self._given if feedback.due > number]
         due += self._ranks.exchange(self._arrived(number), self._progress)
-        due.sort(key=lambda feedback: feedback[:2])
+        due.sort(key=_order)
         for k, feedback in enumerate(due):
             try:
                 check_values(feedback.losses, feedback.draw, feedback.number)
             except ValueError:
                 self._given = due[:k] + due[k + 1 :] + self._given  # all but this one
                 raise
-        for feedback in due:
-            self._shards.update(feedback.draw, feedback.losses)
+        for _, told in groupby(due, key=lambda feedback: feedback[:2]):
+            parts = list(told)  # of one batch: learnt at once, whoever gave them
+            if type(self._ranks) is not Sharded and len(parts) > 1:
+                draw = joined([part.draw for part in parts])
+                losses = np.concatenate([part.losses for part in parts])
+                parts = [Feedback(*parts[0][:2], draw, losses)]
+            for part in parts:
+                self._shards.update(part.draw, part.losses)
 
     def _arrived(self, number: float) -> list[Feedback]:
         """Take out what was given here and is due at a batch, waiting for devices if need be."""
         arrived = []
         while self._coming and self._coming[0].due <= number:
             coming = self._coming.popleft()
-            arrived.append(Feedback(coming.due, coming.number, coming.draw, coming.losses()))
+            draw, losses = coming.draw, coming.losses()
+            if coming.skip_nonfinite and not np.isfinite(losses).all():
+                finite = np.isfinite(losses)
+                self.skipped += int(len(losses) - finite.sum())
+                draw, losses = draw[finite], losses[finite]
+                if not len(losses):
+                    continue
+            arrived.append(Feedback(coming.due, coming.number, draw, losses))
         return arrived
 
     # --- checkpoints ------------------------------------------------------------------------
@@ -344,9 +387,12 @@ class Desk:
         of workers; `epoch` says which epoch they belong to.
 
         With several processes, all of them call it. Replicated: the state is the same on each,
-        so that one may save it. Sharded: each saves its own.
+        so that one may save it; `unanswered`, which is not, is not in it. Sharded: each saves
+        its own.
         """
-        self._given += self._ranks.exchange(self._arrived(np.inf), self._progress)
+        self._given += self._ranks.exchange(self._arrived(np.inf), self._progress, saving=True)
+        self._given.sort(key=_order)
+        unanswered = {} if type(self._ranks) is Replicated else self._unanswered
         state = {
             "format": 1,
             "n": self.n,
@@ -363,7 +409,7 @@ class Desk:
             "epoch": self._epoch,
             "shards": [shard.state_dict() for shard in self._shards.shards],
             "waiting": [_kept(number, issue) for number, issue in self._waiting.items()],
-            "unanswered": [_kept(number, issue) for number, issue in self._unanswered.items()],
+            "unanswered": [_kept(number, issue) for number, issue in unanswered.items()],
             "given": [
                 {**feedback._asdict(), "draw": feedback.draw.to_arrays()}
                 for feedback in self._given
@@ -380,6 +426,9 @@ class Desk:
         drawn ahead are then cut anew. With sharded items and another number of processes, pass
         the states of all processes that there were, as a list; what these had drawn ahead is
         drawn anew, and all feedback is kept.
+
+        An iteration under way ends with an error. The next one takes up the epoch of the state,
+        so do not begin one only to peek at a batch: the one after it begins a new epoch.
         """
         given = [state] if isinstance(state, Mapping) else list(state)
         states = [self._fitting(from_tensors(dict(one))) for one in given]
@@ -391,18 +440,23 @@ class Desk:
         waiting = {} if moved else self._issues([mine], "waiting")
         unanswered = self._issues(told, "unanswered")
         feedback = [
-            Feedback(kept["due"], kept["number"], draw[ours], np.array(kept["losses"])[ours])
+            Feedback(
+                kept["due"],
+                kept["number"],
+                draw[ours],
+                np.array(kept["losses"])[ours],
+                kept["rank"],
+            )
             for one in told
             for kept in one["given"]
             for draw in [Draw.from_arrays(kept["draw"])]
             for ours in [self._shards.owned(draw)]
             if ours.any()
         ]
-        self._shards.load([shard for one in told for shard in one["shards"]])
         dropped = mine["waiting"] if moved else []
-        self._left = (
-            mine["left"] + sum(len(kept["draw"]["indices"]) for kept in dropped) * mine["world"]
-        )
+        again = sum(len(kept["draw"]["indices"]) for kept in dropped) * mine["world"]
+        self._shards.load([shard for one in told for shard in one["shards"]])
+        self._left = mine["left"] + again
         self._drawn, self._handed = mine["drawn"] - len(dropped), mine["handed"]
         self._open, self._resumed, self._turn = mine["open"], True, self._turn + 1
         self._epoch = mine["epoch"]
@@ -417,6 +471,7 @@ class Desk:
         """Return a state, or raise an error that says why it does not fit."""
         if state.get("format") != 1 or "waiting" not in state:
             raise ValueError("the state is not from state_dict() of a loader, format 1")
+        _check_keys(state)
         for name, own in (("n", self.n), ("lag", self.lag), ("drop_last", self.drop_last)):
             if state[name] != own:
                 raise ValueError(f"the state was saved with {name}={state[name]}, here it is {own}")
@@ -539,6 +594,37 @@ def make_shards(
         own = named(sampler, stop - start, words[0] << 64 | words[1], labels)
         made.append(Shard(start, own))
     return Shards(n, made, ranks.world), -(-total // ranks.world)
+
+
+def _order(feedback: Feedback) -> tuple[int, int, int]:
+    """Return by what feedback is sorted; what one process gave for a batch stays in its order."""
+    return feedback.due, feedback.number, feedback.rank
+
+
+_KEYS = (
+    "n", "lag", "batch_size", "drop_last", "sharded", "rank", "world", "drawn", "handed", "left",
+    "open", "epoch", "shards", "waiting", "unanswered", "given",
+)  # fmt: skip
+_KEYS_OF_LISTS = {
+    "shards": ("start", "counts", "sampler"),
+    "waiting": ("number", "draw", "shares"),
+    "unanswered": ("number", "draw", "shares"),
+    "given": ("due", "number", "draw", "losses", "rank"),
+}
+
+
+def _check_keys(state: Mapping[str, Any]) -> None:
+    """Refuse a state that lacks something, naming it."""
+    missing = [key for key in _KEYS if key not in state]
+    missing += [
+        f"{name}.{k}.{key}"
+        for name, keys in _KEYS_OF_LISTS.items()
+        for k, kept in enumerate(state.get(name, ()))
+        for key in keys
+        if key not in kept
+    ]
+    if missing:
+        raise ValueError(f"the state is not whole: it has no {missing[0]}")
 
 
 def _kept(number: int, issue: _Issue) -> dict[str, Any]:

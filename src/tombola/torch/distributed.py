@@ -24,7 +24,6 @@ from torch import distributed as dist
 
 from tombola.draws import Draw
 from tombola.torch.feedback import Feedback
-from tombola.torch.shards import joined
 
 __all__ = ["Ranks", "Replicated", "Sharded", "find_ranks"]
 
@@ -56,7 +55,9 @@ class Ranks:
         """Return the part of a draw that is this process's batch."""
         return draw
 
-    def exchange(self, feedback: list[Feedback], progress: int) -> list[Feedback]:
+    def exchange(
+        self, feedback: list[Feedback], progress: int, saving: bool = False
+    ) -> list[Feedback]:
         """Return the feedback of all processes that this one has to hear of."""
         return feedback
 
@@ -100,24 +101,34 @@ class Replicated(Ranks):
         size = len(draw)
         return draw[self.rank * size // self.world : (self.rank + 1) * size // self.world]
 
-    def exchange(self, feedback: list[Feedback], progress: int) -> list[Feedback]:
-        """Gather feedback: every rank returns the same, by batch, then by rank.
+    def exchange(
+        self, feedback: list[Feedback], progress: int, saving: bool = False
+    ) -> list[Feedback]:
+        """Gather feedback: every rank returns the same, with the rank that gave it.
 
         It takes one message a rank, and more where a rank has several batches to tell of, or
         more items than a message holds. `progress` is a number that depends on all that was
-        drawn so far; ranks that have come apart are found by it.
+        drawn so far; ranks that have come apart are found by it. `saving` says that a state is
+        asked for, and not a batch: all ranks must ask for the same.
         """
         assert self._gather is not None
         width = self._width
         mine = [
             Feedback(due, number, draw[k : k + width], losses[k : k + width])
-            for due, number, draw, losses in feedback
+            for due, number, draw, losses, _ in feedback
             for k in range(0, len(draw), width)
         ]
-        pieces: list[tuple[tuple[int, ...], Feedback]] = []
+        pieces: list[Feedback] = []
         messages, k = 1, 0
         while k < messages:
-            told = self._gather(packed(mine, k, progress, width))
+            told = self._gather(packed(mine, k, progress, width, saving))
+            other = int(np.argmax(told[:, 2] != told[0, 2]))
+            if other:
+                asking = 0 if told[0, 2] else other
+                raise RuntimeError(
+                    "state_dict() must be called on all processes, after the same batch: rank "
+                    f"{asking} has called it, while rank {other - asking} asks for a batch"
+                )
             other = int(np.argmax(told[:, 1] != told[0, 1]))
             if other:
                 raise RuntimeError(
@@ -127,38 +138,29 @@ class Replicated(Ranks):
                 )
             messages = int(told[:, 0].max())
             for rank, message in enumerate(told):
-                piece = unpacked(message)
+                piece = unpacked(message, rank)
                 if piece is not None:
-                    pieces.append(((piece.due, piece.number, rank, k), piece))
+                    pieces.append(piece)
             k += 1
-        batches: dict[tuple[int, ...], list[Feedback]] = {}
-        for key, piece in sorted(pieces, key=lambda pair: pair[0]):
-            batches.setdefault(key[:2], []).append(piece)
-        return [
-            Feedback(
-                key[0],
-                key[1],
-                joined([piece.draw for piece in parts]),
-                np.concatenate([piece.losses for piece in parts]),
-            )
-            for key, parts in batches.items()
-        ]
+        return pieces
 
 
 # Layout of a message: int64[HEAD + 4 * width].
-#   how many messages this rank has, its progress,
+#   how many messages this rank has, its progress, whether a state is asked for,
 #   due, number, round, n and size of a piece of feedback (size 0: none),
 #   items, bits of the probabilities, bits of the losses, tags (-1: none)
-HEAD = 7
+HEAD = 8
 
 
-def packed(pieces: Sequence[Feedback], k: int, progress: int, width: int) -> NDArray[np.int64]:
+def packed(
+    pieces: Sequence[Feedback], k: int, progress: int, width: int, saving: bool
+) -> NDArray[np.int64]:
     """Return message k of a rank, empty where it has fewer."""
     message = np.zeros(HEAD + 4 * width, dtype=np.int64)
-    message[:2] = len(pieces), progress
+    message[:3] = len(pieces), progress, saving
     if k < len(pieces):
-        due, number, draw, losses = pieces[k]
-        message[2:HEAD] = due, number, draw.round, draw.n, len(draw)
+        due, number, draw, losses, _ = pieces[k]
+        message[3:HEAD] = due, number, draw.round, draw.n, len(draw)
         rows = message[HEAD:].reshape(4, width)[:, : len(draw)]
         rows[0] = draw.indices
         rows[1] = draw.probabilities.view(np.int64)
@@ -167,15 +169,15 @@ def packed(pieces: Sequence[Feedback], k: int, progress: int, width: int) -> NDA
     return message
 
 
-def unpacked(message: NDArray[np.int64]) -> Feedback | None:
-    """Return the feedback in a message, if there is any."""
-    due, number, round_number, n, size = (int(word) for word in message[2:HEAD])
+def unpacked(message: NDArray[np.int64], rank: int) -> Feedback | None:
+    """Return the feedback in a message of a rank, if there is any."""
+    due, number, round_number, n, size = (int(word) for word in message[3:HEAD])
     if size == 0:
         return None
     items, probabilities, losses, tags = message[HEAD:].reshape(4, -1)[:, :size].copy()
     marks = None if tags[0] < 0 else tags.astype(np.uint8)
     draw = Draw.made(items, probabilities.view(np.float64), n, round_number, marks)
-    return Feedback(due, number, draw, losses.view(np.float64))
+    return Feedback(due, number, draw, losses.view(np.float64), rank)
 
 
 def find_ranks(distributed: str | None, process_group: Any, batch_size: int) -> Ranks:
@@ -198,9 +200,19 @@ def find_ranks(distributed: str | None, process_group: Any, batch_size: int) -> 
     world = dist.get_world_size(process_group)
     if world == 1 and distributed != "sharded":
         return Ranks()
-    group = dist.new_group(backend="gloo") if process_group is None else process_group
+    group = _own_group() if process_group is None else process_group
     kind = Sharded if distributed == "sharded" else Replicated
     return kind(dist.get_rank(process_group), world, gather_over(group), batch_size)
+
+
+_groups: dict[str, Any] = {}  # "world": the processes there are; "own": our group of them
+
+
+def _own_group() -> Any:
+    """Return the gloo group of all processes: one for all loaders, made with the first."""
+    if _groups.get("world") is not dist.group.WORLD:
+        _groups.update(world=dist.group.WORLD, own=dist.new_group(backend="gloo"))
+    return _groups["own"]
 
 
 def world_size() -> int:

@@ -21,13 +21,17 @@ class Feedback(NamedTuple):
     number: int  # of the batch that it is about
     draw: Draw
     losses: NDArray[np.float64]
+    rank: int = 0  # of the process that gave it
 
 
-def received(draw: TensorDraw, losses: Any) -> Callable[[], NDArray[np.float64]]:
+def received(
+    draw: TensorDraw, losses: Any, skip_nonfinite: bool = False
+) -> Callable[[], NDArray[np.float64]]:
     """Take losses in; the function returned gives them as a float64 array, once they are needed.
 
     Losses in the memory of the host are copied and checked at once. Those of a CUDA device are
-    copied to pinned memory behind what the device has to do before; only the function waits.
+    copied to pinned memory behind what the device has to do before, those of another device on
+    the device; only the function waits.
     """
     if isinstance(losses, Tensor):
         losses = losses.detach()
@@ -45,13 +49,14 @@ def received(draw: TensorDraw, losses: Any) -> Callable[[], NDArray[np.float64]]
         array = losses.to(torch.float64, copy=True).numpy()
     else:
         array = np.array(losses, dtype=np.float64)
-    check_values(array, draw.ticket, draw.number)
+    check_values(array, draw.ticket, draw.number, skip_nonfinite)
     return lambda: array
 
 
 def _copied_later(losses: Tensor) -> Callable[[], NDArray[np.float64]]:
     if losses.device.type != "cuda":
-        return lambda: losses.to("cpu", torch.float64).numpy()
+        kept = losses.clone()  # whoever gave them may overwrite them
+        return lambda: kept.to("cpu").to(torch.float64).numpy()  # not all devices have float64
     host = torch.empty(losses.shape, dtype=losses.dtype, pin_memory=True)
     host.copy_(losses, non_blocking=True)
     copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -64,12 +69,23 @@ def _copied_later(losses: Tensor) -> Callable[[], NDArray[np.float64]]:
     return wait
 
 
-def check_values(losses: NDArray[np.float64], draw: Draw, number: int) -> None:
-    """Refuse losses that are not finite or negative, naming batch, item and value."""
+def check_values(
+    losses: NDArray[np.float64], draw: Draw, number: int, skip_nonfinite: bool = False
+) -> None:
+    """Refuse losses that are not finite or negative, naming batch, item and value.
+
+    With `skip_nonfinite` those that are not finite pass: they are left out later.
+    """
     # a minimum is nan where any value is
     if losses.size and not (losses.min() >= 0.0 and losses.max() < np.inf):
-        j = int(np.argmin((losses >= 0.0) & (losses < np.inf)))
+        good = (losses >= 0.0) & (losses < np.inf)
+        if skip_nonfinite:
+            good |= ~np.isfinite(losses)
+        j = int(np.argmin(good))
+        if good[j]:
+            return
         raise ValueError(
             f"losses[{j}] of batch {number} is {losses[j]} (item {draw.indices[j]}): "
             "losses must be finite and not negative"
+            + ("" if np.isfinite(losses[j]) else "; skip_nonfinite=True leaves such items out")
         )

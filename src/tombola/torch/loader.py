@@ -217,6 +217,10 @@ class ImportanceLoader(Desk):
     sampler : Sampler
         The tombola sampler. If gradient norms are fed, say so:
         ``loader.sampler.quantity = "gradient norm"``.
+    samplers : list of Sampler
+        Those of all shards of this process, where it has several: each has its own `quantity`.
+    skipped : int
+        How many losses of this process were left out by ``update(..., skip_nonfinite=True)``.
     lag : int
     dataset : map-style dataset
 

@@ -30,6 +30,8 @@ __all__ = ["GradientNorms", "gradient_norms", "last_layer_norms"]
 # the memory of a device that wants large pieces of work.
 ROOM = {"cpu": 2**20, "else": 2**26}
 
+IGNORED = -100  # the class that cross_entropy ignores by default
+
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _NORMALISATIONS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
 _CHANNELS_FIRST = (*_CONVOLUTIONS, nn.GroupNorm)
@@ -47,7 +49,8 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
     for a model. BatchNorm has no gradient of one example: it mixes the examples of a batch, and
     then the norms of the layers below it are of what the whole batch's loss owes to an example.
 
-    What is assumed: the first dimension of every layer's output is the batch; a weight is used
+    What is assumed: the first dimension of every layer's output is the batch (as many shared
+    positions as examples, looked up once for all, cannot be told from one); a weight is used
     by calling its layer (``F.linear(x, layer.weight)`` goes unseen); and forward passes up to the
     next `of` are of the same examples. Then a layer may be called several times and share its
     weight with others. Compiled layers are refused.
@@ -84,7 +87,8 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
             for (x, y), draw in micro_batches:
                 losses = F.cross_entropy(model(x), y, reduction="none")
                 scaler.scale(draw.mean(losses) / 4).backward()
-                loader.update(draw, norms.of(draw, scale=scaler.get_scale() / 4))
+                own = norms.of(draw, scale=scaler.get_scale() / 4)
+                loader.update(draw, own, skip_nonfinite=True)    # the scale may overflow
     """
     layers, others, mixing = {}, [], []
     inside: set[nn.Module] = set()  # of MultiheadAttention, which does not call its layers
@@ -219,7 +223,7 @@ class GradientNorms:
         """Return the norms, and forget them: the next backward pass begins anew.
 
         Nothing is copied to the host. Under a `GradScaler`, gradients that overflow have norms
-        that are not finite.
+        that are not finite: feed them by ``loader.update(draw, norms, skip_nonfinite=True)``.
 
         Parameters
         ----------
@@ -275,7 +279,7 @@ class GradientNorms:
             return
         kept = []
         if "weight" in parts:
-            value = (args[0] if args else kwargs["input"]).detach()
+            value = (args[0] if args else next(iter(kwargs.values()))).detach()  # all take one
             if isinstance(layer, (nn.Linear, *_CONVOLUTIONS)):
                 value = value.to(output.dtype)  # as autocast has done
             kept.append(value)
@@ -512,7 +516,8 @@ def last_layer_norms(
         What the model returned; for "cross_entropy" of shape (B, classes).
     targets : Tensor
         As for the loss: for "cross_entropy" class numbers of shape (B,), or probabilities of
-        shape (B, classes); otherwise of the shape of `logits`.
+        shape (B, classes); otherwise of the shape of `logits`. Class -100, which
+        `cross_entropy` ignores, has norm 0.
     loss : {"cross_entropy", "binary_cross_entropy_with_logits", "mse_loss"}
         The name in `torch.nn.functional`. If it has several outputs an example, their losses are
         summed.
@@ -550,7 +555,12 @@ def last_layer_norms(
     elif loss == "binary_cross_entropy_with_logits":
         slopes = z.sigmoid() - targets
     else:
-        if numbers:
-            targets = torch.zeros_like(z).scatter_(1, targets.unsqueeze(1), 1.0)
-        slopes = z.softmax(1) - targets.lerp(torch.full_like(z, 1 / z.shape[1]), label_smoothing)
+        ignored = targets == IGNORED if numbers else None
+        if ignored is not None:
+            classes = targets.masked_fill(ignored, 0).to(torch.int64).unsqueeze(1)
+            targets = torch.zeros_like(z).scatter_(1, classes, 1.0)
+        chances = targets.to(z.dtype).lerp(torch.full_like(z, 1 / z.shape[1]), label_smoothing)
+        slopes = z.softmax(1) - chances
+        if ignored is not None:
+            slopes = slopes.masked_fill(ignored.unsqueeze(1), 0.0)
     return _squared_lengths(slopes.reshape(len(z), -1)).sqrt().to(torch.float32)

@@ -112,7 +112,7 @@ class Shards:
         for k, (shard, state) in enumerate(zip(self.shards, found, strict=True)):
             try:
                 shard.sampler.load_state_dict(state["sampler"])
-            except ValueError:
+            except Exception:
                 for other, old in zip(self.shards[:k], before, strict=False):
                     other.sampler.load_state_dict(old)
                 raise

@@ -28,6 +28,9 @@ class TensorDraw:
     shares : ndarray of float64, shape (B,), or None
         With sharded items, the part of all processes' batches that comes from the item's shard;
         `ticket` then has the probability within the shard, and the importance is 1 / (n p share).
+    shards : int
+        How many shards the items were drawn from. Of several, each has its share of the batch, so
+        that only the whole batch estimates; a part, ``draw[mask]``, is for feedback.
 
     Examples
     --------
@@ -39,14 +42,23 @@ class TensorDraw:
     TensorDraw(3 of 3 items, batch 0)
     """
 
-    __slots__ = ("_weights", "importances", "indices", "number", "shares", "ticket")
+    __slots__ = (
+        "_feedback_only", "_weights", "importances", "indices", "number", "shards", "shares",
+        "ticket",
+    )  # fmt: skip
 
     def __init__(
-        self, ticket: Draw, number: int, shares: NDArray[np.float64] | None = None
+        self,
+        ticket: Draw,
+        number: int,
+        shares: NDArray[np.float64] | None = None,
+        shards: int = 1,
     ) -> None:
         self.ticket = ticket
         self.number = number
         self.shares = shares
+        self.shards = shards
+        self._feedback_only = False
         self.indices = torch.from_numpy(ticket.indices.copy())
         self.importances = torch.from_numpy(self._exact().astype(np.float32))
         self._weights: Tensor | None = None
@@ -62,15 +74,23 @@ class TensorDraw:
         ``losses[j]`` belongs to item ``indices[j]``: a number, or a tensor of any shape. Half
         precision is summed in float32, and the sum rounded once.
         """
-        weights = self._weights_for(losses)
-        if losses.ndim > 1:
-            weights = weights.reshape(-1, *[1] * (losses.ndim - 1))
-        mean = (losses.to(weights.dtype) * weights).mean(0)
+        mean = self._mean(losses)
         return mean.to(losses.dtype) if losses.is_floating_point() else mean
 
     def sum(self, losses: Tensor) -> Tensor:
-        """Return the unbiased estimate of the sum over all n items."""
-        return self.mean(losses) * self.ticket.n
+        """Return the unbiased estimate of the sum over all n items, in the dtype of `losses`.
+
+        Float16 holds nothing above 65,504: sum ``losses.float()`` over many items.
+        """
+        total = self._mean(losses) * self.ticket.n
+        return total.to(losses.dtype) if losses.is_floating_point() else total
+
+    def _mean(self, losses: Tensor) -> Tensor:
+        """Return the mean in the precision that it is computed in."""
+        weights = self._weights_for(losses)
+        if losses.ndim > 1:
+            weights = weights.reshape(-1, *[1] * (losses.ndim - 1))
+        return (losses.to(weights.dtype) * weights).mean(0)
 
     def _weights_for(self, losses: Tensor) -> Tensor:
         """Return the importances in the right precision and place; they are moved there once."""
@@ -80,6 +100,12 @@ class TensorDraw:
             raise ValueError(wrong_shape(len(self), tuple(losses.shape)))
         if len(self) == 0:
             raise ValueError("an empty draw estimates nothing")
+        if self._feedback_only:
+            raise ValueError(
+                f"a part of a draw from {self.shards} shards is for feedback only: it holds "
+                "another share of each shard than the batch, so its mean would be biased; take "
+                "the mean of the whole draw"
+            )
         dtype = torch.float64 if losses.dtype == torch.float64 else torch.float32
         weights = self._weights
         if weights is None or weights.device != losses.device or weights.dtype != dtype:
@@ -92,17 +118,23 @@ class TensorDraw:
         """Return the draw with its tensors on a device, as ``Tensor.to`` does."""
         moved = TensorDraw.__new__(TensorDraw)
         moved.ticket, moved.number, moved.shares = self.ticket, self.number, self.shares
+        moved.shards, moved._feedback_only = self.shards, self._feedback_only
         moved.indices = self.indices.to(device, non_blocking=non_blocking)
         moved.importances = self.importances.to(device, non_blocking=non_blocking)
         moved._weights = None
         return moved
 
     def __getitem__(self, key: Any) -> "TensorDraw":
-        """Return a part (a slice, a mask or positions), for feedback or estimates from it."""
+        """Return a part (a slice, a mask or positions), for feedback or estimates from it.
+
+        Of a draw from several shards of one process, for feedback only.
+        """
         if isinstance(key, Tensor):
             key = key.cpu().numpy()
         shares = None if self.shares is None else np.atleast_1d(self.shares[key])
-        return TensorDraw(self.ticket[key], self.number, shares).to(self.indices.device)
+        part = TensorDraw(self.ticket[key], self.number, shares, self.shards)
+        part._feedback_only = self.shards > 1
+        return part.to(self.indices.device)
 
     def __len__(self) -> int:
         return len(self.ticket)
