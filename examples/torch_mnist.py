@@ -26,7 +26,8 @@ nothing else, by the lowest loss of the kind that it minimises (here and below: 
 looks in a row, 50 to a run). The goals are the lowest test losses, on that seed, of shuffling (as
 is) and of WeightedRandomSampler (balanced). Then 5 seeds: steps and seconds to the goals, medians
 with the smallest and the largest (a 94% interval for the median). Seconds are those of training,
-on one core or on the device; looking is not counted. All loaders fetch a batch by one index into the tensors.
+on one core or on the device; looking is not counted. All loaders fetch a batch by one index into
+the tensors.
 """
 
 import argparse
