@@ -497,7 +497,7 @@ class Twice(nn.Module):
         (nn.LayerNorm(5), torch.randn(BATCH, 3, 5)),
         (nn.GroupNorm(2, 4), torch.randn(BATCH, 4, 5)),
     ],
-    ids=str,
+    ids=["Linear", "Linear of three", "Linear, wide", "Conv2d", "LayerNorm", "GroupNorm"],
 )
 def test_a_layer_called_twice(layer, x):
     assert_right(Twice(randomised(layer)), x, 3 * torch.randn(x.shape))
