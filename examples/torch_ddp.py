@@ -102,6 +102,7 @@ def main():
         equal = "the same" if len(set(hashes)) == 1 else "NOT THE SAME"
         print(f"sampler state on {len(hashes)} processes: {equal}, {hashes[0][:16]}")
     if dist.is_initialized():
+        dist.barrier()  # nobody leaves while another one still reads
         dist.destroy_process_group()
 
 
