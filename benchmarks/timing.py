@@ -2,12 +2,13 @@
 
 import csv
 import datetime
-import platform
 import time
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+
+from tombola.report.record import processor
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -40,16 +41,6 @@ def version(package):
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def processor():
-    """The name of the processor, as far as the system tells."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 def append(name, rows):

@@ -34,14 +34,14 @@ class Crowd:
 
     def run(self, function):
         """Return what each rank returned, or raise the first error."""
-        results, errors = [None] * self.world, []
+        results, errors, deserted = [None] * self.world, [], []
 
         def live(rank):
             self.here.rank = rank
             try:
                 results[rank] = function(rank)
             except threading.BrokenBarrierError:
-                pass  # another rank has failed
+                deserted.append(rank)  # another rank has failed, or did not come
             except Exception as error:
                 errors.append((rank, error))
                 self.meeting.abort()
@@ -54,4 +54,6 @@ class Crowd:
         self.meeting.reset()
         if errors:
             raise sorted(errors, key=lambda pair: pair[0])[0][1]
+        if deserted:
+            raise TimeoutError(f"ranks {sorted(deserted)} waited for another one in vain")
         return results

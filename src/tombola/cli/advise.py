@@ -104,13 +104,7 @@ def _record(data: OpenData, options: argparse.Namespace, advice: dict[str, Any])
     """Return what is printed for machines."""
     return {
         "command": "advise",
-        "data": {
-            "name": data.name,
-            "source": data.source,
-            "checksum": data.checksum,
-            "rows": data.X.shape[0],
-            "columns": data.X.shape[1],
-        },
+        "data": data.record(),
         "settings": {"seed": options.seed, "budget": options.budget, "target": options.target},
         "versions": versions(),
         "advice": advice,

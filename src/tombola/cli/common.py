@@ -117,6 +117,17 @@ class OpenData:
     notes: tuple[str, ...]
     preparation: Preparation | None
 
+    def record(self) -> dict[str, Any]:
+        """Return what the record of a run says about the data."""
+        rows, columns = self.X.shape
+        return {
+            "name": self.name,
+            "source": self.source,
+            "checksum": self.checksum,
+            "rows": rows,
+            "columns": columns,
+        }
+
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that `open_data` reads."""

@@ -83,14 +83,7 @@ def run(options: argparse.Namespace) -> int:
     record = {
         "command": "train",
         "settings": settings,
-        "data": {
-            "name": data.name,
-            "source": data.source,
-            "checksum": data.checksum,
-            "rows": data.X.shape[0],
-            "columns": data.X.shape[1],
-            "notes": list(data.notes),
-        },
+        "data": {**data.record(), "notes": list(data.notes)},
         "versions": versions(),
         "finished": False,
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tombola
 
-__all__ = ["versions"]
+__all__ = ["processor", "versions"]
 
 
 def versions() -> dict[str, str]:
@@ -17,11 +17,12 @@ def versions() -> dict[str, str]:
         found[package] = metadata.version(package)
     able = getattr(os, "sched_getaffinity", None)
     cores = len(able(0)) if able else os.cpu_count() or 1
-    found["machine"] = f"{cores} cores, {_processor()}, {platform.system()}, {platform.machine()}"
+    found["machine"] = f"{cores} cores, {processor()}, {platform.system()}, {platform.machine()}"
     return found
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of the processor, as far as the system tells."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))

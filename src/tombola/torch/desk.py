@@ -14,7 +14,6 @@ else. A lag of K + 1 leaves losses on a device one step to arrive on the host.
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -23,12 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tombola.draws import Draw
-from tombola.random import Stream
 from tombola.samplers import Sampler
 from tombola.samplers.base import whole
-from tombola.samplers.choice import make_sampler
 from tombola.torch.distributed import (
-    Ranks,
     Replicated,
     Sharded,
     digest,
@@ -36,7 +32,7 @@ from tombola.torch.distributed import (
     world_size,
 )
 from tombola.torch.feedback import Feedback, check_values, received
-from tombola.torch.shards import Shard, Shards, joined
+from tombola.torch.shards import joined, make_shards
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.torch.tensors import from_tensors, to_tensors
 
@@ -553,47 +549,6 @@ class Desk:
         for name, value in values.items():
             if np.isfinite(value):  # before feedback, and of some samplers, nothing is known
                 logger(f"tombola/{name}", value, step)
-
-
-def make_shards(
-    ranks: Ranks,
-    n: int,
-    sampler: str | Sampler | Callable[..., Sampler],
-    groups: Any,
-    seed: int,
-    count: int | None,
-) -> tuple[Shards, int]:
-    """Return the shards of this process, and the most that any process has."""
-    named = partial(make_sampler, what="items", whose="the dataset")
-    if sampler == "vrb" and groups is not None:
-        sampler = "group-vrb"
-    if type(ranks) is not Sharded:
-        if count is not None:
-            raise ValueError('shards is for distributed="sharded"')
-        if not isinstance(sampler, Sampler):
-            sampler = named(sampler, n, seed, groups)
-        elif sampler.n != n:
-            raise ValueError(f"the sampler is over {sampler.n} items, the dataset has {n} items")
-        return Shards(n, [Shard(0, sampler)], 1), 1
-    if isinstance(sampler, Sampler):
-        raise ValueError(
-            "with sharded items each shard has a sampler of its own: pass a name, or a function "
-            "(n, seed, groups) that returns a sampler"
-        )
-    total = ranks.world if count is None else whole("shards", count, 1)
-    if not ranks.world <= total <= n:
-        raise ValueError(
-            f"there must be at least as many shards as processes ({ranks.world}) and at most as "
-            f"many as items ({n}), got shards={total}"
-        )
-    made = []
-    for k in range(ranks.rank * total // ranks.world, (ranks.rank + 1) * total // ranks.world):
-        start, stop = k * n // total, (k + 1) * n // total
-        words = [int(word) for word in Stream(seed).child(k).words(2)]
-        labels = None if groups is None else groups[start:stop]
-        own = named(sampler, stop - start, words[0] << 64 | words[1], labels)
-        made.append(Shard(start, own))
-    return Shards(n, made, ranks.world), -(-total // ranks.world)
 
 
 def _order(feedback: Feedback) -> tuple[int, int, int]:

@@ -1,15 +1,20 @@
 """The items that a process draws from: all of them, or its shards, each with its own sampler."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.draws import Draw
+from tombola.random import Stream
 from tombola.samplers import Sampler
+from tombola.samplers.base import whole
+from tombola.samplers.choice import make_sampler
+from tombola.torch.distributed import Ranks, Sharded
 
-__all__ = ["Shard", "Shards"]
+__all__ = ["Shard", "Shards", "joined", "make_shards"]
 
 
 class Shard:
@@ -128,3 +133,44 @@ def joined(draws: Sequence[Draw], indices: NDArray[np.int64] | None = None, n: i
     tags = [draw.tags for draw in draws if draw.tags is not None]
     marks = np.concatenate(tags) if len(tags) == len(draws) else None
     return Draw.made(indices, probabilities, n, draws[0].round, marks)
+
+
+def make_shards(
+    ranks: Ranks,
+    n: int,
+    sampler: str | Sampler | Callable[..., Sampler],
+    groups: Any,
+    seed: int,
+    count: int | None,
+) -> tuple[Shards, int]:
+    """Return the shards of this process, and the most that any process has."""
+    named = partial(make_sampler, what="items", whose="the dataset")
+    if sampler == "vrb" and groups is not None:
+        sampler = "group-vrb"
+    if type(ranks) is not Sharded:
+        if count is not None:
+            raise ValueError('shards is for distributed="sharded"')
+        if not isinstance(sampler, Sampler):
+            sampler = named(sampler, n, seed, groups)
+        elif sampler.n != n:
+            raise ValueError(f"the sampler is over {sampler.n} items, the dataset has {n} items")
+        return Shards(n, [Shard(0, sampler)], 1), 1
+    if isinstance(sampler, Sampler):
+        raise ValueError(
+            "with sharded items each shard has a sampler of its own: pass a name, or a function "
+            "(n, seed, groups) that returns a sampler"
+        )
+    total = ranks.world if count is None else whole("shards", count, 1)
+    if not ranks.world <= total <= n:
+        raise ValueError(
+            f"there must be at least as many shards as processes ({ranks.world}) and at most as "
+            f"many as items ({n}), got shards={total}"
+        )
+    made = []
+    for k in range(ranks.rank * total // ranks.world, (ranks.rank + 1) * total // ranks.world):
+        start, stop = k * n // total, (k + 1) * n // total
+        words = [int(word) for word in Stream(seed).child(k).words(2)]
+        labels = None if groups is None else groups[start:stop]
+        own = named(sampler, stop - start, words[0] << 64 | words[1], labels)
+        made.append(Shard(start, own))
+    return Shards(n, made, ranks.world), -(-total // ranks.world)
