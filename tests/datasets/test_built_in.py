@@ -32,3 +32,8 @@ def test_an_unknown_name_is_met_with_a_near_one():
 def test_names_are_unique():
     names = [entry.name for entry in catalogue()]
     assert len(names) == len(set(names))
+
+
+def test_a_name_is_a_string():
+    with pytest.raises(TypeError, match="name must be a string, got 3"):
+        load(3)

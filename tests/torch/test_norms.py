@@ -906,3 +906,8 @@ def test_classes_that_cross_entropy_ignores_have_norm_zero():
 def test_the_last_layer_refuses_what_does_not_fit(logits, targets, options, message):
     with pytest.raises(ValueError, match=message):
         last_layer_norms(torch.randn(logits), targets, **options)
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got str"):
+        gradient_norms("model")

@@ -278,3 +278,8 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         with pytest.raises(ValueError, match=message):
             loader.load_state_dict(wrong)
         assert digest(loader.state_dict()) == before
+
+
+def test_what_is_no_state_is_refused():
+    with pytest.raises(TypeError, match="state must be from state_dict"):
+        ImportanceLoader(TensorDataset(torch.arange(4.0)), 2).load_state_dict(3)

@@ -56,6 +56,8 @@ def load(
     >>> load("digits")
     Dataset('digits', 1797 x 64, dense, classification)
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, got {name!r}")
     if name in built_in.BUILT_IN:
         return built_in.load(name)
     if name in GENERATED:

@@ -426,6 +426,8 @@ class Desk:
         An iteration under way ends with an error. The next one takes up the epoch of the state,
         so do not begin one only to peek at a batch: the one after it begins a new epoch.
         """
+        if not isinstance(state, (Mapping, list, tuple)):
+            raise TypeError(f"state must be from state_dict(), got {type(state).__name__}")
         given = [state] if isinstance(state, Mapping) else list(state)
         states = [self._fitting(from_tensors(dict(one))) for one in given]
         ranks, sharded = self._ranks, type(self._ranks) is Sharded

@@ -90,6 +90,8 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
                 own = norms.of(draw, scale=scaler.get_scale() / 4)
                 loader.update(draw, own, skip_nonfinite=True)    # the scale may overflow
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     layers, others, mixing = {}, [], []
     inside: set[nn.Module] = set()  # of MultiheadAttention, which does not call its layers
     for name, module in model.named_modules():
