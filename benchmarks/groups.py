@@ -118,7 +118,7 @@ def main():
                     models = np.empty((MARKS, x.shape[1]), dtype=np.float32)
                     ratios = np.empty(MARKS)
                     run = grouped if isinstance(sampler, tombola.GroupVRB) else flat
-                    run(sampler.board, x, y, norms, models, ratios)
+                    run(sampler.state, x, y, norms, models, ratios)
                     z = x @ models.T
                     objective = (np.logaddexp(0, z) - y[:, np.newaxis] * z).mean(axis=0)
                     score = [average_precision(s, positive) for s in (held @ models.T).T]

@@ -29,7 +29,7 @@ def parameter_free(n):
     generator = np.random.default_rng(2)
     for _ in range(min(n, 10**6) // 10_000 + 2):
         sampler.update(sampler.draw(10_000), generator.lognormal(0, 1.5, 10_000))
-    clock = sampler.board.clock
+    clock = sampler.state.clock
     clock[MODE], clock[LEFT], clock[FED] = ADAPTIVE, 2**62, max(clock[FED], n)
     return sampler
 

@@ -30,7 +30,7 @@ class LastLossBoard(Board):
 class LastLoss(BoardSampler):
     """Draws an item in proportion to its last loss plus the mean loss."""
 
-    board_class = LastLossBoard
+    state_class = LastLossBoard
 
     def __init__(self, n, *, mixing=0.1, seed=0):
         super().__init__(n, seed, {"mixing": mixing}, mixing=mixing, unit=1.0, stale=True)

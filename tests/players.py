@@ -40,7 +40,7 @@ class Replay(Sampler):
         self.draws, self.fed = list(draws), []
 
     def _draw(self, size):
-        items, chances = self.draws[self._round]
+        items, chances = self.draws[self.rounds]
         assert len(items) == size
         return np.array(items, dtype=np.int64), np.array(chances, dtype=np.float64)
 
@@ -56,10 +56,9 @@ class Outside(Sampler):
 
     def __init__(self, inner):
         super().__init__(inner.n, 0)
-        self.inner, self._gauge_sums = inner, inner._gauge_sums
+        self.inner, self.tally, self._rounds = inner, inner.tally, inner._rounds
 
     def _draw(self, size):
-        self.inner._round += 1
         return self.inner._draw(size)
 
     def _update(self, draw, losses):

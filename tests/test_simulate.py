@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import budget
+from states import assert_same
 from test_theory import expected_cost
 from tombola import VRB, Sampler, Shuffle, Stream, Uniform, theory
 from tombola.ledger import Ledger, pseudo_regret
@@ -76,9 +77,8 @@ def test_compiled_and_python_loops_play_the_same_game(make, options):
     compiled = play(fast, Stationary(BASE), 300, **options)
     python = play(Slow(slow), Stationary(BASE), 300, **options)
     assert compiled.table() == python.table()
-    for name, array in fast.state_dict()["arrays"].items():
-        assert np.array_equal(array, slow.state_dict()["arrays"][name]), name
-    assert fast.state_dict()["round"] == slow.state_dict()["round"] == 300
+    assert_same(fast.state_dict(), slow.state_dict())
+    assert fast.rounds == 300
 
 
 @pytest.mark.kernels
@@ -97,7 +97,7 @@ def test_a_game_can_go_on():
     adversary, account = Noisy(BASE, seed=1), Ledger(6, marks="geometric")
     for rounds in (1, 0, 123, 376):
         play(parts, adversary, rounds, ledger=account)
-    assert np.array_equal(whole.board.scores, parts.board.scores)
+    assert np.array_equal(whole.state.scores, parts.state.scores)
     assert account.regret == pytest.approx(ledger.regret, rel=1e-12)
     assert account.history()["rounds"].tolist() == ledger.history()["rounds"].tolist()
 

@@ -197,7 +197,7 @@ class ForgetsScoresOnResume(Plain):
 
 class SavesNoCopy(Plain):
     def state_dict(self):
-        return {**super().state_dict(), "arrays": self._all_arrays()}
+        return {**super().state_dict(), "parts": self._parts()}
 
 
 class EmptyDrawCosts(Plain):
@@ -238,7 +238,7 @@ class ResetKeepsScores(Plain):
 
 class RefusesStrangers(Plain):
     def _update(self, draw, losses):
-        if draw.round >= self._round or (draw.probabilities < 1e-3).any():
+        if draw.round >= self.rounds or (draw.probabilities < 1e-3).any():
             raise ValueError("not a draw of mine")
         super()._update(draw, losses)
 

@@ -12,59 +12,69 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel, new_record
+from tombola.compiling.records import Record
 
-__all__ = ["Gauge", "new_sums", "record", "record_one"]
-
-# Layout of the sums: float64[11].
-COUNT = 0  # losses received
-OURS, OURS_SPREAD = 1, 2  # sum of l^2 u^2; sum of its squared distances from the mean so far
-UNIFORM, UNIFORM_SPREAD = 3, 4  # the same of l^2 u
-WEIGHT, WEIGHT_SQUARED = 5, 6  # sums of u and u^2
-SURPRISE = 7  # sum of -log p
-LARGEST_LOSS = 8
-LARGEST_WEIGHT = 9
-CROSS_SPREAD = 10  # sum of products of the two distances
+__all__ = ["Gauge", "new_tally", "record", "record_one"]
 
 
-def new_sums() -> NDArray[np.float64]:
-    """Return the sums of a gauge that has seen nothing."""
-    return np.zeros(11)
+def new_tally() -> Record:
+    """Return what a sampler counts while it plays: the rounds, and the sums behind its gauge.
+
+    With u the importance and l the loss (over the largest one) of each item fed back, "ours" is
+    the sum of l^2 u^2 and "uniform" that of l^2 u; a spread is the sum of squared distances from
+    the mean so far, the cross spread that of products of both distances.
+    """
+    return new_record(
+        rounds=0,
+        count=0,
+        ours=0.0,
+        ours_spread=0.0,
+        uniform=0.0,
+        uniform_spread=0.0,
+        cross_spread=0.0,
+        importance=0.0,
+        importance_squared=0.0,
+        surprise=0.0,  # of -log p
+        largest_loss=0.0,
+        largest_importance=0.0,
+    )
 
 
 @kernel(inline=True)
-def record_one(sums: NDArray[np.float64], n: Any, probability: Any, loss: Any) -> None:
+def record_one(tally: Record, n: Any, probability: Any, loss: Any) -> None:
     """Add one loss; losses are kept in units that make the largest one 1."""
-    if loss > sums[LARGEST_LOSS]:
-        ratio = sums[LARGEST_LOSS] / loss
-        sums[OURS] *= ratio * ratio
-        sums[UNIFORM] *= ratio * ratio
-        sums[OURS_SPREAD] *= ratio * ratio * ratio * ratio
-        sums[UNIFORM_SPREAD] *= ratio * ratio * ratio * ratio
-        sums[CROSS_SPREAD] *= ratio * ratio * ratio * ratio
-        sums[LARGEST_LOSS] = loss
-    relative = loss / sums[LARGEST_LOSS] if sums[LARGEST_LOSS] > 0.0 else 0.0
+    sums = tally[0]
+    if loss > sums.largest_loss:
+        ratio = sums.largest_loss / loss
+        sums.ours *= ratio * ratio
+        sums.uniform *= ratio * ratio
+        sums.ours_spread *= ratio * ratio * ratio * ratio
+        sums.uniform_spread *= ratio * ratio * ratio * ratio
+        sums.cross_spread *= ratio * ratio * ratio * ratio
+        sums.largest_loss = loss
+    relative = loss / sums.largest_loss if sums.largest_loss > 0.0 else 0.0
     u = min(1.0 / (n * probability), 2.0**200)  # so that its fourth power is finite
-    count = max(1.0, sums[COUNT])
+    count = max(1.0, sums.count)
     uniform = relative * relative * u
     ours = uniform * u
-    ours_distance = ours - sums[OURS] / count
-    uniform_distance = uniform - sums[UNIFORM] / count
-    sums[OURS_SPREAD] += ours_distance * ours_distance
-    sums[UNIFORM_SPREAD] += uniform_distance * uniform_distance
-    sums[CROSS_SPREAD] += ours_distance * uniform_distance
-    sums[OURS] += ours
-    sums[UNIFORM] += uniform
-    sums[WEIGHT] += u
-    sums[WEIGHT_SQUARED] += u * u
-    sums[SURPRISE] -= math.log(probability)
-    sums[LARGEST_WEIGHT] = max(sums[LARGEST_WEIGHT], u)
-    sums[COUNT] += 1.0
+    ours_distance = ours - sums.ours / count
+    uniform_distance = uniform - sums.uniform / count
+    sums.ours_spread += ours_distance * ours_distance
+    sums.uniform_spread += uniform_distance * uniform_distance
+    sums.cross_spread += ours_distance * uniform_distance
+    sums.ours += ours
+    sums.uniform += uniform
+    sums.importance += u
+    sums.importance_squared += u * u
+    sums.surprise -= math.log(probability)
+    sums.largest_importance = max(sums.largest_importance, u)
+    sums.count += 1
 
 
 @kernel
 def record(
-    sums: NDArray[np.float64],
+    tally: Record,
     n: Any,
     probabilities: NDArray[np.float64],
     losses: NDArray[np.float64],
@@ -74,7 +84,7 @@ def record(
         if not 0.0 <= losses[j] < np.inf:
             return j
     for j in range(losses.size):
-        record_one(sums, n, probabilities[j], losses[j])
+        record_one(tally, n, probabilities[j], losses[j])
     return -1
 
 
@@ -102,28 +112,32 @@ class Gauge:
 
     def __init__(
         self,
-        sums: NDArray[np.float64],
+        tally: Record,
         n: int,
         importance_limit: float = math.inf,
         mode: str = "adaptive",
         quantity: str = "loss",
     ) -> None:
-        self._sums = sums
+        self._tally = tally
         self._n = n
         self._limit = importance_limit
         self.mode = mode
         self.quantity = quantity
 
     @property
+    def _sums(self) -> Any:
+        return self._tally[0]
+
+    @property
     def count(self) -> int:
         """The number of losses received."""
-        return int(self._sums[COUNT])
+        return int(self._sums.count)
 
     @property
     def second_moment_ratio(self) -> float:
         """Second moment of our estimate over that of uniform sampling; nan before feedback."""
-        uniform = self._sums[UNIFORM]
-        return float(self._sums[OURS] / uniform) if uniform > 0 else math.nan
+        uniform = self._sums.uniform
+        return float(self._sums.ours / uniform) if uniform > 0 else math.nan
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return bounds on the ratio that hold at all times at once with this confidence.
@@ -138,8 +152,8 @@ class Gauge:
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-        limit = max(self._limit, float(self._sums[LARGEST_WEIGHT]))
-        if self._sums[UNIFORM] <= 0 or not math.isfinite(limit):
+        limit = max(self._limit, float(self._sums.largest_importance))
+        if self._sums.uniform <= 0 or not math.isfinite(limit):
             return 0.0, limit
         ratios = limit * 2.0 ** (-np.arange(385) / 32)  # down to limit / 4096
         alpha = (1 - confidence) / (2 * len(ratios))
@@ -151,18 +165,18 @@ class Gauge:
     @property
     def effective_sample_size(self) -> float:
         """Kish's (sum u)^2 / sum u^2: uniform draws with as even importances."""
-        squared = self._sums[WEIGHT_SQUARED]
-        return float(self._sums[WEIGHT] ** 2 / squared) if squared > 0 else 0.0
+        squared = self._sums.importance_squared
+        return float(self._sums.importance**2 / squared) if squared > 0 else 0.0
 
     @property
     def entropy(self) -> float:
         """Estimate of the entropy of the distributions drawn from, in nats; log n if uniform."""
-        return float(self._sums[SURPRISE] / self.count) if self.count else math.nan
+        return float(self._sums.surprise / self.count) if self.count else math.nan
 
     @property
     def largest_importance(self) -> float:
         """The largest importance among the draws that feedback came for."""
-        return float(self._sums[LARGEST_WEIGHT])
+        return float(self._sums.largest_importance)
 
     def summary(self) -> dict[str, Any]:
         """Return everything by name, for logs and reports."""
@@ -190,7 +204,7 @@ class Gauge:
 
 
 def _deviation(
-    sums: NDArray[np.float64], ratios: NDArray[np.float64], limit: float, alpha: float
+    sums: Any, ratios: NDArray[np.float64], limit: float, alpha: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the sums of z = l^2 u (u - r), and how far they may be from their expectations.
 
@@ -201,8 +215,8 @@ def _deviation(
     probability 1 - a; the other side is alike. We take the best s of a grid, each with its
     share of alpha, and the mean so far as the guess.
     """
-    total = sums[OURS] - ratios * sums[UNIFORM]
-    spread = sums[OURS_SPREAD] - 2 * ratios * sums[CROSS_SPREAD] + ratios**2 * sums[UNIFORM_SPREAD]
+    total = sums.ours - ratios * sums.uniform
+    spread = sums.ours_spread - 2 * ratios * sums.cross_spread + ratios**2 * sums.uniform_spread
     width = limit * (limit - ratios) + ratios**2 / 4
     k = np.arange(1, 40)[:, np.newaxis]
     s = 2.0**-k

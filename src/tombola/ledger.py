@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 
 __all__ = ["Estimate", "Ledger", "best_fixed", "mean_estimate", "pseudo_regret"]
 

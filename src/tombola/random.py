@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import kernel, multiply_wide
+from tombola.compiling import kernel, multiply_wide
 
 __all__ = ["Stream", "bounded", "fill_words", "next_below", "next_word", "rejected_below", "seek"]
 

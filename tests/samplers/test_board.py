@@ -65,7 +65,7 @@ class OwnBoard(Board):
 
 
 class Own(BoardSampler):
-    board_class = OwnBoard
+    state_class = OwnBoard
 
     def __init__(self, n, *, seed=0):
         super().__init__(n, seed)
@@ -109,7 +109,7 @@ def test_more_items_than_are_rebuilt_at_once(parameters):
     """Huge losses with more than 2^20 items: weights are cut, and re-scaled by the sweep."""
     n = boards.SMALL + 1
     sampler = VRB(n, seed=3, **parameters)
-    arrays = sampler.board
+    arrays = sampler.state
     items = np.arange(0, n, 7)
     for exponent in (0, 40, 80, 40):
         draw = Draw(items, np.full(items.size, 1 / n), n)

@@ -47,7 +47,7 @@ def awkward_feedback(sampler, scale, rounds=60):
 
 def fractions(sampler):
     """The exact distribution of the next draw, from the integers of the board."""
-    board = sampler.board
+    board = sampler.state
     sampler.draw(1)  # sets mixing and mode
     uniform = int(uniform_weight(board))
     if sampler.mode == "shuffle" or uniform < 0:

@@ -87,7 +87,7 @@ def test_frequencies_are_the_reported_probabilities():
     for _ in range(20):
         draw = sampler.draw(30)
         sampler.update(draw, losses[draw.indices])
-    sampler.board.clock[6] = 2**40  # no end of a block during this test
+    sampler.state.clock[6] = 2**40  # no end of a block during this test
     reported = sampler.probabilities()
     assert frequencies_excess(sampler, reported) < 1
     wrong = np.bincount(groups, weights=reported)[groups] / np.bincount(groups)[groups]

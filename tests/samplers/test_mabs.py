@@ -9,7 +9,7 @@ import pytest
 import tombola
 from tombola import MABS, Draw
 from tombola.samplers import mabs
-from tombola.samplers.board import draw_one, update_one
+from tombola.samplers.compiled import draw_one, update_one
 
 pytestmark = pytest.mark.kernels
 
@@ -68,10 +68,10 @@ def test_many_items_follow_by_the_sweep(monkeypatch):
     monkeypatch.setattr(mabs, "SMALL", 10)
     reference = getattr(mabs.raise_reference, "py_func", mabs.raise_reference)
     sampler = MABS(50, step=0.0)
-    before = sampler.board.weights.copy()
-    sampler.board.scores[0] = 3.0
-    reference(sampler.board, 3.0)
-    assert (sampler.board.weights == before).all()
+    before = sampler.state.weights.copy()
+    sampler.state.scores[0] = 3.0
+    reference(sampler.state, 3.0)
+    assert (sampler.state.weights == before).all()
     for _ in range(25):  # two items for each loss
         sampler.update(Draw([0], [0.5], n=50), [0.0])
     slow = Oracle(50, 0.4, 0.0)
@@ -84,7 +84,7 @@ def test_step_from_horizon_and_bound(bound):
     sampler = MABS(4, horizon=1000, bound=bound)
     assert sampler.step == pytest.approx(printed_step(4, 1000, bound, 0.4), rel=1e-12)
     tuned = MABS(4, bound=bound, step=sampler.step)
-    assert tuned.board.knobs[mabs.GAIN] == pytest.approx(sampler.board.knobs[mabs.GAIN], rel=1e-12)
+    assert tuned.state.knobs[mabs.GAIN] == pytest.approx(sampler.state.knobs[mabs.GAIN], rel=1e-12)
 
 
 def test_unit_of_the_losses_does_not_matter_with_a_bound():
@@ -104,7 +104,7 @@ def test_duplicates_count_each():
         apart.update(part, [loss])
     assert together.probabilities().tolist() == apart.probabilities().tolist()
     expected = 0.5 / 9 * np.array([0.0, (1 + 4 + 16) / 0.2**3, 9 / 0.5**3])
-    assert together.board.scores == pytest.approx(expected, rel=1e-12)
+    assert together.state.scores == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("settings", [{"horizon": 10, "bound": 1.0}, {"step": 1e300}])
@@ -112,9 +112,9 @@ def test_extremes(settings):
     sampler = MABS(4, **settings)
     for losses in ([0.0] * 4, [1e-200] * 4, [1e200, 0.0, 1.0, 1e308], [1e308] * 4, [1.0] * 4):
         sampler.update(Draw([0, 1, 2, 3], [0.25, 1e-3, 1.0, 1e-60], n=4), losses)
-        update_one(sampler.board, 1, 5e-324, losses[1])
+        update_one(sampler.state, 1, 5e-324, losses[1])
         chances = sampler.probabilities()
-        assert np.isfinite(sampler.board.scores).all()
+        assert np.isfinite(sampler.state.scores).all()
         assert chances.sum() == pytest.approx(1)
         assert (chances >= 0.1).all()
         sampler.draw(3)
@@ -133,10 +133,10 @@ def test_compiled_loops_do_the_same():
     sampler, loop = MABS(9, step=0.1, seed=3), MABS(9, step=0.1, seed=3)
     for _ in range(50):
         draw = sampler.draw()
-        item, probability = draw_one(loop.board)
+        item, probability = draw_one(loop.state)
         assert (item, probability) == (draw.indices[0], draw.probabilities[0])
         sampler.update(draw, [float(item)])
-        update_one(loop.board, item, probability, float(item))
+        update_one(loop.state, item, probability, float(item))
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_steps_are_those_of_the_rule(n, floor, clip, step, bound):
     p = np.full(n, 1 / n)
     units = np.inf  # in the mass of an item at the floor, at its least so far
     for _ in range(100):
-        units = min(units, sampler.board.counts[TOTAL] * floor / n)
+        units = min(units, sampler.state.counts[TOTAL] * floor / n)
         np.testing.assert_allclose(sampler.probabilities(), p, rtol=5 / units + 1e-12)
         draw = sampler.draw(3)
         losses = rng.random(3) * np.sqrt(bound)
@@ -77,7 +77,7 @@ def test_the_mass_and_the_floor_hold_for_long(n):
     for _ in range(60):
         draw = sampler.draw(100)
         sampler.update(draw, rng.random(100) ** 20)
-        board = sampler.board
+        board = sampler.state
         assert board.knobs[mirror_descent.MASS] == pytest.approx(board.scores.sum(), rel=1e-9)
         assert sampler.probabilities().min() >= 0.4 / n * (1 - 2**-8)
         assert (draw.importances <= sampler._largest_importance()).all()
@@ -89,9 +89,9 @@ def test_magnifying_changes_no_probability():
     sampler = MirrorDescent(4, bound=1.0, step=0.01)
     sampler.update(sampler.draw(20), np.zeros(20))
     before = sampler.probabilities()
-    mirror_descent.magnify(sampler.board)
+    mirror_descent.magnify(sampler.state)
     assert (sampler.probabilities() == before).all()
-    assert sampler.board.knobs[mirror_descent.MASS] == pytest.approx(sampler.board.scores.sum())
+    assert sampler.state.knobs[mirror_descent.MASS] == pytest.approx(sampler.state.scores.sum())
 
 
 def test_a_batch_is_its_losses_one_by_one_and_others_draws_count():

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from states import assert_same
 from tombola import Draw, Safe, Uniform
 from tombola.samplers import safe
 
@@ -51,7 +52,7 @@ def with_bounds(h, since, s=None, smoothness=1.0):
     for i, following in zip(order, [*order[1:], None], strict=True):
         gap = since[i] - (0 if following is None else since[following])
         sampler.update(everything(n)[int(i)], [h[i]], moved=gap)
-    safe.solve(sampler.board)
+    safe.solve(sampler.state)
     return sampler
 
 
@@ -101,8 +102,8 @@ def test_bounds_hold_while_a_solver_runs():
     sampler = Safe(n, smoothness=square)
     for _ in range(300):
         norms = np.abs(x @ w - y) * np.sqrt(square)
-        bounds = np.array([safe.bounds(sampler.board, i) for i in range(n)])
-        bounds /= sampler.board.knobs[safe.UNIT] or 1.0
+        bounds = np.array([safe.bounds(sampler.state, i) for i in range(n)])
+        bounds /= sampler.state.knobs[safe.UNIT] or 1.0
         assert (bounds[:, 0] <= norms * (1 + 1e-9)).all()
         assert (norms <= bounds[:, 1] * (1 + 1e-9)).all()
         draw = sampler.draw(2)
@@ -116,12 +117,12 @@ def test_weights_stay_between_solutions_and_a_giant_brings_the_next_forward():
     n = 100
     sampler = Safe(n, smoothness=1.0, mixing=0.0, resolve=1000)
     sampler.update(everything(n), np.ones(n))
-    due = sampler.board.clock[safe.NEXT]
+    due = sampler.state.clock[safe.NEXT]
     sampler.update(everything(n)[:5], np.full(5, 3.0))
-    assert sampler.board.clock[safe.NEXT] == due
+    assert sampler.state.clock[safe.NEXT] == due
     np.testing.assert_allclose(sampler.probabilities()[[0, 99]], [3 / 110, 1 / 110], rtol=1e-6)
     sampler.update(everything(n)[6], [1e6])
-    assert sampler.board.clock[safe.NEXT] > due
+    assert sampler.state.clock[safe.NEXT] > due
 
 
 def test_mixing_is_a_floor():
@@ -203,8 +204,7 @@ def test_errors_change_nothing(losses, moved, message):
     with pytest.raises(ValueError, match=message):
         sampler.update(draw, losses, moved=moved)
     after = sampler.state_dict()
-    for name, array in before["arrays"].items():
-        assert array.tobytes() == after["arrays"][name].tobytes()
+    assert_same(before, after)
 
 
 def test_states_continue():

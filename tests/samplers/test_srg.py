@@ -8,7 +8,7 @@ import pytest
 import tombola
 from budget import chi_square_excess
 from tombola import SRG, Draw, Uniform
-from tombola.samplers.board import draw_one, update_one
+from tombola.samplers.compiled import draw_one, update_one
 
 pytestmark = pytest.mark.kernels
 
@@ -71,9 +71,9 @@ def test_feedback_without_tags_refreshes_a_uniform_sample():
     refreshed = np.zeros(3, dtype=int)
     items = np.random.default_rng(1).choice(3, size=20_000, p=chances)
     for item in items:
-        sampler.board.scores[item] = -1.0
-        update_one(sampler.board, item, chances[item], norms[item])
-        refreshed[item] += sampler.board.scores[item] >= 0
+        sampler.state.scores[item] = -1.0
+        update_one(sampler.state, item, chances[item], norms[item])
+        refreshed[item] += sampler.state.scores[item] >= 0
     assert chi_square_excess(refreshed, np.ones(3)) < 1
     assert chi_square_excess(np.bincount(items, minlength=3), np.ones(3)) > 1
     assert 0.08 < refreshed.sum() / 20_000 < 0.12
@@ -82,7 +82,7 @@ def test_feedback_without_tags_refreshes_a_uniform_sample():
 def test_untagged_uniform_feedback_always_refreshes_with_full_mixing():
     sampler = SRG(4, mixing=1.0)
     sampler.update(Uniform(4).draw(50), np.ones(50))
-    assert (sampler.board.scores >= 0).all()
+    assert (sampler.state.scores >= 0).all()
 
 
 def test_items_not_seen_take_the_mean():
@@ -118,7 +118,7 @@ def test_weights_never_vanish(refresh):
         sampler.update(everything, np.zeros(5))
     settle(sampler)
     assert sampler.probabilities() == pytest.approx(np.full(5, 0.2), rel=1e-3)
-    assert sampler.board.weights.min() > 2**10  # as fine as ever: no rebuild at each update
+    assert sampler.state.weights.min() > 2**10  # as fine as ever: no rebuild at each update
     sampler._rebuild()
     assert sampler.probabilities().tolist() == [0.2] * 5
 
@@ -162,9 +162,9 @@ def test_one_item():
 
 def test_an_empty_draw_uses_no_randomness_and_halves_make_a_whole():
     sampler, whole = SRG(7, seed=1), SRG(7, seed=1)
-    before = pickle.dumps(sampler.state_dict()["arrays"])
+    before = pickle.dumps(sampler.state_dict()["parts"])
     assert sampler.draw(0).tags.size == 0
-    assert pickle.dumps(sampler.state_dict()["arrays"]) == before
+    assert pickle.dumps(sampler.state_dict()["parts"]) == before
     parts, draw = [sampler.draw(20), sampler.draw(30)], whole.draw(50)
     assert np.concatenate([part.indices for part in parts]).tolist() == draw.indices.tolist()
     assert np.concatenate([part.tags for part in parts]).tolist() == draw.tags.tolist()
@@ -174,10 +174,10 @@ def test_compiled_loops_do_the_same():
     sampler, loop = SRG(9, seed=3), SRG(9, seed=3)
     for _ in range(100):
         draw = sampler.draw()
-        item, probability = draw_one(loop.board)
+        item, probability = draw_one(loop.state)
         assert (item, probability) == (draw.indices[0], draw.probabilities[0])
         sampler.update(draw, [float(item)])
-        update_one(loop.board, item, probability, float(item))
+        update_one(loop.state, item, probability, float(item))
 
 
 def test_bad_parameters():

@@ -31,8 +31,8 @@ def test_rule(weights, mixing):
 @pytest.mark.parametrize("mixing", [0.0, 0.25])
 def test_reported_probability_is_that_of_the_integers(mixing):
     sampler = Static([0.1, 0.7, 1 / 3, 0.0], mixing=mixing)
-    weights = [int(weight) for weight in sampler.board.weights]
-    extra = int(uniform_weight(sampler.board))
+    weights = [int(weight) for weight in sampler.state.weights]
+    extra = int(uniform_weight(sampler.state))
     total = sum(weights) + 4 * extra
     exact = [float(Fraction(weight + extra, total)) for weight in weights]
     assert sampler.probabilities().tolist() == exact
@@ -51,13 +51,13 @@ def test_draws_follow_the_weights():
 
 def test_weight_zero_is_never_drawn_and_weight_tiny_can_be():
     sampler = Static([0.0, 1e300, 1e-300, 0.0])
-    assert (sampler.board.weights > 0).tolist() == [False, True, True, False]
+    assert (sampler.state.weights > 0).tolist() == [False, True, True, False]
     assert sampler.probabilities()[[0, 3]].tolist() == [0.0, 0.0]
     assert set(sampler.draw(1000).indices) <= {1, 2}
     other = Uniform(4).draw(200)  # feedback on items of weight 0 does not bring them back
     sampler.update(other, np.ones(200))
     for item in range(4):
-        update_one(sampler.board, item, 0.25, 1.0)
+        update_one(sampler.state, item, 0.25, 1.0)
     assert sampler.probabilities()[[0, 3]].tolist() == [0.0, 0.0]
 
 

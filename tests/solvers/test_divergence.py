@@ -5,6 +5,7 @@ import pytest
 
 import tombola
 from players import Outside, ours
+from states import leaves
 from tombola.problems import LeastSquares, Logistic
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, DivergenceError
 
@@ -20,13 +21,13 @@ def problem():
 
 def assert_sound(sampler):
     """Finite all over, and it still draws with the probabilities that it reports."""
-    for part, array in sampler.state_dict()["arrays"].items():
+    for part, array in leaves(sampler.state_dict()["parts"]).items():
         assert np.isfinite(array).all(), part
     chances = sampler.probabilities()
     assert chances.sum() == pytest.approx(1.0)
     draw = sampler.draw(10)
     assert np.isfinite(draw.importances).all()
-    if not hasattr(sampler, "update_all"):
+    if sampler.feedback != "all":
         sampler.update(draw, np.ones(10))
 
 
@@ -78,7 +79,7 @@ def test_what_is_not_finite_is_never_fed():
         SGD(1e3).minimize(problem(), sampler=sampler, rounds=10_000)
     assert sampler.largest > 1e100
     # the round named is the one whose losses were not finite: all before it were fed
-    assert f"in round {sampler._round}:" in str(error.value)
+    assert f"in round {sampler.rounds}:" in str(error.value)
 
 
 def test_a_loss_that_hides_it():

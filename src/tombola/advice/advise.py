@@ -12,7 +12,7 @@ from tombola.advice.data import Data, open_contests
 from tombola.advice.race import PLANS, Account, Curve, line_up, marks, plan, results, run
 from tombola.advice.verdict import decide
 from tombola.ledger import best_fixed
-from tombola.samplers.base import number, whole
+from tombola.validation import number, whole
 
 __all__ = ["advise"]
 

@@ -14,7 +14,7 @@ from tombola.estimators.base import ADAGRAD_RATE
 from tombola.problems import KMeans
 from tombola.samplers import VRB, GroupVRB, Sampler, Shuffle, Static, Uniform
 from tombola.solvers import SAGA, AdaGrad, DivergenceError, MiniBatchKMeans, Solver
-from tombola.solvers.reduced import by_curvature
+from tombola.solvers.variance_reduced import by_curvature
 
 __all__ = ["GOAL", "Account", "Curve", "Entrant", "line_up", "marks", "plan", "results", "run"]
 

@@ -200,7 +200,7 @@ class Fit:
         from tombola.estimators import SGDRegressor
         from tombola.estimators.base import draw_seeds, make_row_sampler
         from tombola.problems import KMeans, LeastSquares, Logistic
-        from tombola.samplers.choice import make_sampler
+        from tombola.samplers.registry import make_sampler
 
         data, chosen = self.data, self.settings
         seed = draw_seeds(chosen["seed"], len(self.labels))[number]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.datasets.base import DataError, Dataset, checksum_of_arrays
-from tombola.samplers.base import number, whole
+from tombola.validation import number, whole
 
 __all__ = ["GENERATED", "heavy_tailed", "imbalanced", "uneven_regression"]
 

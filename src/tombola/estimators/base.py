@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import squared_norms, transposed
 from tombola.samplers import GroupVRB, Sampler
-from tombola.samplers.choice import make_sampler
+from tombola.samplers.registry import make_sampler
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, Solver
-from tombola.solvers.reduced import by_curvature
+from tombola.solvers.variance_reduced import by_curvature
 
 __all__ = [
     "ADAGRAD_RATE",

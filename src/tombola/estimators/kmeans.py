@@ -20,7 +20,7 @@ from tombola import solvers
 from tombola.estimators.base import DrawingEstimator, checked_rows, draw_seeds
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
-from tombola.samplers.choice import make_sampler
+from tombola.samplers.registry import make_sampler
 
 __all__ = ["MiniBatchKMeans"]
 

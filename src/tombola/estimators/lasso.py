@@ -20,7 +20,7 @@ from tombola.estimators.base import (
 )
 from tombola.problems import LeastSquares
 from tombola.samplers import Sampler
-from tombola.samplers.choice import make_sampler
+from tombola.samplers.registry import make_sampler
 from tombola.solvers import CoordinateDescent, Cyclic
 
 __all__ = ["Lasso"]

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tombola
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.ledger import mean_estimate
 from tombola.random import Stream
-from tombola.samplers.board import CompiledSampler, draw_one, fill_probabilities, update_one
+from tombola.samplers.compiled import CompiledSampler, draw_one, fill_probabilities, update_one
 from tombola.simulate import log_normal
 from tombola.simulate.adversaries import next_normals, next_unit
 
@@ -103,7 +103,7 @@ def slow_game(
     losses = np.empty(len(first))
     every = max(1, len(first) // 40)
     cost = 0.0
-    full = hasattr(sampler, "update_all")
+    full = sampler.feedback == "all"
     for t in range(rounds):
         draw = sampler.draw(1)
         if t % every == 0:
@@ -200,8 +200,8 @@ def ratio(make: Make, setting: float, scene: int, n: int, epochs: int, seed: int
     sampler = make(Situation(n, bound, epochs * n, seed, first), setting)
     words, sums = Stream(seed).child(2**63 + 2).state, np.zeros(n)
     arguments = (scene, epochs * n, first, second, words, sums)
-    if isinstance(sampler, CompiledSampler) and not hasattr(sampler, "update_all"):
-        cost = game(sampler.board, *arguments)
+    if isinstance(sampler, CompiledSampler) and sampler.feedback != "all":
+        cost = game(sampler.state, *arguments)
     else:
         cost = slow_game(sampler, *arguments)
     return float(cost / np.sqrt(sums).sum() ** 2)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import bit_length, kernel, multiply_wide, prefetch
+from tombola.compiling import bit_length, kernel, multiply_wide, prefetch
 from tombola.random import POSITION, bounded, fill_words, next_below, rejected_below, seek
 
 # Layout of `counts`. A height is 0 for an item without weight, else h >= 1 for a column of

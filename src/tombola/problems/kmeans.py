@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import by_type, kernel
+from tombola.compiling import by_type, kernel
 from tombola.problems.linear import checked_weights
 from tombola.problems.rows import (
     Dense,

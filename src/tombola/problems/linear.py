@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import by_type, kernel, name_by_source
+from tombola.compiling import by_type, kernel, name_by_source
 from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of, squared_norms
 from tombola.problems.rows import transposed as transposed_rows
-from tombola.samplers.base import number
+from tombola.validation import number
 
 __all__ = ["Linear", "LinearProblem", "item_slopes", "score", "slopes", "survey"]
 

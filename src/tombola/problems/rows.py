@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import by_type, kernel
+from tombola.compiling import by_type, kernel
 
 __all__ = [
     "Dense",

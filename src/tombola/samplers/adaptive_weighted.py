@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.draws import Draw
 from tombola.index import kernels as index
 from tombola.random import next_below
-from tombola.samplers.board import CompiledSampler, power_of_two_near
+from tombola.samplers.board import power_of_two_near
+from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.groups import group_numbers
 
 __all__ = ["AdaptiveWeighted"]
@@ -207,7 +208,7 @@ class AdaptiveWeighted(CompiledSampler):
         sizes = np.bincount(codes)
         # if all are capped at floor / (1 - floor) n_c / n, the total is at most 1 / (1 - floor)
         least = np.log(floor / (1 - floor) * sizes / self.n)
-        self.board = Table(
+        self.state = Table(
             words=self._stream.state,
             counts=np.zeros(index.COUNTS, dtype=np.int64),
             weights=np.ones(sizes.size, dtype=np.int64),
@@ -221,17 +222,17 @@ class AdaptiveWeighted(CompiledSampler):
             least=least,
             knobs=np.zeros(KNOBS),
         )
-        self.board.knobs[STEP] = step
-        self.board.shares[:] = sizes / self.n
-        weigh(self.board)
+        self.state.knobs[STEP] = step
+        self.state.shares[:] = sizes / self.n
+        weigh(self.state)
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
-        learn_many(self.board, draw.indices, draw.probabilities, losses)
+        learn_many(self.state, draw.indices, draw.probabilities, losses)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         changing = ("counts", "weights", "order", "position", "tau", "shares", "knobs")
-        return {name: getattr(self.board, name) for name in changing}
+        return {name: getattr(self.state, name) for name in changing}
 
     def _largest_importance(self) -> float:
-        total = float(self.board.counts[index.TOTAL])
+        total = float(self.state.counts[index.TOTAL])
         return (1 + 1e-9) * total / TOTAL_WEIGHT / float(self.parameters["floor"])

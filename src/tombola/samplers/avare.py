@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.index.kernels import TOTAL
 from tombola.samplers.board import (
     FED,
@@ -132,16 +132,16 @@ class Avare(BoardSampler):
     Sampling with Decreasing Step-Sizes.
     """
 
-    board_class = AvareBoard
+    state_class = AvareBoard
 
     def __init__(self, n: int, *, floor: float = 0.2, decay: float = 1.0, seed: int = 0) -> None:
         for name, share in (("floor", floor), ("decay", decay)):
             if not 0 <= share <= 1:
                 raise ValueError(f"{name} must be from 0 to 1, got {share}")
         super().__init__(n, seed, {"floor": floor, "decay": decay})
-        self.board.knobs[[FLOOR, DECAY, LEAST, LEVEL]] = floor, decay, 1.0 / self.n, 1.0
-        self.board.clock[NEXT] = max(1, self.n // 64)
+        self.state.knobs[[FLOOR, DECAY, LEAST, LEVEL]] = floor, decay, 1.0 / self.n, 1.0
+        self.state.clock[NEXT] = max(1, self.n // 64)
         self._rebuild()
 
     def _largest_importance(self) -> float:
-        return 1.001 / (TOLERANCE * self.n * float(self.board.knobs[LEAST]))
+        return 1.001 / (TOLERANCE * self.n * float(self.state.knobs[LEAST]))

@@ -2,34 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tombola.compiling import check_fit, load_parts, saved_parts
 from tombola.draws import Draw
-from tombola.gauge import Gauge, new_sums, record
+from tombola.gauge import Gauge, new_tally, record
 from tombola.random import Stream
+from tombola.validation import whole
 
-__all__ = ["Sampler", "number", "whole"]
+__all__ = ["Sampler"]
 
-
-def number(name: str, value: Any) -> float:
-    """Return a parameter as a float, or raise an error that names it."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(
-        value, (int, float, np.integer, np.floating)
-    ):
-        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
-    return float(value)
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """Return a parameter as an integer, or raise an error that names it."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    return int(value)
+FORMAT = 2  # of state_dict()
 
 
 class Sampler(ABC):
@@ -54,20 +40,22 @@ class Sampler(ABC):
     quantity : str
         What is fed to `update`: "loss", unless whoever feeds it says "gradient norm". The
         gauge reports it, since a ratio of losses says nothing about gradients.
+    feedback : {"drawn", "all"}
+        Which losses it learns from: those of drawn items, by `update`, or those of all items, by
+        `update_all`.
+    tally : ndarray
+        The rounds played and the sums behind the gauge, for compiled loops; see `new_tally`.
     """
 
     quantity = "loss"
+    feedback: ClassVar[Literal["drawn", "all"]] = "drawn"
 
     def __init__(self, n: int, seed: int, parameters: dict[str, Any] | None = None) -> None:
-        if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)):
-            raise TypeError(f"n must be an integer, got {n!r} of type {type(n).__name__}")
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}")
-        self.n = int(n)
+        self.n = whole("n", n, 1)
         self.parameters: dict[str, Any] = {"n": self.n, "seed": seed, **(parameters or {})}
         self._stream = Stream(seed)
-        self._round = 0
-        self._gauge_sums = new_sums()
+        self.tally = new_tally()
+        self._rounds = self.tally["rounds"]  # a view: quicker to reach
 
     # --- to be written by a sampler ---------------------------------------------------------
 
@@ -103,19 +91,18 @@ class Sampler(ABC):
 
         Zero uses no randomness. What is drawn depends on the feedback so far and on nothing else.
         """
-        if type(size) is not int:
-            if isinstance(size, (bool, np.bool_)) or not isinstance(size, np.integer):
-                raise TypeError(
-                    f"size must be an integer, got {size!r} of type {type(size).__name__}"
-                )
-            size = int(size)
-        if size < 0:
-            raise ValueError(f"size must not be negative, got {size}")
+        if type(size) is not int or size < 0:
+            size = whole("size", size, 0)
         drawn = self._draw(size)
         if not isinstance(drawn, Draw):
-            drawn = Draw.made(drawn[0], drawn[1], self.n, self._round)
-        self._round += 1
+            drawn = Draw.made(drawn[0], drawn[1], self.n, self.rounds)
+        self._rounds[0] += 1
         return drawn
+
+    @property
+    def rounds(self) -> int:
+        """The number of draws made so far: calls of `draw`, and rounds of compiled loops."""
+        return int(self._rounds[0])
 
     def update(self, draw: Draw, losses: ArrayLike) -> None:
         """Learn from the losses of drawn items: now, later, out of order, or for a part.
@@ -130,6 +117,11 @@ class Sampler(ABC):
             Non-negative and finite: loss values or gradient norms, *not* multiplied by the
             importance.
         """
+        if self.feedback == "all":
+            raise TypeError(
+                f"{type(self).__name__} learns from the losses of all items: call "
+                "update_all(losses); VRB learns from those of drawn items"
+            )
         self._update(draw, self._checked(draw, losses))
 
     def _checked(self, draw: Draw, losses: ArrayLike) -> NDArray[np.float64]:
@@ -149,7 +141,7 @@ class Sampler(ABC):
                 f"losses must have shape {draw.indices.shape}, one for each item drawn, "
                 f"got {array.shape}"
             )
-        wrong = record(self._gauge_sums, self.n, draw.probabilities, array)
+        wrong = record(self.tally, self.n, draw.probabilities, array)
         if wrong >= 0:
             raise ValueError(
                 f"losses[{wrong}] is {array[wrong]} (item {draw.indices[wrong]}): "
@@ -160,7 +152,7 @@ class Sampler(ABC):
     @property
     def gauge(self) -> Gauge:
         """Live estimates, from the feedback alone, of what the sampling is worth."""
-        return Gauge(self._gauge_sums, self.n, self._largest_importance(), self.mode, self.quantity)
+        return Gauge(self.tally, self.n, self._largest_importance(), self.mode, self.quantity)
 
     def reset(self) -> None:
         """Forget everything: the sampler is as new, and repeats its draws."""
@@ -168,49 +160,40 @@ class Sampler(ABC):
         self.quantity = type(self).quantity
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the sampler is, as arrays, numbers and strings; a copy."""
-        arrays = {name: array.copy() for name, array in self._all_arrays().items()}
+        """Return all that the sampler is, as nested dicts of arrays, numbers and strings; a copy."""
         return {
             "class": type(self).__name__,
-            "format": 1,
+            "format": FORMAT,
             "parameters": {name: _copied(value) for name, value in self.parameters.items()},
             "quantity": self.quantity,
-            "round": self._round,
-            "arrays": arrays,
+            "parts": saved_parts(self._parts()),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where another sampler of the same class and parameters was."""
-        if state.get("class") != type(self).__name__ or state.get("format") != 1:
+        if state.get("class") != type(self).__name__ or state.get("format") != FORMAT:
             raise ValueError(
                 f"the state is of {state.get('class')!r}, format {state.get('format')}; "
-                f"this is a {type(self).__name__}, format 1"
+                f"this is a {type(self).__name__}, format {FORMAT}"
             )
-        for part in ("parameters", "arrays", "round", "quantity"):
+        for part in ("parameters", "parts", "quantity"):
             if part not in state:
                 raise ValueError(f"the state has no {part!r}: it is not from state_dict()")
-        round_number, quantity = int(state["round"]), str(state["quantity"])
         for name, mine in self.parameters.items():
             if name not in state["parameters"] or not np.array_equal(
                 mine, state["parameters"][name]
             ):
                 raise ValueError(f"the state was saved with another {name}")
-        arrays = self._all_arrays()
-        for name, array in arrays.items():
-            saved = np.asarray(state["arrays"].get(name))
-            if saved.shape != array.shape or saved.dtype != array.dtype:
-                raise ValueError(f"the state does not fit this sampler: {name} is missing or other")
-        for name, array in arrays.items():
-            array[...] = state["arrays"][name]
-        self._round, self.quantity = round_number, quantity
+        check_fit(self._parts(), state["parts"])
+        load_parts(self._parts(), state["parts"])
+        self.quantity = str(state["quantity"])
+
+    def _parts(self) -> dict[str, Any]:
+        return {"stream": self._stream.state, "tally": self.tally, **self._arrays()}
 
     def __reduce__(self) -> Any:
         """Pickle and copy what `state_dict` holds: the classes of boards have no lasting names."""
         return _made_again, (type(self), self.state_dict())
-
-    def _all_arrays(self) -> dict[str, NDArray[Any]]:
-        own = {"stream": self._stream.state, "gauge": self._gauge_sums}
-        return {**own, **self._arrays()}
 
     def __repr__(self) -> str:
         shown = [

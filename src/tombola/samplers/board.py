@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import by_type, kernel, name_by_source, prefetch
+from tombola.compiling import by_type, kernel, name_by_source, prefetch
 from tombola.draws import Draw
 from tombola.index import kernels as index
 from tombola.random import next_below
-from tombola.samplers.base import Sampler
+from tombola.samplers.compiled import CompiledSampler
 
-__all__ = ["Board", "BoardSampler", "CompiledSampler", "draw_one", "normalised", "update_one"]
+__all__ = ["Board", "BoardSampler", "normalised"]
 
 
 class _Arrays(NamedTuple):
@@ -99,25 +99,6 @@ def value(board: Any, item: Any) -> Any:
 @by_type
 def prepare(board: Any, size: Any) -> Any:
     """Call the board's own `prepare`."""
-
-
-# What every board has, that of a sampler without an index of items too (`GroupVRB`, say):
-# loops that are compiled, ours and yours, draw and feed back with these.
-
-
-@by_type
-def draw_one(board: Any) -> Any:
-    """Draw one item; return it and its probability."""
-
-
-@by_type
-def update_one(board: Any, item: Any, probability: Any, loss: Any) -> None:
-    """Learn from one loss."""
-
-
-@by_type
-def fill_probabilities(board: Any, out: Any) -> None:
-    """Write the probability of every item, in the present mode."""
 
 
 # Layout of `knobs`; from OWN_KNOBS on, a sampler keeps what it likes.
@@ -359,50 +340,6 @@ def update_many(
         learn_one(board, items[j], probabilities[j], losses[j])
 
 
-@kernel
-def draw_in_turn(board: Any, items: Any, probabilities: Any) -> None:
-    """Draw a batch one by one, from any board."""
-    for j in range(items.size):
-        items[j], probabilities[j] = draw_one(board)
-
-
-@kernel
-def update_in_turn(board: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch one by one, for any board."""
-    for j in range(items.size):
-        update_one(board, items[j], probabilities[j], losses[j])
-
-
-@kernel
-def fill_all(board: Any, out: Any) -> None:
-    """Write the probability of every item, for any board."""
-    fill_probabilities(board, out)
-
-
-class CompiledSampler(Sampler):
-    """A sampler whose rule is compiled: all its arrays are a `board`, one argument for kernels.
-
-    The class of the board has the static methods `draw_one`, `update_one` and
-    `fill_probabilities`. So the sampler runs inside compiled loops: games and solvers.
-    """
-
-    board: Any
-
-    def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]] | Draw:
-        items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
-        draw_in_turn(self.board, items, probabilities)
-        return items, probabilities
-
-    def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
-        update_in_turn(self.board, draw.indices, draw.probabilities, losses)
-
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return the distribution of the latest draws, changed by feedback since; O(n)."""
-        out = np.empty(self.n)
-        fill_all(self.board, out)
-        return out
-
-
 class BoardSampler(CompiledSampler):
     """A sampler with an index: a subclass names its `Board` and what it starts from.
 
@@ -426,7 +363,7 @@ class BoardSampler(CompiledSampler):
         What else the constructor of the subclass was given.
     """
 
-    board_class: type[Board]
+    state_class: type[Board]
 
     def __init__(
         self,
@@ -446,7 +383,7 @@ class BoardSampler(CompiledSampler):
         super().__init__(n, seed, parameters)
         n = self.n
         place = np.int32 if n < 2**31 else np.int64
-        self.board = self.board_class(
+        self.state = self.state_class(
             words=self._stream.state,
             counts=np.zeros(index.COUNTS, dtype=np.int64),
             weights=np.ones(n, dtype=np.int64),
@@ -459,32 +396,32 @@ class BoardSampler(CompiledSampler):
             knobs=np.zeros(KNOBS),
             clock=np.zeros(CLOCK, dtype=np.int64),
         )
-        self.board.knobs[[UNIT, MIXING, FADE, FADE_NOTES]] = unit, mixing, fade, fade_notes
-        self.board.knobs[LEAST] = least
-        self.board.clock[PENDING] = ALWAYS if stale or min(fade, fade_notes) < 1 else 0
+        self.state.knobs[[UNIT, MIXING, FADE, FADE_NOTES]] = unit, mixing, fade, fade_notes
+        self.state.knobs[LEAST] = least
+        self.state.clock[PENDING] = ALWAYS if stale or min(fade, fade_notes) < 1 else 0
 
     def _rebuild(self) -> None:
         """Derive all weights from the scores; to be called once these are as they start."""
-        rebuild(self.board)
+        rebuild(self.state)
 
     def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]] | Draw:
         items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
-        draw_many(self.board, items, probabilities)
+        draw_many(self.state, items, probabilities)
         return items, probabilities
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
-        update_many(self.board, draw.indices, draw.probabilities, losses)
+        update_many(self.state, draw.indices, draw.probabilities, losses)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {name: array for name, array in self.board._asdict().items() if name != "words"}
+        return {name: array for name, array in self.state._asdict().items() if name != "words"}
 
     def _largest_importance(self) -> float:
-        if self.board.clock[MODE] == SHUFFLE:
+        if self.state.clock[MODE] == SHUFFLE:
             return 1.0
-        mixing = float(self.board.knobs[MIXING])
+        mixing = float(self.state.knobs[MIXING])
         return 1.0 / mixing if mixing > 0 else np.inf
 
     @property
     def mode(self) -> str:
         """What the sampler does now: "adaptive", or "shuffle" where it deals shuffled epochs."""
-        return "shuffle" if self.board.clock[MODE] == SHUFFLE else "adaptive"
+        return "shuffle" if self.state.clock[MODE] == SHUFFLE else "adaptive"

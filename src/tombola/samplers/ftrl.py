@@ -1,13 +1,12 @@
 """Follow the regularised leader: what could be done if every round showed all losses."""
 
 import math
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import kernel
-from tombola.draws import Draw
+from tombola.compiling import kernel
 from tombola.samplers.board import Board, BoardSampler, normalised, power_of_two_near, rebuild
 from tombola.samplers.bounds import checked_bounds
 
@@ -43,7 +42,7 @@ class FTRL(BoardSampler):
 
     This is the full-information player that `VRB` estimates; a yardstick, since whoever knows
     all n losses rarely needs to sample. Feedback goes to `update_all`; `update`, with the losses
-    of drawn items alone, is an error. So the gauge stays empty: with all losses known, costs
+    of drawn items alone, is a TypeError. So the gauge stays empty: with all losses known, costs
     and regret can be computed exactly.
 
     Needs all losses of every round, in any order of rounds, and the bound. O(1) a draw, O(n) an
@@ -77,22 +76,16 @@ class FTRL(BoardSampler):
     Borsos, Krause, Levy (2018). Online Variance Reduction for Stochastic Optimization.
     """
 
-    board_class = FTRLBoard
+    state_class = FTRLBoard
+    feedback = "all"
 
     def __init__(self, n: int, bound: ArrayLike, *, seed: int = 0) -> None:
         bounds = checked_bounds(bound, n)
         unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
         kept = bounds if bounds.size > 1 else float(bounds[0])
         super().__init__(n, seed, {"bound": kept}, unit=unit)
-        self.board.scores[:] = bounds * unit * unit
+        self.state.scores[:] = bounds * unit * unit
         self._rebuild()
-
-    def update(self, draw: Draw, losses: ArrayLike) -> NoReturn:
-        """Refuse: the losses of drawn items are not enough."""
-        raise TypeError(
-            "FTRL learns from the losses of all items: call update_all(losses); "
-            "VRB learns from those of drawn items"
-        )
 
     def update_all(self, losses: ArrayLike) -> None:
         """Learn from one round.
@@ -116,4 +109,4 @@ class FTRL(BoardSampler):
             raise ValueError(
                 f"losses[{position}] is {array[position]}: losses must be finite and not negative"
             )
-        absorb_all(self.board, array)
+        absorb_all(self.state, array)

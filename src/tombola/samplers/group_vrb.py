@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.index import kernels as index
 from tombola.random import next_below, next_word
 from tombola.samplers import guard
@@ -21,12 +21,12 @@ from tombola.samplers.board import (
     MODE,
     SHUFFLE,
     UNIT,
-    CompiledSampler,
     deal_one,
     normalised,
     power_of_two_near,
 )
 from tombola.samplers.bounds import checked_bounds
+from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.groups import group_numbers
 
 __all__ = ["GroupBoard", "GroupVRB"]
@@ -359,7 +359,7 @@ class GroupVRB(CompiledSampler):
         position = np.empty(n, dtype=place)
         position[members] = np.arange(n, dtype=place)
         starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))]).astype(np.int64)
-        self.board = GroupBoard(
+        self.state = GroupBoard(
             words=self._stream.state,
             group=numbers,
             place=position,
@@ -383,15 +383,15 @@ class GroupVRB(CompiledSampler):
             knobs=np.zeros(KNOBS),
             clock=np.zeros(CLOCK, dtype=np.int64),
         )
-        guard.begin(self.board, n)
+        guard.begin(self.state, n)
         if not shuffle:
-            self.board.clock[guard.LEFT] = ALWAYS  # the first block never ends
-        build_members(self.board)
-        rebuild_groups(self.board)
+            self.state.clock[guard.LEFT] = ALWAYS  # the first block never ends
+        build_members(self.state)
+        rebuild_groups(self.state)
 
     def group_probabilities(self) -> NDArray[np.float64]:
         """Return the share of draws that each group gets, in the order of `labels`; O(n)."""
-        shares = np.bincount(self.board.group, weights=self.probabilities())
+        shares = np.bincount(self.state.group, weights=self.probabilities())
         return shares.astype(np.float64)
 
     def group_levels(self) -> dict[Any, tuple[float, int]]:
@@ -402,7 +402,7 @@ class GroupVRB(CompiledSampler):
         Groups that nothing was fed for are left out. This is what remains true when the items
         are gone; `start_from` takes it over into a sampler over other items.
         """
-        board = self.board
+        board = self.state
         unit = float(board.knobs[UNIT])
         roots = board.counts[:, index.TOTAL] / (UNSEEN * board.totals)
         levels = np.sqrt(board.levels) * roots / (unit if unit > 0 else 1.0)
@@ -429,8 +429,8 @@ class GroupVRB(CompiledSampler):
         >>> new.group_probabilities().round(2)         # 3/4 to 1/4, mixed with 1/4 uniform
         array([0.69, 0.31])
         """
-        board = self.board
-        if self._round or board.clock[FED]:
+        board = self.state
+        if self.rounds or board.clock[FED]:
             raise ValueError("start_from is for a sampler that has drawn and learnt nothing yet")
         known = {c: levels[label] for c, label in enumerate(self.labels) if label in levels}
         for c, pair in known.items():
@@ -453,7 +453,7 @@ class GroupVRB(CompiledSampler):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         fixed = ("words", "group", "place", "members", "starts", "scales", "totals")
-        return {name: array for name, array in self.board._asdict().items() if name not in fixed}
+        return {name: array for name, array in self.state._asdict().items() if name not in fixed}
 
     def _largest_importance(self) -> float:
         return 8.0  # the first block is adaptive, and the gauge remembers
@@ -461,4 +461,4 @@ class GroupVRB(CompiledSampler):
     @property
     def mode(self) -> str:
         """What the sampler does now: "adaptive", or "shuffle" where it deals shuffled epochs."""
-        return "shuffle" if self.board.clock[MODE] == SHUFFLE else "adaptive"
+        return "shuffle" if self.state.clock[MODE] == SHUFFLE else "adaptive"

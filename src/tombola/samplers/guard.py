@@ -15,7 +15,7 @@ is better than independent uniform draws.
 
 from typing import Any
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.samplers.board import ADAPTIVE, MODE, OWN_CLOCK, OWN_KNOBS, SHUFFLE
 
 __all__ = ["GUARD_KNOBS", "begin", "choose", "judge", "measured"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.samplers.board import (
     OWN_KNOBS,
     PENDING,
@@ -116,7 +116,7 @@ class MABS(BoardSampler):
     Salehi, Celis, Thiran (2017). Stochastic Optimization with Bandit Sampling.
     """
 
-    board_class = MABSBoard
+    state_class = MABSBoard
 
     def __init__(
         self,
@@ -149,5 +149,5 @@ class MABS(BoardSampler):
         else:
             gain = mixing**2 * math.sqrt(math.log(n) / (float(horizon or 1) * n)) / n**2 / size
         self.step = float(step) if step is not None else gain * self.n**2 * unit * unit
-        self.board.knobs[GAIN] = min(gain, LARGEST)
+        self.state.knobs[GAIN] = min(gain, LARGEST)
         self._rebuild()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.samplers.board import (
     FED,
     OWN_CLOCK,
@@ -153,7 +153,7 @@ class MirrorDescent(BoardSampler):
     Optimization.
     """
 
-    board_class = MirrorDescentBoard
+    state_class = MirrorDescentBoard
 
     def __init__(
         self,
@@ -183,16 +183,16 @@ class MirrorDescent(BoardSampler):
         if step is None:
             draws = 1 if horizon is None else int(horizon)
             step = floor**2 * math.sqrt(2 * math.log(self.n) / (self.n * draws))
-            self.board.clock[FALLS] = horizon is None
-        knobs = self.board.knobs
+            self.state.clock[FALLS] = horizon is None
+        knobs = self.state.knobs
         largest = bound * unit * unit
         knobs[LIMIT] = clip * largest / floor**2
         knobs[STEP] = step / largest
         knobs[LEAST] = floor / (self.n - floor) if self.n > 1 else 0.0
-        self.board.scores[:] = 1.0 / self.n
+        self.state.scores[:] = 1.0 / self.n
         knobs[MASS] = 1.0
         self._rebuild()
 
     def _largest_importance(self) -> float:
-        resting = self.board.clock[PENDING] == 0
+        resting = self.state.clock[PENDING] == 0
         return (1.0 if resting else 2.0) * (1 + 2**-8) / float(self.parameters["floor"])

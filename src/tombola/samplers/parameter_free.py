@@ -19,7 +19,7 @@ The guard (`tombola.samplers.guard`) deals shuffled epochs wherever adapting doe
 import math
 from typing import Any
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.samplers import guard
 from tombola.samplers.board import (
     FED,

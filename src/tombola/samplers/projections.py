@@ -4,7 +4,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 
 __all__ = ["floor_level"]
 

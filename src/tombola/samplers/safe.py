@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.draws import Draw
 from tombola.index.kernels import TOTAL
-from tombola.samplers.base import number
 from tombola.samplers.board import (
     FED,
     OWN_CLOCK,
@@ -23,6 +22,7 @@ from tombola.samplers.board import (
     rebuild,
     value,
 )
+from tombola.validation import number
 
 __all__ = ["Safe"]
 
@@ -183,7 +183,7 @@ class Safe(BoardSampler):
     Stich, Raj, Jaggi (2017). Safe Adaptive Importance Sampling.
     """
 
-    board_class = SafeBoard
+    state_class = SafeBoard
 
     def __init__(
         self,
@@ -208,12 +208,12 @@ class Safe(BoardSampler):
         scores[self.n : 2 * self.n] = -1.0
         scores[2 * self.n : 3 * self.n] = 1.0 if curved is None else np.sqrt(curved / curved.max())
         scores[3 * self.n :] = smooth
-        self.board = self.board._replace(scores=scores)
+        self.state = self.state._replace(scores=scores)
         every = max(1, self.n // 10) if resolve is None else int(resolve)
-        self.board.knobs[LEVEL] = 1.0
-        self.board.clock[[RESOLVE, NEXT]] = every, every
+        self.state.knobs[LEVEL] = 1.0
+        self.state.clock[[RESOLVE, NEXT]] = every, every
         self._rebuild()
-        self.board.knobs[SOLVED_TOTAL] = self.board.counts[TOTAL] / self.board.knobs[SCALE]
+        self.state.knobs[SOLVED_TOTAL] = self.state.counts[TOTAL] / self.state.knobs[SCALE]
 
     def update(self, draw: Draw, losses: ArrayLike, *, moved: float = 0.0) -> None:
         """Learn from gradient norms, then widen all bounds by the step that follows.
@@ -225,11 +225,11 @@ class Safe(BoardSampler):
         moved : float, default=0.0
             How far the solver moves after these losses: the norm of its step.
         """
-        drift = float(self.board.knobs[DRIFT]) + float(moved)
+        drift = float(self.state.knobs[DRIFT]) + float(moved)
         if not (moved >= 0 and math.isfinite(drift)):
             raise ValueError(f"moved must be finite and not negative, got {moved}")
         super().update(draw, losses)
-        self.board.knobs[DRIFT] = drift
+        self.state.knobs[DRIFT] = drift
 
 
 def _for_items(name: str, values: ArrayLike, n: int, least: float) -> NDArray[np.float64]:

@@ -30,9 +30,9 @@ class Shuffle(BoardSampler):
     [0, 1, 2, 3, 4]
     """
 
-    board_class = ShuffleBoard
+    state_class = ShuffleBoard
 
     def __init__(self, n: int, *, seed: int = 0) -> None:
         super().__init__(n, seed, deck=True)
-        self.board.clock[MODE] = SHUFFLE
+        self.state.clock[MODE] = SHUFFLE
         self._rebuild()

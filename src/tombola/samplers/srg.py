@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.draws import Draw
 from tombola.random import Stream, next_word
-from tombola.samplers.base import number
 from tombola.samplers.board import (
     MIXING,
     OWN_KNOBS,
@@ -20,6 +19,7 @@ from tombola.samplers.board import (
     power_of_two_near,
     update_many,
 )
+from tombola.validation import number
 
 __all__ = ["SRG"]
 
@@ -134,7 +134,7 @@ class SRG(BoardSampler):
     El Hanchi, Stephens, Maddison (2022). Stochastic Reweighted Gradient Descent.
     """
 
-    board_class = SRGBoard
+    state_class = SRGBoard
 
     def __init__(
         self, n: int, *, mixing: float = 0.5, refresh: str = "coin", seed: int = 0
@@ -145,24 +145,24 @@ class SRG(BoardSampler):
             raise ValueError(f'refresh must be "coin" or "always", got {refresh!r}')
         parameters = {"mixing": mixing, "refresh": refresh}
         super().__init__(n, seed, parameters, mixing=mixing, stale=True)
-        self.board: SRGBoard = self.board._replace(deck=Stream(seed).child(COINS).state)
-        self.board.knobs[BY_COIN] = refresh == "coin"
-        self.board.scores[:] = UNSEEN
+        self.state: SRGBoard = self.state._replace(deck=Stream(seed).child(COINS).state)
+        self.state.knobs[BY_COIN] = refresh == "coin"
+        self.state.scores[:] = UNSEEN
         self._rebuild()
 
     def _draw(self, size: int) -> Draw:
         items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
-        draw_many(self.board, items, probabilities)
+        draw_many(self.state, items, probabilities)
         tags = None
-        if self.board.knobs[BY_COIN]:
+        if self.state.knobs[BY_COIN]:
             tags = np.empty(size, dtype=np.uint8)
-            flip_all(self.board, probabilities, tags)
+            flip_all(self.state, probabilities, tags)
             tags.flags.writeable = False
-        return Draw.made(items, probabilities, self.n, self._round, tags)
+        return Draw.made(items, probabilities, self.n, self.rounds, tags)
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
         chances = draw.probabilities
-        if draw.tags is not None and self.board.knobs[BY_COIN]:
+        if draw.tags is not None and self.state.knobs[BY_COIN]:
             # the coin has been flipped: make `absorb` certain of the outcome, either way
             chances = np.where(draw.tags == 1, np.finfo(np.float64).tiny, np.inf)
-        update_many(self.board, draw.indices, chances, losses)
+        update_many(self.state, draw.indices, chances, losses)

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.samplers.base import number
 from tombola.samplers.board import Board, BoardSampler, power_of_two_near
 from tombola.samplers.groups import group_numbers
+from tombola.validation import number
 
 __all__ = ["Static"]
 
@@ -64,7 +64,7 @@ class Static(BoardSampler):
     Randomized Kaczmarz algorithm.
     """
 
-    board_class = StaticBoard
+    state_class = StaticBoard
 
     def __init__(self, weights: ArrayLike, *, mixing: float = 0.0, seed: int = 0) -> None:
         given = _checked_weights(weights)
@@ -74,7 +74,7 @@ class Static(BoardSampler):
         super().__init__(given.size, seed, parameters, mixing=float(mixing), least=0)
         del self.parameters["n"]  # the weights say it: `Static(**parameters)` is the same again
         scaled = given / power_of_two_near(float(given.max()))
-        self.board.scores[:] = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)
+        self.state.scores[:] = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)
         self._rebuild()
         chances = self.probabilities()
         self._limit = float(1.0 / (self.n * chances[chances > 0].min()))

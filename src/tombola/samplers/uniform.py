@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tombola.draws import Draw
 from tombola.random import next_below
-from tombola.samplers.board import CompiledSampler
+from tombola.samplers.compiled import CompiledSampler
 
 __all__ = ["Uniform"]
 
@@ -52,7 +52,7 @@ class Uniform(CompiledSampler):
 
     def __init__(self, n: int, *, seed: int = 0) -> None:
         super().__init__(n, seed)
-        self.board = UniformBoard(self._stream.state, np.array([self.n], dtype=np.uint64))
+        self.state = UniformBoard(self._stream.state, np.array([self.n], dtype=np.uint64))
 
     def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         return self._stream.integers(self.n, size), np.full(size, 1.0 / self.n)

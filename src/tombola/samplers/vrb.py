@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.samplers import guard, parameter_free
-from tombola.samplers.base import number
 from tombola.samplers.board import (
     ALWAYS,
     DRAWN,
@@ -24,6 +23,7 @@ from tombola.samplers.board import (
     value,
 )
 from tombola.samplers.bounds import checked_bounds
+from tombola.validation import number
 
 __all__ = ["VRB"]
 
@@ -200,15 +200,15 @@ class VRB(BoardSampler):
                     f"{chosen[0]} needs a bound (Algorithm 1 plays L n / theta); "
                     "leave both out for the parameter-free sampler"
                 )
-            self.board_class = parameter_free.ParameterFreeBoard
+            self.state_class = parameter_free.ParameterFreeBoard
             super().__init__(
                 n, seed, parameters, notes=True, deck=True, stale=True, fade_notes=fade
             )
-            parameter_free.start(self.board)
+            parameter_free.start(self.state)
             if not shuffle:
-                self.board.clock[guard.LEFT] = ALWAYS  # the first block never ends
+                self.state.clock[guard.LEFT] = ALWAYS  # the first block never ends
         else:
-            self.board_class = PrintedBoard
+            self.state_class = PrintedBoard
             bounds = checked_bounds(bound, n)
             unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
             parameters["bound"] = bounds if bounds.size > 1 else float(bounds[0])
@@ -221,13 +221,13 @@ class VRB(BoardSampler):
 
     def _largest_importance(self) -> float:
         # also in shuffled epochs: the gauge holds the draws before them, and mixing only falls
-        return 1.0 / float(self.board.knobs[MIXING])
+        return 1.0 / float(self.state.knobs[MIXING])
 
     def _start(
         self, bounds: Any, mixing: float | None, horizon: int | None, schedule: str | None
     ) -> None:
         """Set theta and what the schedule needs."""
-        n, knobs, clock = self.n, self.board.knobs, self.board.clock
+        n, knobs, clock = self.n, self.state.knobs, self.state.clock
         if mixing is not None:
             if not 0 < number("mixing", mixing) <= 1:
                 raise ValueError(
@@ -249,7 +249,7 @@ class VRB(BoardSampler):
         knobs[MIXING], knobs[FACTOR] = theta, n / theta
         knobs[BOUND] = bounds[0]
         if bounds.size > 1:
-            self.board.notes[:] = bounds
+            self.state.notes[:] = bounds
 
 
 def _fade(n: int, memory: float) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import kernel, name_by_source
+from tombola.compiling import kernel, name_by_source
 from tombola.random import Stream, next_word
 
 __all__ = [

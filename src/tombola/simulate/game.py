@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.gauge import record_one
 from tombola.ledger import Ledger, Sheet, account, new_sheet
-from tombola.samplers.base import Sampler, whole
-from tombola.samplers.board import CompiledSampler, draw_one, fill_probabilities, update_one
+from tombola.samplers.base import Sampler
+from tombola.samplers.compiled import CompiledSampler, draw_one, fill_probabilities, update_one
 from tombola.simulate.adversaries import Adversary, fill_losses
+from tombola.validation import whole
 
 __all__ = ["play"]
 
@@ -68,7 +69,7 @@ def _advance_slowly(
     feed: bool,
 ) -> int:
     """Do what `advance` does, for any sampler."""
-    full = hasattr(sampler, "update_all")
+    full = sampler.feedback == "all"
     for k in range(rounds):
         draw = sampler.draw(batch_size)
         if k % every == 0:
@@ -157,15 +158,15 @@ def play(
         raise ValueError(
             f"every must be at least 1, and 1 for an adversary that is not steady, got {every}"
         )
-    full = hasattr(sampler, "update_all")
+    full = sampler.feedback == "all"
     sheet, done = new_sheet(n), 0
     while done < rounds:
         page = int(min(PAGE, rounds - done, ledger.rounds_to_mark()))
         if isinstance(sampler, CompiledSampler) and not full:
             wrong = advance(
-                sampler.board, adversary, sheet, sampler._gauge_sums, page, every, batch_size, feed
+                sampler.state, adversary, sheet, sampler.tally, page, every, batch_size, feed
             )  # fmt: skip
-            sampler._round += page
+            sampler.tally["rounds"] += page
         else:
             wrong = _advance_slowly(sampler, adversary, sheet, page, every, batch_size, feed)
         if wrong >= 0:

@@ -5,9 +5,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.samplers.base import whole
 from tombola.solvers.descent import DIAGONAL, NORM, Descent, new_descent
 from tombola.solvers.linear import LinearSolver, checked_radius, checked_rate
+from tombola.validation import whole
 
 __all__ = ["AdaGrad"]
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola import checkpoint
-from tombola.bits import name_if_foreign
+from tombola.compiling import name_if_foreign
 from tombola.samplers import VRB, Sampler
-from tombola.samplers.base import whole
-from tombola.samplers.board import CompiledSampler
+from tombola.samplers.compiled import CompiledSampler
 from tombola.solvers.loop import advance, take_step
+from tombola.validation import whole
 
 __all__ = ["DivergenceError", "Result", "Solver", "Trace", "variance_ratio"]
 
@@ -265,7 +265,7 @@ class Solver(ABC):
         run = self._begin(problem, start, sampler)
         name_if_foreign(type(run))
         if isinstance(sampler, CompiledSampler):
-            name_if_foreign(type(sampler.board))
+            name_if_foreign(type(sampler.state))
         seen, seconds = Trace(), 0.0
         if resume is not None:
             _load(run, resume.state)
@@ -334,11 +334,11 @@ class Solver(ABC):
         self, problem: Any, run: Any, sampler: Any, rounds: int, interrupted: Callable[[], bool]
     ) -> int:
         """Run some rounds, compiled where the sampler is; return the place of a bad loss, or -1."""
-        full = hasattr(sampler, "update_all")
+        full = sampler.feedback == "all"
         if isinstance(sampler, CompiledSampler) and not full:
             began = int(run.clock[ROUND])
-            wrong = int(advance(run, sampler.board, sampler._gauge_sums, sampler.n, rounds))
-            sampler._round += int(run.clock[ROUND]) - began
+            wrong = int(advance(run, sampler.state, sampler.tally, sampler.n, rounds))
+            sampler.tally["rounds"] += int(run.clock[ROUND]) - began
             return wrong
         for _ in range(rounds):
             draw = sampler.draw(self.batch_size)

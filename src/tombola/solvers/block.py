@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import add_row, column, dot, end, first
 from tombola.samplers import Sampler
-from tombola.samplers.base import whole
 from tombola.solvers.coordinate import Blocks, Coordinates, CoordinateSolver, columns_of
+from tombola.validation import whole
 
 __all__ = ["BlockCoordinateDescent"]
 

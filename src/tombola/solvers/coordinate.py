@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.problems.linear import LinearProblem, score, slopes
 from tombola.problems.rows import (
     Dense,
@@ -32,10 +32,10 @@ from tombola.problems.rows import (
     transposed,
 )
 from tombola.samplers import Sampler
-from tombola.samplers.base import whole
-from tombola.samplers.board import CompiledSampler
+from tombola.samplers.compiled import CompiledSampler
 from tombola.solvers.base import GRADIENTS, ROUND, Solver
-from tombola.solvers.coast import soft
+from tombola.solvers.closed_form import soft
+from tombola.validation import whole
 
 __all__ = ["CoordinateDescent", "CoordinateSolver", "Cyclic"]
 
@@ -203,10 +203,10 @@ class Cyclic(CompiledSampler):
     def __init__(self, n: int) -> None:
         super().__init__(n, 0)
         del self.parameters["seed"]
-        self.board = CyclicBoard(np.zeros(1, dtype=np.int64), np.array([self.n]))
+        self.state = CyclicBoard(np.zeros(1, dtype=np.int64), np.array([self.n]))
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"turn": self.board.turn}
+        return {"turn": self.state.turn}
 
     def _largest_importance(self) -> float:
         return 1.0

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.problems.linear import LinearProblem, item_slopes, slopes
 from tombola.problems.rows import Sparse, add_row, column, dot, end, first
-from tombola.solvers.coast import coast, soft
+from tombola.solvers.closed_form import coast, soft
 
 __all__ = ["Descent", "settle"]
 

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.problems.kmeans import KMeans, kept, nearest, pull
 from tombola.problems.rows import Sparse
 from tombola.random import Stream
 from tombola.samplers import VRB, Sampler
-from tombola.samplers.base import whole
 from tombola.solvers.base import GRADIENTS, ROUND, Solver, variance_ratio
 from tombola.solvers.plus_plus import plus_plus
+from tombola.validation import whole
 
 __all__ = ["MiniBatchKMeans"]
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.problems.linear import LinearProblem
-from tombola.samplers.base import number
 from tombola.solvers.base import Solver, variance_ratio
 from tombola.solvers.descent import EARLIER, LOSSES, ROUND, SNAPSHOT, SQUARES, settle
+from tombola.validation import number
 
 __all__ = ["LinearSolver", "checked_radius", "checked_rate"]
 

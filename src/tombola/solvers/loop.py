@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import by_type, kernel
+from tombola.compiling import by_type, kernel
 from tombola.gauge import record_one
-from tombola.samplers.board import draw_one, update_one
+from tombola.samplers.compiled import draw_one, update_one
 
 __all__ = ["advance", "step", "take_step"]
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 from tombola.problems.kmeans import KMeans, fill_distances, kept
 from tombola.random import Stream
 

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
 from tombola.solvers.descent import CONSTANT, Descent, new_descent
-from tombola.solvers.reduced import ReducedSolver
+from tombola.solvers.variance_reduced import ReducedSolver
 
 __all__ = ["SAGA"]
 

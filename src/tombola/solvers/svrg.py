@@ -5,9 +5,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.samplers.base import whole
 from tombola.solvers.descent import CONSTANT, Descent, new_descent
-from tombola.solvers.reduced import ReducedSolver
+from tombola.solvers.variance_reduced import ReducedSolver
+from tombola.validation import whole
 
 __all__ = ["SVRG"]
 

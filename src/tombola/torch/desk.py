@@ -23,7 +23,6 @@ from torch import Tensor
 
 from tombola.draws import Draw
 from tombola.samplers import Sampler
-from tombola.samplers.base import whole
 from tombola.torch.distributed import (
     Replicated,
     Sharded,
@@ -35,6 +34,7 @@ from tombola.torch.feedback import Feedback, check_values, received
 from tombola.torch.shards import joined, make_shards
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.validation import whole
 
 __all__ = ["Desk", "Indices", "NumberedBatch"]
 

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from torch.utils.data import Sampler as TorchSampler
 
 from tombola.samplers import Sampler
-from tombola.samplers.base import whole
 from tombola.torch.desk import Desk, Indices, NumberedBatch
 from tombola.torch.tensor_draw import TensorDraw
+from tombola.validation import whole
 
 __all__ = ["ImportanceLoader", "ImportanceSampler", "Numbered"]
 

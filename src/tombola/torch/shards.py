@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from tombola.draws import Draw
 from tombola.random import Stream
 from tombola.samplers import Sampler
-from tombola.samplers.base import whole
-from tombola.samplers.choice import make_sampler
+from tombola.samplers.registry import make_sampler
 from tombola.torch.distributed import Ranks, Sharded
+from tombola.validation import whole
 
 __all__ = ["Shard", "Shards", "joined", "make_shards"]
 

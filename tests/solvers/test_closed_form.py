@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import naive
-from tombola.solvers.coast import coast
+from tombola.solvers.closed_form import coast
 
 pytestmark = pytest.mark.kernels
 

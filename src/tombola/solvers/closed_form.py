@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tombola.bits import kernel
+from tombola.compiling import kernel
 
 __all__ = ["coast", "soft"]
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tombola.samplers import Sampler, Static, Uniform
-from tombola.samplers.base import whole
 from tombola.solvers.linear import LinearSolver, checked_rate
+from tombola.validation import whole
 
 __all__ = ["ReducedSolver", "by_curvature", "safe_rate"]
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from tombola.bits import bit_length, multiply_wide, prefetch
+from tombola.compiling import bit_length, multiply_wide, prefetch
 
 pytestmark = pytest.mark.kernels
 word = st.integers(0, 2**64 - 1)

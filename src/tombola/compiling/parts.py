@@ -1,0 +1,70 @@
+"""Save and load nested state: named tuples of arrays and records become plain dicts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_fit", "load_parts", "saved_parts"]
+
+
+def saved_parts(part: Any) -> Any:
+    """Return a copy of a part of a state as dicts, arrays and numbers.
+
+    A named tuple becomes a dict of its fields, a record a dict of numbers, an array a copy.
+
+    Examples
+    --------
+    >>> from tombola.compiling import new_record
+    >>> saved_parts({"scores": np.zeros(2), "rule": new_record(drawn=3, mixing=0.5)})
+    {'scores': array([0., 0.]), 'rule': {'drawn': 3, 'mixing': 0.5}}
+    """
+    fields = _fields(part)
+    if fields is not None:
+        return {name: saved_parts(inner) for name, inner in fields.items()}
+    return part.item() if part.ndim == 0 else part.copy()
+
+
+def check_fit(part: Any, saved: Any, name: str = "") -> None:
+    """Raise a ValueError where something saved does not fit a part, and say what."""
+    fields = _fields(part)
+    if fields is not None:
+        if not isinstance(saved, Mapping):
+            raise ValueError(f"the state does not fit: {name} is missing or other")
+        for key, inner in fields.items():
+            check_fit(inner, saved.get(key), f"{name}.{key}" if name else key)
+        return
+    array = np.asarray(saved)
+    if saved is None or array.shape != part.shape:
+        raise ValueError(f"the state does not fit: {name} is missing or other")
+    if part.ndim == 0:
+        kinds = {"f": (int, float), "i": (int,), "u": (int,), "b": (bool,)}[part.dtype.kind]
+        if type(array.item()) not in kinds:
+            raise ValueError(f"the state does not fit: {name} is {saved!r}, not a number")
+        if part.dtype.kind in "iu":
+            limits = np.iinfo(part.dtype)
+            if not limits.min <= array.item() <= limits.max:
+                raise ValueError(f"the state does not fit: {name} is {saved!r}, out of range")
+    elif array.dtype != part.dtype:
+        raise ValueError(f"the state does not fit: {name} is missing or other")
+
+
+def load_parts(part: Any, saved: Any) -> None:
+    """Write what was saved into a part, in place; `check_fit` comes first."""
+    fields = _fields(part)
+    if fields is None:
+        part[...] = saved
+    else:
+        for name, inner in fields.items():
+            load_parts(inner, saved[name])
+
+
+def _fields(part: Any) -> dict[str, Any] | None:
+    """Return the named parts of a named tuple, dict or record; None for an array."""
+    if isinstance(part, Mapping):
+        return dict(part)
+    if isinstance(part, tuple):
+        return part._asdict()  # type: ignore[attr-defined, no-any-return]
+    if part.dtype.names is not None:
+        return {name: part[name][0, ...] for name in part.dtype.names}
+    return None

@@ -1,0 +1,21 @@
+"""Compare nested states: what `state_dict` returns, and what solvers keep."""
+
+import numpy as np
+
+
+def leaves(state, name=""):
+    """Every array, number and string of a nested state, by its dotted name."""
+    if isinstance(state, dict):
+        found = {}
+        for key, inner in state.items():
+            found |= leaves(inner, f"{name}.{key}" if name else key)
+        return found
+    return {name: state}
+
+
+def assert_same(first, second):
+    """Two states are equal to the last bit."""
+    ours, theirs = leaves(first), leaves(second)
+    assert ours.keys() == theirs.keys()
+    for name, leaf in ours.items():
+        np.testing.assert_array_equal(leaf, theirs[name], err_msg=name)
