@@ -1,40 +1,40 @@
-"""A sampler of your own: draw by the last loss of each item, softened by the mean loss."""
+"""A sampler of your own: draw by the last loss of each item, above a floor."""
 
 import numpy as np
 
-from tombola.samplers.board import FED, OWN_KNOBS, Board, BoardSampler, normalised
+from tombola.samplers.arithmetic import normalised
+from tombola.samplers.weighted import Scored, WeightedSampler, new_rule
 from tombola.testing import check_sampler
 
-MEAN = OWN_KNOBS  # which knob holds the running mean of the losses
 
-
-class LastLossBoard(Board):
-    """The score of an item is its last loss."""
-
-    __slots__ = ()
+class LastLossState(Scored):
+    """The score of an item is its last loss; the rule keeps the mean of all losses."""
 
     @staticmethod
-    def absorb(board, item, probability, loss):
+    def absorb(state, item, probability, loss):
         """Keep the loss; loss / (n p) is an unbiased estimate of the mean over all items."""
-        loss, n = normalised(board, loss), board.counts[0]
-        pace = max(1.0 / (board.clock[FED] + 1.0), 1.0 / n)
-        board.knobs[MEAN] += pace * (loss / (n * probability) - board.knobs[MEAN])
-        board.scores[item] = loss
+        rule, n = state.rule[0], state.scores.size
+        loss = normalised(loss, rule.unit)
+        pace = max(1.0 / (rule.fed + 1.0), 1.0 / n)
+        rule.mean_loss += pace * (loss / (n * probability) - rule.mean_loss)
+        state.scores[item] = loss
 
     @staticmethod
-    def value(board, item):
-        """Last loss plus mean loss, so that an item whose last loss was 0 is seen again."""
-        return board.scores[item] + board.knobs[MEAN] if board.knobs[MEAN] > 0.0 else 1.0
+    def value(state, item):
+        """Return the last loss, or a share of the mean loss where that is higher."""
+        least = state.rule[0].floor * state.rule[0].mean_loss
+        return max(state.scores[item], least) if least > 0.0 else 1.0
 
 
-class LastLoss(BoardSampler):
-    """Draws an item in proportion to its last loss plus the mean loss."""
+class LastLoss(WeightedSampler):
+    """Draws an item in proportion to its last loss, floored at a share of the mean loss."""
 
-    state_class = LastLossBoard
+    state_class = LastLossState
 
-    def __init__(self, n, *, mixing=0.1, seed=0):
-        super().__init__(n, seed, {"mixing": mixing}, mixing=mixing, unit=1.0, stale=True)
-        self._rebuild()
+    def __init__(self, n, *, floor=0.5, mixing=0.1, seed=0):
+        super().__init__(n, seed, {"floor": floor, "mixing": mixing})
+        rule = new_rule(mixing=mixing, unit=1.0, floor=floor, mean_loss=0.0)
+        self._begin(rule=rule, scores=np.zeros(n), stale=True)
 
 
 def main():

@@ -5,12 +5,25 @@ import numpy as np
 
 def leaves(state, name=""):
     """Every array, number and string of a nested state, by its dotted name."""
+    if isinstance(state, (list, tuple)):
+        state = dict(enumerate(state))
     if isinstance(state, dict):
         found = {}
         for key, inner in state.items():
             found |= leaves(inner, f"{name}.{key}" if name else key)
         return found
     return {name: state}
+
+
+def same(first, second):
+    """Whether two states are equal to the last bit, types included."""
+    ours, theirs = leaves(first), leaves(second)
+    return ours.keys() == theirs.keys() and all(
+        type(leaf) is type(theirs[name])
+        and np.asarray(leaf).dtype == np.asarray(theirs[name]).dtype
+        and np.array_equal(leaf, theirs[name])
+        for name, leaf in ours.items()
+    )
 
 
 def assert_same(first, second):

@@ -16,15 +16,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel, multiply_wide
+from tombola.compiling import kernel, multiply_wide, new_record
+from tombola.compiling.records import Record
+from tombola.validation import whole
 
 __all__ = ["Stream", "bounded", "fill_words", "next_below", "next_word", "rejected_below", "seek"]
 
-# Layout of the state of a stream: uint64[10].
-KEY = 0  # two words: the seed
-PATH = 2  # three words: which child of which child
-POSITION = 5  # the number of words handed out so far
-BUFFER = 6  # the four words of the block under way; valid while POSITION is not a multiple of 4
+
+def new_state(seed: int, path: Sequence[int]) -> Record:
+    """Return the state of a stream at position 0, as the kernels take it."""
+    key = np.array([seed & (2**64 - 1), seed >> 64], dtype=np.uint64)
+    # 0 marks an absent level, so that the child of a stream is never the stream itself
+    levels = np.array([*(level + 1 for level in path), 0, 0, 0][:3], dtype=np.uint64)
+    return new_record(
+        key=key,
+        path=levels,
+        position=np.uint64(0),  # the number of words handed out so far
+        buffer=np.zeros(4, dtype=np.uint64),  # the block under way, where position % 4 is not 0
+    )
+
+
+def is_stream(part: Any) -> bool:
+    """Return whether an array is the state of a stream."""
+    names = getattr(getattr(part, "dtype", None), "names", None)
+    return names == ("key", "path", "position", "buffer")
+
 
 _WORD_MAX = np.uint64(2**64 - 1)
 _MULTIPLIER_0 = np.uint64(0xD2E7470EE14C6C93)
@@ -49,46 +65,46 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
 
 
 @kernel
-def block(state: NDArray[np.uint64], number: Any) -> Any:
+def block(state: Record, number: Any) -> Any:
     """Return the four words of block ``number`` of the stream."""
-    return philox(number, state[PATH], state[PATH + 1], state[PATH + 2], state[KEY], state[KEY + 1])
+    path, key = state[0].path, state[0].key
+    return philox(number, path[0], path[1], path[2], key[0], key[1])
 
 
 @kernel
-def seek(state: NDArray[np.uint64], position: Any) -> None:
+def seek(state: Record, position: Any) -> None:
     """Move the stream to a position, forwards or backwards."""
-    state[POSITION] = position
+    state[0].position = position
     if position & _THREE:
-        w0, w1, w2, w3 = block(state, position >> _TWO)
-        state[BUFFER], state[BUFFER + 1], state[BUFFER + 2], state[BUFFER + 3] = w0, w1, w2, w3
+        buffer = state[0].buffer
+        buffer[0], buffer[1], buffer[2], buffer[3] = block(state, position >> _TWO)
 
 
 @kernel(inline=True)
-def next_word(state: NDArray[np.uint64]) -> Any:
+def next_word(state: Record) -> Any:
     """Hand out one word."""
-    position = state[POSITION]
+    position, buffer = state[0].position, state[0].buffer
     if not position & _THREE:
-        w0, w1, w2, w3 = block(state, position >> _TWO)
-        state[BUFFER], state[BUFFER + 1], state[BUFFER + 2], state[BUFFER + 3] = w0, w1, w2, w3
-    state[POSITION] = position + _ONE
-    return state[BUFFER + np.int64(position & _THREE)]
+        buffer[0], buffer[1], buffer[2], buffer[3] = block(state, position >> _TWO)
+    state[0].position = position + _ONE
+    return buffer[np.int64(position & _THREE)]
 
 
 @kernel
-def fill_words(state: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
+def fill_words(state: Record, out: NDArray[np.uint64]) -> None:
     """Hand out ``out.size`` words: the same words, in order, as ``next_word`` would."""
     done = 0
-    while done < out.size and state[POSITION] & _THREE:
+    while done < out.size and state[0].position & _THREE:
         out[done] = next_word(state)
         done += 1
-    number = state[POSITION] >> _TWO
+    number = state[0].position >> _TWO
     blocks = (out.size - done) // 4
     for _ in range(blocks):
         out[done], out[done + 1], out[done + 2], out[done + 3] = block(state, number)
         number += _ONE
         done += 4
     if blocks:
-        state[POSITION] = number << _TWO
+        state[0].position = number << _TWO
     while done < out.size:
         out[done] = next_word(state)
         done += 1
@@ -112,7 +128,7 @@ def bounded(word: Any, bound: Any, rejected: Any) -> Any:
 
 
 @kernel(inline=True)
-def next_below(state: NDArray[np.uint64], bound: Any) -> Any:
+def next_below(state: Record, bound: Any) -> Any:
     """Hand out one integer in [0, bound), each with exactly the same probability."""
     while True:
         word = next_word(state)
@@ -123,7 +139,7 @@ def next_below(state: NDArray[np.uint64], bound: Any) -> Any:
 
 
 @kernel
-def _fill_below(state: NDArray[np.uint64], bound: Any, out: NDArray[np.int64]) -> None:
+def _fill_below(state: Record, bound: Any, out: NDArray[np.int64]) -> None:
     for i in range(out.size):
         out[i] = next_below(state, bound)
 
@@ -159,17 +175,13 @@ class Stream:
     """
 
     def __init__(self, seed: int, path: Sequence[int] = ()) -> None:
-        seed = _integer("seed", seed, 2**128)
-        levels = tuple(_integer(f"path[{i}]", level, 2**64 - 1) for i, level in enumerate(path))
+        seed = whole("seed", seed, 0, 2**128)
+        levels = tuple(whole(f"path[{i}]", level, 0, 2**64 - 1) for i, level in enumerate(path))
         if len(levels) > 3:
             raise ValueError(f"path has {len(levels)} levels, at most 3 fit into the counter")
         self._seed = seed
         self._path = levels
-        self.state: NDArray[np.uint64] = np.zeros(10, dtype=np.uint64)
-        self.state[KEY] = seed & (2**64 - 1)
-        self.state[KEY + 1] = seed >> 64
-        # 0 marks an absent level, so that the child of a stream is never the stream itself
-        self.state[PATH : PATH + len(levels)] = [level + 1 for level in levels]
+        self.state = new_state(seed, levels)
 
     @property
     def seed(self) -> int:
@@ -184,11 +196,11 @@ class Stream:
     @property
     def position(self) -> int:
         """The number of words handed out so far; may be set, forwards or backwards."""
-        return int(self.state[POSITION])
+        return int(self.state[0].position)
 
     @position.setter
     def position(self, position: int) -> None:
-        seek(self.state, np.uint64(_integer("position", position, 2**63)))
+        seek(self.state, np.uint64(whole("position", position, 0, 2**63)))
 
     def child(self, number: int) -> "Stream":
         """Return stream ``number`` under this one; it shares no counter with any other."""
@@ -196,7 +208,7 @@ class Stream:
 
     def words(self, size: int) -> NDArray[np.uint64]:
         """Hand out ``size`` words of 64 random bits."""
-        out = np.empty(_integer("size", size, 2**63), dtype=np.uint64)
+        out = np.empty(whole("size", size, 0, 2**63), dtype=np.uint64)
         fill_words(self.state, out)
         return out
 
@@ -206,9 +218,9 @@ class Stream:
         The bound is at most 2^63. There is no bias at all: words that would cause one are
         rejected and the next word is taken.
         """
-        if _integer("bound", bound, 2**63 + 1) == 0:
+        if whole("bound", bound, 0, 2**63 + 1) == 0:
             raise ValueError("bound is 0: there is no integer in [0, 0)")
-        out = np.empty(_integer("size", size, 2**63), dtype=np.int64)
+        out = np.empty(whole("size", size, 0, 2**63), dtype=np.int64)
         _fill_below(self.state, np.uint64(bound), out)
         return out
 
@@ -225,12 +237,3 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"Stream(seed={self._seed}, path={self._path}, position={self.position})"
-
-
-def _integer(name: str, value: int, limit: int) -> int:
-    """Return value as an int in [0, limit), or raise an error that names it."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
-    if not 0 <= value < limit:
-        raise ValueError(f"{name} must be from 0 to {limit - 1}, got {value}")
-    return int(value)

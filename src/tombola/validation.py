@@ -23,5 +23,6 @@ def whole(name: str, value: Any, least: int = 0, below: int | None = None) -> in
     if below is not None and not least <= value < below:
         raise ValueError(f"{name} must be from {least} to {below - 1}, got {value}")
     if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
+        range_ = "not be negative" if least == 0 else f"be at least {least}"
+        raise ValueError(f"{name} must {range_}, got {value}")
     return int(value)

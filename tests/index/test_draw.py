@@ -23,7 +23,7 @@ additions = st.one_of(st.just(0), st.integers(0, 9), st.integers(0, 2**50))
 @given(vectors, st.integers(0, 2**32), st.integers(0, 40), additions)
 def test_draws_are_those_of_the_oracle(weights, seed, size, uniform):
     index, stream, words = WeightIndex(weights), Stream(seed), naive.words(seed)
-    order = index._order.tolist()
+    order = index._index.order.tolist()
     expected = [naive.draw(order, weights, words, uniform) for _ in range(size)]
     assert index.draw(size, stream, uniform=uniform).tolist() == [item for item, _ in expected]
     assert stream.position == sum(used for _, used in expected)
@@ -49,9 +49,9 @@ def test_a_batch_of_many_chunks_is_that_of_single_draws():
 def test_without_replacement_is_draw_and_take_away(weights, seed, data):
     size = data.draw(st.integers(0, sum(weight > 0 for weight in weights)))
     index, stream = WeightIndex(weights), Stream(seed)
-    before = [array.tobytes() for array in (index._counts, index._order, index._position)]
+    before = [array.tobytes() for array in index._index]
     items = index.draw(size, stream, replace=False)
-    after = [array.tobytes() for array in (index._counts, index._order, index._position)]
+    after = [array.tobytes() for array in index._index]
     assert before == after
     assert index.weights.tolist() == weights
     one_by_one, again = WeightIndex(weights), Stream(seed)

@@ -7,7 +7,8 @@ import pytest
 from numba import njit
 
 from tombola import Stream, WeightIndex
-from tombola.index import kernels
+from tombola.index.drawing import locate, throw
+from tombola.index.layout import Index
 
 pytestmark = pytest.mark.kernels
 
@@ -21,35 +22,39 @@ VECTORS = [
 
 
 def board(weights):
-    index = WeightIndex(weights)
-    return index._counts, index._weights, index._order
+    return WeightIndex(weights)._index
 
 
 @njit
-def hits_of_all_darts(counts, weights, order, slack):
-    hits = np.zeros(weights.size, dtype=np.int64)
-    for dart in range(counts[kernels.AREA]):
-        place, level = kernels.locate(counts, dart)
-        if level < weights[order[place]] + slack:
-            hits[order[place]] += 1
+def hits_of_all_darts(index, slack):
+    hits = np.zeros(index.weights.size, dtype=np.int64)
+    for dart in range(index.sums[0].area):
+        place, level = locate(index.sums[0], dart)
+        if level < index.weights[index.order[place]] + slack:
+            hits[index.order[place]] += 1
     return hits
+
+
+@njit
+def last_column(index, dart):
+    return locate(index.sums[0], dart)
 
 
 def hits_of_all_words(weights, bits=BITS, wrong=0, uniform=0):
     """Throw every word of `bits` bits once (see test_random.counts_below)."""
-    counts, stored, order = board(weights)
-    area = int(counts[kernels.AREA]) + len(weights) * uniform
+    index = board(weights)
+    area = int(index.sums[0].area) + len(weights) * uniform
     words = np.arange(2**bits, dtype=np.uint64) << np.uint64(64 - bits)
     rejected = np.uint64((2**bits % area + wrong) << (64 - bits))
     out = np.empty(2**bits, dtype=np.int64)
-    hits, used = kernels.throw(counts, stored, order, words, rejected, out, uniform)
+    hits, used = throw(index, words, rejected, out, uniform)
     assert used == 2**bits
     return np.bincount(out[:hits], minlength=len(weights)), 2**bits // area
 
 
 def test_every_item_is_hit_by_as_many_darts_as_its_weight():
     for weights in VECTORS:
-        assert hits_of_all_darts(*board(weights), 0).tolist() == list(weights)
+        assert hits_of_all_darts(board(weights), 0).tolist() == list(weights)
 
 
 def test_every_item_is_drawn_by_words_in_proportion_to_its_weight():
@@ -70,12 +75,12 @@ def test_every_size(n):
     stream = Stream(n)
     for weights in (np.ones(n, int), stream.integers(9, n), stream.integers(2000, n), np.arange(n)):
         if weights.any():
-            assert (hits_of_all_darts(*board(weights), 0) == weights).all()
+            assert (hits_of_all_darts(board(weights), 0) == weights).all()
 
 
 def test_enumeration_sees_one_level_too_many():
     """The wrong sampler accepts `level <= weight`."""
-    wrong = [list(hits_of_all_darts(*board(w), 1)) != list(w) for w in VECTORS]
+    wrong = [list(hits_of_all_darts(board(w), 1)) != list(w) for w in VECTORS]
     assert any(wrong)
     assert wrong[VECTORS.index((3,))]
 
@@ -85,7 +90,7 @@ def test_enumeration_sees_wrong_rejection_of_words():
     for off in (-1, 1):
         biased = 0
         for weights in VECTORS:
-            area = int(board(weights)[0][kernels.AREA])
+            area = int(board(weights).sums[0].area)
             if 2**BITS % area + off >= 0:
                 drawn, words_per_dart = hits_of_all_words(weights, wrong=off)
                 biased += (drawn != np.multiply(weights, words_per_dart)).any()
@@ -97,10 +102,10 @@ def test_enumeration_sees_float32_mass():
     weights = np.array([2**24, 1, 2**24])
     edges = np.cumsum(weights, dtype=np.float32)
     assert edges[0] == edges[1]  # item 1 cannot be reached there
-    counts, stored, order = board(weights)
-    area = int(counts[kernels.AREA])
-    place, level = kernels.locate(counts, area - 1)  # the last column is the lowest: item 1
-    assert (order[place], level, stored[1]) == (1, 0, 1)
+    index = board(weights)
+    area = int(index.sums[0].area)
+    place, level = last_column(index, area - 1)  # the last column is the lowest: item 1
+    assert (index.order[place], level, index.weights[1]) == (1, 0, 1)
 
 
 def test_sets_and_extensions_leave_an_exact_board():
@@ -112,5 +117,6 @@ def test_sets_and_extensions_leave_an_exact_board():
         items = stream.integers(len(index), 4)
         index.set(items, stream.integers(1 << int(stream.integers(9, 1)[0]), 4))
         index.verify()
-        state = index._counts, index._weights[: len(index)], index._order
-        assert (hits_of_all_darts(*state, 0) == index.weights).all()
+        arrays = index._index
+        state = Index(arrays.sums, arrays.weights[: len(index)], arrays.order, arrays.position)
+        assert (hits_of_all_darts(state, 0) == index.weights).all()

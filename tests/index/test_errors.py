@@ -38,8 +38,7 @@ BAD_ITEMS = [
 
 
 def digest(index):
-    arrays = (index._counts, index._weights, index._order, index._position)
-    return [array.tobytes() for array in arrays]
+    return [array.tobytes() for array in index._index]
 
 
 @pytest.fixture
@@ -168,19 +167,28 @@ def test_weights_are_copies():
     assert index.weights.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("array", ["_counts", "_weights", "_order", "_position"])
-def test_verify_sees_damage(array):
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda index: index.weights,
+        lambda index: index.order,
+        lambda index: index.position,
+        lambda index: index.sums[0].at_least,
+    ],
+)
+def test_verify_sees_damage(part):
     index = WeightIndex([1, 2, 3, 0])
     index.verify()
-    getattr(index, array)[1] += 1
+    part(index._index)[1] += 1
     with pytest.raises(RuntimeError, match="the index is corrupt at"):
         index.verify()
 
 
-def test_verify_sees_a_wrong_total():
+@pytest.mark.parametrize("field", ["total", "area", "occupied"])
+def test_verify_sees_a_wrong_sum(field):
     index = WeightIndex([1, 2, 3, 0])
-    index._counts[65] += 1
-    with pytest.raises(RuntimeError, match="corrupt at its counts"):
+    index._index.sums[field] += 1
+    with pytest.raises(RuntimeError, match="corrupt at its sums"):
         index.verify()
 
 

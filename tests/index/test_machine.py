@@ -13,13 +13,7 @@ from hypothesis.stateful import (
 
 import naive
 from tombola import Stream, WeightIndex
-
-
-class SoonWide(WeightIndex):
-    """Positions turn from 32 to 64 bits at 12 items instead of 2^31."""
-
-    _NARROW = 12
-
+from tombola.index import layout
 
 weight = st.one_of(
     st.integers(0, 3),
@@ -44,9 +38,14 @@ BAD_CALLS = [
 
 
 class IndexMachine(RuleBasedStateMachine):
-    @initialize(weights=st.lists(weight, min_size=1, max_size=14), kind=st.sampled_from([0, 1]))
-    def start(self, weights, kind):
-        self.index = (WeightIndex, SoonWide)[kind](weights)
+    """Places turn from 32 to 64 bits at 2^31 items, or at 12."""
+
+    @initialize(
+        weights=st.lists(weight, min_size=1, max_size=14), narrow=st.sampled_from([2**31, 12])
+    )
+    def start(self, weights, narrow):
+        layout.NARROW = narrow
+        self.index = WeightIndex(weights)
         self.model = list(weights)
         self.stream = Stream(0)
         self.words = naive.words(0)
@@ -75,7 +74,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(size=st.integers(0, 6))
     def draw(self, size):
         if any(self.model):
-            order = self.index._order[: len(self.model)].tolist()
+            order = self.index._index.order[: len(self.model)].tolist()
             expected = [naive.draw(order, self.model, self.words)[0] for _ in range(size)]
             assert self.index.draw(size, self.stream).tolist() == expected
 
@@ -103,9 +102,10 @@ class IndexMachine(RuleBasedStateMachine):
         assert len(self.index) == len(self.model)
 
     def digest(self):
-        index = self.index
-        arrays = (index._counts, index._weights, index._order, index._position)
-        return [array[: max(len(index), 68)].tobytes() for array in arrays]
+        return [array[: len(self.index)].tobytes() for array in self.index._index]
+
+    def teardown(self):
+        layout.NARROW = 2**31
 
 
 TestMachine = IndexMachine.TestCase

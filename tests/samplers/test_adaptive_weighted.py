@@ -94,11 +94,11 @@ def test_draws_follow_the_reported_probabilities():
         draw = sampler.draw(16)
         sampler.update(draw, (LABELS[draw.indices] == "c") + 0.2)
     p = sampler.probabilities()
-    table = sampler.state
+    weights, starts = sampler.state.index.weights, sampler.state.groups.starts
     exact = [
-        Fraction(int(table.weights[c]), int(table.weights.sum()))
-        / int(table.starts[c + 1] - table.starts[c])
-        for c in table.groups
+        Fraction(int(weights[c]), int(weights.sum()))
+        / int(starts[c + 1] - starts[c])
+        for c in sampler.state.groups.number
     ]
     assert sum(exact) == 1
     np.testing.assert_allclose(p, [float(chance) for chance in exact], rtol=1e-15)
@@ -137,7 +137,7 @@ def test_any_labels_make_groups(tmp_path):
         again.load_state_dict(sampler.state_dict())
         assert again.draw(20) == sampler.draw(20)
         assert sampler.probabilities().sum() == pytest.approx(1)
-        checkpoint.save(tmp_path / "it", sampler)
+        checkpoint.save(sampler, tmp_path / "it")
         assert checkpoint.load(tmp_path / "it").draw(20) == sampler.draw(20)
         sampler.reset()
         assert sampler.draw(9) == AdaptiveWeighted(labels, seed=4).draw(9)

@@ -44,7 +44,7 @@ def test_few_items_follow_the_rule_exactly(n, floor, decay):
         for item, loss in zip(draw.indices, losses, strict=True):
             h[item] = loss
         fed += 2
-        if sampler.state.knobs[avare.UNIT]:
+        if sampler.state.rule[0].unit:
             expected = projected(h, least(n, fed, floor, decay))
             np.testing.assert_allclose(sampler.probabilities(), expected, rtol=1e-6)
 
@@ -59,14 +59,14 @@ def test_many_items_follow_it_whenever_the_level_is_computed():
     for fed in range(1, 3000):
         draw = sampler.draw()
         h[draw.indices] = losses[draw.indices] * rng.lognormal(0, 0.2)
-        due = sampler.state.clock[avare.NEXT]
+        due = sampler.state.rule[0].due
         sampler.update(draw, h[draw.indices])
         eps = least(n, fed, 0.2, 1.0)
-        assert sampler.state.knobs[avare.LEAST] == pytest.approx(eps, rel=1e-12)
+        assert sampler.state.rule[0].least == pytest.approx(eps, rel=1e-12)
         p = sampler.probabilities()
         assert p.min() >= eps / 2 * (1 - 1e-6)
         assert 1 / (n * p.min()) <= sampler._largest_importance()
-        if sampler.state.clock[avare.NEXT] != due:
+        if sampler.state.rule[0].due != due:
             computed += 1
             np.testing.assert_allclose(p, projected(h, eps), rtol=1e-5)
     assert 3000 / 100 < computed < 60
@@ -93,7 +93,7 @@ def test_a_batch_is_its_losses_one_by_one_and_the_last_loss_counts():
     assert (whole.probabilities() == single.probabilities()).all()
     twice = Avare(3)
     twice.update(Draw([1, 1], [0.5, 0.5], 3), [9.0, 2.0])
-    assert twice.state.scores[1] * 4 == 2.0 * twice.state.knobs[avare.UNIT] * 4
+    assert twice.state.scores[1] * 4 == 2.0 * twice.state.rule[0].unit * 4
 
 
 @pytest.mark.parametrize("scale", [1e-307, 1e-200, 1.0, 1e200, 1e307])

@@ -12,7 +12,7 @@ import pytest
 
 import tombola
 from tombola import Stream
-from tombola.samplers.board import uniform_weight
+from tombola.samplers.weighted import uniform_weight
 
 MAKERS = {
     "VRB": lambda n: tombola.VRB(n, seed=1),
@@ -46,14 +46,13 @@ def awkward_feedback(sampler, scale, rounds=60):
 
 
 def fractions(sampler):
-    """The exact distribution of the next draw, from the integers of the board."""
-    board = sampler.state
+    """The exact distribution of the next draw, from the integers of the index."""
     sampler.draw(1)  # sets mixing and mode
-    uniform = int(uniform_weight(board))
+    weights, uniform = sampler.state.index.weights, int(uniform_weight(sampler.state))
     if sampler.mode == "shuffle" or uniform < 0:
         return [Fraction(1, sampler.n)] * sampler.n
-    total = int(board.weights.sum()) + sampler.n * uniform
-    return [Fraction(int(weight) + uniform, total) for weight in board.weights]
+    total = int(weights.sum()) + sampler.n * uniform
+    return [Fraction(int(weight) + uniform, total) for weight in weights]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e200, 1e-200])

@@ -126,7 +126,7 @@ def test_save_load_reset(tmp_path, bound):
     sampler = FTRL(3, bound, seed=9)
     first = sampler.draw(5)
     sampler.update_all([0.1, 0.0, 2.0])
-    tombola.save(tmp_path / "ftrl", sampler)
+    tombola.save(sampler, tmp_path / "ftrl")
     copy = tombola.load(tmp_path / "ftrl")
     for _ in range(3):
         assert copy.draw(5) == sampler.draw(5)

@@ -68,10 +68,10 @@ def test_many_items_follow_by_the_sweep(monkeypatch):
     monkeypatch.setattr(mabs, "SMALL", 10)
     reference = getattr(mabs.raise_reference, "py_func", mabs.raise_reference)
     sampler = MABS(50, step=0.0)
-    before = sampler.state.weights.copy()
+    before = sampler.state.index.weights.copy()
     sampler.state.scores[0] = 3.0
     reference(sampler.state, 3.0)
-    assert (sampler.state.weights == before).all()
+    assert (sampler.state.index.weights == before).all()
     for _ in range(25):  # two items for each loss
         sampler.update(Draw([0], [0.5], n=50), [0.0])
     slow = Oracle(50, 0.4, 0.0)
@@ -84,7 +84,7 @@ def test_step_from_horizon_and_bound(bound):
     sampler = MABS(4, horizon=1000, bound=bound)
     assert sampler.step == pytest.approx(printed_step(4, 1000, bound, 0.4), rel=1e-12)
     tuned = MABS(4, bound=bound, step=sampler.step)
-    assert tuned.state.knobs[mabs.GAIN] == pytest.approx(sampler.state.knobs[mabs.GAIN], rel=1e-12)
+    assert tuned.state.rule[0].gain == pytest.approx(sampler.state.rule[0].gain, rel=1e-12)
 
 
 def test_unit_of_the_losses_does_not_matter_with_a_bound():
@@ -171,7 +171,7 @@ def test_save_load_reset(tmp_path, settings):
     sampler = MABS(3, **settings, seed=9)
     first = sampler.draw(5)
     sampler.update(first, np.arange(5.0))
-    tombola.save(tmp_path / "mabs", sampler)
+    tombola.save(sampler, tmp_path / "mabs")
     copy = tombola.load(tmp_path / "mabs")
     for _ in range(3):
         draw = sampler.draw(5)

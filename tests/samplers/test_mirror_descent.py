@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tombola import Draw, MirrorDescent, Uniform
-from tombola.index.kernels import TOTAL
 from tombola.samplers import mirror_descent
 
 pytestmark = pytest.mark.kernels
@@ -44,7 +43,7 @@ def test_steps_are_those_of_the_rule(n, floor, clip, step, bound):
     p = np.full(n, 1 / n)
     units = np.inf  # in the mass of an item at the floor, at its least so far
     for _ in range(100):
-        units = min(units, sampler.state.counts[TOTAL] * floor / n)
+        units = min(units, sampler.state.index.sums[0].total * floor / n)
         np.testing.assert_allclose(sampler.probabilities(), p, rtol=5 / units + 1e-12)
         draw = sampler.draw(3)
         losses = rng.random(3) * np.sqrt(bound)
@@ -77,12 +76,12 @@ def test_the_mass_and_the_floor_hold_for_long(n):
     for _ in range(60):
         draw = sampler.draw(100)
         sampler.update(draw, rng.random(100) ** 20)
-        board = sampler.state
-        assert board.knobs[mirror_descent.MASS] == pytest.approx(board.scores.sum(), rel=1e-9)
+        state = sampler.state
+        assert state.rule[0].mass == pytest.approx(state.scores.sum(), rel=1e-9)
         assert sampler.probabilities().min() >= 0.4 / n * (1 - 2**-8)
         assert (draw.importances <= sampler._largest_importance()).all()
     if n < 10:
-        assert board.knobs[mirror_descent.SCALE] < 1e100  # without magnify it would be 1e200
+        assert state.sweep[0].scale < 1e100  # without magnify it would be 1e200
 
 
 def test_magnifying_changes_no_probability():
@@ -91,7 +90,7 @@ def test_magnifying_changes_no_probability():
     before = sampler.probabilities()
     mirror_descent.magnify(sampler.state)
     assert (sampler.probabilities() == before).all()
-    assert sampler.state.knobs[mirror_descent.MASS] == pytest.approx(sampler.state.scores.sum())
+    assert sampler.state.rule[0].mass == pytest.approx(sampler.state.scores.sum())
 
 
 def test_a_batch_is_its_losses_one_by_one_and_others_draws_count():

@@ -103,7 +103,7 @@ def test_bounds_hold_while_a_solver_runs():
     for _ in range(300):
         norms = np.abs(x @ w - y) * np.sqrt(square)
         bounds = np.array([safe.bounds(sampler.state, i) for i in range(n)])
-        bounds /= sampler.state.knobs[safe.UNIT] or 1.0
+        bounds /= sampler.state.rule[0].unit or 1.0
         assert (bounds[:, 0] <= norms * (1 + 1e-9)).all()
         assert (norms <= bounds[:, 1] * (1 + 1e-9)).all()
         draw = sampler.draw(2)
@@ -117,12 +117,12 @@ def test_weights_stay_between_solutions_and_a_giant_brings_the_next_forward():
     n = 100
     sampler = Safe(n, smoothness=1.0, mixing=0.0, resolve=1000)
     sampler.update(everything(n), np.ones(n))
-    due = sampler.state.clock[safe.NEXT]
+    due = sampler.state.rule[0].due
     sampler.update(everything(n)[:5], np.full(5, 3.0))
-    assert sampler.state.clock[safe.NEXT] == due
+    assert sampler.state.rule[0].due == due
     np.testing.assert_allclose(sampler.probabilities()[[0, 99]], [3 / 110, 1 / 110], rtol=1e-6)
     sampler.update(everything(n)[6], [1e6])
-    assert sampler.state.clock[safe.NEXT] > due
+    assert sampler.state.rule[0].due > due
 
 
 def test_mixing_is_a_floor():

@@ -9,6 +9,7 @@ import tombola
 from budget import chi_square_excess
 from tombola import SRG, Draw, Uniform
 from tombola.samplers.compiled import draw_one, update_one
+from tombola.samplers.weighted import rebuild
 
 pytestmark = pytest.mark.kernels
 
@@ -71,9 +72,9 @@ def test_feedback_without_tags_refreshes_a_uniform_sample():
     refreshed = np.zeros(3, dtype=int)
     items = np.random.default_rng(1).choice(3, size=20_000, p=chances)
     for item in items:
-        sampler.state.scores[item] = -1.0
+        sampler.state.norms[item] = -1.0
         update_one(sampler.state, item, chances[item], norms[item])
-        refreshed[item] += sampler.state.scores[item] >= 0
+        refreshed[item] += sampler.state.norms[item] >= 0
     assert chi_square_excess(refreshed, np.ones(3)) < 1
     assert chi_square_excess(np.bincount(items, minlength=3), np.ones(3)) > 1
     assert 0.08 < refreshed.sum() / 20_000 < 0.12
@@ -82,7 +83,7 @@ def test_feedback_without_tags_refreshes_a_uniform_sample():
 def test_untagged_uniform_feedback_always_refreshes_with_full_mixing():
     sampler = SRG(4, mixing=1.0)
     sampler.update(Uniform(4).draw(50), np.ones(50))
-    assert (sampler.state.scores >= 0).all()
+    assert (sampler.state.norms >= 0).all()
 
 
 def test_items_not_seen_take_the_mean():
@@ -98,7 +99,7 @@ def test_mean_of_refresh_always_corrects_for_the_draws():
     """Losses count by theta / (n p) in the mean, as if items had been drawn uniformly."""
     sampler = SRG(4, mixing=0.4, refresh="always")
     sampler.update(Draw([0, 1], [0.1, 0.4], n=4), [1.0, 4.0])  # shares 1 and 1/4
-    sampler._rebuild()
+    rebuild(sampler.state)
     assert sampler.probabilities() == pytest.approx(
         oracle(np.array([1.0, 4.0, 1.6, 1.6]), 0.4), rel=1e-9
     )
@@ -118,8 +119,8 @@ def test_weights_never_vanish(refresh):
         sampler.update(everything, np.zeros(5))
     settle(sampler)
     assert sampler.probabilities() == pytest.approx(np.full(5, 0.2), rel=1e-3)
-    assert sampler.state.weights.min() > 2**10  # as fine as ever: no rebuild at each update
-    sampler._rebuild()
+    assert sampler.state.index.weights.min() > 2**10  # as fine as ever: no rebuild at each update
+    rebuild(sampler.state)
     assert sampler.probabilities().tolist() == [0.2] * 5
 
 
@@ -202,7 +203,7 @@ def test_save_load_reset(tmp_path, refresh):
     sampler = SRG(3, refresh=refresh, mixing=0.25, seed=9)
     first = sampler.draw(5)
     sampler.update(first, np.arange(5.0))
-    tombola.save(tmp_path / "srg", sampler)
+    tombola.save(sampler, tmp_path / "srg")
     copy = tombola.load(tmp_path / "srg")
     for _ in range(3):
         draw = sampler.draw(5)
@@ -210,7 +211,7 @@ def test_save_load_reset(tmp_path, refresh):
         copy.update(draw, np.arange(5.0))
         sampler.update(draw, np.arange(5.0))
     assert pickle.dumps(copy.state_dict()) == pickle.dumps(sampler.state_dict())
-    tombola.save(tmp_path / "draw", draw)
+    tombola.save(draw, tmp_path / "draw")
     assert tombola.load(tmp_path / "draw") == draw
     sampler.reset()
     assert sampler.draw(5) == first

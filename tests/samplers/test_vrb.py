@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from states import assert_same
+
 import budget
 import naive
 from tombola import VRB, Draw, Uniform
-from tombola.samplers import guard, parameter_free
-from tombola.samplers.board import ADAPTIVE, SHUFFLE, fill_probabilities
+from tombola.samplers.compiled import fill_probabilities
 from tombola.samplers.vrb import cube_root
 
 pytestmark = pytest.mark.kernels
@@ -70,7 +71,7 @@ def test_fixed_mixing(mixing, bound):
 def test_horizon():
     sampler = VRB(N, bound=1.0, horizon=1000, seed=2)
     theta = (N / 1000) ** (1 / 3)
-    assert sampler.state.knobs[2] == pytest.approx(theta, rel=1e-8)
+    assert sampler.state.rule[0].mixing == pytest.approx(theta, rel=1e-8)
     theta = math.ceil(theta * 2**32) / 2**32
     follow(sampler, naive.PrintedVRB(N, [1.0] * N, theta), 150)
 
@@ -113,7 +114,7 @@ def test_doubling_with_batches_over_several_phases():
     sampler = VRB(N, bound=1.0, schedule="doubling")
     sampler.draw(20 * N)  # phases end after n, 3n, 7n, 15n, 31n
     sampler.draw(1)
-    assert sampler.state.knobs[2] == pytest.approx(2 ** (-4 / 3), rel=1e-9)
+    assert sampler.state.rule[0].mixing == pytest.approx(2 ** (-4 / 3), rel=1e-9)
 
 
 def test_anytime():
@@ -190,9 +191,7 @@ def test_batches_equal_one_by_one(kind):
         together.update(draw, losses)
         for j, part in enumerate(draw):
             apart.update(part, losses[j : j + 1])
-    for name, array in together.state_dict()["arrays"].items():
-        if name != "gauge":
-            assert array.tobytes() == apart.state_dict()["arrays"][name].tobytes(), name
+    assert_same(together.state_dict()["parts"], apart.state_dict()["parts"])
 
 
 @pytest.mark.parametrize("kind", ["parameter-free", "mixing", "bound for each"])
@@ -235,9 +234,9 @@ def test_it_learns_after_a_long_run_of_zeros(n):
     losses[0] = 1.0
     play(sampler, losses, 5, size=n)
     play(sampler, np.zeros(n), 40, size=1000)
-    assert sampler.state.knobs[parameter_free.MEAN] < 1e-300
+    assert sampler.state.rule[0].mean_square < 1e-300
     play(sampler, losses, 60, size=100)
-    assert sampler.state.knobs[parameter_free.MEAN] > 0
+    assert sampler.state.rule[0].mean_square > 0
     if n > 2:
         assert sampler.mode == "adaptive"
         assert sampler.probabilities().argmax() == 0
@@ -272,7 +271,7 @@ def test_one_outlier_stays_unbiased(kind):
         total += draw.importances.sum()
         drawn += len(draw)
         sampler.update(draw, losses[draw.indices])
-        assert draw.importances.max() <= 1 / sampler.state.knobs[2] * (1 + 1e-9)
+        assert draw.importances.max() <= 1 / sampler.state.rule[0].mixing * (1 + 1e-9)
     # variance at most 1/floor - 1 a draw; six standard errors, and the floor is above 1/50
     assert abs(total / drawn - 1) < 6 * math.sqrt(50 / drawn)
 
@@ -355,9 +354,9 @@ def test_one_item(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_empty_and_large_batches(kind):
     sampler = VRB(N, seed=17, **KINDS[kind])
-    words = sampler.state.words.copy()
+    words = sampler.state.stream.copy()
     sampler.update(sampler.draw(0), [])
-    assert np.array_equal(sampler.state.words, words)
+    assert np.array_equal(sampler.state.stream, words)
     draw = sampler.draw(50 * N)
     sampler.update(draw, LOSSES[draw.indices])
     assert sampler.probabilities().sum() == pytest.approx(1, rel=1e-12)
@@ -381,11 +380,10 @@ def test_bad_feedback_changes_nothing(kind, make, error, message):
     sampler = VRB(N, seed=18, **KINDS[kind])
     play(sampler, LOSSES, 5)
     draw = sampler.draw(4)
-    before = {name: array.tobytes() for name, array in sampler.state_dict()["arrays"].items()}
+    before = sampler.state_dict()
     with pytest.raises(error, match=message):
         sampler.update(*make(draw))
-    after = {name: array.tobytes() for name, array in sampler.state_dict()["arrays"].items()}
-    assert after == before
+    assert_same(sampler.state_dict(), before)
 
 
 @pytest.mark.parametrize(
@@ -422,13 +420,13 @@ def test_scores_beyond_the_range_of_the_integers(kind):
     sampler = VRB(N, seed=19, **KINDS[kind])
     for exponent in [*range(0, 240, 20), *range(240, -60, -60)]:
         play(sampler, LOSSES * 2.0**exponent, 20)
-        total = int(sampler.state.weights.sum())
-        assert total == sampler.state.counts[65]
+        total = int(sampler.state.index.weights.sum())
+        assert total == sampler.state.index.sums[0].total
         assert total < 2**62
-        assert sampler.state.weights.min() >= 1
+        assert sampler.state.index.weights.min() >= 1
         p = sampler.probabilities()
         assert p.sum() == pytest.approx(1, rel=1e-9)
-        assert p.min() >= sampler.state.knobs[2] / N * (1 - 1e-9)
+        assert p.min() >= sampler.state.rule[0].mixing / N * (1 - 1e-9)
 
 
 def test_rescaled_weights_are_those_of_the_oracle():
@@ -441,7 +439,7 @@ def test_rescaled_weights_are_those_of_the_oracle():
         sampler.update(draw, losses)
         for item, p, loss in zip(draw.indices, draw.probabilities, losses, strict=True):
             oracle.update(int(item), float(p), float(loss))
-        scales.add(float(sampler.state.knobs[0]))
+        scales.add(float(sampler.state.sweep[0].scale))
         # an item that is too light for an integer is drawn by the mixing, as good as exactly
         assert sampler.probabilities() == pytest.approx(oracle.probabilities(), rel=1e-6)
     assert len(scales) > 2
@@ -548,7 +546,7 @@ def test_it_returns_when_losses_become_skewed_later_and_when_they_become_equal()
 
 def test_blocks_are_whole_epochs():
     for n in (1, 2, 3, 100, 255, 256, 257, 1000):
-        block = int(VRB(n).state.clock[guard.BLOCK])
+        block = int(VRB(n).state.fallback[0].block)
         assert block % n == 0
         assert block >= 256
         assert block < 256 + n
@@ -558,8 +556,8 @@ def test_mixing_falls_with_the_losses_received():
     sampler = VRB(100, seed=28)
     play(sampler, np.random.default_rng(1).lognormal(0, 2, 100), 100, size=10)
     sampler.draw(1)
-    assert sampler.state.knobs[2] == pytest.approx(math.sqrt(100 / (4 * 1000)), rel=1e-12)
-    assert sampler.probabilities().min() >= sampler.state.knobs[2] / 100 * (1 - 1e-9)
+    assert sampler.state.rule[0].mixing == pytest.approx(math.sqrt(100 / (4 * 1000)), rel=1e-12)
+    assert sampler.probabilities().min() >= sampler.state.rule[0].mixing / 100 * (1 - 1e-9)
 
 
 def test_frequencies_while_it_adapts():
@@ -585,8 +583,8 @@ def test_frequencies_while_it_adapts():
 
 def test_modes_have_names():
     sampler = VRB(10)
-    for mode, name in ((ADAPTIVE, "adaptive"), (SHUFFLE, "shuffle")):
-        sampler.state.clock[2] = mode
+    for mode, name in ((0, "adaptive"), (1, "shuffle")):
+        sampler.state.fallback[0].shuffling = mode
         assert sampler.mode == name
         assert sampler.gauge.mode == name
 

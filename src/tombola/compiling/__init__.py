@@ -1,7 +1,7 @@
 """What the kernels are made with: caching, dispatch by type, named records, intrinsics."""
 
-from tombola.compiling.caching import kernel
-from tombola.compiling.dispatch import by_type, name_by_source, name_if_foreign
+from tombola.compiling.caching import entry, kernel
+from tombola.compiling.dispatch import by_type, name_by_source
 from tombola.compiling.intrinsics import bit_length, multiply_wide, prefetch
 from tombola.compiling.parts import check_fit, load_parts, saved_parts
 from tombola.compiling.records import new_record
@@ -10,11 +10,11 @@ __all__ = [
     "bit_length",
     "by_type",
     "check_fit",
+    "entry",
     "kernel",
     "load_parts",
     "multiply_wide",
     "name_by_source",
-    "name_if_foreign",
     "new_record",
     "prefetch",
     "saved_parts",

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-__all__ = ["by_type", "name_by_source", "name_if_foreign"]
+__all__ = ["by_type", "name_by_source"]
 
 
 def by_type(function: Any) -> Any:
     """Make a function that calls the static method of its name of its first argument's class.
 
-    So a loop is compiled together with what the class of a board, an adversary, a problem or a
-    solver's state says, and that is found by its type alone: nothing has to be passed along.
+    A loop is thus compiled together with what the class of a sampler's state, an adversary, a
+    problem or a solver's run says; that is found by its type, and nothing has to be passed along.
     """
     name = function.__name__
 
@@ -35,21 +35,28 @@ def by_type(function: Any) -> Any:
     return call
 
 
-def name_by_source(kind: type, *functions: Any) -> None:
-    """Put a hash of its functions, of what they look up, and of their file, into a class's name.
+def name_by_source(kind: type) -> None:
+    """Put a hash of what a class does into its name, once, unless it belongs to this package.
 
-    Kernels find the functions of a board or an adversary by its type, and their machine code is
-    filed under the name of the type: code of another source needs another name, or it would run
-    in place of the new one.
+    Kernels find the static methods of a class by its type, and their machine code is filed under
+    the name of the type: code of another source needs another name, or it would run in place of
+    the new one. The hash covers the file of the class, its static methods, and the functions and
+    constants that these look up, in whatever file. (A change of this package changes the hash that
+    all of its machine code is filed under.)
     """
+    if kind.__module__.partition(".")[0] == "tombola" or "_named" in vars(kind):
+        return
     source = ""
     with contextlib.suppress(OSError, TypeError):  # typed in by hand: there is no file
         source = inspect.getsource(sys.modules[kind.__module__])
-    for function in functions:
-        source += _meaning(function, set())
+    defined = {name: part for base in reversed(kind.__mro__) for name, part in vars(base).items()}
+    for part in defined.values():
+        if isinstance(part, staticmethod):
+            source += _meaning(part.__func__, set())
     digest = hashlib.sha256(source.encode()).hexdigest()[:12]
     kind.__qualname__ = kind.__name__ = f"{kind.__name__}_{digest}"
     setattr(sys.modules[kind.__module__], kind.__name__, kind)
+    kind._named = True  # type: ignore[attr-defined]
 
 
 def _meaning(thing: Any, seen: set[int]) -> str:
@@ -78,12 +85,3 @@ def _meaning(thing: Any, seen: set[int]) -> str:
         return f"{thing.dtype} {thing.shape} {thing.tobytes().hex()}"
     plain = isinstance(thing, (bool, int, float, complex, str, bytes, np.generic, type(None)))
     return repr(thing) if plain else type(thing).__name__
-
-
-def name_if_foreign(kind: type) -> None:
-    """Do the same for a class of somebody else, once; those of this package are told apart."""
-    ours = kind.__module__.partition(".")[0] == "tombola"
-    if not ours and "_named" not in vars(kind):
-        own = [part.__func__ for part in vars(kind).values() if isinstance(part, staticmethod)]
-        name_by_source(kind, *own)
-        kind._named = True  # type: ignore[attr-defined]

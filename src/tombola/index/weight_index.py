@@ -1,12 +1,16 @@
 """The public face of the dart board: validation, growth and errors around the kernels."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.index import kernels
+from tombola.compiling import entry
+from tombola.index import drawing, layout, setting
+from tombola.index.layout import LIMIT
 from tombola.random import Stream
+from tombola.validation import whole
 
 __all__ = ["WeightIndex"]
 
@@ -30,7 +34,7 @@ class WeightIndex:
     Notes
     -----
     Memory: 16 bytes an item (24 from 2^31 items on, where positions take 64 bits); after
-    `extend`, up to half as much again. `tombola.index.kernels` describes the data structure.
+    `extend`, up to half as much again. `tombola.index.layout` describes the data structure.
 
     Examples
     --------
@@ -46,8 +50,6 @@ class WeightIndex:
     array([3, 2, 3, 0, 1, 3, 0, 0])
     """
 
-    _NARROW = 2**31  # positions are 32-bit below this many items
-
     def __init__(self, weights: ArrayLike) -> None:
         self._start(_whole_numbers("weights", weights).copy())
 
@@ -59,17 +61,16 @@ class WeightIndex:
         array([1, 1, 1])
         """
         index = cls.__new__(cls)
-        index._start(np.ones(_size("n", n), dtype=np.int64))
+        index._start(np.ones(whole("n", n), dtype=np.int64))
         return index
 
     def _start(self, weights: NDArray[np.int64]) -> None:
         _check_fit(weights, 0)
-        place = np.int32 if weights.size < self._NARROW else np.int64
-        self._weights = weights
-        self._order: NDArray[Any] = np.empty(weights.size, dtype=place)
-        self._position: NDArray[Any] = np.empty(weights.size, dtype=place)
-        self._counts: NDArray[np.int64] = np.empty(kernels.COUNTS, dtype=np.int64)
-        kernels.build(self._counts, self._weights, self._order, self._position)
+        self._index = layout.new_index(weights)
+        self._total = self._index.sums["total"]  # a view: quicker to reach
+        self._draw: Callable[..., None] | None = None  # machine code for this index, once used
+        self._set: Callable[..., int] | None = None
+        layout.build(self._index)
 
     def draw(
         self, size: int, stream: Stream, *, replace: bool = True, uniform: int = 0
@@ -95,27 +96,27 @@ class WeightIndex:
         """
         if not isinstance(stream, Stream):
             raise TypeError(f"stream must be a tombola.Stream, got {type(stream).__name__}")
-        out = np.empty(_size("size", size), dtype=np.int64)
+        out = np.empty(whole("size", size), dtype=np.int64)
         if size == 0:
             return out
-        counts, weights, order = self._counts, self._weights, self._order
         if uniform:
             uniform = self._checked_uniform(uniform, replace)
-        elif counts[kernels.TOTAL] == 0:
+        elif self.total == 0:
             raise ValueError(
                 f"nothing to draw from: all {len(self)} items of the index have weight 0"
             )
         if replace:
-            kernels.draw_many(counts, weights, order, stream.state, out, uniform)
-        elif size <= counts[1]:
-            kernels.draw_without_replacement(
-                counts, weights, order, self._position, stream.state, out
-            )
-        else:
+            if self._draw is None:
+                self._draw = entry(drawing.draw_many, self._index, stream.state, out, 0)
+            self._draw(self._index, stream.state, out, uniform)
+            return out
+        weighted = int(self._index.sums[0].at_least[1])
+        if size > weighted:
             raise ValueError(
                 f"cannot draw {size} items without replacement: "
-                f"only {counts[1]} of {len(self)} have a weight above 0"
+                f"only {weighted} of {len(self)} have a weight above 0"
             )
+        drawing.draw_without_replacement(self._index, stream.state, out)
         return out
 
     def _checked_uniform(self, uniform: int, replace: bool) -> int:
@@ -123,7 +124,7 @@ class WeightIndex:
             raise ValueError("uniform must be 0 in draws without replacement")
         if len(self) == 0:
             raise ValueError("nothing to draw from: the index has no items")
-        if 2 * self.total + len(self) * _size("uniform", uniform) > 2**63:
+        if 2 * self.total + len(self) * whole("uniform", uniform) > 2**63:
             raise ValueError(f"uniform is {uniform}: 2 * total + n * uniform is beyond 2^63")
         return int(uniform)
 
@@ -141,13 +142,14 @@ class WeightIndex:
             raise ValueError(
                 f"items and weights must have the same length, got {item_array.size} and {new.size}"
             )
-        state = (self._counts, self._weights, self._order, self._position)
-        outcome = kernels.checked_set(*state, item_array, new)
+        if self._set is None:
+            self._set = entry(setting.checked_set, self._index, item_array, new)
+        outcome = self._set(self._index, item_array, new)
         if outcome >= 0:
             _check_item("items", item_array, outcome, len(self))
             _check_fit(new[outcome : outcome + 1], 0, first=outcome)
-        elif outcome == kernels.SET_MAY_PASS_LIMIT:
-            kernels.assign_many(*state, *self._fitting(item_array, new))
+        elif outcome == setting.SET_MAY_PASS_LIMIT:
+            setting.assign_many(self._index, *self._fitting(item_array, new))
 
     def _fitting(
         self, items: NDArray[np.int64], new: NDArray[np.int64]
@@ -155,9 +157,9 @@ class WeightIndex:
         """Check the limit exactly; return the last weight of each item, decreases first."""
         _, back = np.unique(items[::-1], return_index=True)
         last = items.size - 1 - back
-        change = new[last] - self._weights[items[last]]
+        change = new[last] - self._index.weights[items[last]]
         total = self.total + sum(change.tolist())
-        if total > kernels.LIMIT:
+        if total > LIMIT:
             raise ValueError(
                 f"weights would bring the total to {total}, beyond the limit of 2^62; "
                 f"the largest is {new.max()} at position {new.argmax()}"
@@ -169,46 +171,49 @@ class WeightIndex:
         """Add items at the end, amortised O(1) each; the first gets number ``len(index)``."""
         new = _whole_numbers("weights", weights)
         _check_fit(new, self.total)
-        n = len(self) + new.size
-        place = np.int32 if n < self._NARROW else np.int64
-        if n > self._weights.size or place != self._order.dtype:
-            capacity = max(n, self._weights.size + self._weights.size // 2)
-            self._weights = _grown(self._weights, capacity, np.int64)
-            self._order = _grown(self._order, capacity, place)
-            self._position = _grown(self._position, capacity, place)
-        kernels.append(self._counts, self._weights, self._order, self._position, new)
+        n, index = len(self) + new.size, self._index
+        kind = layout.place_type(n)
+        if n > index.weights.size or kind != index.order.dtype:
+            capacity = max(n, index.weights.size + index.weights.size // 2)
+            self._index = layout.Index(
+                index.sums,
+                _grown(index.weights, capacity, np.int64),
+                _grown(index.order, capacity, kind),
+                _grown(index.position, capacity, kind),
+            )
+            self._draw = self._set = None  # of other types, perhaps
+        setting.append(self._index, new)
 
     @property
     def weights(self) -> NDArray[np.int64]:
         """A copy of all weights."""
-        return self._weights[: len(self)].copy()
+        return self._index.weights[: len(self)].copy()
 
     @property
     def total(self) -> int:
         """The exact sum of all weights."""
-        return int(self._counts[kernels.TOTAL])
+        return int(self._total[0])
 
     @property
     def nbytes(self) -> int:
         """The memory that the index holds, in bytes."""
-        arrays = (self._counts, self._weights, self._order, self._position)
-        return sum(array.nbytes for array in arrays)
+        return sum(array.nbytes for array in self._index)
 
     def __len__(self) -> int:
-        return int(self._counts[0])
+        return int(self._index.sums["at_least"][0, 0])
 
     def __getitem__(self, item: int) -> int:
         if isinstance(item, (bool, np.bool_)) or not isinstance(item, (int, np.integer)):
             raise TypeError(f"item must be an integer, got {item!r}")
         if not 0 <= item < len(self):
             raise IndexError(f"item {item} is out of range for an index of {len(self)} items")
-        return int(self._weights[item])
+        return int(self._index.weights[item])
 
     def verify(self) -> None:
         """Check every invariant in O(n); a RuntimeError says what is broken."""
-        fault = kernels.first_fault(self._counts, self._weights, self._order, self._position)
+        fault = layout.first_fault(self._index)
         if fault >= 0:
-            where = "its counts" if fault == len(self) else f"item {fault}"
+            where = "its sums" if fault == len(self) else f"item {fault}"
             raise RuntimeError(f"the index is corrupt at {where}; please report this as a bug")
 
     def __repr__(self) -> str:
@@ -221,14 +226,6 @@ def _grown(array: NDArray[Any], capacity: int, dtype: Any) -> NDArray[Any]:
     return grown
 
 
-def _size(name: str, value: int) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
-    if value < 0:
-        raise ValueError(f"{name} must not be negative, got {value}")
-    return int(value)
-
-
 def _one_dimension(name: str, values: ArrayLike) -> NDArray[Any]:
     try:
         array = np.asarray(values)
@@ -236,7 +233,9 @@ def _one_dimension(name: str, values: ArrayLike) -> NDArray[Any]:
         raise ValueError(f"{name} must have one dimension: {error}") from None
     if array.ndim > 1:
         raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
-    return array if array.ndim == 1 else array.reshape(-1)
+    if array.ndim == 1 and array.flags.c_contiguous:  # as the kernels are compiled for
+        return array
+    return np.ascontiguousarray(array.reshape(-1))
 
 
 def _item_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
@@ -266,15 +265,15 @@ def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
     if array.dtype == np.int64:
         return array
     if array.dtype.kind == "O" and all(type(value) is int for value in array):
-        wrong = np.array([abs(value) > kernels.LIMIT for value in array], dtype=bool)
+        wrong = np.array([abs(value) > LIMIT for value in array], dtype=bool)
         reason = "beyond the limit of 2^62"
     elif array.dtype.kind == "f":
         wrong = ~(np.isfinite(array) & (np.floor(array) == array))
         reason = "not a whole number"
         if not wrong.any():
-            wrong, reason = np.abs(array) > kernels.LIMIT, "beyond the limit of 2^62"
+            wrong, reason = np.abs(array) > LIMIT, "beyond the limit of 2^62"
     elif array.dtype.kind in "iu":
-        wrong = array > kernels.LIMIT
+        wrong = array > LIMIT
         reason = "beyond the limit of 2^62"
     else:
         raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
@@ -286,7 +285,7 @@ def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
 
 def _check_fit(new: NDArray[np.int64], total: int, first: int = 0) -> None:
     """Raise a ValueError at the first weight that is negative or brings the total too high."""
-    j = kernels.first_unfit(new, total)
+    j = setting.first_unfit(new, total)
     if j < 0:
         return
     if new[j] < 0:

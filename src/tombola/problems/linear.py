@@ -45,7 +45,7 @@ class Linear(_Arrays):
         raise NotImplementedError
 
     def __init_subclass__(cls) -> None:
-        name_by_source(cls, cls.slopes)
+        name_by_source(cls)
 
 
 @by_type

@@ -3,81 +3,66 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from tombola.compiling import kernel
-from tombola.index.kernels import TOTAL
-from tombola.samplers.board import (
-    FED,
-    OWN_CLOCK,
-    OWN_KNOBS,
-    SCALE,
-    UNIT,
-    Board,
-    BoardSampler,
-    normalised,
-    power_of_two_near,
-    rebuild,
-)
+from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
 from tombola.samplers.projections import floor_level
-from tombola.samplers.vrb import cube_root
+from tombola.samplers.weighted import Scored, WeightedSampler, new_rule, rebuild
 
 __all__ = ["Avare"]
 
-FLOOR = OWN_KNOBS  # n p_min
-DECAY = OWN_KNOBS + 1  # d
-LEAST = OWN_KNOBS + 2  # eps_t
-LEVEL = OWN_KNOBS + 3  # the value of an item at the floor; 1 before any loss
-NEXT = OWN_CLOCK  # the number of losses at which the level is computed anew
-
-TOLERANCE = 0.5  # ... or as soon as the least probability is below so much of eps_t
+TOLERANCE = 0.5  # the level is computed anew where p would fall below this share of eps_t
 
 
-class AvareBoard(Board):
+class AvareState(Scored):
     """Last losses above a level; the score of an item is its last loss."""
 
     __slots__ = ()
 
     @staticmethod
-    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
         """h(i) <- l(i); where it is time, p <- argmin of sum_i h(i)^2 / p(i) over p >= eps_t."""
-        knobs, fed = board.knobs, board.clock[FED] + 1
-        due = fed >= board.clock[NEXT]
-        if knobs[UNIT] == 0.0 and loss > 0.0:
-            knobs[UNIT] = 1.0 / power_of_two_near(loss)
+        rule, index = state.rule[0], state.index
+        fed = rule.fed + 1
+        due = fed >= rule.due
+        if rule.unit == 0.0 and loss > 0.0:
+            rule.unit = 1.0 / power_of_two_near(loss)
             due = True
-        board.scores[item] = normalised(board, loss)
-        lower_floor(board, fed)
-        others = (board.counts[TOTAL] - board.weights[item]) / knobs[SCALE]
-        total = others + max(board.scores[item], knobs[LEVEL])
-        if due or knobs[LEVEL] < TOLERANCE * knobs[LEAST] * total:
-            project(board, fed)
+        state.scores[item] = normalised(loss, rule.unit)
+        lower_floor(state, fed)
+        others = (index.sums[0].total - index.weights[item]) / state.sweep[0].scale
+        total = others + max(state.scores[item], rule.level)
+        if due or rule.level < TOLERANCE * rule.least * total:
+            project(state, fed)
 
     @staticmethod
-    def value(board: Any, item: Any) -> Any:
+    def value(state: Any, item: Any) -> Any:
         """Return the last loss, or the level where that is higher."""
-        return max(board.scores[item], board.knobs[LEVEL])
+        return max(state.scores[item], state.rule[0].level)
 
 
 @kernel
-def lower_floor(board: Board, fed: Any) -> None:
+def lower_floor(state: AvareState, fed: Any) -> None:
     """Set n eps_t = f + (1 - f) (1 + u (1 - f) / n)^(-d/3), after u losses."""
-    floor, decay, n = board.knobs[FLOOR], board.knobs[DECAY], board.counts[0]
-    root = cube_root(1.0 / (1.0 + fed * (1.0 - floor) / n))
-    if decay != 1.0:
-        root = math.pow(root, decay)
-    board.knobs[LEAST] = (floor + (1.0 - floor) * root) / n
+    rule, n = state.rule[0], state.scores.size
+    root = cube_root(1.0 / (1.0 + fed * (1.0 - rule.floor) / n))
+    if rule.decay != 1.0:
+        root = math.pow(root, rule.decay)
+    rule.least = (rule.floor + (1.0 - rule.floor) * root) / n
 
 
 @kernel
-def project(board: Board, fed: Any) -> None:
+def project(state: AvareState, fed: Any) -> None:
     """Compute the level from all scores, and all weights from it."""
-    n = board.counts[0]
-    level = floor_level(board.scores, board.knobs[LEAST])
-    board.knobs[LEVEL] = level if level > 0.0 else 1.0
-    board.clock[NEXT] = fed + max(1, min(n // 4, max(n // 64, fed)))
-    rebuild(board)
+    rule, n = state.rule[0], state.scores.size
+    level = floor_level(state.scores, rule.least)
+    rule.level = level if level > 0.0 else 1.0
+    rule.due = fed + max(1, min(n // 4, max(n // 64, fed)))
+    rebuild(state)
 
 
-class Avare(BoardSampler):
+class Avare(WeightedSampler):
     """Draws by the last loss that each item showed, above a floor that falls.
 
     With h(i) the last loss seen of item i (0 before the first), f = n p_min and u losses so far:
@@ -132,16 +117,30 @@ class Avare(BoardSampler):
     Sampling with Decreasing Step-Sizes.
     """
 
-    state_class = AvareBoard
+    state_class = AvareState
 
-    def __init__(self, n: int, *, floor: float = 0.2, decay: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        n: int,
+        *,
+        floor: float = 0.2,
+        decay: float = 1.0,
+        quantity: str = "loss",
+        seed: int = 0,
+    ) -> None:
         for name, share in (("floor", floor), ("decay", decay)):
             if not 0 <= share <= 1:
                 raise ValueError(f"{name} must be from 0 to 1, got {share}")
-        super().__init__(n, seed, {"floor": floor, "decay": decay})
-        self.state.knobs[[FLOOR, DECAY, LEAST, LEVEL]] = floor, decay, 1.0 / self.n, 1.0
-        self.state.clock[NEXT] = max(1, self.n // 64)
-        self._rebuild()
+        super().__init__(n, seed, {"floor": floor, "decay": decay}, quantity=quantity)
+        rule = new_rule(
+            unit=0.0,
+            floor=float(floor),  # n p_min
+            decay=float(decay),  # d
+            least=1.0 / self.n,  # eps_t
+            level=1.0,  # the value of an item at the floor; 1 before any loss
+            due=max(1, self.n // 64),  # the number of losses at which it is computed anew
+        )
+        self._begin(rule=rule, scores=np.full(self.n, 0.0))
 
     def _largest_importance(self) -> float:
-        return 1.001 / (TOLERANCE * self.n * float(self.state.knobs[LEAST]))
+        return 1.001 / (TOLERANCE * self.n * float(self.state.rule[0].least))

@@ -1,13 +1,15 @@
 """What every sampler does: validate, draw tickets, take feedback, save and load its state."""
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import check_fit, load_parts, saved_parts
+from tombola.archive import CheckpointError, write
+from tombola.compiling import check_fit, entry, load_parts, saved_parts
 from tombola.draws import Draw
 from tombola.gauge import Gauge, new_tally, record
 from tombola.random import Stream
@@ -16,6 +18,7 @@ from tombola.validation import whole
 __all__ = ["Sampler"]
 
 FORMAT = 2  # of state_dict()
+LARGEST_SUM = 1e300  # of anything in a tally
 
 
 class Sampler(ABC):
@@ -47,12 +50,23 @@ class Sampler(ABC):
         The rounds played and the sums behind the gauge, for compiled loops; see `new_tally`.
     """
 
-    quantity = "loss"
     feedback: ClassVar[Literal["drawn", "all"]] = "drawn"
+    keeps_items: ClassVar[bool] = True  # whether its state grows with n
+    _record_code: ClassVar[Callable[..., int] | None] = None  # machine code, once used
 
-    def __init__(self, n: int, seed: int, parameters: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        n: int,
+        seed: int,
+        parameters: dict[str, Any] | None = None,
+        *,
+        quantity: str = "loss",
+    ) -> None:
         self.n = whole("n", n, 1)
-        self.parameters: dict[str, Any] = {"n": self.n, "seed": seed, **(parameters or {})}
+        self.quantity = str(quantity)
+        self.parameters: dict[str, Any] = {"n": self.n, **(parameters or {}), "seed": seed}
+        if self.quantity != "loss":
+            self.parameters["quantity"] = self.quantity
         self._stream = Stream(seed)
         self.tally = new_tally()
         self._rounds = self.tally["rounds"]  # a view: quicker to reach
@@ -95,7 +109,10 @@ class Sampler(ABC):
             size = whole("size", size, 0)
         drawn = self._draw(size)
         if not isinstance(drawn, Draw):
-            drawn = Draw.made(drawn[0], drawn[1], self.n, self.rounds)
+            # of one type and layout: the kernels that learn from it are compiled for that
+            items = np.ascontiguousarray(drawn[0], dtype=np.int64)
+            probabilities = np.ascontiguousarray(drawn[1], dtype=np.float64)
+            drawn = Draw.made(items, probabilities, self.n, self.rounds)
         self._rounds[0] += 1
         return drawn
 
@@ -141,13 +158,20 @@ class Sampler(ABC):
                 f"losses must have shape {draw.indices.shape}, one for each item drawn, "
                 f"got {array.shape}"
             )
-        wrong = record(self.tally, self.n, draw.probabilities, array)
+        wrong = self._record(draw, array)
         if wrong >= 0:
             raise ValueError(
                 f"losses[{wrong}] is {array[wrong]} (item {draw.indices[wrong]}): "
                 "losses must be finite and not negative"
             )
         return array
+
+    def _record(self, draw: Draw, losses: NDArray[np.float64]) -> int:
+        """Add checked losses to the tally; return the first position of a bad one, or -1."""
+        arguments = (self.tally, self.n, draw.probabilities, losses)
+        if Sampler._record_code is None:
+            Sampler._record_code = entry(record, *arguments)
+        return Sampler._record_code(*arguments)
 
     @property
     def gauge(self) -> Gauge:
@@ -157,39 +181,64 @@ class Sampler(ABC):
     def reset(self) -> None:
         """Forget everything: the sampler is as new, and repeats its draws."""
         self.__init__(**self.parameters)  # type: ignore[misc]
-        self.quantity = type(self).quantity
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the sampler in one file, which `tombola.load` reads; see `tombola.save`."""
+        write(path, self.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the sampler is, as nested dicts of arrays, numbers and strings; a copy."""
+        """Return all that the sampler is: a copy, nested dicts of arrays, numbers and strings."""
         return {
             "class": type(self).__name__,
             "format": FORMAT,
             "parameters": {name: _copied(value) for name, value in self.parameters.items()},
             "quantity": self.quantity,
-            "parts": saved_parts(self._parts()),
+            "position": self._stream.position,
+            "tally": saved_parts(self.tally),
+            "parts": self._saved(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where another sampler of the same class and parameters was."""
-        if state.get("class") != type(self).__name__ or state.get("format") != FORMAT:
-            raise ValueError(
-                f"the state is of {state.get('class')!r}, format {state.get('format')}; "
-                f"this is a {type(self).__name__}, format {FORMAT}"
-            )
-        for part in ("parameters", "parts", "quantity"):
-            if part not in state:
-                raise ValueError(f"the state has no {part!r}: it is not from state_dict()")
-        for name, mine in self.parameters.items():
-            if name not in state["parameters"] or not np.array_equal(
-                mine, state["parameters"][name]
-            ):
-                raise ValueError(f"the state was saved with another {name}")
-        check_fit(self._parts(), state["parts"])
-        load_parts(self._parts(), state["parts"])
-        self.quantity = str(state["quantity"])
+        """Continue where another sampler of the same class and parameters was.
 
-    def _parts(self) -> dict[str, Any]:
-        return {"stream": self._stream.state, "tally": self.tally, **self._arrays()}
+        Raises
+        ------
+        CheckpointError
+            A ValueError: where the state is of another sampler, or not sound. Nothing has changed.
+        """
+        check_parameters(type(self), state)
+        for name, mine in self.parameters.items():
+            given = state["parameters"].get(name)
+            if name != "quantity" and not np.array_equal(mine, given):
+                raise CheckpointError(f"the state was saved with another {name}")
+        try:
+            position = whole("position", state["position"], 0, 2**63)
+            check_fit(self.tally, state["tally"], "tally")
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(str(error)) from None
+        for name, given in state["tally"].items():
+            if not 0 <= given <= LARGEST_SUM and name != "cross_spread":
+                raise CheckpointError(f"tally.{name} is {given}, not from 0 to {LARGEST_SUM}")
+        self._check(state["parts"])
+        load_parts(self.tally, state["tally"])
+        self._stream.position = position
+        self._load(state["parts"])
+        self.quantity = state["quantity"]
+
+    def _saved(self) -> dict[str, Any]:
+        """Return a copy of what changes, besides stream and tally."""
+        return {name: array.copy() for name, array in self._arrays().items()}
+
+    def _check(self, parts: Mapping[str, Any]) -> None:
+        """Raise a CheckpointError where parts that were saved do not fit."""
+        try:
+            check_fit(self._arrays(), parts)
+        except ValueError as error:
+            raise CheckpointError(str(error)) from None
+
+    def _load(self, parts: Mapping[str, Any]) -> None:
+        """Write parts that were saved, and checked, into place."""
+        load_parts(self._arrays(), parts)
 
     def __reduce__(self) -> Any:
         """Pickle and copy what `state_dict` holds: the classes of boards have no lasting names."""
@@ -202,6 +251,21 @@ class Sampler(ABC):
             if value is not None
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def check_parameters(kind: type[Sampler], state: Mapping[str, Any]) -> None:
+    """Raise a CheckpointError unless a state has everything, and is of this class and format."""
+    if not isinstance(state, Mapping):
+        raise CheckpointError(f"a state is a dict, got {type(state).__name__}")
+    if state.get("class") != kind.__name__ or state.get("format") != FORMAT:
+        raise CheckpointError(
+            f"the state is of {state.get('class')!r}, format {state.get('format')}; "
+            f"this is a {kind.__name__}, format {FORMAT}"
+        )
+    kinds = {"parameters": Mapping, "quantity": str, "position": int, "tally": Mapping}
+    for name, expected in {**kinds, "parts": Mapping}.items():
+        if not isinstance(state.get(name), expected):
+            raise CheckpointError(f"the state has no {name!r}: it is not from state_dict()")
 
 
 def _made_again(kind: Any, state: dict[str, Any]) -> Any:

@@ -1,68 +1,135 @@
 """Samplers whose rule is compiled, so that they run inside compiled loops: games and solvers."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import by_type, kernel
+from tombola.compiling import by_type, entry, kernel, name_by_source
 from tombola.draws import Draw
 from tombola.samplers.base import Sampler
+from tombola.samplers.saving import check_state, load_state, save_state
 
-__all__ = ["CompiledSampler", "draw_one", "fill_probabilities", "update_one"]
+__all__ = ["Compiled", "CompiledSampler", "draw_one", "fill_probabilities", "update_one"]
+
+
+class Compiled:
+    """What the state of a compiled sampler can do: functions that kernels find by its type.
+
+    A state is a named tuple of arrays, records and smaller named tuples; kernels take it as one
+    argument. The static methods are written in the part of Python that numba compiles.
+    """
+
+    __slots__ = ()
+
+    derived: ClassVar[tuple[str, ...]] = ()  # parts that the constructor makes; never saved
+
+    @classmethod
+    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
+        """Return the range of numbers and arrays in a sound state, by dotted name.
+
+        What is not named here may be any finite number, but not a negative one in ``rule``, and
+        any count up to 2^60.
+        """
+        return {}
+
+    @classmethod
+    def starts(cls, state: Any, name: str) -> NDArray[np.int64]:
+        """Return where the parts of an index begin, and where the last one ends."""
+        return np.array([0, getattr(state, name).weights.size])
+
+    @staticmethod
+    def draw_one(state: Any) -> Any:
+        """Draw one item; return it and its probability."""
+        raise NotImplementedError
+
+    @staticmethod
+    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Learn from one loss; the default learns nothing."""
+
+    @staticmethod
+    def fill_probabilities(state: Any, out: Any) -> None:
+        """Write the probability of every item; the default is 1/n."""
+        out[:] = 1.0 / out.size
+
+    def __init_subclass__(cls) -> None:
+        name_by_source(cls)
 
 
 @by_type
-def draw_one(board: Any) -> Any:
+def draw_one(state: Any) -> Any:
     """Draw one item; return it and its probability."""
 
 
 @by_type
-def update_one(board: Any, item: Any, probability: Any, loss: Any) -> None:
+def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
     """Learn from one loss."""
 
 
 @by_type
-def fill_probabilities(board: Any, out: Any) -> None:
-    """Write the probability of every item, in the present mode."""
+def fill_probabilities(state: Any, out: Any) -> None:
+    """Write the probability of every item."""
 
 
 @kernel
-def draw_in_turn(board: Any, items: Any, probabilities: Any) -> None:
-    """Draw a batch one by one, from any board."""
+def draw_in_turn(state: Any, items: Any, probabilities: Any) -> None:
+    """Draw a batch one by one, from any state."""
     for j in range(items.size):
-        items[j], probabilities[j] = draw_one(board)
+        items[j], probabilities[j] = draw_one(state)
 
 
 @kernel
-def update_in_turn(board: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch one by one, for any board."""
+def update_in_turn(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch one by one, for any state."""
     for j in range(items.size):
-        update_one(board, items[j], probabilities[j], losses[j])
+        update_one(state, items[j], probabilities[j], losses[j])
 
 
 @kernel
-def fill_all(board: Any, out: Any) -> None:
-    """Write the probability of every item, for any board."""
-    fill_probabilities(board, out)
+def fill_all(state: Any, out: Any) -> None:
+    """Write the probability of every item, for any state."""
+    fill_probabilities(state, out)
 
 
 class CompiledSampler(Sampler):
-    """A sampler whose rule is compiled: all its arrays are a `board`, one argument for kernels.
+    """A sampler whose rule is compiled.
 
-    The class of the board has the static methods `draw_one`, `update_one` and
-    `fill_probabilities`. So the sampler runs inside compiled loops: games and solvers.
+    Attributes
+    ----------
+    state : Compiled
+        All that changes, as one argument for kernels.
     """
 
     state: Any
+    _draw_kernel: ClassVar[Any] = staticmethod(draw_in_turn)
+    _update_kernel: ClassVar[Any] = staticmethod(update_in_turn)
+    _draw_code: Callable[..., None] | None = None  # machine code for this state, once used
+    _update_code: Callable[..., None] | None = None
 
     def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]] | Draw:
         items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
-        draw_in_turn(self.state, items, probabilities)
+        if self._draw_code is None:
+            self._draw_code = entry(self._draw_kernel, self.state, items, probabilities)
+        self._draw_code(self.state, items, probabilities)
         return items, probabilities
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
-        update_in_turn(self.state, draw.indices, draw.probabilities, losses)
+        self._learn(draw.indices, draw.probabilities, losses)
+
+    def _learn(self, items: Any, probabilities: Any, losses: Any) -> None:
+        if self._update_code is None:
+            self._update_code = entry(self._update_kernel, self.state, items, probabilities, losses)
+        self._update_code(self.state, items, probabilities, losses)
+
+    def _saved(self) -> dict[str, Any]:
+        return save_state(self.state)
+
+    def _check(self, parts: Mapping[str, Any]) -> None:
+        check_state(self.state, parts)
+
+    def _load(self, parts: Mapping[str, Any]) -> None:
+        load_state(self.state, parts)
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return the distribution of the latest draws, changed by feedback since; O(n)."""

@@ -7,33 +7,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
-from tombola.samplers.board import Board, BoardSampler, normalised, power_of_two_near, rebuild
+from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.bounds import checked_bounds
+from tombola.samplers.weighted import Scored, WeightedSampler, new_rule, rebuild
 
 __all__ = ["FTRL"]
 
 
-class FTRLBoard(Board):
-    """Scores are sums of squared losses that begin at the bound; single losses teach nothing."""
+class FTRLState(Scored):
+    """Scores are sums of squared losses that begin at the bound."""
 
     __slots__ = ()
 
     @staticmethod
-    def value(board: Any, item: Any) -> Any:
+    def value(state: Any, item: Any) -> Any:
         """Lemma 2: p_t(i) is proportional to sqrt(l_{1:t-1}^2(i) + L)."""
-        return math.sqrt(board.scores[item])
+        return math.sqrt(state.scores[item])
 
 
 @kernel
-def absorb_all(board: Board, losses: NDArray[np.float64]) -> None:
+def absorb_all(state: FTRLState, losses: NDArray[np.float64]) -> None:
     """Take the losses of one round, and derive all weights anew."""
     for item in range(losses.size):
-        loss = normalised(board, losses[item])
-        board.scores[item] += loss * loss
-    rebuild(board)
+        loss = normalised(losses[item], state.rule[0].unit)
+        state.scores[item] += loss * loss
+    rebuild(state)
 
 
-class FTRL(BoardSampler):
+class FTRL(WeightedSampler):
     """Follows the regularised leader: learns from *all* n losses of every round.
 
     With a bound L on the squared losses:
@@ -76,16 +77,16 @@ class FTRL(BoardSampler):
     Borsos, Krause, Levy (2018). Online Variance Reduction for Stochastic Optimization.
     """
 
-    state_class = FTRLBoard
+    state_class = FTRLState
     feedback = "all"
 
-    def __init__(self, n: int, bound: ArrayLike, *, seed: int = 0) -> None:
+    def __init__(self, n: int, bound: ArrayLike, *, quantity: str = "loss", seed: int = 0) -> None:
         bounds = checked_bounds(bound, n)
         unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
         kept = bounds if bounds.size > 1 else float(bounds[0])
-        super().__init__(n, seed, {"bound": kept}, unit=unit)
-        self.state.scores[:] = bounds * unit * unit
-        self._rebuild()
+        super().__init__(n, seed, {"bound": kept}, quantity=quantity)
+        scores = np.full(self.n, 1.0) * (bounds * unit * unit)
+        self._begin(rule=new_rule(unit=unit), scores=scores)
 
     def update_all(self, losses: ArrayLike) -> None:
         """Learn from one round.

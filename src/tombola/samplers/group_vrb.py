@@ -2,272 +2,25 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import kernel
-from tombola.index import kernels as index
-from tombola.random import next_below, next_word
-from tombola.samplers import guard
-from tombola.samplers.board import (
-    ALWAYS,
-    CLOCK,
-    CURSOR,
-    DRAWN,
-    FED,
-    KNOBS,
-    MODE,
-    SHUFFLE,
-    UNIT,
-    deal_one,
-    normalised,
-    power_of_two_near,
-)
+from tombola.compiling import new_record
+from tombola.index.layout import Index, new_index, new_sums, place_type
+from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.bounds import checked_bounds
 from tombola.samplers.compiled import CompiledSampler
-from tombola.samplers.groups import group_numbers
+from tombola.samplers.deck import new_deck
+from tombola.samplers.fallback import new_fallback
+from tombola.samplers.group_rule import UNSEEN, GroupState, build_members, rebuild_groups
+from tombola.samplers.groups import group_numbers, new_groups
 
-__all__ = ["GroupBoard", "GroupVRB"]
+__all__ = ["GroupVRB"]
 
-# Knobs of this sampler, behind those of the guard.
-LEVEL = guard.GUARD_KNOBS  # kappa over all draws: what a group not seen yet is taken for
-GROUP_SCALE = guard.GUARD_KNOBS + 1  # integer group weight per unit of value; a power of two
-
-UNSEEN = 2**20  # integer weight of an item that was never seen (its h is 1)
-LARGEST = 2**44  # of any item
 LEAST_SCALE = 2.0**-20  # of any item, relative to the mean
-MEMORY = 15  # an item's average forgets beyond so many visits
-SMALLEST = 1 / 16  # of h: an item that showed zeros is drawn a quarter as often as an unseen one
-TOO_LARGE = 2.0**100  # a loss so much larger than the first one makes the sampler begin anew
-GROUP_TOTAL = 2.0**50  # total of the group weights after a rebuild
-CARRIED = 100  # what is known of a group beforehand counts as at most so many losses
-ANY_ITEM = np.uint64(2**61)  # a word below this: 1/8 of the draws, any item
-ANY_GROUP = np.uint64(2**62)  # below this: another 1/8, any group and any member
-
-
-class GroupBoard(NamedTuple):
-    """All arrays: items are sorted by group, and each group has an index of its own."""
-
-    words: NDArray[np.uint64]  # the random stream
-    group: NDArray[np.int32]  # of each item
-    place: NDArray[Any]  # of each item among the members, sorted by group
-    members: NDArray[Any]  # the items, sorted by group; the inverse of `place`
-    starts: NDArray[np.int64]  # members of group c: starts[c] <= place < starts[c + 1]
-    scales: NDArray[np.float64]  # s, by place: losses are expected in proportion; empty: all 1
-    totals: NDArray[np.float64]  # sum of s in each group
-    counts: NDArray[np.int64]  # (K, 68): one row for the index of each group, over ...
-    weights: NDArray[np.int64]  # ... the weights of its members, and so on
-    order: NDArray[Any]
-    position: NDArray[Any]
-    scores: NDArray[np.float64]  # h, by place
-    visits: NDArray[np.uint8]  # v, by place, at most MEMORY
-    levels: NDArray[np.float64]  # kappa of each group
-    seen: NDArray[np.int64]  # losses of each group
-    group_counts: NDArray[np.int64]  # the index over groups
-    group_weights: NDArray[np.int64]
-    group_order: NDArray[np.int64]
-    group_position: NDArray[np.int64]
-    deck: NDArray[Any]
-    knobs: NDArray[np.float64]
-    clock: NDArray[np.int64]
-
-    @staticmethod
-    def draw_one(board: Any) -> Any:
-        """Draw one item; return it and its probability."""
-        return draw_from_groups(board)
-
-    @staticmethod
-    def update_one(board: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Learn from one loss: about the item, its group, and all groups."""
-        learn_one(board, item, probability, loss)
-
-    @staticmethod
-    def fill_probabilities(board: Any, out: Any) -> None:
-        """Write the probability of every item, in the present mode."""
-        fill_from_groups(board, out)
-
-
-@kernel
-def probability_of(board: GroupBoard, item: Any) -> Any:
-    """Return 3/4 W_c / W a_i / A_c + 1/8 / n + 1/8 / (K n_c), for group c of the item."""
-    c = board.group[item]
-    n, groups = board.group.size, board.levels.size
-    size = board.starts[c + 1] - board.starts[c]
-    learnt = (
-        board.group_weights[c]
-        / board.group_counts[index.TOTAL]
-        * (board.weights[board.place[item]] / board.counts[c, index.TOTAL])
-    )
-    return 0.75 * learnt + 0.125 / n + 0.125 / (groups * size)
-
-
-@kernel
-def draw_next(board: GroupBoard) -> Any:
-    """Draw one item in the present mode; return it and its probability."""
-    n = board.group.size
-    if board.clock[MODE] == SHUFFLE:
-        return deal_one(board), 1.0 / n
-    coin = next_word(board.words)
-    if coin < ANY_ITEM:
-        item = next_below(board.words, np.uint64(n))
-        return item, probability_of(board, item)
-    if coin < ANY_GROUP:
-        c = next_below(board.words, np.uint64(board.levels.size))
-        first, end = board.starts[c], board.starts[c + 1]
-        place = first + next_below(board.words, np.uint64(end - first))
-    else:
-        c = index.draw_one(
-            board.group_counts, board.group_weights, board.group_order, board.words, 0
-        )
-        first, end = board.starts[c], board.starts[c + 1]
-        place = first + index.draw_one(
-            board.counts[c], board.weights[first:end], board.order[first:end], board.words, 0
-        )
-    item = np.int64(board.members[place])
-    return item, probability_of(board, item)
-
-
-@kernel
-def draw_from_groups(board: GroupBoard) -> Any:
-    """Draw one item; return it and its probability."""
-    if board.clock[guard.LEFT] == 0:
-        guard.choose(board, guard.measured(board))
-    board.clock[guard.LEFT] -= 1
-    board.clock[DRAWN] += 1
-    return draw_next(board)
-
-
-@kernel
-def learn_one(board: GroupBoard, item: Any, probability: Any, loss: Any) -> None:
-    """Learn from one loss: about the item, its group, and all groups."""
-    c, place = board.group[item], board.place[item]
-    n = board.group.size
-    if loss * board.knobs[UNIT] > TOO_LARGE:
-        begin_anew(board)
-    if board.knobs[UNIT] == 0.0 and loss > 0.0:
-        board.knobs[UNIT] = 1.0 / power_of_two_near(loss)
-    squared = normalised(board, loss) ** 2
-    guard.judge(board, squared, n, probability, probability_of(board, item))
-    scale = scale_of(board, place)
-    squared = squared / scale / scale
-    # what a unit of h is worth: over all draws, and in this group (later visits weigh more)
-    relative = squared / board.scores[place]
-    board.clock[FED] += 1
-    board.seen[c] += 1
-    knobs, levels = board.knobs, board.levels
-    knobs[LEVEL] += (relative - knobs[LEVEL]) * 2.0 / (board.clock[FED] + 1.0)
-    if board.seen[c] == 1:
-        levels[c] = knobs[LEVEL]
-    levels[c] += (relative - levels[c]) * 2.0 / (board.seen[c] + 2.0)
-    # h: the item's squared loss relative to its group's level, averaged over its visits
-    first, end = board.starts[c], board.starts[c + 1]
-    root = board.counts[c, index.TOTAL] / (UNSEEN * board.totals[c])
-    level = levels[c] * root * root
-    if level > 0.0:
-        if board.visits[place] < MEMORY:
-            board.visits[place] += 1
-        h = board.scores[place]
-        h += (squared / level - h) / (1.0 + board.visits[place])
-        board.scores[place] = max(SMALLEST, h)
-        index.assign(
-            board.counts[c], board.weights[first:end], board.order[first:end],
-            board.position[first:end], place - first, member_weight(board, place),
-        )  # fmt: skip
-    # the weight of this group, and of one more in turn
-    put_group(board, c)
-    other = (board.clock[CURSOR] + 1) % levels.size
-    if other == c:
-        other = (other + 1) % levels.size
-    board.clock[CURSOR] = other
-    put_group(board, other)
-    total = board.group_counts[index.TOTAL]
-    if total > 2**60 or total < 2**40:
-        rebuild_groups(board)
-
-
-@kernel(inline=True)
-def scale_of(board: GroupBoard, place: Any) -> Any:
-    """Return s of the item at a place."""
-    return board.scales[place] if board.scales.size else 1.0
-
-
-@kernel(inline=True)
-def member_weight(board: GroupBoard, place: Any) -> Any:
-    """Return the integer weight s sqrt(h) of the item at a place."""
-    weight = UNSEEN * scale_of(board, place) * math.sqrt(board.scores[place])
-    return np.int64(max(1.0, min(weight, float(LARGEST))))
-
-
-@kernel
-def group_value(board: GroupBoard, c: Any) -> Any:
-    """Return A_c sqrt(kappa_c), in units of an item that was never seen."""
-    level = board.levels[c] if board.seen[c] > 0 else board.knobs[LEVEL]
-    if board.knobs[LEVEL] == 0.0:
-        level = 1.0
-    return board.counts[c, index.TOTAL] / UNSEEN * math.sqrt(level)
-
-
-@kernel
-def put_group(board: GroupBoard, c: Any) -> None:
-    """Turn a group's value into its integer weight."""
-    scaled = min(group_value(board, c) * board.knobs[GROUP_SCALE], 2.0**59)
-    index.assign(
-        board.group_counts, board.group_weights, board.group_order, board.group_position,
-        c, max(1, np.int64(scaled)),
-    )  # fmt: skip
-
-
-@kernel
-def rebuild_groups(board: GroupBoard) -> None:
-    """Choose the scale of the group weights and derive all of them; takes O(K)."""
-    total = 0.0
-    for c in range(board.levels.size):
-        total += group_value(board, c)
-    board.knobs[GROUP_SCALE] = GROUP_TOTAL / power_of_two_near(max(total, 1e-200))
-    for c in range(board.levels.size):
-        scaled = np.int64(group_value(board, c) * board.knobs[GROUP_SCALE])
-        board.group_weights[c] = scaled if scaled > 1 else 1
-    index.build(board.group_counts, board.group_weights, board.group_order, board.group_position)
-
-
-@kernel
-def begin_anew(board: GroupBoard) -> None:
-    """Forget everything: next to the loss that has come, all before it is nothing."""
-    for knob in (UNIT, LEVEL, guard.OURS, guard.UNIFORM):
-        board.knobs[knob] = 0.0
-    for place in range(board.weights.size):
-        board.scores[place] = 1.0
-        board.visits[place] = 0
-    for c in range(board.levels.size):
-        board.levels[c] = 0.0
-        board.seen[c] = 0
-    build_members(board)
-    rebuild_groups(board)
-
-
-@kernel
-def build_members(board: GroupBoard) -> None:
-    """Build the index of each group."""
-    for place in range(board.weights.size):
-        board.weights[place] = member_weight(board, place)
-    for c in range(board.levels.size):
-        first, end = board.starts[c], board.starts[c + 1]
-        index.build(
-            board.counts[c], board.weights[first:end], board.order[first:end],
-            board.position[first:end],
-        )  # fmt: skip
-
-
-@kernel
-def fill_from_groups(board: GroupBoard, out: NDArray[np.float64]) -> None:
-    """Write the probability of every item, in the present mode."""
-    for item in range(out.size):
-        if board.clock[MODE] == SHUFFLE:
-            out[item] = 1.0 / out.size
-        else:
-            out[item] = probability_of(board, item)
+CARRIED = 100  # what is known of a group beforehand counts as at most this many losses
 
 
 class GroupVRB(CompiledSampler):
@@ -286,8 +39,8 @@ class GroupVRB(CompiledSampler):
     no weight of an item is out of date. The probability does not enter: feedback may come from
     anywhere.
 
-    A guard measures what adapting is worth and deals shuffled epochs where it does not pay, as
-    in `VRB`; ``gauge.mode`` says which.
+    A fallback measures what adapting is worth and deals shuffled epochs where it does not pay,
+    as in `VRB`; ``gauge.mode`` says which.
 
     Needs the group of each item (its class label, say). O(1) a draw and an update; 41 bytes an
     item (49 with bounds) and 0.6 kB a group.
@@ -337,61 +90,61 @@ class GroupVRB(CompiledSampler):
         labels: ArrayLike | None = None,
         bound: ArrayLike | None = None,
         shuffle: bool = True,
+        quantity: str = "loss",
         seed: int = 0,
     ) -> None:
         numbers, self.labels = group_numbers(groups, labels)
-        n, groups_there = len(numbers), len(self.labels)
-        super().__init__(n, seed)
+        n, count = len(numbers), len(self.labels)
         # what makes the same sampler again; labels of other kinds are not kept, their numbers are
-        simple = len({type(label) for label in self.labels} | {str, int, float, bool}) == 4
-        simple = simple and len({type(label) for label in self.labels}) == 1
-        kept = self.labels if simple else list(range(groups_there))
-        self.parameters = {"groups": np.array(kept)[numbers], "labels": kept, "seed": seed}
-        self.parameters.update(bound=None, shuffle=bool(shuffle))
-        scales = np.empty(0)
+        kinds = {type(label) for label in self.labels}
+        simple = len(kinds) == 1 and kinds <= {str, int, float, bool}
+        kept = self.labels if simple else list(range(count))
+        scales = None
         if bound is not None:
-            bounds = checked_bounds(bound, n)
-            self.parameters["bound"] = bounds
-            scales = np.sqrt(bounds / bounds.max()) * np.ones(n)
+            bound = checked_bounds(bound, n)
+            scales = np.sqrt(bound / bound.max()) * np.ones(n)
             scales = np.maximum(scales / scales.mean(), LEAST_SCALE)
-        place = np.int32 if n < 2**31 else np.int64
-        members = np.argsort(numbers, kind="stable").astype(place)
-        position = np.empty(n, dtype=place)
-        position[members] = np.arange(n, dtype=place)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))]).astype(np.int64)
-        self.state = GroupBoard(
-            words=self._stream.state,
-            group=numbers,
-            place=position,
-            members=members,
-            starts=starts,
-            scales=scales if bound is None else scales[members],
-            totals=np.bincount(numbers, None if bound is None else scales).astype(np.float64),
-            counts=np.zeros((groups_there, index.COUNTS), dtype=np.int64),
-            weights=np.empty(n, dtype=np.int64),
-            order=np.empty(n, dtype=place),
-            position=np.empty(n, dtype=place),
+        given = {
+            "groups": np.array(kept)[numbers],
+            "labels": kept,
+            "bound": bound,
+            "shuffle": bool(shuffle),
+        }
+        super().__init__(n, seed, given, quantity=quantity)
+        del self.parameters["n"]
+        layout, kind = new_groups(numbers), place_type(n)
+        place = np.empty(n, dtype=kind)
+        place[layout.members] = np.arange(n, dtype=kind)
+        members = new_index(np.empty(n, dtype=np.int64))
+        self.state = GroupState(
+            stream=self._stream.state,
+            rule=new_record(
+                drawn=0,
+                fed=0,
+                unit=0.0,  # a power of two near 1 / (the first loss); 0: not yet known
+                level=0.0,  # kappa over all draws: what a group not seen yet is taken for
+                scale=1.0,  # integer group weight per unit of value; a power of two
+                cursor=0,  # the group that is refreshed next
+            ),
+            fallback=new_fallback(n, allowed=shuffle),
+            deck=new_deck(n),
+            groups=layout,
+            place=place,
+            scales=np.empty(0) if scales is None else scales[layout.members],
+            totals=np.bincount(numbers, scales).astype(np.float64),
+            members=Index(new_sums(count), *members[1:]),
             scores=np.ones(n),
             visits=np.zeros(n, dtype=np.uint8),
-            levels=np.zeros(groups_there),
-            seen=np.zeros(groups_there, dtype=np.int64),
-            group_counts=np.zeros(index.COUNTS, dtype=np.int64),
-            group_weights=np.empty(groups_there, dtype=np.int64),
-            group_order=np.empty(groups_there, dtype=np.int64),
-            group_position=np.empty(groups_there, dtype=np.int64),
-            deck=np.arange(n, dtype=place),
-            knobs=np.zeros(KNOBS),
-            clock=np.zeros(CLOCK, dtype=np.int64),
+            index=new_index(np.empty(count, dtype=np.int64)),
+            levels=np.zeros(count),
+            seen=np.zeros(count, dtype=np.int64),
         )
-        guard.begin(self.state, n)
-        if not shuffle:
-            self.state.clock[guard.LEFT] = ALWAYS  # the first block never ends
         build_members(self.state)
         rebuild_groups(self.state)
 
     def group_probabilities(self) -> NDArray[np.float64]:
         """Return the share of draws that each group gets, in the order of `labels`; O(n)."""
-        shares = np.bincount(self.state.group, weights=self.probabilities())
+        shares = np.bincount(self.state.groups.number, weights=self.probabilities())
         return shares.astype(np.float64)
 
     def group_levels(self) -> dict[Any, tuple[float, int]]:
@@ -402,14 +155,14 @@ class GroupVRB(CompiledSampler):
         Groups that nothing was fed for are left out. This is what remains true when the items
         are gone; `start_from` takes it over into a sampler over other items.
         """
-        board = self.state
-        unit = float(board.knobs[UNIT])
-        roots = board.counts[:, index.TOTAL] / (UNSEEN * board.totals)
-        levels = np.sqrt(board.levels) * roots / (unit if unit > 0 else 1.0)
+        state = self.state
+        unit = float(state.rule[0].unit)
+        roots = state.members.sums["total"] / (UNSEEN * state.totals)
+        levels = np.sqrt(state.levels) * roots / (unit if unit > 0 else 1.0)
         return {
-            label: (float(levels[c]), int(board.seen[c]))
+            label: (float(levels[c]), int(state.seen[c]))
             for c, label in enumerate(self.labels)
-            if board.seen[c] > 0
+            if state.seen[c] > 0
         }
 
     def start_from(self, levels: Mapping[Any, tuple[float, int]]) -> None:
@@ -429,8 +182,8 @@ class GroupVRB(CompiledSampler):
         >>> new.group_probabilities().round(2)         # 3/4 to 1/4, mixed with 1/4 uniform
         array([0.69, 0.31])
         """
-        board = self.state
-        if self.rounds or board.clock[FED]:
+        state, rule = self.state, self.state.rule[0]
+        if self.rounds or rule.fed:
             raise ValueError("start_from is for a sampler that has drawn and learnt nothing yet")
         known = {c: levels[label] for c, label in enumerate(self.labels) if label in levels}
         for c, pair in known.items():
@@ -445,15 +198,11 @@ class GroupVRB(CompiledSampler):
             return
         unit = 1.0 / power_of_two_near(largest)
         for c, (level, seen) in known.items():
-            board.levels[c] = (level * unit) ** 2
-            board.seen[c] = min(seen, CARRIED)
-        board.knobs[UNIT], board.clock[FED] = unit, board.seen.sum()
-        board.knobs[LEVEL] = (board.levels * board.seen).sum() / board.seen.sum()
-        rebuild_groups(board)
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        fixed = ("words", "group", "place", "members", "starts", "scales", "totals")
-        return {name: array for name, array in self.state._asdict().items() if name not in fixed}
+            state.levels[c] = (level * unit) ** 2
+            state.seen[c] = min(seen, CARRIED)
+        rule.unit, rule.fed = unit, state.seen.sum()
+        rule.level = (state.levels * state.seen).sum() / state.seen.sum()
+        rebuild_groups(state)
 
     def _largest_importance(self) -> float:
         return 8.0  # the first block is adaptive, and the gauge remembers
@@ -461,4 +210,4 @@ class GroupVRB(CompiledSampler):
     @property
     def mode(self) -> str:
         """What the sampler does now: "adaptive", or "shuffle" where it deals shuffled epochs."""
-        return "shuffle" if self.state.clock[MODE] == SHUFFLE else "adaptive"
+        return "shuffle" if self.state.fallback[0].shuffling else "adaptive"

@@ -1,11 +1,32 @@
-"""Labels of any kind become group numbers."""
+"""Groups of items: labels of any kind become numbers, and items are sorted by them."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["group_numbers"]
+from tombola.index.layout import place_type
+
+__all__ = ["Groups", "group_numbers", "new_groups"]
+
+
+class Groups(NamedTuple):
+    """Which items belong to which group."""
+
+    number: NDArray[np.int32]  # the group of each item
+    members: NDArray[Any]  # the items, sorted by group
+    starts: NDArray[np.int64]  # members of group c: starts[c] <= place < starts[c + 1]
+
+
+def new_groups(numbers: NDArray[np.int32]) -> Groups:
+    """Return the groups of items with these group numbers.
+
+    >>> new_groups(np.array([1, 0, 1], dtype=np.int32)).members
+    array([1, 0, 2], dtype=int32)
+    """
+    members = np.argsort(numbers, kind="stable").astype(place_type(numbers.size))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))]).astype(np.int64)
+    return Groups(numbers, members, starts)
 
 
 def group_numbers(groups: Any, labels: Any = None) -> tuple[Any, Any]:

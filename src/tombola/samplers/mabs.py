@@ -7,58 +7,49 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.compiling import kernel
-from tombola.samplers.board import (
-    OWN_KNOBS,
-    PENDING,
-    SMALL,
-    Board,
-    BoardSampler,
-    normalised,
-    power_of_two_near,
-    rebuild,
-)
+from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.bounds import checked_bounds
+from tombola.samplers.weighted import SMALL, Scored, WeightedSampler, new_rule, rebuild
 
 __all__ = ["MABS"]
-
-GAIN = OWN_KNOBS  # delta / n^2, for losses in the sampler's unit
-REFERENCE = OWN_KNOBS + 1  # the log-weight of an item of value 1
 
 ROOM = 4.0  # how far a log-weight may rise above the reference before that moves
 LARGEST = 2.0**500  # what the gain, and one step of a log-weight, is cut at: sums stay finite
 
 
-class MABSBoard(Board):
+class MABSState(Scored):
     """Scores are the logarithms of exponential weights."""
 
     __slots__ = ()
 
     @staticmethod
-    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
         """w(I_t) <- w(I_t) exp(delta a(I_t) / p_t(I_t)^3), in logarithms."""
-        loss = normalised(board, loss)
-        rise = board.knobs[GAIN] * loss * loss / probability / probability / probability
-        board.scores[item] += min(rise, LARGEST)
-        if board.scores[item] - board.knobs[REFERENCE] > ROOM:
-            raise_reference(board, board.scores[item])
+        rule = state.rule[0]
+        loss = normalised(loss, rule.unit)
+        rise = rule.gain * loss * loss / probability / probability / probability
+        state.scores[item] += min(rise, LARGEST)
+        if state.scores[item] - rule.reference > ROOM:
+            raise_reference(state, state.scores[item])
 
     @staticmethod
-    def value(board: Any, item: Any) -> Any:
+    def value(state: Any, item: Any) -> Any:
         """Return w(i), relative to the reference."""
-        return math.exp(board.scores[item] - board.knobs[REFERENCE])
+        return math.exp(state.scores[item] - state.rule[0].reference)
 
 
 @kernel
-def raise_reference(board: Board, score: Any) -> None:
+def raise_reference(state: Any, score: Any) -> None:
     """Make all values smaller by the same factor: at once, or item by item with the sweep."""
-    board.knobs[REFERENCE] = score
-    if board.weights.size <= SMALL:
-        rebuild(board)
+    state.rule[0].reference = score
+    n = state.scores.size
+    if n <= SMALL:
+        rebuild(state)
     else:
-        board.clock[PENDING] = board.weights.size
+        state.sweep[0].pending = n
 
 
-class MABS(BoardSampler):
+class MABS(WeightedSampler):
     """Multi-armed bandit sampling (Salehi, Celis, Thiran): exponential weights.
 
     EXP3 on the linearised cost; with a_t(i) = l_t(i)^2 / n^2 and w = 1 at the start:
@@ -116,7 +107,7 @@ class MABS(BoardSampler):
     Salehi, Celis, Thiran (2017). Stochastic Optimization with Bandit Sampling.
     """
 
-    state_class = MABSBoard
+    state_class = MABSState
 
     def __init__(
         self,
@@ -126,6 +117,7 @@ class MABS(BoardSampler):
         bound: ArrayLike | None = None,
         mixing: float = 0.4,
         step: float | None = None,
+        quantity: str = "loss",
         seed: int = 0,
     ) -> None:
         if not 0 < mixing <= 1:
@@ -143,11 +135,16 @@ class MABS(BoardSampler):
             parameters["bound"] = bounds if bounds.size > 1 else float(bounds[0])
             unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
             size = math.sqrt(float(np.mean((bounds * unit * unit) ** 2)))  # n^2 sqrt(A)
-        super().__init__(n, seed, parameters, mixing=mixing, unit=unit)
+        super().__init__(n, seed, parameters, quantity=quantity)
         if step is not None:
             gain = step / self.n**2 / unit / unit
         else:
             gain = mixing**2 * math.sqrt(math.log(n) / (float(horizon or 1) * n)) / n**2 / size
         self.step = float(step) if step is not None else gain * self.n**2 * unit * unit
-        self.state.knobs[GAIN] = min(gain, LARGEST)
-        self._rebuild()
+        rule = new_rule(
+            mixing=float(mixing),
+            unit=unit,
+            gain=min(gain, LARGEST),  # delta / n^2, for losses in the sampler's unit
+            reference=0.0,  # the log-weight of an item of value 1
+        )
+        self._begin(rule=rule, scores=np.full(self.n, 0.0))

@@ -6,91 +6,80 @@ from typing import Any
 import numpy as np
 
 from tombola.compiling import kernel
-from tombola.samplers.board import (
-    FED,
-    OWN_CLOCK,
-    OWN_KNOBS,
-    PENDING,
-    SCALE,
-    Board,
-    BoardSampler,
-    normalised,
-    power_of_two_near,
-)
+from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.weighted import Scored, WeightedSampler, new_rule
 
 __all__ = ["MirrorDescent"]
-
-LIMIT = OWN_KNOBS  # U: what squared estimates are subtracted from
-STEP = OWN_KNOBS + 1  # alpha; times sqrt(t) where it falls
-LEAST = OWN_KNOBS + 2  # p_min / (1 - p_min): the floor, relative to the mass of all others
-MASS = OWN_KNOBS + 3  # sum of all scores
-PART = OWN_KNOBS + 4  # sum of the scores of the first SUMMED items: the next MASS
-SUMMED = OWN_CLOCK
-FALLS = OWN_CLOCK + 1  # whether alpha falls as 1 / sqrt(t), for an unknown horizon
 
 SMALLEST = 2.0**-500  # a mass below this is multiplied by 1 / SMALLEST
 
 
-class MirrorDescentBoard(Board):
+class MirrorDescentState(Scored):
     """Entropic mirror descent above a floor; the score of an item is its mass."""
 
     __slots__ = ()
 
-    @staticmethod
-    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
-        """p(i) <- p(i) exp(-alpha max(U - g^2, 0) / p~(i)) with g = l / (n p~(i)), projected."""
-        n = board.counts[0]
-        estimate = normalised(board, loss) / (n * probability)
-        excess = board.knobs[LIMIT] - estimate * estimate
-        step = board.knobs[STEP]
-        if board.clock[FALLS]:
-            step /= math.sqrt(max(n, board.clock[FED] + 1))
-        if excess > 0.0 and n > 1:
-            shrink(board, item, math.exp(-step * excess / probability))
+    @classmethod
+    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
+        """Return the range of what the rule keeps."""
+        own = {"rule.summed": (0, state.scores.size - 1), "rule.mass_of_summed": (-1e300, 1e300)}
+        return {**super().limits(state), **own}
 
     @staticmethod
-    def value(board: Any, item: Any) -> Any:
-        """Return the mass of the item; nobody needs it normalised."""
-        return board.scores[item]
+    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+        """p(i) <- p(i) exp(-alpha max(U - g^2, 0) / p~(i)) with g = l / (n p~(i)), projected."""
+        rule, n = state.rule[0], state.scores.size
+        estimate = normalised(loss, rule.unit) / (n * probability)
+        excess = rule.limit - estimate * estimate
+        step = rule.step
+        if rule.falling:
+            step /= math.sqrt(max(n, rule.fed + 1))
+        if excess > 0.0 and n > 1:
+            shrink(state, item, math.exp(-step * excess / probability))
+
+    @staticmethod
+    def value(state: Any, item: Any) -> Any:
+        """Return the mass of the item; it need not be normalised."""
+        return state.scores[item]
 
 
 @kernel
-def shrink(board: Board, item: Any, factor: Any) -> None:
+def shrink(state: MirrorDescentState, item: Any, factor: Any) -> None:
     """Multiply the mass of an item, but leave it p_min of the new total.
 
     That is the projection: all others grow relative to the total, so none of them falls below
     the floor. One unit of weight more makes up for rounding down.
     """
-    knobs, scores, clock = board.knobs, board.scores, board.clock
+    rule, scores = state.rule[0], state.scores
     old = scores[item]
-    least = knobs[LEAST] * max(0.0, knobs[MASS] - old) + 1.0 / knobs[SCALE]
+    least = rule.least * max(0.0, rule.mass - old) + 1.0 / state.sweep[0].scale
     new = max(old * factor, least)
     scores[item] = new
-    knobs[MASS] += new - old
-    if item < clock[SUMMED]:
-        knobs[PART] += new - old
+    rule.mass += new - old
+    if item < rule.summed:
+        rule.mass_of_summed += new - old
     for _ in range(2):  # sum up two more items: rounding errors never get old
-        knobs[PART] += scores[clock[SUMMED]]
-        clock[SUMMED] += 1
-        if clock[SUMMED] == scores.size:
-            knobs[MASS] = knobs[PART]
-            knobs[PART] = 0.0
-            clock[SUMMED] = 0
-    if knobs[MASS] < SMALLEST:
-        magnify(board)
+        rule.mass_of_summed += scores[rule.summed]
+        rule.summed += 1
+        if rule.summed == scores.size:
+            rule.mass = rule.mass_of_summed
+            rule.mass_of_summed = 0.0
+            rule.summed = 0
+    if rule.mass < SMALLEST:
+        magnify(state)
 
 
 @kernel
-def magnify(board: Board) -> None:
+def magnify(state: MirrorDescentState) -> None:
     """Multiply all masses by a power of two: exact, and no weight changes."""
-    board.knobs[MASS] /= SMALLEST
-    board.knobs[PART] /= SMALLEST
-    board.knobs[SCALE] *= SMALLEST
-    for item in range(board.scores.size):
-        board.scores[item] /= SMALLEST
+    state.rule[0].mass /= SMALLEST
+    state.rule[0].mass_of_summed /= SMALLEST
+    state.sweep[0].scale *= SMALLEST
+    for item in range(state.scores.size):
+        state.scores[item] /= SMALLEST
 
 
-class MirrorDescent(BoardSampler):
+class MirrorDescent(WeightedSampler):
     """Bandit mirror descent: shrinks the items whose losses are small.
 
     With L the bound on the *squared* losses, p_min = floor / n and the estimate g = l / (n p)
@@ -153,7 +142,7 @@ class MirrorDescent(BoardSampler):
     Optimization.
     """
 
-    state_class = MirrorDescentBoard
+    state_class = MirrorDescentState
 
     def __init__(
         self,
@@ -164,6 +153,7 @@ class MirrorDescent(BoardSampler):
         clip: float = 0.1,
         step: float | None = None,
         horizon: int | None = None,
+        quantity: str = "loss",
         seed: int = 0,
     ) -> None:
         given = {"bound": bound, "floor": floor, "clip": clip, "step": step, "horizon": horizon}
@@ -177,22 +167,27 @@ class MirrorDescent(BoardSampler):
         if step is not None and horizon is not None:
             raise ValueError("give at most one of step and horizon")
         unit = 1.0 / power_of_two_near(math.sqrt(bound))
-        super().__init__(n, seed, given, unit=unit)
+        super().__init__(n, seed, given, quantity=quantity)
         if horizon is not None and (not isinstance(horizon, (int, np.integer)) or horizon < 1):
             raise ValueError(f"horizon must be a positive number of draws, got {horizon!r}")
+        falling = False
         if step is None:
             draws = 1 if horizon is None else int(horizon)
             step = floor**2 * math.sqrt(2 * math.log(self.n) / (self.n * draws))
-            self.state.clock[FALLS] = horizon is None
-        knobs = self.state.knobs
+            falling = horizon is None
         largest = bound * unit * unit
-        knobs[LIMIT] = clip * largest / floor**2
-        knobs[STEP] = step / largest
-        knobs[LEAST] = floor / (self.n - floor) if self.n > 1 else 0.0
-        self.state.scores[:] = 1.0 / self.n
-        knobs[MASS] = 1.0
-        self._rebuild()
+        rule = new_rule(
+            unit=unit,
+            limit=clip * largest / floor**2,  # U: what squared estimates are subtracted from
+            step=step / largest,  # alpha; times sqrt(t) where it falls
+            falling=int(falling),  # whether alpha falls as 1 / sqrt(t), for an unknown horizon
+            least=floor / (self.n - floor) if self.n > 1 else 0.0,  # p_min / (1 - p_min)
+            mass=1.0,  # sum of all scores
+            summed=0,  # items whose scores have been summed up for the next mass ...
+            mass_of_summed=0.0,  # ... and their sum
+        )
+        self._begin(rule=rule, scores=np.full(self.n, 1.0 / self.n))
 
     def _largest_importance(self) -> float:
-        resting = self.state.clock[PENDING] == 0
+        resting = self.state.sweep[0].pending == 0
         return (1.0 if resting else 2.0) * (1 + 2**-8) / float(self.parameters["floor"])

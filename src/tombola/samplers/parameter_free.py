@@ -1,7 +1,7 @@
-"""The rule that `VRB` plays without parameters: visit averages, shrunk, and a guard.
+"""The rule that `VRB` plays without parameters: visit averages, shrunk, and a fallback.
 
-Each item keeps V, the number of its losses, and h, the average of their squares (over its last
-32, more or less). Its weight is the root of that average, shrunk towards the average m over all
+Each item keeps V, the number of its losses, and h, the average of their squares (over about
+its last 32). Its weight is the root of that average, shrunk towards the average m over all
 items as if k more visits had shown m:
 
     value = sqrt((V h + k m) / (V + k)),   k = 1/8 + D^2 / 2   (1/8 + 8 D^2 after only zeros)
@@ -11,119 +11,183 @@ are steady, one visit settles the weight; where they are noise, it takes more. M
 min(1, sqrt(n / (4 u))) after u losses. Everything is relative to m: the scale of the losses
 does not matter.
 
-The guard (`tombola.samplers.guard`) deals shuffled epochs wherever adapting does not pay.
+The fallback (`tombola.samplers.fallback`) deals shuffled epochs wherever adapting does not pay.
 
 ``docs/decisions/vrb_default.md`` says what else was tried, with the figures.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
-from tombola.compiling import kernel
-from tombola.samplers import guard
-from tombola.samplers.board import (
-    FED,
-    MIXING,
-    UNIT,
-    Board,
-    normalised,
-    power_of_two_near,
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import kernel, prefetch
+from tombola.compiling.records import Record
+from tombola.index.layout import Index
+from tombola.samplers import fallback
+from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.deck import Deck, deal_one, new_deck
+from tombola.samplers.weighted import (
+    Weighted,
+    batch_from_index,
+    draw_from_index,
+    fill_from_index,
+    new_rule,
     probability_of,
     put,
     uniform_weight,
 )
 
-__all__ = ["ParameterFreeBoard", "start"]
+__all__ = ["ParameterFreeState", "start"]
 
-# Knobs of this sampler, behind those of the guard.
-MEAN = guard.GUARD_KNOBS  # m: running mean of l^2 / (n p), an unbiased estimate of the mean of l^2
-DISAGREEMENT = guard.GUARD_KNOBS + 1  # D
-COMPARED = guard.GUARD_KNOBS + 2  # losses that went into D
-FIRST_ROOT = guard.GUARD_KNOBS + 3  # sqrt(m) at first; values begin at 1, relative to it
-
-LAST = 32.0  # an item's average forgets beyond so many visits
+LAST = 32.0  # an item's average forgets beyond this many visits
 PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
 CLIP = 8.0  # a squared loss counts as at most CLIP n m
-TOO_LARGE = 2.0**100  # a loss so much larger than the first one makes the sampler begin anew
+TOO_LARGE = 2.0**100  # a loss this much larger than the first one makes the sampler begin anew
 
 
-def start(board: Board) -> None:
-    """Set the counters of a new sampler."""
-    guard.begin(board, board.weights.size)
-    board.knobs[MIXING] = 1.0
+class _Parts(NamedTuple):
+    stream: Record
+    index: Index
+    sweep: Record
+    rule: Record
+    fallback: Record
+    deck: Deck
+    scores: NDArray[np.float64]  # h
+    visits: NDArray[np.float32]  # V
 
 
-class ParameterFreeBoard(Board):
-    """Visit averages, shrunk, with a guard."""
+def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
+    """Return the parts of a new sampler."""
+    rule = new_rule(
+        mixing=1.0,
+        unit=0.0,  # a power of two near 1 / (the first loss); 0: not yet known
+        fade=fade,  # of visits, each time the sweep passes
+        mean_square=0.0,  # m: running mean of l^2 / (n p), which estimates the mean of l^2
+        disagreement=0.0,  # D
+        compared=0.0,  # losses that went into D
+        first_root=0.0,  # sqrt(m) at first; values begin at 1, relative to it
+    )
+    return {
+        "rule": rule,
+        "fallback": fallback.new_fallback(n, allowed=shuffle),
+        "deck": new_deck(n),
+        # written to, not mapped to zeros: draws would pause for that later
+        "scores": np.full(n, 0.0),
+        "visits": np.full(n, 0.0, dtype=np.float32),
+    }
+
+
+class ParameterFreeState(Weighted, _Parts):
+    """Visit averages, shrunk, with a fallback."""
 
     __slots__ = ()
 
+    @classmethod
+    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
+        """Return the range of what the rule keeps."""
+        known = super().limits(state)
+        return {**known, **fallback.limits(state), "visits": (0.0, 2.0**100)}
+
     @staticmethod
-    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Take a loss into the item's average, the overall one, D and the guard's sums."""
-        knobs = board.knobs
-        n = board.counts[0]
-        pace = max(1.0 / (board.clock[FED] + 1.0), 1.0 / n)
-        if loss * knobs[UNIT] > TOO_LARGE:
-            begin_anew(board)
-        if knobs[UNIT] == 0.0 and loss > 0.0:
-            set_unit(board, loss, pace, probability)
-        squared = normalised(board, loss) ** 2
-        if knobs[UNIT] > 0.0:
-            mean = knobs[MEAN] + pace * (squared / (n * probability) - knobs[MEAN])
+    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Take a loss into the item's average, the overall one, D and the fallback's sums."""
+        rule, n = state.rule[0], state.scores.size
+        pace = max(1.0 / (rule.fed + 1.0), 1.0 / n)
+        if loss * rule.unit > TOO_LARGE:
+            begin_anew(state)
+        if rule.unit == 0.0 and loss > 0.0:
+            set_unit(state, loss, pace, probability)
+        squared = normalised(loss, rule.unit) ** 2
+        if rule.unit > 0.0:
+            m = rule.mean_square + pace * (squared / (n * probability) - rule.mean_square)
             # one loss can at most double it, unless a long run of zeros has used it up
-            knobs[MEAN] = min(mean, 2.0 * knobs[MEAN]) if knobs[MEAN] > 0.0 else mean
-            squared = min(squared, CLIP * n * knobs[MEAN])
-            candidate = probability_of(board, item, uniform_weight(board))
-            guard.judge(board, squared, n, probability, candidate)
-        visits, past = board.notes[item], board.scores[item]
+            rule.mean_square = min(m, 2.0 * rule.mean_square) if rule.mean_square > 0.0 else m
+            squared = min(squared, CLIP * n * rule.mean_square)
+            candidate = probability_of(state, item, uniform_weight(state))
+            fallback.judge(state.fallback[0], squared, n, probability, candidate)
+        visits, past = state.visits[item], state.scores[item]
         if visits > 0.0 and squared + past > 0.0:
-            knobs[COMPARED] += 1.0
+            rule.compared += 1.0
             distance = 1.0 - 2.0 * math.sqrt(squared * past) / (squared + past)
-            share = max(1.0 / (knobs[COMPARED] + 1.0), 1.0 / n)
-            knobs[DISAGREEMENT] += share * (distance - knobs[DISAGREEMENT])
-        board.notes[item] = visits + 1.0
-        board.scores[item] += (squared - past) / min(visits + 1.0, LAST)
+            share = max(1.0 / (rule.compared + 1.0), 1.0 / n)
+            rule.disagreement += share * (distance - rule.disagreement)
+        state.visits[item] = visits + 1.0
+        state.scores[item] += (squared - past) / min(visits + 1.0, LAST)
 
     @staticmethod
-    def value(board: Any, item: Any) -> Any:
+    def value(state: Any, item: Any) -> Any:
         """Return the root of the shrunk average of squared losses; 1 before any loss."""
-        if board.knobs[UNIT] == 0.0:
+        rule = state.rule[0]
+        if rule.unit == 0.0:
             return 1.0
-        average, visits, d = board.scores[item], board.notes[item], board.knobs[DISAGREEMENT]
+        average, visits, d = state.scores[item], state.visits[item], rule.disagreement
         k = PRIOR + (PRIOR_NOISE if average > 0.0 else PRIOR_ZEROS) * d * d
-        shrunk = (visits * average + k * board.knobs[MEAN]) / (visits + k)
-        return math.sqrt(shrunk) / board.knobs[FIRST_ROOT]
+        shrunk = (visits * average + k * rule.mean_square) / (visits + k)
+        return math.sqrt(shrunk) / rule.first_root
 
     @staticmethod
-    def prepare(board: Any, size: Any) -> Any:
+    def prepare(state: Any, size: Any) -> Any:
         """Set the mixing; at the end of a block, choose the mode of the next one."""
-        clock = board.clock
-        fed, n = clock[FED], board.counts[0]
-        board.knobs[MIXING] = 1.0 if 4 * fed <= n else math.sqrt(n / (4.0 * fed))
-        if clock[guard.LEFT] == 0:
-            guard.choose(board, guard.measured(board))
-        size = min(size, clock[guard.LEFT])
-        clock[guard.LEFT] -= size
-        return size
+        rule, n = state.rule[0], state.scores.size
+        rule.mixing = 1.0 if 4 * rule.fed <= n else math.sqrt(n / (4.0 * rule.fed))
+        return fallback.begin_block(state.fallback[0], size)
+
+    @staticmethod
+    def fade(state: Any, item: Any) -> None:
+        """Forget a share of the visits."""
+        if state.rule[0].fade < 1.0:
+            state.visits[item] *= state.rule[0].fade
+
+    @staticmethod
+    def fetch(state: Any, item: Any) -> None:
+        """Ask for score and visits."""
+        prefetch(state.scores, item)
+        prefetch(state.visits, item)
+
+    @staticmethod
+    def draw_next(state: Any) -> Any:
+        """Deal from the deck, or draw from the index."""
+        if state.fallback[0].shuffling:
+            return deal_one(state.deck, state.stream), 1.0 / state.scores.size
+        return draw_from_index(state)
+
+    @staticmethod
+    def draw_batch(state: Any, items: Any, probabilities: Any) -> None:
+        """Deal from the deck, or draw from the index."""
+        if state.fallback[0].shuffling:
+            for j in range(items.size):
+                items[j] = deal_one(state.deck, state.stream)
+                probabilities[j] = 1.0 / state.scores.size
+        else:
+            batch_from_index(state, items, probabilities)
+
+    @staticmethod
+    def fill_probabilities(state: Any, out: Any) -> None:
+        """Write the probability of every item, in the present mode."""
+        if state.fallback[0].shuffling:
+            out[:] = 1.0 / out.size
+        else:
+            fill_from_index(state, out)
 
 
 @kernel
-def set_unit(board: Board, loss: Any, pace: Any, probability: Any) -> None:
+def set_unit(state: ParameterFreeState, loss: Any, pace: Any, probability: Any) -> None:
     """Take the unit from the first loss that is not zero: a power of two near it."""
-    board.knobs[UNIT] = 1.0 / power_of_two_near(loss)
-    squared = normalised(board, loss) ** 2
-    mean = pace * (squared / (board.counts[0] * probability))
-    board.knobs[FIRST_ROOT] = math.sqrt(mean)
+    rule = state.rule[0]
+    rule.unit = 1.0 / power_of_two_near(loss)
+    squared = normalised(loss, rule.unit) ** 2
+    rule.first_root = math.sqrt(pace * (squared / (state.scores.size * probability)))
 
 
 @kernel
-def begin_anew(board: Board) -> None:
+def begin_anew(state: ParameterFreeState) -> None:
     """Forget everything: next to the loss that has come, all before it is nothing."""
-    board.knobs[UNIT] = 0.0
-    for knob in (MEAN, DISAGREEMENT, COMPARED, guard.OURS, guard.UNIFORM):
-        board.knobs[knob] = 0.0
-    for item in range(board.weights.size):
-        board.scores[item] = 0.0
-        board.notes[item] = 0.0
-        put(board, item, 1.0)
+    rule = state.rule[0]
+    rule.unit = rule.mean_square = rule.disagreement = rule.compared = 0.0
+    fallback.forget(state.fallback[0])
+    for item in range(state.scores.size):
+        state.scores[item] = 0.0
+        state.visits[item] = 0.0
+        put(state, item, 1.0)

@@ -1,98 +1,95 @@
 """Safe adaptive importance sampling: the best p for what is known; Stich, Raj, Jaggi (2017)."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import kernel
+from tombola.compiling import kernel, prefetch
+from tombola.compiling.records import Record
 from tombola.draws import Draw
-from tombola.index.kernels import TOTAL
-from tombola.samplers.board import (
-    FED,
-    OWN_CLOCK,
-    OWN_KNOBS,
-    SCALE,
-    UNIT,
-    Board,
-    BoardSampler,
-    normalised,
-    power_of_two_near,
-    rebuild,
-    value,
-)
+from tombola.index.layout import Index
+from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.weighted import Weighted, WeightedSampler, new_rule, rebuild, value
 from tombola.validation import number
 
 __all__ = ["Safe"]
-
-# The scores are four numbers for each item, n of each kind: the loss at its last visit; how far
-# the solver had moved by then (-1 before the first); s; the smoothness.
-DRIFT = OWN_KNOBS  # how far the solver has moved
-LEVEL = OWN_KNOBS + 1  # m
-SOLVED_TOTAL = OWN_KNOBS + 2  # sum of all values when m was computed
-RESOLVE = OWN_CLOCK  # losses between two computations of m
-NEXT = OWN_CLOCK + 1  # the number of losses at which the next is due
 
 CRUMB = 2.0**-40  # of m s: what is left of an item that seems to have no gradient at all
 PASSES = 100
 
 
-class SafeBoard(Board):
+class _Parts(NamedTuple):
+    stream: Record
+    index: Index
+    sweep: Record
+    rule: Record
+    norms: NDArray[np.float64]  # of each item, at its last visit ...
+    visited: NDArray[np.float64]  # ... when the solver had moved this far; -1 before the first
+    curvature: NDArray[np.float64]  # s of each item
+    smoothness: NDArray[np.float64]
+
+
+class SafeState(Weighted, _Parts):
     """Bounds on losses, and the saddle point that they make."""
 
     __slots__ = ()
+    derived = ("curvature", "smoothness")
 
     @staticmethod
-    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
         """Make the bounds of the item exact, as of now; where it is time, find m anew."""
-        knobs, n = board.knobs, board.counts[0]
-        if knobs[UNIT] == 0.0 and loss > 0.0:
-            knobs[UNIT] = 1.0 / power_of_two_near(loss)
-        board.scores[item] = normalised(board, loss)
-        board.scores[n + item] = knobs[DRIFT]
-        others = (board.counts[TOTAL] - board.weights[item]) / knobs[SCALE]
-        grown = others + value(board, item) > 2.0 * knobs[SOLVED_TOTAL]
-        if grown or board.clock[FED] + 1 >= board.clock[NEXT]:
-            solve(board)
+        rule, index = state.rule[0], state.index
+        if rule.unit == 0.0 and loss > 0.0:
+            rule.unit = 1.0 / power_of_two_near(loss)
+        state.norms[item] = normalised(loss, rule.unit)
+        state.visited[item] = rule.drift
+        others = (index.sums[0].total - index.weights[item]) / state.sweep[0].scale
+        grown = others + value(state, item) > 2.0 * rule.solved_total
+        if grown or rule.fed + 1 >= rule.due:
+            solve(state)
 
     @staticmethod
-    def value(board: Any, item: Any) -> Any:
+    def value(state: Any, item: Any) -> Any:
         """s(i) c(i) with c(i) = m s(i), clipped to the bounds; s(i)^2 before any loss."""
-        s = board.scores[2 * board.weights.size + item]
-        if board.knobs[UNIT] == 0.0:
+        s = state.curvature[item]
+        if state.rule[0].unit == 0.0:
             return s * s
-        low, high = bounds(board, item)
-        wanted = board.knobs[LEVEL] * s
+        low, high = bounds(state, item)
+        wanted = state.rule[0].level * s
         return s * max(min(max(wanted, low), high), CRUMB * wanted)
 
+    @staticmethod
+    def fetch(state: Any, item: Any) -> None:
+        """Ask for the norm."""
+        prefetch(state.norms, item)
+
 
 @kernel
-def bounds(board: Board, item: Any) -> Any:
+def bounds(state: SafeState, item: Any) -> Any:
     """Return what the loss of an item is at least and at most, given how far we have moved."""
-    n = board.weights.size
-    since = board.scores[n + item]
+    since, norm = state.visited[item], state.norms[item]
     if since < 0.0:
         return 0.0, np.inf
-    width = (board.knobs[DRIFT] - since) * board.scores[3 * n + item] * board.knobs[UNIT]
-    return max(0.0, board.scores[item] - width), board.scores[item] + width
+    width = (state.rule[0].drift - since) * state.smoothness[item] * state.rule[0].unit
+    return max(0.0, norm - width), norm + width
 
 
 @kernel
-def saddle_level(board: Board) -> Any:
+def saddle_level(state: SafeState) -> Any:
     """Return m = ||c||^2 / sum_i s(i) c(i), where c(i) is m s(i), clipped to the bounds.
 
     The function ||c||^2 - m sum s c only sums over items that are clipped, is linear in m between
     break-points and falls: Newton's method on it, with bisection where it leaves the bracket.
     """
-    n = board.counts[0]
-    level, below, above = board.knobs[LEVEL], 0.0, np.inf
+    level, below, above = state.rule[0].level, 0.0, np.inf
     for _ in range(PASSES):
         squares = 0.0
         products = 0.0
-        for item in range(n):
-            s = board.scores[2 * n + item]
-            low, high = bounds(board, item)
+        for item in range(state.norms.size):
+            s = state.curvature[item]
+            low, high = bounds(state, item)
             if not low <= level * s <= high:
                 c = low if level * s < low else high
                 squares += c * c
@@ -109,16 +106,17 @@ def saddle_level(board: Board) -> Any:
 
 
 @kernel
-def solve(board: Board) -> None:
+def solve(state: SafeState) -> None:
     """Find m, and set all weights anew."""
-    board.clock[NEXT] = board.clock[FED] + 1 + board.clock[RESOLVE]
-    if board.knobs[UNIT] > 0.0:
-        board.knobs[LEVEL] = saddle_level(board)
-    rebuild(board)
-    board.knobs[SOLVED_TOTAL] = board.counts[TOTAL] / board.knobs[SCALE]
+    rule = state.rule[0]
+    rule.due = rule.fed + 1 + rule.interval
+    if rule.unit > 0.0:
+        rule.level = saddle_level(state)
+    rebuild(state)
+    rule.solved_total = state.index.sums[0].total / state.sweep[0].scale
 
 
-class Safe(BoardSampler):
+class Safe(WeightedSampler):
     """Draws by the best p for what is known: each gradient norm only up to bounds.
 
     An item's gradient norm c(i) is known exactly when it is visited. While the solver moves by
@@ -183,7 +181,7 @@ class Safe(BoardSampler):
     Stich, Raj, Jaggi (2017). Safe Adaptive Importance Sampling.
     """
 
-    state_class = SafeBoard
+    state_class = SafeState
 
     def __init__(
         self,
@@ -193,27 +191,39 @@ class Safe(BoardSampler):
         curvature: ArrayLike | None = None,
         mixing: float = 0.1,
         resolve: int | None = None,
+        quantity: str = "loss",
         seed: int = 0,
     ) -> None:
         if not 0 <= number("mixing", mixing) <= 1:
             raise ValueError(f"mixing must be from 0 to 1, got {mixing}")
         if resolve is not None and (not isinstance(resolve, (int, np.integer)) or resolve < 1):
             raise ValueError(f"resolve must be a positive number of losses, got {resolve!r}")
-        super().__init__(n, seed, {"mixing": mixing, "resolve": resolve}, mixing=float(mixing))
+        given = {"mixing": mixing, "resolve": resolve}
+        super().__init__(n, seed, given, quantity=quantity)
         smooth = _for_items("smoothness", smoothness, self.n, 0.0)
         curved = None if curvature is None else _for_items("curvature", curvature, self.n, 5e-324)
         shown = smooth if smooth.size > 1 else float(smooth[0])
         self.parameters.update(smoothness=shown, curvature=curved)
-        scores = np.zeros(4 * self.n)
-        scores[self.n : 2 * self.n] = -1.0
-        scores[2 * self.n : 3 * self.n] = 1.0 if curved is None else np.sqrt(curved / curved.max())
-        scores[3 * self.n :] = smooth
-        self.state = self.state._replace(scores=scores)
-        every = max(1, self.n // 10) if resolve is None else int(resolve)
-        self.state.knobs[LEVEL] = 1.0
-        self.state.clock[[RESOLVE, NEXT]] = every, every
-        self._rebuild()
-        self.state.knobs[SOLVED_TOTAL] = self.state.counts[TOTAL] / self.state.knobs[SCALE]
+        interval = max(1, self.n // 10) if resolve is None else int(resolve)
+        rule = new_rule(
+            mixing=float(mixing),
+            unit=0.0,
+            drift=0.0,  # how far the solver has moved
+            level=1.0,  # m
+            solved_total=0.0,  # sum of all values when m was computed
+            interval=interval,  # losses between two computations of m
+            due=interval,  # the number of losses at which the next one is due
+        )
+        roots = 1.0 if curved is None else np.sqrt(curved / curved.max())
+        self._begin(
+            rule=rule,
+            norms=np.full(self.n, 0.0),
+            visited=np.full(self.n, -1.0),
+            curvature=np.full(self.n, 1.0) * roots,
+            smoothness=np.full(self.n, 1.0) * smooth,
+        )
+        solved = self.state.index.sums[0].total / self.state.sweep[0].scale
+        self.state.rule[0].solved_total = solved
 
     def update(self, draw: Draw, losses: ArrayLike, *, moved: float = 0.0) -> None:
         """Learn from gradient norms, then widen all bounds by the step that follows.
@@ -225,11 +235,11 @@ class Safe(BoardSampler):
         moved : float, default=0.0
             How far the solver moves after these losses: the norm of its step.
         """
-        drift = float(self.state.knobs[DRIFT]) + float(moved)
+        drift = float(self.state.rule[0].drift) + float(moved)
         if not (moved >= 0 and math.isfinite(drift)):
             raise ValueError(f"moved must be finite and not negative, got {moved}")
         super().update(draw, losses)
-        self.state.knobs[DRIFT] = drift
+        self.state.rule[0].drift = drift
 
 
 def _for_items(name: str, values: ArrayLike, n: int, least: float) -> NDArray[np.float64]:

@@ -1,15 +1,31 @@
 """Shuffled epochs: what most people use today."""
 
-from tombola.samplers.board import MODE, SHUFFLE, Board, BoardSampler
+from typing import Any, NamedTuple
+
+from tombola.compiling.records import Record
+from tombola.samplers.compiled import Compiled, CompiledSampler
+from tombola.samplers.deck import Deck, deal_one, new_deck
 
 __all__ = ["Shuffle"]
 
 
-class ShuffleBoard(Board):
-    """Learns nothing; all weights are equal, and nobody draws by them."""
+class _Parts(NamedTuple):
+    stream: Record
+    deck: Deck
 
 
-class Shuffle(BoardSampler):
+class ShuffleState(Compiled, _Parts):
+    """A deck that is dealt; learns nothing."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def draw_one(state: Any) -> Any:
+        """Deal one item; return it and 1/n."""
+        return deal_one(state.deck, state.stream), 1.0 / state.deck.items.size
+
+
+class Shuffle(CompiledSampler):
     """Deals every item once, in random order, then shuffles again; learns nothing.
 
     Each place in an epoch is equally likely to hold each item, so p = 1/n and importances are
@@ -17,7 +33,7 @@ class Shuffle(BoardSampler):
     comes from the items that are left, and only the epoch as a whole gives every item its due:
     the estimate over a whole epoch of fixed values is exact, without any variance.
 
-    Needs nothing; O(1) a draw, 4 bytes an item for the deck (and an unused index).
+    Needs nothing; O(1) a draw, 4 bytes an item.
 
     Parameters
     ----------
@@ -30,9 +46,14 @@ class Shuffle(BoardSampler):
     [0, 1, 2, 3, 4]
     """
 
-    state_class = ShuffleBoard
+    def __init__(self, n: int, *, quantity: str = "loss", seed: int = 0) -> None:
+        super().__init__(n, seed, quantity=quantity)
+        self.state = ShuffleState(self._stream.state, new_deck(self.n))
 
-    def __init__(self, n: int, *, seed: int = 0) -> None:
-        super().__init__(n, seed, deck=True)
-        self.state.clock[MODE] = SHUFFLE
-        self._rebuild()
+    def _largest_importance(self) -> float:
+        return 1.0
+
+    @property
+    def mode(self) -> str:
+        """Always "shuffle"."""
+        return "shuffle"

@@ -1,75 +1,78 @@
 """SRG: stochastic reweighted gradients, by the last norm seen of each item."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel
+from tombola.compiling import kernel, prefetch
+from tombola.compiling.records import Record
 from tombola.draws import Draw
+from tombola.index.layout import Index
 from tombola.random import Stream, next_word
-from tombola.samplers.board import (
-    MIXING,
-    OWN_KNOBS,
-    UNIT,
-    Board,
-    BoardSampler,
-    draw_many,
-    normalised,
-    power_of_two_near,
-    update_many,
-)
+from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.weighted import Weighted, WeightedSampler, new_rule
 from tombola.validation import number
 
 __all__ = ["SRG"]
-
-BY_COIN = OWN_KNOBS  # 1 where only a coin that said "uniform" refreshes, 0 where all draws do
-MEAN = OWN_KNOBS + 1  # the mean of the norms seen, as if items had been drawn uniformly
-SEEN = OWN_KNOBS + 2  # how many went into it
 
 UNSEEN = -1.0  # the score of an item that nothing is known about
 TRACE = 2.0**-200  # what an item whose last norm was 0 keeps, as a share of the mean
 COINS = 2**64 - 2  # the coins have a child of the stream to themselves
 
 
-class SRGBoard(Board):
-    """Scores are the last norms seen; the deck holds the stream of the coins."""
+class _Parts(NamedTuple):
+    stream: Record
+    coins: Record  # the stream that the coins come from
+    index: Index
+    sweep: Record
+    rule: Record
+    norms: NDArray[np.float64]  # the last one seen of each item
+
+
+class SRGState(Weighted, _Parts):
+    """The last norm seen of each item, and a stream of coins."""
 
     __slots__ = ()
 
     @staticmethod
-    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
         """g(I_t) <- l_t(I_t), if the coin said "uniform" or every draw refreshes."""
-        knobs = board.knobs
-        share = uniform_share(board, probability)
-        if knobs[BY_COIN] > 0.0:
-            share = 1.0 if flip(board.deck, share) else 0.0
+        rule = state.rule[0]
+        share = uniform_share(state, probability)
+        if rule.by_coin:
+            share = 1.0 if flip(state.coins, share) else 0.0
             if share == 0.0:
                 return
-        if knobs[UNIT] == 0.0 and loss > 0.0:
-            knobs[UNIT] = 1.0 / power_of_two_near(loss)
-        norm = normalised(board, loss)
-        board.scores[item] = norm
-        knobs[SEEN] += share
-        knobs[MEAN] += share / knobs[SEEN] * (norm - knobs[MEAN])
+        if rule.unit == 0.0 and loss > 0.0:
+            rule.unit = 1.0 / power_of_two_near(loss)
+        norm = normalised(loss, rule.unit)
+        state.norms[item] = norm
+        rule.seen += share
+        rule.mean_norm += share / rule.seen * (norm - rule.mean_norm)
 
     @staticmethod
-    def value(board: Any, item: Any) -> Any:
+    def value(state: Any, item: Any) -> Any:
         """Return g(i); before the first sight of an item, the mean of what was seen."""
-        if board.knobs[UNIT] == 0.0:
+        rule, norm = state.rule[0], state.norms[item]
+        if rule.unit == 0.0:
             return 1.0
-        norm = board.scores[item]
-        return max(norm, TRACE * board.knobs[MEAN]) if norm >= 0.0 else board.knobs[MEAN]
+        return max(norm, TRACE * rule.mean_norm) if norm >= 0.0 else rule.mean_norm
+
+    @staticmethod
+    def fetch(state: Any, item: Any) -> None:
+        """Ask for the norm."""
+        prefetch(state.norms, item)
 
 
 @kernel
-def uniform_share(board: Board, probability: Any) -> Any:
+def uniform_share(state: SRGState, probability: Any) -> Any:
     """Return the probability that the coin said "uniform", given what was drawn; at most 1."""
-    return min(1.0, board.knobs[MIXING] / (board.counts[0] * probability))
+    return min(1.0, state.rule[0].mixing / (state.norms.size * probability))
 
 
 @kernel
-def flip(coins: NDArray[np.uint64], share: Any) -> Any:
+def flip(coins: Record, share: Any) -> Any:
     """Flip a coin, unless its outcome is certain."""
     if share <= 0.0 or share >= 1.0:
         return share >= 1.0
@@ -77,13 +80,13 @@ def flip(coins: NDArray[np.uint64], share: Any) -> Any:
 
 
 @kernel
-def flip_all(board: Board, probabilities: NDArray[np.float64], tags: NDArray[np.uint8]) -> None:
+def flip_all(state: SRGState, probabilities: NDArray[np.float64], tags: NDArray[np.uint8]) -> None:
     """Flip the coin of each item drawn."""
     for j in range(tags.size):
-        tags[j] = 1 if flip(board.deck, uniform_share(board, probabilities[j])) else 0
+        tags[j] = 1 if flip(state.coins, uniform_share(state, probabilities[j])) else 0
 
 
-class SRG(BoardSampler):
+class SRG(WeightedSampler):
     """Stochastic reweighted gradients (El Hanchi, Stephens, Maddison): by the last norm seen.
 
     With g(i) the last norm seen of item i and a coin that says "uniform" with probability theta:
@@ -134,35 +137,43 @@ class SRG(BoardSampler):
     El Hanchi, Stephens, Maddison (2022). Stochastic Reweighted Gradient Descent.
     """
 
-    state_class = SRGBoard
+    state_class = SRGState
 
     def __init__(
-        self, n: int, *, mixing: float = 0.5, refresh: str = "coin", seed: int = 0
+        self,
+        n: int,
+        *,
+        mixing: float = 0.5,
+        refresh: str = "coin",
+        quantity: str = "loss",
+        seed: int = 0,
     ) -> None:
         if not 0 < number("mixing", mixing) <= 1:
             raise ValueError(f"mixing must be above 0 and at most 1, got {mixing}")
         if refresh not in ("coin", "always"):
             raise ValueError(f'refresh must be "coin" or "always", got {refresh!r}')
-        parameters = {"mixing": mixing, "refresh": refresh}
-        super().__init__(n, seed, parameters, mixing=mixing, stale=True)
-        self.state: SRGBoard = self.state._replace(deck=Stream(seed).child(COINS).state)
-        self.state.knobs[BY_COIN] = refresh == "coin"
-        self.state.scores[:] = UNSEEN
-        self._rebuild()
+        super().__init__(n, seed, {"mixing": mixing, "refresh": refresh}, quantity=quantity)
+        rule = new_rule(
+            mixing=float(mixing),
+            unit=0.0,
+            by_coin=int(refresh == "coin"),  # whether only "uniform" refreshes
+            mean_norm=0.0,  # of the norms seen, as if items had been drawn uniformly
+            seen=0.0,  # how many went into it
+        )
+        coins = Stream(seed).child(COINS).state
+        self._begin(rule=rule, coins=coins, norms=np.full(self.n, UNSEEN), stale=True)
 
     def _draw(self, size: int) -> Draw:
-        items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
-        draw_many(self.state, items, probabilities)
+        items, probabilities = super()._draw(size)
         tags = None
-        if self.state.knobs[BY_COIN]:
+        if self.state.rule[0].by_coin:
             tags = np.empty(size, dtype=np.uint8)
             flip_all(self.state, probabilities, tags)
-            tags.flags.writeable = False
         return Draw.made(items, probabilities, self.n, self.rounds, tags)
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
         chances = draw.probabilities
-        if draw.tags is not None and self.state.knobs[BY_COIN]:
+        if draw.tags is not None and self.state.rule[0].by_coin:
             # the coin has been flipped: make `absorb` certain of the outcome, either way
             chances = np.where(draw.tags == 1, np.finfo(np.float64).tiny, np.inf)
-        update_many(self.state, draw.indices, chances, losses)
+        self._learn(draw.indices, chances, losses)

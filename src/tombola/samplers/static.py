@@ -5,25 +5,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.samplers.board import Board, BoardSampler, power_of_two_near
+from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.groups import group_numbers
+from tombola.samplers.weighted import Scored, WeightedSampler, new_rule
 from tombola.validation import number
 
 __all__ = ["Static"]
 
 
-class StaticBoard(Board):
+class StaticState(Scored):
     """Learns nothing; the scores are the weights that were given."""
 
     __slots__ = ()
+    derived = ("scores",)
 
     @staticmethod
-    def value(board: Any, item: Any) -> Any:
+    def value(state: Any, item: Any) -> Any:
         """Return the weight that was given for the item."""
-        return board.scores[item]
+        return state.scores[item]
 
 
-class Static(BoardSampler):
+class Static(WeightedSampler):
     """Draws by weights that never change; learns nothing.
 
     With weights a and mixing theta:
@@ -64,18 +66,20 @@ class Static(BoardSampler):
     Randomized Kaczmarz algorithm.
     """
 
-    state_class = StaticBoard
+    state_class = StaticState
 
-    def __init__(self, weights: ArrayLike, *, mixing: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self, weights: ArrayLike, *, mixing: float = 0.0, quantity: str = "loss", seed: int = 0
+    ) -> None:
         given = _checked_weights(weights)
         if not 0 <= number("mixing", mixing) <= 1:
             raise ValueError(f"mixing must be from 0 to 1, got {mixing}")
         parameters = {"weights": given, "mixing": float(mixing)}
-        super().__init__(given.size, seed, parameters, mixing=float(mixing), least=0)
+        super().__init__(given.size, seed, parameters, quantity=quantity)
         del self.parameters["n"]  # the weights say it: `Static(**parameters)` is the same again
         scaled = given / power_of_two_near(float(given.max()))
-        self.state.scores[:] = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)
-        self._rebuild()
+        scores = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)
+        self._begin(rule=new_rule(mixing=float(mixing)), scores=scores, least=0)
         chances = self.probabilities()
         self._limit = float(1.0 / (self.n * chances[chances > 0].min()))
 

@@ -5,32 +5,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tombola.compiling import new_record
+from tombola.compiling.records import Record
 from tombola.draws import Draw
 from tombola.random import next_below
-from tombola.samplers.compiled import CompiledSampler
+from tombola.samplers.compiled import Compiled, CompiledSampler
 
 __all__ = ["Uniform"]
 
 
-class UniformBoard(NamedTuple):
+class _Parts(NamedTuple):
+    stream: Record
+    items: Record  # how many
+
+
+class UniformState(Compiled, _Parts):
     """The random stream and the number of items."""
 
-    words: NDArray[np.uint64]
-    size: NDArray[np.uint64]
+    __slots__ = ()
+    derived = ("items",)
 
     @staticmethod
-    def draw_one(board: Any) -> Any:
+    def draw_one(state: Any) -> Any:
         """Draw one item; return it and its probability."""
-        return np.int64(next_below(board.words, board.size[0])), 1.0 / board.size[0]
-
-    @staticmethod
-    def update_one(board: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Nothing to learn."""
-
-    @staticmethod
-    def fill_probabilities(board: Any, out: Any) -> None:
-        """Write 1/n for each item."""
-        out[:] = 1.0 / out.size
+        n = state.items[0].n
+        return np.int64(next_below(state.stream, np.uint64(n))), 1.0 / n
 
 
 class Uniform(CompiledSampler):
@@ -50,9 +49,11 @@ class Uniform(CompiledSampler):
     array([1., 1., 1.])
     """
 
-    def __init__(self, n: int, *, seed: int = 0) -> None:
-        super().__init__(n, seed)
-        self.state = UniformBoard(self._stream.state, np.array([self.n], dtype=np.uint64))
+    keeps_items = False
+
+    def __init__(self, n: int, *, quantity: str = "loss", seed: int = 0) -> None:
+        super().__init__(n, seed, quantity=quantity)
+        self.state = UniformState(self._stream.state, new_record(n=self.n))
 
     def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         return self._stream.integers(self.n, size), np.full(size, 1.0 / self.n)

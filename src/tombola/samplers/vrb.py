@@ -1,106 +1,108 @@
 """The Variance Reducer Bandit: Algorithm 1 of Borsos, Krause, Levy (2018)."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import kernel
-from tombola.samplers import guard, parameter_free
-from tombola.samplers.board import (
-    ALWAYS,
-    DRAWN,
-    MIXING,
-    OWN_CLOCK,
-    OWN_KNOBS,
-    SWEEP,
-    Board,
-    BoardSampler,
-    normalised,
-    power_of_two_near,
-    put,
-    value,
-)
+from tombola.compiling import kernel, prefetch
+from tombola.compiling.records import Record
+from tombola.index.layout import Index
+from tombola.samplers import parameter_free
+from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
 from tombola.samplers.bounds import checked_bounds
+from tombola.samplers.weighted import SWEEP, Weighted, WeightedSampler, new_rule, put, value
 from tombola.validation import number
 
 __all__ = ["VRB"]
 
-# What the rule keeps: the bound L (1 where each item has its own in `notes`), n / theta, and for
-# schedules the next draw at which they change.
-BOUND = OWN_KNOBS
-FACTOR = OWN_KNOBS + 1
-SCHEDULE = OWN_CLOCK  # which of the following
-NEXT = OWN_CLOCK + 1
-FIXED, ANYTIME, DOUBLING = 0, 1, 2
-
+FIXED, ANYTIME, DOUBLING = 0, 1, 2  # schedules
 CUBE_ROOT_OF_HALF = 0.7937005259840998  # a literal: pow differs between machines
 
 
-class PrintedBoard(Board):
+class _Parts(NamedTuple):
+    stream: Record
+    index: Index
+    sweep: Record
+    rule: Record
+    scores: NDArray[np.float64]  # w
+    bounds: NDArray[np.float32]  # L of each item; of size 0 where one serves all
+
+
+class PrintedState(Weighted, _Parts):
     """Algorithm 1 as printed."""
 
     __slots__ = ()
+    derived = ("bounds",)
+
+    @classmethod
+    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
+        """Return the range of what the rule keeps."""
+        schedule = state.rule[0].schedule
+        own = {"rule.mixing": (2.0**-60, 1.0), "rule.schedule": (schedule, schedule)}
+        return {**super().limits(state), **own}
 
     @staticmethod
-    def absorb(board: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
         """Algorithm 1: w(I_t) <- w(I_t) + l_t^2(I_t) / p~_t(I_t)."""
-        loss = normalised(board, loss)
-        board.scores[item] += loss * loss / probability
+        loss = normalised(loss, state.rule[0].unit)
+        state.scores[item] += loss * loss / probability
 
     @staticmethod
-    def value(board: Any, item: Any) -> Any:
+    def value(state: Any, item: Any) -> Any:
         """Algorithm 1: p_t(i) is proportional to sqrt(w(i) + L n / theta)."""
-        bound = board.notes[item] if board.notes.size else board.knobs[BOUND]
-        return math.sqrt(board.scores[item] + bound * board.knobs[FACTOR])
+        bound = state.bounds[item] if state.bounds.size else state.rule[0].bound
+        return math.sqrt(state.scores[item] + bound * state.rule[0].factor)
 
     @staticmethod
-    def prepare(board: Any, size: Any) -> Any:
+    def prepare(state: Any, size: Any) -> Any:
         """Where the horizon is unknown: let theta fall, all the time or in phases."""
-        clock = board.clock
-        while clock[SCHEDULE] != FIXED and clock[DRAWN] >= clock[NEXT]:
-            if clock[SCHEDULE] == ANYTIME:
-                lower_mixing(board)
+        rule = state.rule[0]
+        while rule.schedule != FIXED and rule.drawn >= rule.due:
+            if rule.schedule == ANYTIME:
+                lower_mixing(state)
             else:
-                next_phase(board)
+                next_phase(state)
         return size
 
+    @staticmethod
+    def fade(state: Any, item: Any) -> None:
+        """Forget a share of the score."""
+        if state.rule[0].fade < 1.0:
+            state.scores[item] *= state.rule[0].fade
+
+    @staticmethod
+    def fetch(state: Any, item: Any) -> None:
+        """Ask for score and bound."""
+        prefetch(state.scores, item)
+        if state.bounds.size:
+            prefetch(state.bounds, item)
+
 
 @kernel
-def lower_mixing(board: Board) -> None:
+def lower_mixing(state: PrintedState) -> None:
     """theta_t = min(1, (n/t)^(1/3)), computed anew when t has grown by a sixteenth."""
-    n, drawn = board.counts[0], max(1, board.clock[DRAWN])
-    board.knobs[MIXING] = min(1.0, cube_root(n / drawn))
-    board.knobs[FACTOR] = n / board.knobs[MIXING]
-    board.clock[NEXT] = max(n, drawn + drawn // 16 + 1)
+    rule, n = state.rule[0], state.scores.size
+    drawn = max(1, rule.drawn)
+    rule.mixing = min(1.0, cube_root(n / drawn))
+    rule.factor = n / rule.mixing
+    rule.due = max(n, drawn + drawn // 16 + 1)
 
 
 @kernel
-def next_phase(board: Board) -> None:
+def next_phase(state: PrintedState) -> None:
     """Double: phase k plays T_k = n 2^k draws with theta_k = 2^(-k/3), starting from w = 0."""
-    n = board.counts[0]
-    board.knobs[MIXING] *= CUBE_ROOT_OF_HALF
-    board.knobs[FACTOR] = n / board.knobs[MIXING]
-    board.clock[NEXT] = 2 * board.clock[NEXT] + n  # phases end after n, 3n, 7n, ... draws
+    rule, n = state.rule[0], state.scores.size
+    rule.mixing *= CUBE_ROOT_OF_HALF
+    rule.factor = n / rule.mixing
+    rule.due = 2 * rule.due + n  # phases end after n, 3n, 7n, ... draws
     for item in range(n):
-        board.scores[item] = 0.0
-        put(board, item, value(board, item))
+        state.scores[item] = 0.0
+        put(state, item, value(state, item))
 
 
-@kernel
-def cube_root(x: Any) -> Any:
-    """Newton's method: only + - * /, so that every machine gets the same digits."""
-    root = 1.0
-    for _ in range(100):
-        following = (2.0 * root + x / (root * root)) / 3.0
-        if following == root:
-            break
-        root = following
-    return root
-
-
-class VRB(BoardSampler):
+class VRB(WeightedSampler):
     """The Variance Reducer Bandit: learns from single losses which items carry the noise.
 
     As printed (Algorithm 1), with a bound L on the *squared* losses and mixing theta:
@@ -181,6 +183,7 @@ class VRB(BoardSampler):
         schedule: str | None = None,
         memory: float | None = None,
         shuffle: bool = True,
+        quantity: str = "loss",
         seed: int = 0,
     ) -> None:
         given = {"mixing": mixing, "horizon": horizon, "schedule": schedule}
@@ -200,56 +203,63 @@ class VRB(BoardSampler):
                     f"{chosen[0]} needs a bound (Algorithm 1 plays L n / theta); "
                     "leave both out for the parameter-free sampler"
                 )
-            self.state_class = parameter_free.ParameterFreeBoard
-            super().__init__(
-                n, seed, parameters, notes=True, deck=True, stale=True, fade_notes=fade
-            )
-            parameter_free.start(self.state)
-            if not shuffle:
-                self.state.clock[guard.LEFT] = ALWAYS  # the first block never ends
+            self.state_class = parameter_free.ParameterFreeState
+            super().__init__(n, seed, parameters, quantity=quantity)
+            self._begin(stale=True, **parameter_free.start(self.n, fade=fade, shuffle=shuffle))
         else:
-            self.state_class = PrintedBoard
+            self.state_class = PrintedState
             bounds = checked_bounds(bound, n)
-            unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
             parameters["bound"] = bounds if bounds.size > 1 else float(bounds[0])
-            super().__init__(
-                n, seed, parameters, notes=bounds.size > 1, unit=unit, fade=fade,
-                stale=mixing is None and horizon is None,
-            )  # fmt: skip
-            self._start(bounds * unit * unit, mixing, horizon, schedule)
-        self._rebuild()
+            super().__init__(n, seed, parameters, quantity=quantity)
+            theta, kind = _theta(self.n, mixing, horizon, schedule)
+            unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
+            bounds = bounds * unit * unit
+            rule = new_rule(
+                mixing=theta,
+                unit=unit,
+                fade=fade,  # of scores, each time the sweep passes
+                bound=float(bounds[0]),  # L, where one serves all
+                factor=self.n / theta,  # n / theta
+                schedule=kind,
+                due=self.n,  # the number of draws at which theta changes next
+            )
+            self._begin(
+                stale=kind != FIXED or fade < 1,
+                rule=rule,
+                scores=np.full(self.n, 0.0),
+                bounds=(bounds if bounds.size > 1 else bounds[:0]).astype(np.float32),
+            )
+
+    @property
+    def mode(self) -> str:
+        """What the sampler does now: "adaptive", or "shuffle" where it deals shuffled epochs."""
+        parameter_free = self.parameters["bound"] is None
+        return "shuffle" if parameter_free and self.state.fallback[0].shuffling else "adaptive"
 
     def _largest_importance(self) -> float:
         # also in shuffled epochs: the gauge holds the draws before them, and mixing only falls
-        return 1.0 / float(self.state.knobs[MIXING])
+        return 1.0 / float(self.state.rule[0].mixing)
 
-    def _start(
-        self, bounds: Any, mixing: float | None, horizon: int | None, schedule: str | None
-    ) -> None:
-        """Set theta and what the schedule needs."""
-        n, knobs, clock = self.n, self.state.knobs, self.state.clock
-        if mixing is not None:
-            if not 0 < number("mixing", mixing) <= 1:
-                raise ValueError(
-                    f"mixing must be above 0 (L n / theta) and at most 1, got {mixing}"
-                )
-            theta = float(mixing)
-        elif horizon is not None:
-            whole = isinstance(horizon, (int, np.integer)) and not isinstance(horizon, bool)
-            if not whole or horizon < 1:
-                raise ValueError(f"horizon must be a positive number of draws, got {horizon!r}")
-            theta = min(1.0, cube_root(n / int(horizon)))
-        elif schedule in (None, "anytime", "doubling"):
-            theta = 1.0
-            clock[SCHEDULE] = DOUBLING if schedule == "doubling" else ANYTIME
-            clock[NEXT] = n
-        else:
-            raise ValueError(f'schedule must be "anytime" or "doubling", got {schedule!r}')
-        theta = math.ceil(theta * 2**32) / 2**32
-        knobs[MIXING], knobs[FACTOR] = theta, n / theta
-        knobs[BOUND] = bounds[0]
-        if bounds.size > 1:
-            self.state.notes[:] = bounds
+
+def _theta(
+    n: int, mixing: float | None, horizon: int | None, schedule: str | None
+) -> tuple[float, int]:
+    """Return theta at the start, a multiple of 2^-32, and how it goes on."""
+    theta, kind = 1.0, FIXED
+    if mixing is not None:
+        if not 0 < number("mixing", mixing) <= 1:
+            raise ValueError(f"mixing must be above 0 (L n / theta) and at most 1, got {mixing}")
+        theta = float(mixing)
+    elif horizon is not None:
+        whole = isinstance(horizon, (int, np.integer)) and not isinstance(horizon, bool)
+        if not whole or horizon < 1:
+            raise ValueError(f"horizon must be a positive number of draws, got {horizon!r}")
+        theta = min(1.0, cube_root(n / int(horizon)))
+    elif schedule in (None, "anytime", "doubling"):
+        kind = DOUBLING if schedule == "doubling" else ANYTIME
+    else:
+        raise ValueError(f'schedule must be "anytime" or "doubling", got {schedule!r}')
+    return math.ceil(theta * 2**32) / 2**32, kind
 
 
 def _fade(n: int, memory: float) -> float:

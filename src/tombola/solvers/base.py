@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola import checkpoint
-from tombola.compiling import name_if_foreign
+from tombola.compiling import name_by_source
 from tombola.samplers import VRB, Sampler
 from tombola.samplers.compiled import CompiledSampler
 from tombola.solvers.loop import advance, take_step
@@ -263,9 +263,9 @@ class Solver(ABC):
         if sampler.n != n:
             raise ValueError(f"the sampler is over {sampler.n} items, the problem has {n}")
         run = self._begin(problem, start, sampler)
-        name_if_foreign(type(run))
+        name_by_source(type(run))
         if isinstance(sampler, CompiledSampler):
-            name_if_foreign(type(sampler.state))
+            name_by_source(type(sampler.state))
         seen, seconds = Trace(), 0.0
         if resume is not None:
             _load(run, resume.state)

@@ -1,0 +1,184 @@
+"""One file for nested state: no pickle, a checksum, and never half a file.
+
+The file is an ordinary npz archive (arrays, and one JSON text for everything else), followed
+by the SHA-256 of the archive and a mark. A crash at any instant leaves the old file or the new.
+
+The checksum guards against accidents. Against a file that somebody crafted, `read` checks the
+structure and the sizes before it unpacks anything, and whoever uses the state proves the rest.
+"""
+
+import hashlib
+import io
+import json
+import math
+import os
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from tombola.files import replaced_file
+
+__all__ = ["CheckpointError", "read", "write"]
+
+MARK = b"tombola2"
+_OLD_MARK = b"tombola1"
+_TEXT = "json"  # the archive member that holds all that is not an array
+LARGEST = 2**36  # bytes that are read unless the caller says otherwise
+
+
+class CheckpointError(ValueError):
+    """The state is not a whole, undamaged state of this library."""
+
+
+def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
+    """Write a state (nested dicts of arrays, str, int, float, bool, None, lists) to a file."""
+    arrays: dict[str, Any] = {}
+    text = json.dumps(_without_arrays(state, "", arrays))
+    arrays[_TEXT] = np.frombuffer(text.encode(), dtype=np.uint8)
+    with replaced_file(path) as file:
+        np.savez(file, **arrays)
+        file.write(_digest(file) + MARK)
+
+
+def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, Any]:
+    """Read a state, checking every byte of the file first.
+
+    Parameters
+    ----------
+    path : path-like
+    largest : int, default=2**36
+        In bytes: a larger file is refused. What is read takes no more memory than the file.
+
+    Raises
+    ------
+    CheckpointError
+        Where the file is not a whole and sound archive of this library, whatever it is.
+    """
+    path = Path(path)
+    tail = hashlib.sha256().digest_size + len(MARK)
+    with path.open("rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        if size > largest:
+            raise CheckpointError(
+                f"{path} has {size:,} bytes, more than the {largest:,} that are read by default; "
+                "pass largest= to read it"
+            )
+        file.seek(max(0, size - tail))
+        end = file.read()
+        if end.endswith(_OLD_MARK):
+            raise CheckpointError(
+                f"{path} is a checkpoint of an earlier format, which this version does not read"
+            )
+        if size < tail or not end.endswith(MARK):
+            raise CheckpointError(
+                f"{path} is not a whole checkpoint: it is truncated, or no tombola file at all"
+            )
+        if _digest(file, size - tail) != end[: -len(MARK)]:
+            raise CheckpointError(f"{path} is damaged: its checksum does not fit its content")
+        try:
+            arrays = _unpacked(file, size)
+            if _TEXT not in arrays:
+                raise ValueError("it has no description")
+            state = _with_arrays(json.loads(arrays.pop(_TEXT).tobytes()), arrays)
+            if not isinstance(state, dict):
+                raise ValueError("it does not describe a state")
+        except (*_ODD, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CheckpointError(f"{path} is not a sound checkpoint: {error}") from None
+    return state
+
+
+# what zipfile raises for archives that are odd in one way or another
+_ODD = (zipfile.BadZipFile, EOFError, OverflowError, NotImplementedError, RuntimeError, OSError,
+        IndexError, AttributeError, struct.error)  # fmt: skip
+
+
+def _unpacked(file: Any, size: int) -> dict[str, Any]:
+    """Return the arrays of an archive; nothing is allocated that the file does not hold."""
+    arrays = {}
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > size:
+            raise ValueError("its members are larger than the file")
+        for member in members:
+            if member.compress_type != zipfile.ZIP_STORED or not member.filename.endswith(".npy"):
+                raise ValueError(f"{member.filename!r} is not a stored array")
+            name = member.filename.removesuffix(".npy")
+            if name in arrays:
+                raise ValueError(f"{name!r} is there twice")
+            arrays[name] = _array(archive.read(member))
+    return arrays
+
+
+def _array(data: bytes) -> Any:
+    """Return the array of an npy file; its header must describe exactly what follows it."""
+    stream = io.BytesIO(data)
+    if npy.read_magic(stream) != (1, 0):  # type: ignore[no-untyped-call]
+        raise ValueError("an array is of another version of the npy format")
+    shape, fortran, dtype = npy.read_array_header_1_0(stream)  # type: ignore[no-untyped-call]
+    if dtype.kind not in "biufUS":
+        raise ValueError(f"an array has dtype {dtype}")
+    rest = len(data) - stream.tell()
+    if dtype.itemsize * math.prod(shape) != rest or any(length < 0 for length in shape):
+        raise ValueError("an array is not as large as its header says")
+    if dtype.itemsize == 0:
+        return np.zeros(shape, dtype=dtype)
+    array = np.frombuffer(bytearray(data[stream.tell() :]), dtype=dtype)
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _digest(file: Any, size: int = -1) -> bytes:
+    """Return the SHA-256 of the first `size` bytes (default: all), leaving the file at the end."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while size and (block := file.read(2**20 if size < 0 else min(2**20, size))):
+        digest.update(block)
+        size -= len(block) if size > 0 else 0
+    return digest.digest()
+
+
+def _without_arrays(value: Any, name: str, arrays: dict[str, Any]) -> Any:
+    """Move the arrays of a nested state into `arrays`, leaving their names behind."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            raise TypeError(f"{name} holds Python objects, which a checkpoint cannot keep")
+        name = f"{len(arrays)}{name}"  # unique, whatever dots the keys contain
+        arrays[name] = value
+        return {"array": name}
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"{name or 'the state'} has a key {key!r}, which is not a string")
+        return {
+            "dict": {
+                key: _without_arrays(inner, f"{name}.{key}", arrays) for key, inner in value.items()
+            }
+        }
+    if isinstance(value, (list, tuple)):
+        return {
+            "list": [_without_arrays(inner, f"{name}.{k}", arrays) for k, inner in enumerate(value)]
+        }
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{name} is of type {type(value).__name__}, which a checkpoint cannot keep")
+
+
+def _with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
+    """Put the arrays back where `_without_arrays` took them from."""
+    if not isinstance(value, dict):
+        return value
+    if len(value) != 1:
+        raise ValueError("its description is not one of this library's")
+    kind, inner = next(iter(value.items()))
+    if kind == "array":
+        return arrays[inner]
+    if kind == "list" and isinstance(inner, list):
+        return [_with_arrays(part, arrays) for part in inner]
+    if kind == "dict" and isinstance(inner, dict):
+        return {key: _with_arrays(part, arrays) for key, part in inner.items()}
+    raise ValueError("its description is not one of this library's")

@@ -1,0 +1,177 @@
+"""Throwing darts at the board of `tombola.index.layout`: one at a time, or many in stages."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import bit_length, kernel, multiply_wide, prefetch
+from tombola.compiling.records import Record
+from tombola.index.layout import HEIGHTS, LIMIT, Index
+from tombola.index.setting import assign, move
+from tombola.random import bounded, fill_words, next_below, rejected_below, seek
+
+__all__ = ["draw_many", "draw_one", "draw_without_replacement"]
+
+CHUNK = 1024  # darts thrown together: their scratch arrays stay in the first cache levels
+FEW = 12  # fewer than this are drawn one by one
+GUIDE_BITS = 6  # leading bits of a word that look up the first height it can land in
+
+
+@kernel(inline=True)
+def locate(sums: Any, dart: Any) -> Any:
+    """Return the place of the column that a dart in [0, area) lands in, and how high up."""
+    occupied, at_least = sums.occupied, sums.at_least
+    while True:
+        height = bit_length(occupied)
+        area = (at_least[height] - at_least[height + 1]) << (height - 1)
+        if dart < area:
+            place = at_least[height + 1] + (dart >> (height - 1))
+            return place, dart & ((np.int64(1) << (height - 1)) - 1)
+        dart -= area
+        occupied ^= np.int64(1) << (height - 1)
+
+
+@kernel
+def draw_one(index: Index, stream: Record, uniform: Any) -> Any:
+    """Draw one item: throw darts, one word each, until one hits."""
+    sums = index.sums[0]
+    board = sums.area
+    area = np.uint64(board + sums.at_least[0] * uniform)
+    while True:
+        dart = next_below(stream, area)
+        if dart >= board:
+            return (dart - board) // uniform
+        place, level = locate(sums, dart)
+        item = index.order[place]
+        if level < index.weights[item]:
+            return np.int64(item)
+
+
+# Rows of the plan that `throw` makes of the board: one entry for each occupied height, and a
+# last one, with shift -1, for what is added to every weight.
+END, START, SHIFT, PLACE, GUIDE = 0, 1, 2, 3, 4
+PLAN = 5
+
+
+@kernel(allocates=True)
+def plan_of(sums: Any, uniform: Any) -> Any:
+    """Return the plan of the board: where each height's darts end and its columns begin.
+
+    ``plan[GUIDE, g]`` is the first height that a word with leading bits g can land in.
+    """
+    plan = np.empty((PLAN, HEIGHTS + 1), dtype=np.int64)
+    at_least = sums.at_least
+    area = np.int64(0)
+    heights = 0
+    occupied = sums.occupied
+    while occupied:
+        height = bit_length(occupied)
+        occupied ^= np.int64(1) << (height - 1)
+        plan[START, heights] = area
+        plan[SHIFT, heights] = height - 1
+        plan[PLACE, heights] = at_least[height + 1]
+        area += (at_least[height] - at_least[height + 1]) << (height - 1)
+        plan[END, heights] = area
+        heights += 1
+    if uniform:
+        plan[START, heights] = area
+        plan[SHIFT, heights] = -1
+        area += at_least[0] * uniform
+    plan[END, heights] = 2**63 - 1  # no dart is above the last
+    k = 0
+    for g in range(1 << GUIDE_BITS):
+        dart, _ = multiply_wide(np.uint64(g) << np.uint64(64 - GUIDE_BITS), np.uint64(area))
+        while plan[END, k] <= np.int64(dart):
+            k += 1
+        plan[GUIDE, g] = k
+    return plan
+
+
+@kernel(allocates=True)
+def throw(
+    index: Index, words: NDArray[np.uint64], rejected: Any, out: NDArray[np.int64], uniform: Any
+) -> Any:
+    """Throw one dart per word until `out` is full; return the hits and the darts used.
+
+    In stages, so that the memory system works on many darts at once: columns by arithmetic,
+    then their items, then the weights, then keep the hits, in the order of the words.
+    """
+    sums, weights, order = index.sums[0], index.weights, index.order
+    plan = plan_of(sums, uniform)
+    area = np.uint64(sums.area + sums.at_least[0] * uniform)
+    places = np.empty(words.size, dtype=np.int64)
+    levels = np.empty(words.size, dtype=np.int64)
+    for j in range(words.size):
+        dart, accepted = bounded(words[j], area, rejected)
+        k = plan[GUIDE, np.int64(words[j] >> np.uint64(64 - GUIDE_BITS))]
+        while plan[END, k] <= dart:
+            k += 1
+        dart -= plan[START, k]
+        shift = plan[SHIFT, k]
+        if shift >= 0:
+            places[j] = plan[PLACE, k] + (dart >> shift)
+            levels[j] = dart & ((np.int64(1) << shift) - 1)
+            prefetch(order, places[j])
+        else:  # behind the columns: below every weight, so that it hits whatever item it is
+            places[j] = -1 - dart // uniform
+            levels[j] = -1
+        if not accepted:  # a dart that does not count lands above every weight
+            levels[j] = LIMIT
+    items = places
+    for j in range(words.size):
+        items[j] = order[places[j]] if places[j] >= 0 else -1 - places[j]
+        prefetch(weights, items[j])
+    hits = 0
+    used = 0
+    while used < words.size and hits < out.size:
+        out[hits] = items[used]
+        hits += levels[used] < weights[items[used]]
+        used += 1
+    return hits, used
+
+
+@kernel(allocates=True)
+def draw_many(index: Index, stream: Record, out: NDArray[np.int64], uniform: Any) -> None:
+    """Draw `out.size` items: the same, from the same words, as that many `draw_one`."""
+    sums = index.sums[0]
+    area = sums.area + sums.at_least[0] * uniform
+    total = sums.total + sums.at_least[0] * uniform
+    rejected = rejected_below(np.uint64(area))
+    darts_per_hit = area / total
+    words = np.empty(CHUNK if out.size >= FEW else 0, dtype=np.uint64)
+    done = 0
+    while out.size - done >= FEW:
+        # about as many darts as it takes; how many has no influence on what is drawn
+        darts: Any = min(CHUNK, np.int64((out.size - done) * darts_per_hit))
+        start = stream[0].position
+        fill_words(stream, words[:darts])
+        hits, used = throw(index, words[:darts], rejected, out[done:], uniform)
+        done += hits
+        if used < darts:  # hand the words of the darts not thrown back
+            seek(stream, start + np.uint64(used))
+    for j in range(done, out.size):
+        out[j] = draw_one(index, stream, uniform)
+
+
+@kernel(allocates=True)
+def draw_without_replacement(index: Index, stream: Record, out: NDArray[np.int64]) -> None:
+    """Draw, take the item's weight away, draw the next; then put everything back exactly.
+
+    Undone last first, each assignment retraces its own swaps; only the step inside the item's
+    own height is left, and one more swap undoes that.
+    """
+    taken = np.empty(out.size, dtype=np.int64)
+    places = np.empty(out.size, dtype=np.int64)
+    for j in range(out.size):
+        item = draw_one(index, stream, 0)
+        out[j] = item
+        taken[j] = index.weights[item]
+        places[j] = index.position[item]
+        assign(index, item, 0)
+    for j in range(out.size - 1, -1, -1):
+        item = out[j]
+        assign(index, item, taken[j])
+        place = move(index, np.int64(index.position[item]), places[j])
+        index.order[place] = item
+        index.position[item] = place

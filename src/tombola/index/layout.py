@@ -1,0 +1,197 @@
+"""The dart board: exact draws in proportion to integer weights, in constant time.
+
+Give each item a column as wide as one and as high as the smallest power of two that its
+weight fits under, and fill the column up to the weight. A dart that lands uniformly on the
+board hits the filled part of item i's column with probability in proportion to its weight;
+a dart that misses every filled part is thrown again. A column is more than half full, so
+fewer than two darts are needed on average.
+
+Columns of equal height stand side by side, so that a dart finds its column by arithmetic. A
+weight that changes its height crosses the boundaries in between by one swap each.
+
+A draw may add the same integer to the weight of every item without touching any: n full
+columns of that height stand behind the others.
+
+All numbers are integers, so nothing is rounded: for each of the darts 0 .. area - 1 the hit is
+determined, and item i is hit by exactly ``weights[i] + uniform`` of them.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import bit_length, kernel, new_record
+from tombola.compiling.records import Record
+
+__all__ = ["HEIGHTS", "LIMIT", "Index", "build", "column_area", "first_fault", "height_of"]
+
+HEIGHTS = 64  # heights run from 0 to 63
+LIMIT = 2**62  # the largest total
+NARROW = 2**31  # below this many items, places are 32-bit
+
+
+class Index(NamedTuple):
+    """The arrays of an index, as one argument for the kernels.
+
+    A height is 0 for an item without weight, else h >= 1 for a column of 2^(h-1). The sums are
+
+        at_least[h]  the number of items of at least height h: at_least[0] = n, and columns of
+                     height h stand at places at_least[h+1] <= place < at_least[h]
+        total        the sum of all weights
+        area         the sum of all columns: the size of the board, less than twice the total
+        occupied     bit h - 1 is set where height h has a column
+    """
+
+    sums: Record
+    weights: NDArray[np.int64]  # of each item
+    order: NDArray[Any]  # the items, tallest columns first, items without weight last
+    position: NDArray[Any]  # its inverse: order[position[item]] == item
+
+
+def new_sums(count: int = 1) -> Record:
+    """Return the sums of empty indexes."""
+    at_least = np.zeros(HEIGHTS + 1, dtype=np.int64)
+    return np.repeat(new_record(at_least=at_least, total=0, area=0, occupied=0), count)
+
+
+def place_type(n: int) -> Any:
+    """Return the type that holds places among n items."""
+    return np.int32 if n < NARROW else np.int64
+
+
+def new_index(weights: NDArray[np.int64]) -> Index:
+    """Return an index over these weights, which it keeps; `build` it before use."""
+    n, kind = weights.size, place_type(weights.size)
+    return Index(new_sums(), weights, np.empty(n, dtype=kind), np.empty(n, dtype=kind))
+
+
+@kernel(inline=True)
+def height_of(weight: Any) -> Any:
+    """Return 0 for weight 0, else h such that 2^(h-2) < weight <= 2^(h-1)."""
+    return bit_length(weight - 1) + 1 if weight > 0 else 0
+
+
+@kernel(inline=True)
+def column_area(height: Any) -> Any:
+    """Return the height of the column in units of weight."""
+    return np.int64(1) << (height - 1) if height > 0 else np.int64(0)
+
+
+@kernel
+def sum_up(index: Index) -> None:
+    """Compute the sums from the weights."""
+    sums, at_least = index.sums[0], index.sums[0].at_least
+    sums.total = sums.area = sums.occupied = 0
+    for height in range(HEIGHTS + 1):
+        at_least[height] = 0
+    for weight in index.weights:
+        height = height_of(weight)
+        at_least[height] += 1
+        sums.total += weight
+        sums.area += column_area(height)
+    for height in range(1, HEIGHTS):
+        if at_least[height]:
+            sums.occupied |= np.int64(1) << (height - 1)
+    for height in range(HEIGHTS - 1, -1, -1):
+        at_least[height] += at_least[height + 1]
+
+
+@kernel
+def build(index: Index) -> None:
+    """Sort the items by height (counting sort) and sum up."""
+    sum_up(index)
+    at_least = index.sums[0].at_least
+    # at_least[h + 1] is where height h begins; it moves up to where h ends, at_least[h] ...
+    for item in range(index.weights.size):
+        height = height_of(index.weights[item])
+        place = at_least[height + 1]
+        at_least[height + 1] += 1
+        index.order[place] = item
+        index.position[item] = place
+    # ... so that moving all of them down by one undoes it
+    for height in range(HEIGHTS):
+        at_least[height] = at_least[height + 1]
+    at_least[HEIGHTS] = 0
+
+
+@kernel(allocates=True)
+def first_fault(index: Index) -> Any:
+    """Return the first item that breaks an invariant, n where a sum is wrong, or -1.
+
+    Reads nothing outside the arrays, whatever they hold.
+    """
+    sums, at_least, weights = index.sums[0], index.sums[0].at_least, index.weights
+    n = at_least[0]
+    if n < 0 or n > weights.size:
+        return np.int64(0)
+    seen = np.zeros(HEIGHTS + 1, dtype=np.int64)
+    total, area, occupied = np.int64(0), np.int64(0), np.int64(0)
+    for item in range(n):
+        place = np.int64(index.position[item])
+        weight = weights[item]
+        if place < 0 or place >= n or index.order[place] != item:
+            return item
+        if weight < 0 or weight > LIMIT - total:
+            return item
+        height = height_of(weight)
+        if place < at_least[height + 1] or place >= at_least[height]:
+            return item
+        seen[height] += 1
+        total += weight
+        area += column_area(height)
+    for height in range(HEIGHTS - 1, -1, -1):
+        if height > 0 and seen[height]:
+            occupied |= np.int64(1) << (height - 1)
+        seen[height] += seen[height + 1]
+    for height in range(HEIGHTS + 1):
+        if seen[height] != at_least[height]:
+            return n
+    right = total == sums.total and area == sums.area and occupied == sums.occupied
+    return np.int64(-1) if right else n
+
+
+@kernel(allocates=True)
+def order_fault(weights: NDArray[np.int64], order: NDArray[Any], starts: NDArray[np.int64]) -> Any:
+    """Return the first place at which weights and order cannot be those of an index, or -1.
+
+    Part c of the arrays, from starts[c] to starts[c + 1], is an index of its own: its weights
+    are within the limit, one of them above 0, and its order is a permutation sorted by height.
+    """
+    seen = np.zeros(weights.size, dtype=np.uint8)
+    for c in range(starts.size - 1):
+        first, end = starts[c], starts[c + 1]
+        total = np.int64(0)
+        for place in range(first, end):
+            if weights[place] < 0 or weights[place] > LIMIT - total:
+                return place
+            total += weights[place]
+        if total == 0:
+            return first
+        before = HEIGHTS
+        for place in range(first, end):
+            item = first + np.int64(order[place])
+            if item < first or item >= end or seen[item]:
+                return place
+            seen[item] = 1
+            height = height_of(weights[item])
+            if height > before:
+                return place
+            before = height
+    return np.int64(-1)
+
+
+@kernel
+def restore(index: Index, starts: NDArray[np.int64]) -> None:
+    """Derive positions and sums from weights and order, for each part of the arrays."""
+    for c in range(starts.size - 1):
+        first, end = starts[c], starts[c + 1]
+        part = Index(
+            index.sums[c : c + 1],
+            index.weights[first:end],
+            index.order[first:end],
+            index.position[first:end],
+        )
+        for place in range(end - first):
+            part.position[part.order[place]] = place
+        sum_up(part)

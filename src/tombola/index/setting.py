@@ -1,0 +1,115 @@
+"""Changing weights on the board of `tombola.index.layout`."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import kernel, prefetch
+from tombola.index.layout import LIMIT, Index, column_area, height_of
+
+__all__ = ["append", "assign", "assign_many", "checked_set", "first_unfit"]
+
+AHEAD = 4  # crossings of a boundary for which the memory is asked in advance
+SET_DONE = -1
+SET_MAY_PASS_LIMIT = -2
+
+
+@kernel(inline=True)
+def assign(index: Index, item: Any, weight: Any) -> None:
+    """Give an item a new weight, and another place if its height changes."""
+    old = index.weights[item]
+    index.weights[item] = weight
+    index.sums[0].total += weight - old
+    low, high = height_of(old), height_of(weight)
+    if low != high:
+        cross(index, item, low, high)
+
+
+@kernel
+def cross(index: Index, item: Any, low: Any, high: Any) -> None:
+    """Swap an item across the boundaries between its old height and its new one."""
+    sums, at_least = index.sums[0], index.sums[0].at_least
+    order, position = index.order, index.position
+    sums.area += column_area(high) - column_area(low)
+    place = np.int64(position[item])
+    for height in range(low + 1, high + 1):  # upwards: to the front of the next lower height
+        place = move(index, place, at_least[height])
+        at_least[height] += 1
+        prefetch(position, order[min(at_least[height] + AHEAD, at_least[0] - 1)])
+    for height in range(low, high, -1):  # downwards: to the back of its height
+        at_least[height] -= 1
+        place = move(index, place, at_least[height])
+        prefetch(position, order[max(at_least[height] - AHEAD, 0)])
+    order[place] = item
+    position[item] = place
+    for height in (low, high):
+        if height > 0:
+            bit = np.int64(1) << (height - 1)
+            sums.occupied |= bit
+            if at_least[height] == at_least[height + 1]:
+                sums.occupied ^= bit
+
+
+@kernel(inline=True)
+def move(index: Index, place: Any, target: Any) -> Any:
+    """Let the item at `target` take the free place, and return the place that it freed."""
+    if place != target:
+        other = index.order[target]
+        index.order[place] = other
+        index.position[other] = place
+    return target
+
+
+@kernel
+def assign_many(index: Index, items: NDArray[np.int64], new: NDArray[np.int64]) -> None:
+    """Assign in sequence, after asking for all the memory that this will read."""
+    for j in range(items.size):
+        prefetch(index.weights, items[j])
+        prefetch(index.position, items[j])
+    for j in range(items.size):
+        assign(index, items[j], new[j])
+
+
+@kernel
+def checked_set(index: Index, items: NDArray[np.int64], new: NDArray[np.int64]) -> Any:
+    """Check the whole batch, then assign it.
+
+    Returns SET_DONE, or without having changed anything: the first position that holds a bad
+    item or weight; or SET_MAY_PASS_LIMIT where the new weights alone could pass the limit.
+    """
+    n = index.sums[0].at_least[0]
+    room = LIMIT - index.sums[0].total
+    fits = True
+    for j in range(items.size):
+        if items[j] < 0 or items[j] >= n or new[j] < 0:
+            return j
+        fits = fits and new[j] <= room
+        room -= new[j] if fits else 0
+    if not fits:
+        return SET_MAY_PASS_LIMIT
+    assign_many(index, items, new)
+    return SET_DONE
+
+
+@kernel
+def append(index: Index, new: NDArray[np.int64]) -> None:
+    """Add items behind the last: first without weight, then assigned theirs."""
+    at_least = index.sums[0].at_least
+    for j in range(new.size):
+        item = at_least[0]
+        at_least[0] += 1
+        index.weights[item] = 0
+        index.order[item] = item
+        index.position[item] = item
+        assign(index, item, new[j])
+
+
+@kernel
+def first_unfit(new: NDArray[np.int64], total: Any) -> Any:
+    """Return the first position with a negative weight or where the total passes the limit."""
+    for j in range(new.size):
+        if new[j] < 0 or new[j] > LIMIT - total:
+            return j
+        total += new[j]
+    return -1

@@ -1,0 +1,103 @@
+"""Save the state of a compiled sampler, and prove a saved one before it is used.
+
+What can be derived is not saved: of an index the weights and the order of its columns, of a
+stream its position. What comes from outside is proved in O(n) before anything is written: kernels
+then stay within their arrays, whatever a file says.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tombola.archive import CheckpointError
+from tombola.compiling import check_fit, load_parts, saved_parts
+from tombola.index.layout import Index, order_fault, restore
+from tombola.random import is_stream, seek
+from tombola.samplers.deck import Deck, is_permutation
+
+__all__ = ["check_state", "load_state", "save_state"]
+
+LARGEST_COUNT = 2**60  # of counters; one draw a nanosecond takes 36 years
+
+
+def save_state(state: Any) -> dict[str, Any]:
+    """Return a copy of what changes in a state, as nested dicts of arrays and numbers."""
+    return {name: _saved(part) for name, part in _changing(state).items()}
+
+
+def check_state(state: Any, saved: Mapping[str, Any]) -> None:
+    """Raise a CheckpointError where something saved does not fit a state, or is not sound."""
+    limits = type(state).limits(state)
+    for name, part in _changing(state).items():
+        given = saved.get(name)
+        try:
+            check_fit(_expected(part), given, name)
+        except ValueError as error:
+            raise CheckpointError(str(error)) from None
+        assert given is not None
+        if isinstance(part, Index):
+            starts = type(state).starts(state, name)
+            if order_fault(given["weights"], given["order"], starts) >= 0:
+                raise CheckpointError(f"{name} is not an index: its order does not fit its weights")
+        elif isinstance(part, Deck):
+            if not is_permutation(given["items"]):
+                raise CheckpointError(f"{name} does not hold every item once")
+            _check_range(f"{name}.turn.place", given["turn"]["place"], (0, part.items.size - 1))
+        else:
+            _check_numbers(name, given, limits)
+
+
+def load_state(state: Any, saved: Mapping[str, Any]) -> None:
+    """Write what was saved into a state, in place; `check_state` comes first."""
+    for name, part in _changing(state).items():
+        load_parts(_expected(part), saved[name])
+        if isinstance(part, Index):
+            restore(part, type(state).starts(state, name))
+        elif is_stream(part):
+            seek(part, np.uint64(saved[name]["position"]))
+
+
+def _changing(state: Any) -> dict[str, Any]:
+    """Return the parts that are saved here; the sampler saves its stream itself."""
+    constant = ("stream", *type(state).derived)
+    return {name: part for name, part in state._asdict().items() if name not in constant}
+
+
+def _expected(part: Any) -> Any:
+    """Return what of a part is saved, in the shape that it is saved in."""
+    if isinstance(part, Index):
+        return {"weights": part.weights, "order": part.order}
+    if is_stream(part):
+        return {"position": part["position"][0, ...]}
+    return part
+
+
+def _saved(part: Any) -> Any:
+    return saved_parts(_expected(part))
+
+
+def _check_numbers(name: str, given: Any, limits: Mapping[str, tuple[float, float]]) -> None:
+    if isinstance(given, Mapping):
+        for key, inner in given.items():
+            _check_numbers(f"{name}.{key}", inner, limits)
+        return
+    if np.asarray(given).dtype.kind in "iub":
+        usual = (0.0, LARGEST_COUNT)
+    else:
+        usual = (0.0 if name.startswith("rule.") else -MOST, MOST)
+    _check_range(name, given, limits.get(name, usual))
+
+
+MOST = float(np.finfo(np.float64).max)
+
+
+def _check_range(name: str, given: Any, limit: tuple[float, float]) -> None:
+    """Raise an error unless a number, or every number of an array, is within a limit."""
+    low, high = limit
+    array = np.asarray(given)
+    inside = array.size == 0 or (array.min() >= low and array.max() <= high)  # false for NaN
+    if not inside:
+        wrong = ~((array >= low) & (array <= high))
+        where = f"{name}[{int(wrong.argmax())}]" if array.ndim else name
+        raise CheckpointError(f"{where} is {array[wrong][0]}, not from {low} to {high}")

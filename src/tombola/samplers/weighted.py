@@ -1,0 +1,375 @@
+"""Samplers that keep a score for each item and draw from an index of integer weights.
+
+Such a sampler is a few small functions on a subclass of `Weighted`: `absorb` takes a loss into
+the score of an item, `value` turns the score into the real number that the item's weight is
+proportional to, and `prepare` sets what the next draws need to know (the mixing, say). The rest
+is here, once: real values become integer weights, the uniform share of a mixture is added to
+every weight at draw time, stale weights are refreshed a few at a time, and everything is
+compiled together with these functions.
+
+With weights a_i of sum A and the uniform weight U, an item is drawn with probability
+(a_i + U) / (A + n U): a ratio of integers, and exactly what the draw reports (rounded once, to
+a float64). U is the smallest integer for which the uniform share n U / (A + n U) is at least
+the mixing asked for.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import by_type, kernel, new_record, prefetch
+from tombola.compiling.records import Record
+from tombola.index import drawing
+from tombola.index.layout import Index, build, new_index
+from tombola.index.setting import assign
+from tombola.random import next_below
+from tombola.samplers.arithmetic import power_of_two_near
+from tombola.samplers.compiled import Compiled, CompiledSampler
+
+__all__ = ["Scored", "Weighted", "WeightedSampler", "new_rule"]
+
+SWEEP = 2  # items refreshed for each loss, while a sweep is on
+ALWAYS = 2**62  # items that a sweep has to refresh where it never ends
+TARGET = 2.0**50  # total weight after a rebuild
+HIGH = 2**60  # a total above this, or an average weight below LOW, changes the scale
+LOW = 2**10
+SMALL = 2**20  # up to this many items are rebuilt at once, in milliseconds; more by a sweep
+
+
+class Weighted(Compiled):
+    """State with the parts ``stream``, ``index``, ``sweep`` and ``rule``, and its functions.
+
+    ``rule`` is a record with at least ``mixing`` (the uniform share asked for), ``drawn`` and
+    ``fed`` (items drawn, losses received); see `new_rule`.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
+        """Return the range of what all weighted samplers have."""
+        n, pending = state.index.weights.size, state.sweep[0].pending
+        return {
+            "rule.mixing": (0.0, 1.0),
+            "rule.fade": (0.0, 1.0),
+            "sweep.scale": (2.0**-1000, 2.0**1020),
+            "sweep.least": (state.sweep[0].least, state.sweep[0].least),
+            "sweep.cursor": (0, n - 1),
+            "sweep.pending": (ALWAYS, ALWAYS) if pending == ALWAYS else (0, n),
+            "scores": (0.0, 2.0**1020),
+        }
+
+    @staticmethod
+    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Take a loss into the score of an item; the default learns nothing."""
+
+    @staticmethod
+    def value(state: Any, item: Any) -> Any:
+        """Return the real number that the item's weight is proportional to."""
+        return 1.0
+
+    @staticmethod
+    def prepare(state: Any, size: Any) -> Any:
+        """Set the mixing for the next draws; return for how many of `size` that holds."""
+        return size
+
+    @staticmethod
+    def fade(state: Any, item: Any) -> None:
+        """Forget a little about an item, as the sweep passes; the default forgets nothing."""
+
+    @staticmethod
+    def fetch(state: Any, item: Any) -> None:
+        """Ask the memory system for what `absorb` and `value` will read of an item."""
+
+    @staticmethod
+    def draw_next(state: Any) -> Any:
+        """Draw one item as prepared; return it and its probability."""
+        return draw_from_index(state)
+
+    @staticmethod
+    def draw_batch(state: Any, items: Any, probabilities: Any) -> None:
+        """Draw a batch as prepared: the same, from the same words, as `draw_next`."""
+        batch_from_index(state, items, probabilities)
+
+    @staticmethod
+    def draw_one(state: Any) -> Any:
+        """Draw one item; return it and its probability."""
+        prepare(state, 1)
+        state.rule[0].drawn += 1
+        return draw_next(state)
+
+    @staticmethod
+    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Learn from one loss."""
+        learn_one(state, item, probability, loss)
+
+    @staticmethod
+    def fill_probabilities(state: Any, out: Any) -> None:
+        """Write the probability of every item."""
+        fill_from_index(state, out)
+
+
+class _ScoredParts(NamedTuple):
+    stream: Record
+    index: Index
+    sweep: Record
+    rule: Record
+    scores: NDArray[np.float64]
+
+
+class Scored(Weighted, _ScoredParts):
+    """State with one score for each item, besides stream, index, sweep and rule."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def fetch(state: Any, item: Any) -> None:
+        """Ask for the score."""
+        prefetch(state.scores, item)
+
+
+@by_type
+def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    """Call the state's own `absorb`."""
+
+
+@by_type
+def value(state: Any, item: Any) -> Any:
+    """Call the state's own `value`."""
+
+
+@by_type
+def prepare(state: Any, size: Any) -> Any:
+    """Call the state's own `prepare`."""
+
+
+@by_type
+def fade(state: Any, item: Any) -> None:
+    """Call the state's own `fade`."""
+
+
+@by_type
+def fetch(state: Any, item: Any) -> None:
+    """Call the state's own `fetch`."""
+
+
+@by_type
+def draw_next(state: Any) -> Any:
+    """Call the state's own `draw_next`."""
+
+
+@by_type
+def draw_batch(state: Any, items: Any, probabilities: Any) -> None:
+    """Call the state's own `draw_batch`."""
+
+
+# --- drawing ------------------------------------------------------------------------------------
+
+
+@kernel(inline=True)
+def uniform_weight(state: Any) -> Any:
+    """Return U for the mixing asked for; -1 where every draw is uniform."""
+    mixing = state.rule[0].mixing
+    if mixing <= 0.0:
+        return np.int64(0)
+    total = state.index.sums[0].total
+    # 2^62 leaves room for area + n U below 2^63
+    share = mixing / (1.0 - mixing) * total if mixing < 1.0 else np.inf
+    if share >= 2.0**61:
+        return np.int64(-1)
+    return np.int64(share / state.index.weights.size) + 1
+
+
+@kernel(inline=True)
+def probability_of(state: Any, item: Any, uniform: Any) -> Any:
+    """Return the probability of an item, given the uniform weight."""
+    n = state.index.weights.size
+    if uniform < 0:
+        return 1.0 / n
+    return (state.index.weights[item] + uniform) / (state.index.sums[0].total + n * uniform)
+
+
+@kernel(inline=True)
+def draw_from_index(state: Any) -> Any:
+    """Draw one item by its weight; return it and its probability."""
+    uniform = uniform_weight(state)
+    if uniform < 0:
+        item = next_below(state.stream, np.uint64(state.index.weights.size))
+    else:
+        item = drawing.draw_one(state.index, state.stream, uniform)
+    return item, probability_of(state, item, uniform)
+
+
+@kernel(allocates=True)
+def batch_from_index(state: Any, items: Any, probabilities: Any) -> None:
+    """Draw a batch by weight: the same, from the same words, as `draw_from_index`."""
+    uniform = uniform_weight(state)
+    if uniform < 0:
+        for j in range(items.size):
+            items[j] = next_below(state.stream, np.uint64(state.index.weights.size))
+    else:
+        drawing.draw_many(state.index, state.stream, items, uniform)
+    for j in range(items.size):
+        probabilities[j] = probability_of(state, items[j], uniform)
+
+
+@kernel
+def fill_from_index(state: Any, out: Any) -> None:
+    """Write the probability of every item."""
+    uniform = uniform_weight(state)
+    for item in range(out.size):
+        out[item] = probability_of(state, item, uniform)
+
+
+@kernel(allocates=True)
+def draw_many(state: Any, items: Any, probabilities: Any) -> None:
+    """Draw a batch: as many `draw_one` would draw, where `prepare` changes nothing between."""
+    done = 0
+    while done < items.size:
+        size = prepare(state, items.size - done)
+        state.rule[0].drawn += size
+        draw_batch(state, items[done : done + size], probabilities[done : done + size])
+        done += size
+
+
+# --- learning -----------------------------------------------------------------------------------
+
+
+@kernel(inline=True)
+def learn_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    """Learn from one loss."""
+    absorb(state, item, probability, loss)
+    state.rule[0].fed += 1
+    put(state, item, value(state, item))
+    sweep(state)
+
+
+@kernel
+def update_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch, one after the other, after asking for the memory that it takes."""
+    index = state.index
+    for j in range(items.size):
+        fetch(state, items[j])
+        prefetch(index.weights, items[j])
+        prefetch(index.position, items[j])
+    for j in range(items.size):
+        prefetch(index.order, index.position[items[j]])
+    for j in range(items.size):
+        learn_one(state, items[j], probabilities[j], losses[j])
+
+
+@kernel(inline=True)
+def least_weight(state: Any, real: Any) -> Any:
+    """Return the smallest weight that an item of this value can have."""
+    return np.int64(1) if real > 0.0 else state.sweep[0].least
+
+
+@kernel(inline=True)
+def weight_within(real: Any, scale: Any, room: Any) -> Any:
+    """Return a real value times the scale as an integer, at most `room`."""
+    scaled = real * scale
+    return min(room, np.int64(scaled) if scaled < 2.0**62 else room)
+
+
+@kernel(inline=True)
+def put(state: Any, item: Any, real: Any) -> None:
+    """Turn a value into an integer weight.
+
+    A weight is at least 1, so that every item can be drawn (a sampler may ask for 0 where the
+    value is 0), and never brings the total beyond what the index holds; a value too large for
+    that is re-scaled at the end of the update.
+    """
+    room = 2 * HIGH - (state.index.sums[0].total - state.index.weights[item])
+    weight = weight_within(real, state.sweep[0].scale, room)
+    assign(state.index, item, max(weight, least_weight(state, real)))
+
+
+@kernel(inline=True)
+def sweep(state: Any) -> None:
+    """Refresh a few more weights; re-scale all of them when they outgrow the index."""
+    turn, n = state.sweep[0], state.index.weights.size
+    items = min(turn.pending, SWEEP)
+    for _ in range(items):
+        item = turn.cursor
+        turn.cursor = item + 1 if item + 1 < n else 0
+        fade(state, item)
+        put(state, item, value(state, item))
+    if turn.pending < ALWAYS:
+        turn.pending -= items
+    if not LOW * n <= state.index.sums[0].total <= HIGH:
+        rescale(state)
+
+
+@kernel
+def rescale(state: Any) -> None:
+    """Change the scale of the weights: at once where that is quick, else as the sweep goes."""
+    turn, n = state.sweep[0], state.index.weights.size
+    if n <= SMALL:
+        rebuild(state)
+    elif turn.pending == 0 or (turn.pending == ALWAYS and turn.cursor < SWEEP):
+        turn.scale *= 0.5 if state.index.sums[0].total > HIGH else 2.0
+        turn.pending = max(turn.pending, n)
+
+
+@kernel
+def rebuild(state: Any) -> None:
+    """Choose the scale and derive all weights from the scores."""
+    total = 0.0
+    weights = state.index.weights
+    for item in range(weights.size):
+        total += value(state, item)
+    scale = TARGET / power_of_two_near(total)
+    state.sweep[0].scale = scale
+    room = np.int64(2 * HIGH)
+    for item in range(weights.size):
+        real = value(state, item)
+        weights[item] = max(weight_within(real, scale, room), least_weight(state, real))
+        room -= weights[item]
+    build(state.index)
+
+
+# --- the class around it ------------------------------------------------------------------------
+
+
+def new_rule(*, mixing: float = 0.0, **own: Any) -> Record:
+    """Return the record of a rule: mixing, counts of draws and losses, and numbers of its own."""
+    return new_record(mixing=mixing, drawn=0, fed=0, **own)
+
+
+class WeightedSampler(CompiledSampler):
+    """A sampler with an index: a subclass names its state and what that starts from."""
+
+    state_class: type[Any]
+    _draw_kernel = staticmethod(draw_many)
+    _update_kernel = staticmethod(update_many)
+
+    def _begin(self, *, stale: bool = False, least: int = 1, **own: Any) -> None:
+        """Make the state and derive all weights; to be called at the end of the constructor.
+
+        Parameters
+        ----------
+        stale : bool, default=False
+            Whether weights change without feedback for their item, so that the sweep never stops.
+        least : {0, 1}, default=1
+            The weight of an item of value 0: with 0 (and no mixing) it is never drawn.
+        **own
+            The parts of the state besides stream, index and sweep: ``rule``, and arrays.
+        """
+        pending = ALWAYS if stale else 0
+        self.state = self.state_class(
+            stream=self._stream.state,
+            index=new_index(np.ones(self.n, dtype=np.int64)),
+            sweep=new_record(
+                scale=1.0,  # integer weight per unit of value; a power of two
+                least=least,  # the weight of an item of value 0
+                cursor=0,  # the item that is refreshed next
+                pending=pending,  # items that are still to be refreshed
+            ),
+            **own,
+        )
+        rebuild(self.state)
+
+    def _largest_importance(self) -> float:
+        mixing = float(self.state.rule[0].mixing)
+        return 1.0 / mixing if mixing > 0 else np.inf

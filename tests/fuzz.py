@@ -1,0 +1,85 @@
+"""Damage a state that is sound: one field at a time, as somebody would who computes checksums anew."""
+
+import copy
+
+import numpy as np
+
+NUMBERS = [-1, -(2**63), 2**31, 2**62, 2**63 - 1, 2**64, 1e308, -1e308, float("nan"), float("inf")]
+ODD = [None, "text", [], {}, True, [1, 2], {"a": 1}]
+
+
+def places(state, path=()):
+    """Every place in a nested state: dicts and lists, and what they hold."""
+    if path:
+        yield path
+    if isinstance(state, dict):
+        for key in state:
+            yield from places(state[key], (*path, key))
+    elif isinstance(state, list):
+        for k in range(len(state)):
+            yield from places(state[k], (*path, k))
+
+
+def damaged(state, rng, inside=()):
+    """A copy of a state with one thing wrong below `inside`, and what that is, in words."""
+    state = copy.deepcopy(state)
+    top = state
+    for key in inside:
+        top = top[key]
+    choices = list(places(top))
+    if not choices:
+        inside, top, choices = (), state, list(places(state))
+    path = choices[rng.integers(len(choices))]
+    holder = top
+    for key in path[:-1]:
+        holder = holder[key]
+    value = holder[path[-1]]
+    holder[path[-1]], how = _wrong(value, rng)
+    if how == "removed":
+        del holder[path[-1]]
+    return state, f"{'.'.join(map(str, (*inside, *path)))}: {how}"
+
+
+def _wrong(value, rng):
+    kind = rng.integers(8)
+    if kind == 0:
+        return None, "removed"
+    if kind == 1:
+        odd = ODD[rng.integers(len(ODD))]
+        return odd, f"became {odd!r}"
+    if isinstance(value, np.ndarray) and value.size:
+        return _wrong_array(value, rng)
+    if isinstance(value, (int, float)):
+        number = NUMBERS[rng.integers(len(NUMBERS))]
+        if rng.integers(2):
+            number = value + int(rng.integers(-3, 4))
+        return number, f"{value} became {number}"
+    odd = ODD[rng.integers(len(ODD))]
+    return odd, f"became {odd!r}"
+
+
+def _wrong_array(array, rng):
+    array = array.copy()
+    kind = rng.integers(6)
+    if kind == 0:
+        return array[:-1], "one shorter"
+    if kind == 1:
+        return array.astype(np.float32 if array.dtype != np.float32 else np.float64), "other type"
+    if kind == 2:
+        return array.reshape(1, *array.shape), "another dimension"
+    if kind == 3 and array.size > 1:
+        a, b = rng.integers(array.size, size=2)
+        array.flat[a], array.flat[b] = array.flat[b], array.flat[a]
+        return array, f"[{a}] and [{b}] swapped"
+    at = rng.integers(array.size)
+    if array.dtype.kind in "iu":
+        limits = np.iinfo(array.dtype)
+        some = [limits.min, limits.max, array.size, array.flat[(at + 1) % array.size], 0]
+        array.flat[at] = some[rng.integers(len(some))]
+    elif array.dtype.kind == "f":
+        some = [np.nan, np.inf, -np.inf, -1.0, 1e300, 0.0, 5e-324]
+        with np.errstate(over="ignore"):
+            array.flat[at] = some[rng.integers(len(some))]
+    else:
+        return array[:-1], "one shorter"
+    return array, f"[{at}] became {array.flat[at]}"
