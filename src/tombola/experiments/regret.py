@@ -161,9 +161,9 @@ def bandit(
     limit = theory.bandit if adversary is Stationary else theory.non_oblivious_rate
     for player in players:
         for T in horizons:
-            every = max(1, T // 10**6) if adversary.steady else 1
-            opponent = adversary(losses)  # type: ignore[call-arg, arg-type]
-            ledger = game(player.make(n, T, seed), opponent, T, player.frozen, every=every)
+            stride = max(1, T // 10**6) if adversary.steady else 1
+            opponent = adversary(losses)  # type: ignore[call-arg]
+            ledger = game(player.make(n, T, seed), opponent, T, player.frozen, stride=stride)
             yield {"player": player.name, "rounds": T, "regret": float(ledger.regret),
                    "bound": limit(1.0, n, T)}  # fmt: skip
 
@@ -174,14 +174,14 @@ def growth(n: int, horizons: Sequence[int], seed: int) -> Iterator[Row]:
     scale = float(losses.max() ** 2)
     for T in horizons:
         sampler = VRB(n, bound=scale, horizon=T, seed=seed)
-        ledger = game(sampler, Stationary(losses), T, every=max(1, T // 10**6))
+        ledger = game(sampler, Stationary(losses), T, stride=max(1, T // 10**6))
         uniform = (ledger.uniform_cost - ledger.best_cost()) / n**2
         for name, regret in ((PRINTED, ledger.regret), ("uniform", uniform)):
             yield {"player": name, "rounds": T, "regret": float(regret) / scale,
                    "bound": theory.bandit(1.0, n, T)}  # fmt: skip
     ledger = Ledger(n, marks=horizons)
-    every = max(1, horizons[-1] // 10**6)
-    game(VRB(n, seed=seed), Stationary(losses), horizons[-1], ledger=ledger, every=every)
+    stride = max(1, horizons[-1] // 10**6)
+    game(VRB(n, seed=seed), Stationary(losses), horizons[-1], ledger=ledger, stride=stride)
     for T, regret in zip(horizons, ledger.history()["regret"], strict=True):
         yield {"player": FREE, "rounds": T, "regret": float(regret) / scale,
                "bound": theory.bandit(1.0, n, T)}  # fmt: skip
