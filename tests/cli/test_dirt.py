@@ -154,9 +154,9 @@ DIRT = {
     "groups for numbers": (
         "diabetes", None, ["--sampler", "group-vrb"], "--sampler group-vrb needs classes",
     ),
-    "no epochs": ("iris", None, ["--epochs", "0"], "'0' is not a whole number from 1 on"),
-    "all held out": ("iris", None, ["--test", "1"], "'1' is not a number from 0 to below 1"),
-    "a negative penalty": ("iris", None, ["--l2", "-1"], "'-1' is not a number from 0"),
+    "no epochs": ("iris", None, ["--epochs", "0"], "'0' is not an integer of at least 1"),
+    "all held out": ("iris", None, ["--test", "1"], "number of at least 0 and less than 1"),
+    "a negative penalty": ("iris", None, ["--l2", "-1"], "'-1' is not a number of at least 0"),
     "a folder for public sets that is not there": (
         "kdd", None, ["--data", "/nowhere"], "there is no folder /nowhere",
     ),

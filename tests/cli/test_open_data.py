@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tombola.cli.common import add_data_arguments, open_data
+from tombola.cli.arguments import add_data_arguments
+from tombola.cli.data import open_data
 from tombola.cli.train import Fit
 from tombola.cli.train_report import snippet
 from tombola.datasets import DataError, public
@@ -43,13 +44,13 @@ def test_one_class_of_voc_without_what_is_difficult(voc):
     assert data.X.dtype == np.float32
     np.testing.assert_allclose(data.X.mean(axis=0), 0, atol=1e-6)
     assert data.notes[:2] == (
-        "2 rows, difficult to tell, were left out.",
-        "The test part of voc-vgg19, 3 rows, was held out.",
+        "2 rows marked as difficult were left out.",
+        "The 3 test rows of voc-vgg19 were held out.",
     )
 
 
 def test_voc_needs_a_class(voc):
-    with pytest.raises(DataError, match="--target names one: cat and dog"):
+    with pytest.raises(DataError, match="choose the target with --target: cat and dog"):
         opened("voc-vgg19", "--data", voc)
     with pytest.raises(DataError, match=r"no target 'dgo': did you mean 'dog'\?"):
         opened("voc-vgg19", "--target", "dgo", "--data", voc)

@@ -26,7 +26,7 @@ def kmeans_rows(factors, name="kdd"):
 def seen(exhibit, words):
     found = [finding for finding in exhibit.findings if words in finding.claim]
     assert found, [finding.claim for finding in exhibit.findings]
-    return [finding.seen for finding in found]
+    return [finding.confirmed for finding in found]
 
 
 def test_kmeans_says_whether_a_tenth_of_the_rounds_is_enough():

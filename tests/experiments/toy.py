@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from tombola.experiments import sweep
-from tombola.experiments.sweep import Exhibit
+from tombola.experiments.exhibit import Exhibit
 
 TITLE = "Toy"
 SETTINGS = {"marks": [1, 2, 3]}

@@ -17,7 +17,8 @@ import numpy as np
 
 import tombola
 from tombola.experiments.curves import arrival, collect
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting, go_on
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
+from tombola.experiments.running import minimize
 from tombola.problems import LeastSquares, Logistic
 from tombola.problems.linear import LinearProblem
 from tombola.report import figures
@@ -77,7 +78,7 @@ def solved(name: str) -> tuple[LinearProblem, float]:
         problem: LinearProblem = logistic()
     else:
         problem = lasso(1000, 500, 0.01) if name == "lasso-small-l1" else lasso(2000, 1000, 0.1)
-    long = go_on(CoordinateDescent(), problem, rounds=1000 * problem.d)
+    long = minimize(CoordinateDescent(), problem, rounds=1000 * problem.d)
     return problem, problem.value(long.solution)
 
 
@@ -102,7 +103,7 @@ def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterato
         sampler, result = make(smooth, int(setting["run"])), None
         for mark in MARKS:
             rounds = round(mark * problem.d / each)
-            result = go_on(solver, problem, sampler=sampler, rounds=rounds, resume=result)
+            result = minimize(solver, problem, sampler=sampler, rounds=rounds, resume=result)
             gap = max((problem.value(result.solution) - best) / begin, 0.0)
             yield {"method": method, "epochs": float(mark), "gap": gap}
             if gap < GOAL / 100:

@@ -8,7 +8,6 @@ the noise. `tombola advise` says whether your data have it.
 """
 
 import functools
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ import numpy as np
 import tombola
 from tombola import datasets
 from tombola.experiments.curves import band, collect, shown, speed
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.experiments.kmeans import make_sampler
 from tombola.experiments.one_vs_all import average_precisions
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting, go_on
+from tombola.experiments.running import minimize, timed
 from tombola.problems import KMeans, Logistic
 from tombola.random import Stream
 from tombola.report import figures
@@ -73,7 +73,7 @@ def _classify(method: str, seed: int) -> Iterator[Row]:
         sampler = {"shuffle": tombola.Shuffle, "VRB": tombola.VRB}[method](problem.n, seed=seed)
     solver, result = AdaGrad(RATE), None
     for mark in MARKS["classification"]:
-        result = go_on(solver, problem, sampler=sampler, rounds=mark, resume=result)
+        result = minimize(solver, problem, sampler=sampler, rounds=mark, resume=result)
         w = result.solution
         yield {"method": method, "draws": mark, "seconds": result.seconds,
                "objective": problem.value(w),
@@ -83,13 +83,10 @@ def _classify(method: str, seed: int) -> Iterator[Row]:
 def _cluster(method: str, seed: int) -> Iterator[Row]:
     problem, test = _data("clustering")
     start = plus_plus(problem, 1000, Stream(seed))
-    make_sampler(method, problem, seed)  # compiles, off the clock
-    began = time.perf_counter()
-    sampler = make_sampler(method, problem, seed)
-    setup = time.perf_counter() - began
+    sampler, setup = timed(lambda: make_sampler(method, problem, seed))
     solver, result = MiniBatchKMeans(BATCH), None
     for mark in MARKS["clustering"]:
-        result = go_on(
+        result = minimize(
             solver,
             problem,
             sampler=sampler,

@@ -15,8 +15,8 @@ import numpy as np
 import tombola
 from tombola import datasets
 from tombola.experiments.curves import band, collect, shown
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.experiments.one_vs_all import MARKS, RATE, Make, race, tasks
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting
 from tombola.ledger import mean_estimate
 from tombola.report import figures
 

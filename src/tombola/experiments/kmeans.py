@@ -11,7 +11,6 @@ there are none.
 """
 
 import functools
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ from numpy.typing import NDArray
 import tombola
 from tombola import datasets
 from tombola.experiments.curves import Curves, band, collect, shown, speed
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting, go_on
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
+from tombola.experiments.running import minimize, timed
 from tombola.ledger import mean_estimate
 from tombola.problems import KMeans
 from tombola.random import Stream
@@ -105,13 +105,10 @@ def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterato
     seed = 1000 * int(setting["start"]) + int(setting["seed"])
     first = setting["start"] == setting["seed"] == 0
     for method in METHODS:
-        make_sampler(method, problem, seed)  # compiles, off the clock
-        began = time.perf_counter()
-        sampler = make_sampler(method, problem, seed)
-        setup = time.perf_counter() - began
+        sampler, setup = timed(functools.partial(make_sampler, method, problem, seed))
         result, squares = None, np.zeros(problem.n)
         for mark in MARKS:
-            result = go_on(
+            result = minimize(
                 solver, problem, sampler=sampler, rounds=mark, start=None if result else start,
                 resume=result,
             )  # fmt: skip

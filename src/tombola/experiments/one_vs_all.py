@@ -1,7 +1,6 @@
 """One-vs-all logistic regression on VOC 2007 by AdaGrad: what `voc` and `hyper` have in common."""
 
 import functools
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola import datasets
-from tombola.experiments.sweep import go_on
+from tombola.experiments.running import minimize, timed
 from tombola.problems import Logistic
 from tombola.samplers import Sampler
 from tombola.solvers import AdaGrad
@@ -97,14 +96,11 @@ Make = Callable[[Task, int], Sampler]
 
 def train(task: Task, make: Make, seed: int, rate: float) -> list[dict[str, float]]:
     """Train on one class; return what was seen at each mark."""
-    make(task, seed)  # compiles, off the clock
-    began = time.perf_counter()
-    sampler = make(task, seed)
-    setup = time.perf_counter() - began
+    sampler, setup = timed(lambda: make(task, seed))
     problem, solver = Logistic(task.X, task.y), AdaGrad(rate)
     result, solutions, seconds, ratios, moments = None, [], [], [], []
     for mark in MARKS:
-        result = go_on(solver, problem, sampler=sampler, rounds=mark, resume=result)
+        result = minimize(solver, problem, sampler=sampler, rounds=mark, resume=result)
         solutions.append(result.solution)
         seconds.append(setup + result.seconds)
         moments.append(sampler.probabilities())

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tombola import simulate, theory
 from tombola.experiments.curves import shown
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.ledger import Estimate, Ledger, mean_estimate
 from tombola.report import figures
 from tombola.samplers import FTRL, VRB, Uniform

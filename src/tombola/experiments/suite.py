@@ -16,7 +16,6 @@ compiled loop; ``--only VRB`` takes two minutes.
 """
 
 import argparse
-import csv
 import math
 import sys
 import time
@@ -29,6 +28,8 @@ from numpy.typing import NDArray
 
 import tombola
 from tombola.compiling import kernel
+from tombola.experiments.rows import as_csv
+from tombola.files import write_text
 from tombola.ledger import Sheet, account, mean_estimate, new_sheet
 from tombola.random import Stream
 from tombola.samplers.compiled import CompiledSampler, draw_one, fill_probabilities, update_one
@@ -245,18 +246,10 @@ def main() -> None:
                         "half_width": estimate.high - estimate.value,
                         "worst": max(values), "seeds": seeds,
                     })  # fmt: skip
-            write(options.out / "suite.csv", rows)
+            write_text(options.out / "suite.csv", as_csv(rows))
     print("\r" + " " * 100 + "\r", end="", file=sys.stderr)
     show(rows)
     print(f"\nrows: {options.out / 'suite.csv'}  ({time.perf_counter() - start:.0f} s)")
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write the rows so far."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def show(rows: list[dict[str, Any]]) -> None:

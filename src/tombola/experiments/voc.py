@@ -21,8 +21,8 @@ import numpy as np
 import tombola
 from tombola import datasets
 from tombola.experiments.curves import band, collect, shown, speed
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.experiments.one_vs_all import MARKS, RATE, Make, Task, race, tasks
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting
 from tombola.report import figures
 
 __all__ = ["SETTINGS", "TITLE", "checksums", "play", "show", "stages"]
