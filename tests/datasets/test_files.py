@@ -54,7 +54,7 @@ def test_tables_are_read_back_equal(tmp_path, form, target):
     assert data.X.flags.c_contiguous
     assert data.checksum == checksum_of_file(path)
     assert data.notes == (
-        "Taken for classification, since the target 'label' has 3 different whole numbers.",
+        "Taken as classification, since the target 'label' has 3 different integers.",
     )
 
 
@@ -226,7 +226,7 @@ def test_the_task_is_guessed_from_the_target_and_said(tmp_path, values, task):
     path.write_text("a,y\n" + "".join(f"{k},{value}\n" for k, value in enumerate(values)))
     data = read(path, "y")
     assert data.task == task
-    assert data.notes[-1].startswith(f"Taken for {task}, since the target 'y' has ")
+    assert data.notes[-1].startswith(f"Taken as {task}, since the target 'y' has ")
     assert (data.y.dtype == np.float64) == (task == "regression")
 
 

@@ -74,7 +74,7 @@ def test_the_tails_of_heavy_tailed_are_those_of_pareto():
 
 
 def test_more_clusters_than_rows_are_refused():
-    with pytest.raises(DataError, match="9 clusters need as many rows"):
+    with pytest.raises(DataError, match="9 clusters need at least as many rows"):
         heavy_tailed(8, clusters=9)
 
 

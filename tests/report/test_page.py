@@ -126,7 +126,7 @@ def test_cells_are_shown_for_people(value, shown):
 
 
 def test_a_row_of_the_wrong_length_is_named():
-    with pytest.raises(ValueError, match=r"rows\[1\] has 1 cells, there are 2 columns"):
+    with pytest.raises(ValueError, match=r"rows\[1\] has 1 cells, but there are 2 columns"):
         Page("t").table(["a", "b"], [["x", 1], ["y"]])
 
 
