@@ -123,7 +123,7 @@ def test_account_of_a_game():
     assert ledger.regret == pytest.approx((cost - np.sqrt(squares).sum() ** 2) / 36)
 
 
-def test_looking_less_often():
+def test_a_larger_stride_is_close():
     losses = log_normal(20, 1.5, seed=1)
     exact = play(VRB(20, seed=1), Stationary(losses), 20_000)
     coarse = play(VRB(20, seed=1), Stationary(losses), 20_000, stride=10)
@@ -174,10 +174,10 @@ def deviation(bound, games=2000):
 
 
 def test_mean_cost_is_that_of_all_draws():
-    """Algorithm 1 over all 2^8 sequences of draws, against games; `budget` says how sure."""
+    """Algorithm 1 over all 2^8 sequences of draws, against games; `budget` sets the false-alarm rate."""
     limit = NormalDist().inv_cdf(1 - budget.ALPHA / 2)
     assert deviation(bound=1.0) < limit
-    assert deviation(bound=0.3) > limit  # the wrong sampler has another bound
+    assert deviation(bound=0.3) > limit  # the wrong sampler has a different bound
 
 
 # --- adversaries ----------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_noise_is_redrawn_for_each_round_and_item():
 
 
 @pytest.mark.kernels
-def test_random_words_are_nobody_elses():
+def test_random_words_are_not_shared():
     state = np.random.get_state()[1].copy()
     first = {int(word) for word in Stream(3).words(1000)}
     for child in (LOSSES, ROUNDS, 0, 1):

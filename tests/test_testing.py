@@ -50,12 +50,12 @@ USES_NO_PROBABILITY = [
     "SRG",
     "SRG, always",
     "Safe",
-]  # plain losses do
+]  # their rules use the losses alone
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_ours_pass(name):
-    # the two items of a MirrorDescent are at its floor in no time, whatever is fed
+    # with two items, MirrorDescent reaches its floor at once, whatever the losses
     sizes = (1, 6, 40) if name == "MirrorDescent" else (1, 2, 6, 40)
     check_sampler(OURS[name], n=sizes, uses_probability=name not in USES_NO_PROBABILITY)
 
@@ -66,12 +66,12 @@ def test_full_information_passes():
 
 @pytest.mark.parametrize("name", OURS)
 def test_which_of_ours_use_the_probability(name):
-    """So that the check of late look-ups cannot pass for want of learning."""
+    """A sampler that does not learn would pass the check of late look-ups."""
     assert feedback.learns(OURS[name], 6) == (name not in LEARNS_NOTHING)
 
 
 class Plain(Sampler):
-    """A correct sampler in plain Python, to be broken below; float sums instead of an index."""
+    """A correct sampler in plain Python, for the broken ones below to derive from."""
 
     def __init__(self, n, *, seed=0):
         super().__init__(n, seed)
@@ -110,7 +110,7 @@ class LooksUpLate(Plain):
 
 
 class RemembersLastProbability(Plain):
-    """As river's EXP3: the probability of the last draw, whatever draw comes back."""
+    """Uses the probability of the last draw for any feedback, as river's EXP3 does."""
 
     def _draw(self, size):
         self.last = self.probabilities()
@@ -141,7 +141,7 @@ class ReportsWithoutMixing(Plain):
 
 
 class DealsInOrder(Plain):
-    """Epochs that nobody shuffled: in the long run, frequencies are right."""
+    """Epochs without shuffling: the frequencies of a long run are right."""
 
     def __init__(self, n, *, seed=0):
         super().__init__(n, seed=seed)
@@ -206,7 +206,7 @@ class EmptyDrawCosts(Plain):
 
 
 class NoFloor(Plain):
-    """Nothing left to draw by once the evidence is all zero."""
+    """Has no distribution left once all losses are zero."""
 
     def __init__(self, n, *, seed=0):
         super().__init__(n, seed=seed)
@@ -292,7 +292,7 @@ BROKEN = {
 }
 
 
-# Other checks see these too: no distribution, no fresh state, feedback refused.
+# These fail other checks as well: no distribution, no new state, or feedback refused.
 BREAKS_MORE = (
     SumsToMore,
     ReportsWithoutMixing,
@@ -304,13 +304,13 @@ BREAKS_MORE = (
 )
 
 
-def test_the_plain_one_passes():
+def test_the_plain_sampler_passes():
     check_sampler(lambda n, seed: Plain(n, seed=seed))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda kind: kind.__name__)
-def test_broken_ones_fail_in_the_check_meant_for_them(broken):
+def test_broken_samplers_fail_the_check_meant_for_them(broken):
     with pytest.raises(AssertionError) as caught:
         check_sampler(lambda n, seed: broken(n, seed=seed), n=(6,))
     failed = [line.split()[0] for line in str(caught.value).splitlines()[1:]]
@@ -371,7 +371,7 @@ class LastLoss(Plain):
             self.scores[item] = min(loss, 1e100) ** 2
 
 
-def test_rules_that_never_use_the_probability_say_so():
+def test_rules_that_never_use_the_probability():
     def factory(n, seed):
         return LastLoss(n, seed=seed)
 
@@ -417,4 +417,4 @@ def test_false_alarms_stay_within_the_budget(monkeypatch):
                 check(lambda n, seed: VRB(n, bound=1.0, mixing=0.3, seed=seed + 10**6 * offset))  # noqa: B023
             except AssertionError:
                 alarms += 1
-    assert alarms <= 5  # 8 * 6 tests at 1% or less: more than 5 has a chance below 1e-5
+    assert alarms <= 5  # 8 * 6 tests at 1% or less: more than 5 has a probability below 1e-5

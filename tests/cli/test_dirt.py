@@ -16,7 +16,7 @@ def npz(**arrays):
 SIX = np.arange(12.0).reshape(6, 2)
 HALF = np.array([0, 1] * 3)
 
-# name of the file, what is in it, arguments, what must be said
+# name and content of the file, arguments, part of the expected error
 DIRT = {
     "no such file": ("t.csv", None, [], "there is no file 't.csv', and no data set of that name"),
     "a near name": ("digts", None, [], "did you mean 'digits'?"),
@@ -168,7 +168,7 @@ def everything(folder):
 
 
 @pytest.mark.parametrize("kind", DIRT)
-def test_dirt_is_answered_with_a_sentence(kind, tmp_path, monkeypatch, capsys):
+def test_bad_input_gets_one_sentence(kind, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     name, content, arguments, said = DIRT[kind]
     path = tmp_path / name
@@ -189,7 +189,7 @@ def test_dirt_is_answered_with_a_sentence(kind, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_is_no_file(tmp_path, monkeypatch, capsys):
+def test_a_folder_is_not_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").mkdir()
     assert main(["train", "t.csv"]) == 2

@@ -27,7 +27,7 @@ def test_help_lists_the_commands_and_loads_nothing_heavy():
         assert what.split()[0] in done.stdout
 
 
-def test_without_a_command_it_is_help(capsys):
+def test_without_a_command_help_is_printed(capsys):
     assert main([]) == 0
     assert "COMMAND" in capsys.readouterr().out
 
@@ -117,7 +117,7 @@ def test_short_work_shows_nothing(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_away_from_a_terminal_there_is_a_line_now_and_then(monkeypatch, capsys):
+def test_outside_a_terminal_lines_are_printed(monkeypatch, capsys):
     clock = iter(range(1000))
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(clock))
     with Progress("counting") as progress:
@@ -128,7 +128,7 @@ def test_away_from_a_terminal_there_is_a_line_now_and_then(monkeypatch, capsys):
     assert all(line.startswith("counting: ") and line.endswith("%") for line in lines)
 
 
-def test_in_a_terminal_there_is_a_bar_even_while_nothing_is_heard(monkeypatch, capsys):
+def test_in_a_terminal_there_is_a_bar_even_before_the_first_call(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(Progress, "FIRST", 0.01)
     with Progress("compiling") as progress:

@@ -1,4 +1,4 @@
-"""What commands get to train on, and that the saved arrays predict with numpy alone."""
+"""The data that commands train on, and predictions from saved arrays with numpy alone."""
 
 import argparse
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ def voc(tmp_path):
     return tmp_path
 
 
-def test_one_class_of_voc_without_what_is_difficult(voc):
+def test_one_class_of_voc_without_difficult_images(voc):
     data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True)
     assert data.y.tolist() == [1, -1, 1, -1, -1]
     assert data.y_test.tolist() == [1, -1, -1]
@@ -67,7 +67,7 @@ def test_voc_may_be_clustered_whole(voc):
     assert data.y is None
 
 
-def test_a_share_goes_before_the_set_s_own_test_part(voc):
+def test_a_share_takes_precedence_over_the_test_rows_of_the_set(voc):
     data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True, test=0.4)
     assert data.X.shape[0] + data.X_test.shape[0] == 5
     data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True, test=0.0)

@@ -117,7 +117,7 @@ def test_gathered_rows_are_the_rows(toys, tmp_path):
     assert read(folder) == rows
 
 
-def test_nothing_to_read_is_said(tmp_path):
+def test_a_folder_without_results_is_refused(tmp_path):
     with pytest.raises(sweep.SweepError, match="holds no results"):
         read(tmp_path)
 
@@ -133,7 +133,7 @@ def test_killed_at_any_time_it_continues_to_the_same_rows(toys, tmp_path):
     rng, kills = random.Random(0), 0
     while True:
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        child.stdout.readline()  # it has begun
+        child.stdout.readline()  # it has started
         time.sleep(rng.uniform(0.0, 0.15 * (1 + kills / 10)))  # longer on a busy machine
         if child.poll() is None:
             os.kill(child.pid, signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_jobs_make_the_same_rows(tmp_path):
 
 
 def test_interrupted_runs_get_no_file(toys, tmp_path, monkeypatch):
-    """Solvers catch Ctrl-C and return what they have: not the rows of a finished run."""
+    """Solvers catch Ctrl-C and return early; such a run is not finished."""
     from tombola.problems import LeastSquares
     from tombola.solvers import SGD
 
@@ -180,12 +180,12 @@ def test_interrupted_runs_get_no_file(toys, tmp_path, monkeypatch):
 
 def test_a_folder_that_was_hardly_begun_is_continued(toys, tmp_path):
     (tmp_path / "toy" / "runs").mkdir(parents=True)
-    (tmp_path / "toy" / ".tombola-1.part").write_text("{")  # of about.json
+    (tmp_path / "toy" / ".tombola-1.part").write_text("{")  # left of about.json by a killed process
     assert len(read(sweep.sweep("toy", tmp_path, runs=1))) == 4
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"experiment": "toy"}'])
-def test_a_broken_record_is_said(toys, tmp_path, text):
+def test_a_broken_record_is_named(toys, tmp_path, text):
     folder = sweep.sweep("toy", tmp_path, runs=1)
     (folder / "about.json").write_text(text)
     with pytest.raises(sweep.SweepError, match=r"about.json"):

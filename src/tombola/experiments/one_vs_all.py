@@ -121,7 +121,7 @@ def train(task: Task, make: Make, seed: int, rate: float) -> list[dict[str, floa
 def race(
     chosen: Iterable[Task], contenders: Mapping[str, tuple[Make, float]], seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Train each contender (a sampler and a rate) on each class, in turns.
+    """Train each contender (a sampler and a rate) on each class.
 
     Yields the means over the classes for each contender and mark; seconds are summed.
     """

@@ -17,7 +17,7 @@ from tombola.validation import whole
 __all__ = ["play"]
 
 CHUNK = 2**16  # rounds summed before they are added to the ledger: limits rounding errors
-MOST_LOOKS = 4 * 10**9  # items looked at by default: a few seconds
+MOST_LOSSES = 4 * 10**9  # computed in a game by default: a few seconds
 
 
 @kernel(allocates=True)
@@ -154,7 +154,7 @@ def play(
     rounds, batch_size = whole("rounds", rounds, 0), whole("batch_size", batch_size, 1)
     steady = type(adversary).steady
     if stride is None:
-        stride = max(1, -(-rounds * n // MOST_LOOKS)) if steady else 1
+        stride = max(1, -(-rounds * n // MOST_LOSSES)) if steady else 1
     if whole("stride", stride, 1) > 1 and not steady:
         raise ValueError(f"stride must be 1 for an adversary that is not steady, got {stride}")
     sheet, done = new_sheet(n), 0

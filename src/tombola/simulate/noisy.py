@@ -22,6 +22,11 @@ class RandomParts(NamedTuple):
     noise: Record
 
 
+def _parts(losses: ArrayLike, seed: int, **noise: float) -> dict[str, Any]:
+    base = as_losses(losses)
+    return {"n": base.size, "base": base, "words": loss_words(seed), "noise": new_record(**noise)}
+
+
 class Noisy(Adversary, RandomParts):
     """Multiplies each loss, in each round, by a log-normal number.
 
@@ -42,8 +47,7 @@ class Noisy(Adversary, RandomParts):
 
     def __new__(cls, losses: ArrayLike, sigma: float = 1.0, seed: int = 0) -> Self:
         """Take the losses b, and the standard deviation of the logarithm of the noise."""
-        base, noise = as_losses(losses), new_record(sigma=float(sigma))
-        return cls.build(base.size, base=base, words=loss_words(seed), noise=noise)
+        return cls.build(**_parts(losses, seed, sigma=float(sigma)))
 
     @staticmethod
     def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
@@ -73,8 +77,7 @@ class Sparse(Adversary, RandomParts):
 
     def __new__(cls, losses: ArrayLike, density: float = 0.2, seed: int = 0) -> Self:
         """Take the losses b, and the probability that one is not 0."""
-        base, noise = as_losses(losses), new_record(density=float(density))
-        return cls.build(base.size, base=base, words=loss_words(seed), noise=noise)
+        return cls.build(**_parts(losses, seed, density=float(density)))
 
     @staticmethod
     def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
