@@ -136,9 +136,8 @@ class Trainer:
         self.factors = torch.ones(CLASSES)
         self.loader: Any
         if method.startswith("tombola"):
-            self.loader = ImportanceLoader(dataset, BATCH, groups=images.y, seed=seed)
-            if method == "tombola, norms":
-                self.loader.sampler.quantity = "gradient norm"
+            fed = "gradient norm" if method == "tombola, norms" else "loss"
+            self.loader = ImportanceLoader(dataset, BATCH, groups=images.y, seed=seed, quantity=fed)
             if method == "tombola, balanced":
                 self.factors = 1 / (CLASSES * shares)
         else:
