@@ -528,6 +528,20 @@ def test_a_group_of_one_process_in_a_larger_world_draws_on_its_own(monkeypatch):
     assert steps(make(process_group="this one"), 5) == steps(make(distributed=None), 5)
 
 
+def test_a_destroyed_process_group_leaves_no_threads_behind(tmp_path):
+    """A thread of gloo that lives until the interpreter exits may abort the process."""
+    threads = len(os.listdir("/proc/self/task"))
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        loader = make(distributed="sharded")
+        assert len(os.listdir("/proc/self/task")) > threads
+    finally:
+        dist.destroy_process_group()
+    assert len(os.listdir("/proc/self/task")) == threads
+    with pytest.raises(RuntimeError, match="the process group of this loader was destroyed"):
+        loader._checkpoints._processes.connection.require_equal({"lag": 1})
+
+
 def test_processes_without_a_process_group_are_told(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RuntimeError, match="one of WORLD_SIZE=2 processes"):

@@ -3,9 +3,13 @@
 Messages go through a gloo group of the library's own, in host memory, also where the model is
 trained over NCCL: a device never waits for them. A process group that the user passes is used as
 it is; if its backend is NCCL, messages go through the device.
+
+Groups are referred to weakly: ``destroy_process_group()`` ends their threads, also while a loader
+is alive.
 """
 
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -78,14 +82,19 @@ def find_connection(distributed: str | None, process_group: Any) -> Connection:
     return Connection(mode, dist.get_rank(process_group), world, gather_over(group))
 
 
-_groups: dict[str, Any] = {}  # "world": the default group; "own": the gloo group made for it
+# The gloo group of the library, by the default group that it belongs to.
+_own_groups: "weakref.WeakKeyDictionary[Any, weakref.ref[Any]]" = weakref.WeakKeyDictionary()
 
 
 def _own_group() -> Any:
     """Return the gloo group of all processes: one for all loaders, made with the first."""
-    if _groups.get("world") is not dist.group.WORLD:
-        _groups.update(world=dist.group.WORLD, own=dist.new_group(backend="gloo"))
-    return _groups["own"]
+    world = dist.group.WORLD
+    reference = _own_groups.get(world)
+    group = None if reference is None else reference()
+    if group is None:
+        group = dist.new_group(backend="gloo")
+        _own_groups[world] = weakref.ref(group)
+    return group
 
 
 def world_size() -> int:
@@ -97,8 +106,15 @@ def gather_over(group: Any) -> Gather:
     """Return a function that gathers an int64 array from each process of a group."""
     world = dist.get_world_size(group)
     on_device = dist.get_backend(group) == "nccl"
+    reference = weakref.ref(group)
 
     def gather(message: NDArray[np.int64]) -> NDArray[np.int64]:
+        group = reference()
+        if group is None:
+            raise RuntimeError(
+                "the process group of this loader was destroyed: make a loader after each "
+                "init_process_group"
+            )
         sent = torch.from_numpy(message)
         sent = sent.cuda() if on_device else sent
         received = [torch.empty_like(sent) for _ in range(world)]

@@ -14,20 +14,20 @@ __all__ = ["GradientNorms"]
 
 
 class _Pass:
-    """The forward passes over one batch: how often each parameter was called for."""
+    """The forward passes over one batch: how often each parameter was used."""
 
     def __init__(self) -> None:
         self.calls: dict[nn.Parameter, int] = {}
 
 
 class _Call(NamedTuple):
-    """One call of a layer, on its way to the backward pass."""
+    """One call of a layer, kept for the backward pass."""
 
     name: str
     layer: nn.Module
     parts: dict[str, nn.Parameter]  # those to be trained, by "weight" or "bias"
     parent: _Pass
-    kept: list[Any]  # a tensor whose autograd node holds the input; empty once it was used
+    kept: list[Any]  # a tensor whose autograd node holds the input; empty after its use
 
 
 class _Keep(torch.autograd.Function):
@@ -40,11 +40,11 @@ class _Keep(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        raise AssertionError("nothing comes after it")
+        raise AssertionError("no gradient reaches this node")
 
 
 class GradientNorms:
-    """What `gradient_norms` returns: enter it, run forward and backward, ask `of(draw)`."""
+    """What `gradient_norms` returns: enter it, run forward and backward, then call `of(draw)`."""
 
     def __init__(self, layers: dict[str, nn.Module]) -> None:
         self._layers = layers
@@ -52,9 +52,9 @@ class GradientNorms:
         self._forget()
 
     def _forget(self) -> None:
-        self._next = _Pass()  # what forward passes belong to
-        self._seen: _Pass | None = None  # whose gradients have been coming
-        self._first: tuple[str, int] = "", 0  # the layer that came first, and its batch
+        self._next = _Pass()  # that forward passes belong to
+        self._seen: _Pass | None = None  # whose gradients have arrived
+        self._first: tuple[str, int] = "", 0  # the first layer to arrive, and its batch size
         self._squares: Tensor | None = None
         self._waiting: dict[nn.Parameter, list[Use]] = {}  # parameters used more than once
 
@@ -75,7 +75,7 @@ class GradientNorms:
         self._hooks = None
 
     def of(self, draw: Any, scale: float | Tensor = 1.0) -> Tensor:
-        """Return the norms, and forget them: the next backward pass begins anew.
+        """Return the norms and clear them, for the next backward pass.
 
         Nothing is copied to the host. Under a `GradScaler`, gradients that overflow have norms
         that are not finite: feed them by ``loader.update(draw, norms, skip_nonfinite=True)``.
@@ -96,7 +96,7 @@ class GradientNorms:
         """
         if self._seen is None:
             raise RuntimeError(
-                "no gradient has come by: call the model and backward() inside the with block, "
+                "no gradient has arrived: call the model and backward() inside the with block, "
                 "once for each call of of(), and not as compiled by torch.compile"
             )
         name, size = self._first
@@ -111,7 +111,7 @@ class GradientNorms:
         with torch.no_grad():
             self._add(self._waiting.values())
             assert self._squares is not None
-            lengths = self._squares.clamp_min(0.0).sqrt()  # rounding may have gone below zero
+            lengths = self._squares.clamp_min(0.0).sqrt()  # rounding may give a value below zero
             importances = importances.to(lengths.device, lengths.dtype, non_blocking=True)
             factors = size / (importances * scale)
             self._forget()
@@ -159,7 +159,7 @@ class GradientNorms:
         if gradient.ndim < least_dimensions(call.layer):
             raise ValueError(
                 f"the output of {call.name!r} has shape {tuple(gradient.shape)}, without a batch "
-                "dimension: gradient_norms cannot tell the examples apart"
+                "dimension: gradient_norms cannot separate the examples"
             )
         first, size = self._first if self._seen else (call.name, len(gradient))
         if len(gradient) != size:

@@ -19,20 +19,20 @@ def last_layer_norms(
 ) -> Tensor:
     """Return the norm of each example's gradient with respect to the outputs of the model.
 
-    It costs next to nothing, and a bound on the gradient norm is proportional to it: the factor
-    has to do with the model more than with the example. How closely the two agree depends: in the
-    first epochs not at all, or hardly; later well (``benchmarks/torch_norms.py`` measures it).
+    It costs almost nothing, and a bound on the gradient norm is proportional to it, with a factor
+    that depends on the model more than on the example. The two agree poorly in the first epochs
+    and well later (``benchmarks/torch_norms.py`` measures it).
 
     Parameters
     ----------
     logits : Tensor, shape (B, ...)
-        What the model returned; for "cross_entropy" of shape (B, classes).
+        The output of the model; for "cross_entropy" of shape (B, classes).
     targets : Tensor
         As for the loss: for "cross_entropy" class numbers of shape (B,), or probabilities of
         shape (B, classes); otherwise of the shape of `logits`. Class -100, which
         `cross_entropy` ignores, has norm 0.
     loss : {"cross_entropy", "binary_cross_entropy_with_logits", "mse_loss"}
-        The name in `torch.nn.functional`. If it has several outputs an example, their losses are
+        The name in `torch.nn.functional`. With several outputs per example, their losses are
         summed.
     label_smoothing : float, default=0.0
         As for `torch.nn.functional.cross_entropy`.

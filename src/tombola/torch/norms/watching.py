@@ -19,19 +19,19 @@ def gradient_norms(model: nn.Module) -> GradientNorms:
     trainable parameters of Linear, Conv1d, Conv2d, Conv3d, Embedding, LayerNorm, RMSNorm and
     GroupNorm layers. The gradients of the parameters are not touched.
 
-    Layers with other trainable parameters are left out of the norm, and named in a warning, once
-    for a model. BatchNorm has no gradient of one example: it mixes the examples of a batch, and
-    then the norms of the layers below it are of what the whole batch's loss owes to an example.
+    Layers with other trainable parameters are left out of the norm and named in a warning, once
+    per model. BatchNorm has no gradient of a single example: it mixes the examples of a batch. The
+    norms of the layers below it then measure how the loss of the whole batch depends on an example.
 
-    What is assumed: the first dimension of every layer's output is the batch (as many shared
-    positions as examples, looked up once for all, cannot be told from one); a weight is used
-    by calling its layer (``F.linear(x, layer.weight)`` goes unseen); and forward passes up to the
-    next `of` are of the same examples. Then a layer may be called several times and share its
-    weight with others. Compiled layers are refused.
+    Assumptions: the first dimension of every layer's output is the batch (an Embedding that is
+    looked up once for all examples is detected unless it has as many positions as the batch has
+    examples); a weight is used by calling its layer (``F.linear(x, layer.weight)`` is not seen);
+    and all forward passes up to the next `of` are of the same examples. A layer may then be called
+    several times and share its weight with others. Compiled layers are refused.
 
-    What it costs (``benchmarks/torch_norms.py``) is a little for each layer, which a short step
-    feels, and for convolutions about as much again as the gradient of their weights. Feedback may
-    be left out, so norms may be taken at every tenth step, say.
+    The cost (``benchmarks/torch_norms.py``) is a small overhead per layer, which matters in short
+    steps, and for convolutions about that of the gradient of their weights. Feedback may be left
+    out, so norms may be taken, for example, at every tenth step.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def gradient_norms(model: nn.Module) -> GradientNorms:
     Returns
     -------
     GradientNorms
-        To be entered; again at each step, if it is kept.
+        A context manager; it may be entered again at each step.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def gradient_norms(model: nn.Module) -> GradientNorms:
     >>> with gradient_norms(model) as norms:
     ...     losses = 4 * model(x).squeeze(1)
     ...     (torch.tensor(draw.importances) * losses).mean().backward()
-    >>> norms.of(draw)                       # of 4 (x, 1): the importances are gone
+    >>> norms.of(draw)                       # of 4 (x, 1), without importances
     tensor([5.6569, 5.6569, 5.6569])
 
     With gradient accumulation or a `GradScaler`, say what else the loss was multiplied by::
@@ -106,8 +106,8 @@ def _warn_once(model: nn.Module, others: list[str], mixing: list[str]) -> None:
     if mixing:
         text += (
             f"{', '.join(mixing)}: left out of the norms, since BatchNorm mixes the examples of a "
-            "batch; the norms of the layers below are of what the whole batch's loss owes to an "
-            "example. "
+            "batch; the norms of the layers below measure how the loss of the whole batch depends "
+            "on an example. "
         )
     if _warned.get(model) != text:
         _warned[model] = text
