@@ -1,4 +1,4 @@
-"""MNIST with rare digits, a small CNN, and three kinds of loader: which is fastest to the same loss?
+"""MNIST with rare digits, a small CNN, and three kinds of loader: which reaches a loss first?
 
     python examples/torch_mnist.py --data FOLDER     # with mnist_full_uint8.npz; 15 minutes,
                                                      # on a CUDA device where there is one

@@ -752,7 +752,7 @@ def test_norms_are_handed_out_once():
     with gradient_norms(model) as norms:
         model(torch.randn(BATCH, 9)).sum().backward()
     norms.of(draw)
-    with pytest.raises(RuntimeError, match="no gradient has come by"):
+    with pytest.raises(RuntimeError, match="no gradient has arrived"):
         norms.of(draw)
 
 
