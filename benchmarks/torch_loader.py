@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
 from tombola.torch import ImportanceLoader, ImportanceSampler
-from tombola.torch.desk import NumberedBatch
+from tombola.torch.numbered import NumberedBatch
 
 ITEMS, BATCH = 60_000, 128
 

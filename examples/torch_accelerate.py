@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 examples/torch_accelerate.py     # or accelerate launch, on GPUs
 
 Needs `pip install tombola[torch] accelerate`. With `--checkpoint FOLDER` the run is saved after
-each epoch, and goes on from there.
+each epoch, and continues from there.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def data(n=4000):
 
 
 def train(accelerator, epochs, checkpoint=None):
-    """Train for so many epochs, those before the checkpoint included; return the loader."""
+    """Train up to an epoch, from the checkpoint if there is one; return the loader."""
     dataset = data()
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
@@ -42,7 +42,10 @@ def train(accelerator, epochs, checkpoint=None):
         accelerator.load_state(checkpoint)
     for _ in range(loader.epoch, epochs):
         for (x, y), draw in loader:
-            x, y = x.to(accelerator.device), y.to(accelerator.device)  # as nobody else does
+            x, y = (
+                x.to(accelerator.device),
+                y.to(accelerator.device),
+            )  # `prepare` would have done it
             losses = cross_entropy(model(x), y, reduction="none")
             accelerator.backward(draw.mean(losses))
             optimizer.step()
@@ -56,7 +59,7 @@ def train(accelerator, epochs, checkpoint=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--checkpoint", help="folder to save to, and to go on from")
+    parser.add_argument("--checkpoint", help="folder to save to, and to continue from")
     options = parser.parse_args()
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     loader = train(accelerator, options.epochs, options.checkpoint)

@@ -3,8 +3,8 @@
     torchrun --nproc-per-node 2 examples/torch_ddp.py
     python examples/torch_ddp.py                          # the same loop in one process
 
-With `--checkpoint FILE` the run is saved every 100 steps and goes on from that file if it is
-there, as if it had never stopped; also with another number of processes, whose gradients then
+With `--checkpoint FILE` the run is saved every 100 steps. If the file exists, the run continues
+from it as if it had never stopped; also with another number of processes, whose gradients then
 round differently.
 """
 
@@ -13,6 +13,7 @@ import hashlib
 import os
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import distributed as dist
 from torch.nn.functional import cross_entropy
@@ -32,7 +33,7 @@ def data(n=4000):
 
 
 def train(steps, checkpoint=None):
-    """Train for so many steps, those before the checkpoint included; return model and loader."""
+    """Train up to a step, from the checkpoint if there is one; return model and loader."""
     world = dist.get_world_size() if dist.is_initialized() else 1
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
@@ -60,7 +61,7 @@ def train(steps, checkpoint=None):
             draw.mean(losses).backward()  # of this part; DDP averages over the processes
             optimizer.step()
             optimizer.zero_grad()
-            loader.update(draw, losses)  # of this part; all processes hear of it
+            loader.update(draw, losses)  # of this part; shared with all processes
             step += 1
             if checkpoint is not None and (step % EVERY == 0 or step == steps):
                 save(checkpoint, step=step, model=model, optimizer=optimizer, loader=loader)
@@ -78,15 +79,21 @@ def save(path, step, **parts):
 
 
 def state_hash(loader):
-    """Return a hash of all that the sampler is."""
-    arrays = loader.sampler.state_dict()["arrays"]
-    return hashlib.sha256(b"".join(arrays[name].tobytes() for name in sorted(arrays))).hexdigest()
+    """Return a hash of the state of the sampler."""
+    digest, parts = hashlib.sha256(), [loader.sampler.state_dict()["parts"]]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts += [part[name] for name in sorted(part)]
+        else:
+            digest.update(np.asarray(part).tobytes())
+    return digest.hexdigest()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--checkpoint", help="file to save to, and to go on from")
+    parser.add_argument("--checkpoint", help="file to save to, and to continue from")
     options = parser.parse_args()
     if "RANK" in os.environ:  # torchrun sets it
         if torch.cuda.is_available():

@@ -2,9 +2,9 @@
 
 Needs `pip install tombola[torch,sklearn]`. Three ways to draw train the same network: shuffling,
 PyTorch's WeightedRandomSampler with balanced classes, and tombola. Printed are the steps until
-the training and the test loss are down to where shuffling ends, whoever is first. Draws that are
-unbiased lower the training loss sooner if noise is what holds it up; the test loss is another
-matter, with 24 eights to learn from.
+the training and the test loss are as low as where shuffling ends. Unbiased draws lower the
+training loss sooner if noise is what slows it down; the test loss may behave differently, with 24
+eights to learn from.
 """
 
 import time
@@ -22,7 +22,7 @@ METHODS = ("shuffling", "balanced classes", "tombola")
 
 
 def data(seed):
-    """One eight for each 50 others to train with; the rest to test, each class by itself."""
+    """Return one eight for each 50 others to train with, and the rest by class to test with."""
     x, y = load_digits(return_X_y=True)
     x, y = torch.tensor(x / 16, dtype=torch.float32), torch.tensor(y == 8).long()
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(y)))
@@ -42,7 +42,7 @@ def losses_of(model, dataset, tests):
 
 
 def run(method, seed):
-    """Train; return the losses every so many steps, the seconds of a step, and the gauge."""
+    """Train; return the losses every `EVERY` steps, the seconds of a step, and the gauge."""
     dataset, tests = data(seed)
     labels = dataset.tensors[1]
     torch.manual_seed(seed)

@@ -4,7 +4,7 @@
     python examples/torch_lightning.py --devices 2        # two processes
 
 Needs `pip install tombola[torch] lightning`. Lightning replaces the samplers of DataLoaders; an
-ImportanceLoader is none, so it is left alone, and a DataLoader for validation is treated as ever.
+ImportanceLoader is none, so it is left alone; a DataLoader for validation is treated as usual.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Classifier(lightning.LightningModule):
         self.loader = self.kept = None
 
     def train_dataloader(self):
-        """Make the loader, once: here the processes know of each other, before `fit` not yet."""
+        """Make the loader, once: before `fit` the process group does not exist."""
         if self.loader is None:
             dataset = data()
             self.loader = tombola.torch.ImportanceLoader(
@@ -68,12 +68,12 @@ class Classifier(lightning.LightningModule):
             checkpoint["tombola"] = self.loader.state_dict()
 
     def on_load_checkpoint(self, checkpoint):
-        """Keep its state until the loader is made; a checkpoint without one begins anew."""
+        """Keep its state until the loader is made; without one, the loader starts from scratch."""
         self.kept = checkpoint.get("tombola")
 
 
 def train(epochs, devices=1, checkpoint=None, **options):
-    """Train, if asked for from a checkpoint on; return the trainer and its model."""
+    """Train, from a checkpoint if one is given; return the trainer and its model."""
     trainer = lightning.Trainer(
         max_epochs=epochs,
         devices=devices,

@@ -1,11 +1,11 @@
-"""MNIST with rare digits, a small CNN, and three kinds of loader: who is sooner at the same loss?
+"""MNIST with rare digits, a small CNN, and three kinds of loader: which reaches a loss first?
 
     python examples/torch_mnist.py --data FOLDER     # with mnist_full_uint8.npz; 15 minutes,
                                                      # on a CUDA device where there is one
     python examples/torch_mnist.py --digits          # scikit-learn's digits instead; 5 minutes
 
 Of the training images all 0 to 4 are kept, and one in a hundred of the 5 to 9 (of the smaller
-digits data, one in ten). There are two things one may want, and which loader suits depends on it:
+digits data, one in ten). Which loader is best depends on the objective, of which there are two:
 
     as is      the mean loss over this training set: what shuffling minimises
     balanced   the mean over the classes of the mean loss within a class
@@ -65,7 +65,7 @@ OBJECTIVES = {
     "WeightedRandomSampler": "balanced",
     "tombola, balanced": "balanced",
 }
-SETTERS = {"as is": "shuffle", "balanced": "WeightedRandomSampler"}  # who sets which goal
+SETTERS = {"as is": "shuffle", "balanced": "WeightedRandomSampler"}  # the method that sets a goal
 
 
 Runs = list[list[dict[str, Any]]]  # of each seed, a row for each look
@@ -91,7 +91,7 @@ class Task(NamedTuple):
 
 
 def prepared(x: np.ndarray, y: np.ndarray, train: int, held: int, one_in: int) -> Task:
-    """Shift and scale; part; make the digits from 5 rare."""
+    """Standardise, split, and make the digits from 5 rare."""
     pixels = torch.tensor(x, dtype=torch.float32)
     pixels = ((pixels - pixels.mean()) / pixels.std()).unsqueeze(1)
     digits = torch.tensor(y, dtype=torch.int64)
@@ -136,9 +136,8 @@ class Trainer:
         self.factors = torch.ones(CLASSES)
         self.loader: Any
         if method.startswith("tombola"):
-            self.loader = ImportanceLoader(dataset, BATCH, groups=images.y, seed=seed)
-            if method == "tombola, norms":
-                self.loader.sampler.quantity = "gradient norm"
+            fed = "gradient norm" if method == "tombola, norms" else "loss"
+            self.loader = ImportanceLoader(dataset, BATCH, groups=images.y, seed=seed, quantity=fed)
             if method == "tombola, balanced":
                 self.factors = 1 / (CLASSES * shares)
         else:
@@ -155,7 +154,7 @@ class Trainer:
         self.factors = self.factors.to(DEVICE)
 
     def steps(self) -> Iterator[None]:
-        """Train, one step at a time, for as long as anybody asks."""
+        """Train, one step at a time, without end."""
         while True:
             for batch in self.loader:
                 self.step(batch)
@@ -222,7 +221,7 @@ def run(
 
 
 def levels(rows: list[dict[str, Any]], objective: str) -> np.ndarray:
-    """The mean loss of each LOOKS looks in a row; infinite where a run went astray."""
+    """The mean loss of each LOOKS looks in a row; infinite where a run diverged."""
     losses = np.array([row[objective] for row in rows])
     losses = np.where(np.isfinite(losses), losses, np.inf)
     return np.lib.stride_tricks.sliding_window_view(losses, LOOKS).mean(axis=1)

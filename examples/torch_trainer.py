@@ -23,7 +23,7 @@ GLOBAL_BATCH = 64
 
 
 class Points(Dataset):
-    """Points of two classes, one in fifty of the second, as a Trainer wants them: dicts."""
+    """Points of two classes, one in fifty of the second, as dicts, which a Trainer expects."""
 
     def __init__(self, n=4000):
         self.labels = (torch.arange(n) % 50 == 0).long()
@@ -38,7 +38,7 @@ class Points(Dataset):
 
 
 class Classifier(torch.nn.Module):
-    """A small network; evaluation asks it for its loss."""
+    """A small network that returns its loss, which evaluation needs."""
 
     def __init__(self):
         super().__init__()
@@ -69,8 +69,8 @@ class ImportanceTrainer(Trainer):
         return super().train(resume_from_checkpoint, **options)
 
     def get_train_dataloader(self):
-        """Return the loader as it is: not prepared, since it knows the processes."""
-        # `remove_unused_columns` has no say here: the dataset must hold what the model takes
+        """Return the loader unprepared: it finds the other processes itself."""
+        # `remove_unused_columns` does not apply: the dataset must hold what the model takes
         self.loader = tombola.torch.ImportanceLoader(
             self.train_dataset,
             self.args.per_device_train_batch_size,
@@ -115,12 +115,12 @@ class KeepLoader(TrainerCallback):
 
 
 def train(folder, epochs, resume=None, **options):
-    """Train, if asked for from a checkpoint on; return the trainer."""
+    """Train, from a checkpoint if one is given; return the trainer."""
     arguments = TrainingArguments(
         folder,
         num_train_epochs=epochs,
         learning_rate=0.01,
-        ignore_data_skip=True,  # the loader's own state says where to go on
+        ignore_data_skip=True,  # the state of the loader says where to continue
         use_cpu=not torch.cuda.is_available(),
         ddp_find_unused_parameters=False,
         report_to=[],

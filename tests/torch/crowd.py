@@ -4,26 +4,24 @@ import threading
 
 import numpy as np
 
-from tombola.torch.distributed import Ranks, Replicated, Sharded
+from tombola.torch.communication import Connection
 
 
 class Crowd:
     """As many ranks as asked for; `run` calls a function of the rank on each of them."""
-
-    kinds = {"replicated": Replicated, "sharded": Sharded}  # noqa: RUF012
 
     def __init__(self, world, monkeypatch):
         self.world = world
         self.here = threading.local()
         self.told = [None] * world
         self.meeting = threading.Barrier(world)
-        monkeypatch.setattr("tombola.torch.desk.find_ranks", self.find_ranks)
+        monkeypatch.setattr("tombola.torch.adaptive.find_connection", self.find_connection)
 
-    def find_ranks(self, distributed, process_group, batch_size):
+    def find_connection(self, distributed, process_group):
         if distributed is None:
-            return Ranks()
-        kind = self.kinds.get(distributed, Replicated)
-        return kind(self.here.rank, self.world, self.gather, batch_size)
+            return Connection()
+        mode = "replicated" if distributed == "auto" else distributed
+        return Connection(mode, self.here.rank, self.world, self.gather)
 
     def gather(self, message):
         self.told[self.here.rank] = message.copy()

@@ -9,7 +9,7 @@ from torch import distributed as dist
 from torch.utils.data import TensorDataset
 
 from tombola.torch import ImportanceLoader
-from tombola.torch.distributed import gather_over
+from tombola.torch.communication import gather_over
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),

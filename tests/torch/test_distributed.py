@@ -18,12 +18,14 @@ from torch.utils.data import TensorDataset
 
 import tombola
 from tombola.torch import ImportanceLoader, TensorDraw
-from tombola.torch.distributed import find_ranks
-from tombola.torch.feedback import Feedback
-from tombola.torch.shards import Shard, Shards
+from tombola.torch.communication import Connection, find_connection
+from tombola.torch.messages import Feedback, share_feedback
+from tombola.torch.processes import Sharded
+from tombola.torch.shards import Shard
 
 N, BATCH = 300, 8
 DATA = TensorDataset(torch.arange(N))
+COPY_LOSSES = "tombola.torch.feedback.copy_losses"
 FAR = 2**24 + 1  # float32 would make it 2^24
 
 
@@ -68,9 +70,8 @@ def live(rank, folder):
     results["hash"] = digest(loader.state_dict())
     results["ratio"] = loader.sampler.gauge.second_moment_ratio
 
-    ranks = find_ranks("auto", None, 3)
     mine = Feedback(0, rank, tombola.Draw([FAR + rank], [0.25 + rank / 2**40], 2**40), np.ones(1))
-    told = ranks.exchange([mine], 7)
+    told = share_feedback(find_connection("auto", None), [mine], width=3, progress=7)
     results["far"] = [(f.draw.indices[0].item(), f.draw.probabilities[0].item()) for f in told]
 
     sharded = make(distributed="sharded", n=301)
@@ -225,11 +226,11 @@ def test_unequal_shards_are_unbiased(cuts):
     shards = [Shard(a, tombola.Static(weights[a:b])) for a, b in itertools.pairwise(cuts)]
     mean = wrong = 0.0
     for own in (shards[: len(shards) // 2], shards[len(shards) // 2 :]):
-        holding = Shards(n, own, world)
+        processes = Sharded(Connection("sharded", 0, world), n, own, size)
         seen = {}
         while len(seen) < own[-1].stop - own[0].start:
-            ticket, shares = holding.draw(size)
-            draw = TensorDraw(ticket, 0, shares)
+            batch = processes.draw(size)
+            draw = TensorDraw(batch.part, 0, batch.shares)
             exact = draw.ticket.importances / draw.shares
             assert torch.allclose(draw.importances, torch.from_numpy(exact).float())
             seen.update(zip(draw.indices.tolist(), exact, strict=True))
@@ -316,8 +317,8 @@ def test_shards_move_to_other_processes_with_all_feedback_and_the_rest_of_the_ep
     def begun(rank):
         loader = make(24 // before, lag=4, n=240, distributed="sharded", shards=4)
         steps(loader, 3)
-        while len(loader._waiting) < 3:  # as workers would
-            loader._draw_next()
+        while len(loader._epochs.waiting) < 3:  # as workers would
+            loader._epochs.draw_next()
         return loader.state_dict(), [sampler.gauge.count for sampler in loader.samplers]
 
     states, counts = zip(*Crowd(before, monkeypatch).run(begun), strict=True)
@@ -328,7 +329,7 @@ def test_shards_move_to_other_processes_with_all_feedback_and_the_rest_of_the_ep
         loader = make(24 // after, lag=4, n=240, distributed="sharded", shards=4)
         loader.load_state_dict(list(states))
         kept = [sampler.gauge.count for sampler in loader.samplers]
-        mine = sum(len(kept.losses) for kept in loader._given)
+        mine = sum(len(kept.losses) for kept in loader._feedback.gathered)
         assert [draw.number for draw in loader.unanswered] == []
         rest = [len(draw) for _, draw in loader]
         return kept, mine, rest, sum(sampler.gauge.count for sampler in loader.samplers)
@@ -452,7 +453,7 @@ def test_ranks_that_draw_ahead_by_different_numbers_are_told(monkeypatch):
 
 def test_a_bad_loss_on_one_rank_is_an_error_on_all(monkeypatch):
     crowd = Crowd(2, monkeypatch)
-    monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses, skip: losses.numpy)
+    monkeypatch.setattr(COPY_LOSSES, lambda draw, losses, skip: losses.numpy)
 
     def lived(rank):
         answer = lambda items, number: loss_of(items, number) * (float("nan") if rank else 1.0)  # noqa: E731
@@ -471,8 +472,8 @@ def test_batches_drawn_ahead_are_split_anew(before, after, monkeypatch):
         loader = make(24 // before, lag=4, n=301)
         batches = iter(loader)
         next(batches)
-        while len(loader._waiting) < 3:  # as workers would
-            loader._draw_next()
+        while len(loader._epochs.waiting) < 3:  # as workers would
+            loader._epochs.draw_next()
         return loader.state_dict()
 
     states = Crowd(before, monkeypatch).run(begun)
@@ -514,17 +515,31 @@ def test_an_epoch_is_as_long_as_for_one_process_with_the_global_batch(monkeypatc
 @pytest.mark.parametrize("distributed", ["auto", "replicated", "sharded"])
 def test_a_loader_made_before_the_process_group_is_told(distributed, monkeypatch):
     loader = make(distributed=distributed)
-    monkeypatch.setattr("tombola.torch.desk.world_size", lambda: 2)
+    monkeypatch.setattr("tombola.torch.epochs.world_size", lambda: 2)
     with pytest.raises(RuntimeError, match="initialised after this was made"):
         next(iter(loader))
     next(iter(make(distributed=None)))
 
 
 def test_a_group_of_one_process_in_a_larger_world_draws_on_its_own(monkeypatch):
-    monkeypatch.setattr("tombola.torch.desk.world_size", lambda: 2)
-    monkeypatch.setattr("tombola.torch.distributed.world_size", lambda: 2)
+    for module in ("adaptive", "communication", "epochs"):
+        monkeypatch.setattr(f"tombola.torch.{module}.world_size", lambda: 2)
     monkeypatch.setattr(dist, "get_world_size", lambda group: 1)
     assert steps(make(process_group="this one"), 5) == steps(make(distributed=None), 5)
+
+
+def test_a_destroyed_process_group_leaves_no_threads_behind(tmp_path):
+    """A thread of gloo that lives until the interpreter exits may abort the process."""
+    threads = len(os.listdir("/proc/self/task"))
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        loader = make(distributed="sharded")
+        assert len(os.listdir("/proc/self/task")) > threads
+    finally:
+        dist.destroy_process_group()
+    assert len(os.listdir("/proc/self/task")) == threads
+    with pytest.raises(RuntimeError, match="the process group of this loader was destroyed"):
+        loader._checkpoints._processes.connection.require_equal({"lag": 1})
 
 
 def test_processes_without_a_process_group_are_told(monkeypatch):

@@ -21,7 +21,7 @@ from torch.utils.data import (
 
 import tombola
 from tombola.torch import ImportanceLoader, ImportanceSampler, Numbered
-from tombola.torch.desk import KEPT
+from tombola.torch.feedback import MOST_UNANSWERED
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -30,6 +30,7 @@ pytestmark = [
 
 N = 70
 DATA = TensorDataset(torch.arange(N))
+COPY_LOSSES = "tombola.torch.feedback.copy_losses"
 
 
 def loss_of(items, number):
@@ -341,9 +342,10 @@ def test_pinned_memory_is_asked_for_as_usual():
     ("choice", "groups", "kind"),
     [
         ("vrb", None, tombola.VRB),
-        ("vrb", True, tombola.GroupVRB),
+        ("vrb", True, tombola.VRB),
         ("group-vrb", True, tombola.GroupVRB),
         ("auto", True, tombola.GroupVRB),
+        ("auto", None, tombola.VRB),
         ("shuffle", None, tombola.Shuffle),
         ("uniform", True, tombola.Uniform),
         ("balanced", True, tombola.Static),
@@ -356,6 +358,30 @@ def test_samplers_by_name(choice, groups, kind):
     assert type(loader.sampler) is kind
     assert loader.sampler.parameters["seed"] == 9
     assert len(play(loader, epochs=1)) == 5
+
+
+@pytest.mark.parametrize("groups", [None, torch.arange(N) % 2])
+def test_the_default_sampler_is_auto(groups):
+    kind = tombola.VRB if groups is None else tombola.GroupVRB
+    assert type(ImportanceLoader(DATA, 16, groups=groups).sampler) is kind
+    assert type(ImportanceSampler(N, 16, groups=groups).sampler) is kind
+
+
+def test_the_quantity_is_put_on_the_samplers():
+    assert ImportanceLoader(DATA, 16).sampler.quantity == "loss"
+    for made in (
+        ImportanceLoader(DATA, 16, quantity="gradient norm"),
+        ImportanceLoader(DATA, 16, tombola.VRB(N), quantity="gradient norm"),
+        ImportanceLoader(DATA, 16, quantity="gradient norm", distributed="sharded", shards=3),
+        ImportanceSampler(N, 16, quantity="gradient norm"),
+    ):
+        assert {sampler.quantity for sampler in made.samplers} == {"gradient norm"}
+        assert made.sampler.gauge.quantity == "gradient norm"
+    own = tombola.VRB(N)
+    own.quantity = "gradient norm"
+    assert ImportanceLoader(DATA, 16, own).sampler.quantity == "gradient norm"
+    with pytest.raises(TypeError, match="quantity must be a string, got 3"):
+        ImportanceLoader(DATA, 16, quantity=3)
 
 
 def test_a_sampler_of_ones_own_is_used_itself():
@@ -463,12 +489,7 @@ def test_bad_losses_name_batch_item_and_value(value):
 
 def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     """Stands in for CUDA: losses that arrive later. The good ones are not lost."""
-    from tombola.torch import desk
-
-    def later(draw, losses, skip_nonfinite):
-        return lambda: losses.numpy()
-
-    monkeypatch.setattr(desk, "received", later)
+    monkeypatch.setattr(COPY_LOSSES, lambda draw, losses, skip: losses.numpy)
     loader = ImportanceLoader(DATA, 16, seed=5, lag=0)
     batches = iter(loader)
     draws = [next(batches)[1] for _ in range(3)]
@@ -487,7 +508,7 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(workers, monkeypatch):
-    monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses, skip: losses.numpy)
+    monkeypatch.setattr(COPY_LOSSES, lambda draw, losses, skip: losses.numpy)
 
     def lived(bad, workers):
         loader, drawn, errors = ImportanceLoader(DATA, 16, lag=4, num_workers=workers), [], []
@@ -505,14 +526,14 @@ def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(workers, m
         return drawn, errors
 
     drawn, (error,) = lived(True, workers)
-    assert "A new iteration goes on with this epoch" in error
+    assert "A new iteration continues this epoch" in error
     assert drawn == lived(False, 0)[0]
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_losses_that_are_not_finite_are_left_out_if_asked(late, monkeypatch):
     if late:
-        monkeypatch.setattr("tombola.torch.desk.received", lambda draw, losses, skip: losses.numpy)
+        monkeypatch.setattr(COPY_LOSSES, lambda draw, losses, skip: losses.numpy)
     loader = ImportanceLoader(DATA, 16, seed=5, lag=0)
     for (items,), draw in loader:
         losses = loss_of(items, 0)
@@ -534,12 +555,12 @@ def test_negative_losses_are_refused_all_the_same():
 
 def test_losses_on_another_device_are_copied_too():
     """Stands in for devices without pinned copies."""
-    from tombola.torch.feedback import _copied_later
+    from tombola.torch.losses import _copy_from_device
 
     losses = torch.ones(3)
-    arrival = _copied_later(losses)
+    copied = _copy_from_device(losses)
     losses.zero_()
-    assert arrival().tolist() == [1.0, 1.0, 1.0]
+    assert copied().tolist() == [1.0, 1.0, 1.0]
 
 
 def test_wrong_feedback_is_refused():
@@ -568,7 +589,7 @@ def test_unanswered_batches_are_listed_and_forgotten_in_the_end():
             if k == 2:
                 loader.update(draw, torch.ones(1))
     numbers = [draw.number for draw in loader.unanswered]
-    assert len(numbers) == KEPT
+    assert len(numbers) == MOST_UNANSWERED
     assert numbers[-1] == 5 * N - 1
     assert 4 * N + 2 not in numbers
 
@@ -739,7 +760,7 @@ def test_a_loader_without_numbers_is_refused():
     batches = sampler.batches(loader)
     next(batches)
     with pytest.raises(RuntimeError, match="batch 0 is not waiting"):
-        sampler._hand_out(0)
+        sampler._epochs.hand_out(0)
 
 
 # --- seeing it work --------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from torch.utils.data import TensorDataset
 
 import tombola
 from tombola.torch import ImportanceLoader, gradient_norms, last_layer_norms
-from tombola.torch import norms as module_of_norms
+from tombola.torch.norms.rules import ROOM
 
 BATCH = 6
 CLOSE = {"rtol": 1e-5, "atol": 0.0}
@@ -172,7 +172,7 @@ def test_parts_of_the_batch_one_after_another_give_the_same(name, monkeypatch):
     layer, x = randomised(make()), inputs()
     y = 3 * torch.randn_like(layer(x))
     at_once = by_hooks(layer, x, y, curved)
-    monkeypatch.setitem(module_of_norms.ROOM, "cpu", 1)
+    monkeypatch.setitem(ROOM, "cpu", 1)
     torch.testing.assert_close(by_hooks(layer, x, y, curved), at_once, **CLOSE)
 
 
@@ -523,7 +523,7 @@ def test_an_output_layer_tied_to_an_embedding():
 
 
 def test_a_tied_weight_in_parts_of_the_batch(monkeypatch):
-    monkeypatch.setitem(module_of_norms.ROOM, "cpu", 1)
+    monkeypatch.setitem(ROOM, "cpu", 1)
     test_an_output_layer_tied_to_an_embedding()
 
 
@@ -752,7 +752,7 @@ def test_norms_are_handed_out_once():
     with gradient_norms(model) as norms:
         model(torch.randn(BATCH, 9)).sum().backward()
     norms.of(draw)
-    with pytest.raises(RuntimeError, match="no gradient has come by"):
+    with pytest.raises(RuntimeError, match="no gradient has arrived"):
         norms.of(draw)
 
 

@@ -57,8 +57,9 @@ def test_gradient_norms_are_fed_in_the_same_loop():
     x, y = digits()
     torch.manual_seed(0)
     model = torch.nn.Linear(64, 2)
-    loader = ImportanceLoader(TensorDataset(x, y), batch_size=32, groups=y)
-    loader.sampler.quantity = "gradient norm"
+    loader = ImportanceLoader(
+        TensorDataset(x, y), batch_size=32, groups=y, quantity="gradient norm"
+    )
     for (inputs, targets), draw in loader:
         with gradient_norms(model) as norms:
             losses = cross_entropy(model(inputs), targets, reduction="none")

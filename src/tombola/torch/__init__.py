@@ -15,8 +15,9 @@
 """
 
 from tombola.torch import loggers
-from tombola.torch.loader import ImportanceLoader, ImportanceSampler, Numbered
+from tombola.torch.loader import ImportanceLoader, ImportanceSampler
 from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
+from tombola.torch.numbered import Numbered
 from tombola.torch.tensor_draw import TensorDraw
 
 __all__ = [

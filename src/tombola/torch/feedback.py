@@ -1,91 +1,101 @@
-"""Losses on their way to the sampler: checked, copied to the host, waiting until they are due."""
+"""Feedback between the call of `update` and the batch from which on it counts."""
 
+from collections import deque
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tombola.draws import Draw
-from tombola.torch.tensor_draw import TensorDraw, wrong_shape
+from tombola.torch.losses import check_losses, copy_losses
+from tombola.torch.messages import Feedback
+from tombola.torch.processes import DrawnBatch, Processes
+from tombola.torch.tensor_draw import TensorDraw
 
-__all__ = ["Feedback", "check_values", "received"]
+__all__ = ["MOST_UNANSWERED", "FeedbackQueue"]
+
+MOST_UNANSWERED = 256  # batches without feedback that are remembered
 
 
-class Feedback(NamedTuple):
-    """What was fed for a batch, and the number of the first batch that is drawn with it."""
+class _Arriving(NamedTuple):
+    """Feedback that was given in this process; its losses may still be on a device."""
 
     due: int
-    number: int  # of the batch that it is about
+    number: int
     draw: Draw
-    losses: NDArray[np.float64]
-    rank: int = 0  # of the process that gave it
+    losses: Callable[[], NDArray[np.float64]]
+    skip_nonfinite: bool
 
 
-def received(
-    draw: TensorDraw, losses: Any, skip_nonfinite: bool = False
-) -> Callable[[], NDArray[np.float64]]:
-    """Take losses in; the function returned gives them as a float64 array, once they are needed.
+class FeedbackQueue:
+    """Holds feedback until it is due, and then feeds it to the samplers.
 
-    Losses in the memory of the host are copied and checked at once. Those of a CUDA device are
-    copied to pinned memory behind what the device has to do before, those of another device on
-    the device; only the function waits.
+    Attributes
+    ----------
+    arriving : deque of _Arriving
+        Given in this process and not due.
+    gathered : list of Feedback
+        Shared by all processes and not due.
+    unanswered : dict of int to DrawnBatch
+        Batches that were handed out and have no feedback, by number.
+    skipped : int
+        Losses that were left out because they are not finite.
     """
-    if isinstance(losses, Tensor):
-        losses = losses.detach()
-        shape, wrong_type = tuple(losses.shape), losses.is_complex() or losses.dtype == torch.bool
-    else:
-        losses = np.asarray(losses)
-        shape, wrong_type = losses.shape, losses.dtype.kind not in "fiu"
-    if shape != (len(draw),):
-        raise ValueError(wrong_shape(len(draw), shape))
-    if wrong_type:
-        raise TypeError(f"losses must hold numbers, got dtype {losses.dtype}")
-    if isinstance(losses, Tensor) and losses.device.type != "cpu":
-        return _copied_later(losses)
-    if isinstance(losses, Tensor):
-        array = losses.to(torch.float64, copy=True).numpy()
-    else:
-        array = np.array(losses, dtype=np.float64)
-    check_values(array, draw.ticket, draw.number, skip_nonfinite)
-    return lambda: array
 
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self.arriving: deque[_Arriving] = deque()
+        self.gathered: list[Feedback] = []
+        self.unanswered: dict[int, DrawnBatch] = {}
+        self.skipped = 0
 
-def _copied_later(losses: Tensor) -> Callable[[], NDArray[np.float64]]:
-    if losses.device.type != "cuda":
-        kept = losses.clone()  # whoever gave them may overwrite them
-        return lambda: kept.to("cpu").to(torch.float64).numpy()  # not all devices have float64
-    host = torch.empty(losses.shape, dtype=losses.dtype, pin_memory=True)
-    host.copy_(losses, non_blocking=True)
-    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record(torch.cuda.current_stream(losses.device))
+    def expect(self, number: int, batch: DrawnBatch) -> None:
+        """Note that a batch was handed out."""
+        self.unanswered[number] = batch
+        if len(self.unanswered) > MOST_UNANSWERED:
+            del self.unanswered[next(iter(self.unanswered))]
 
-    def wait() -> NDArray[np.float64]:
-        copied.synchronize()
-        return host.to(torch.float64).numpy()
+    def give(self, draw: TensorDraw, losses: Any, due: int, skip_nonfinite: bool) -> None:
+        """Take the losses of a batch, which count from batch `due` on."""
+        copied = copy_losses(draw, losses, skip_nonfinite)
+        self.arriving.append(_Arriving(due, draw.number, draw.ticket, copied, skip_nonfinite))
+        self.unanswered.pop(draw.number, None)
 
-    return wait
+    def learn(self, number: int) -> None:
+        """Feed the samplers everything that is due when batch `number` is drawn."""
+        self.gather(number)
+        due = [feedback for feedback in self.gathered if feedback.due <= number]
+        self.gathered = self.gathered[len(due) :]  # it is sorted by due
+        for _, parts in groupby(due, key=lambda feedback: feedback[:2]):
+            self._processes.learn(list(parts))
 
+    def gather(self, number: float, saving: bool = False) -> None:
+        """Share what is due at batch `number` with the other processes, and check it.
 
-def check_values(
-    losses: NDArray[np.float64], draw: Draw, number: int, skip_nonfinite: bool = False
-) -> None:
-    """Refuse losses that are not finite or negative, naming batch, item and value.
+        Bad losses raise an error. They are dropped, and everything else is kept.
+        """
+        self.gathered += self._processes.share(self._arrived(number), saving)
+        self.gathered.sort(key=lambda feedback: feedback.order)
+        for k, feedback in enumerate(self.gathered):
+            try:
+                check_losses(feedback.losses, feedback.draw, feedback.number)
+            except ValueError:
+                del self.gathered[k]
+                raise
 
-    With `skip_nonfinite` those that are not finite pass: they are left out later.
-    """
-    # a minimum is nan where any value is
-    if losses.size and not (losses.min() >= 0.0 and losses.max() < np.inf):
-        good = (losses >= 0.0) & (losses < np.inf)
-        if skip_nonfinite:
-            good |= ~np.isfinite(losses)
-        j = int(np.argmin(good))
-        if good[j]:
-            return
-        raise ValueError(
-            f"losses[{j}] of batch {number} is {losses[j]} (item {draw.indices[j]}): "
-            "losses must be finite and not negative"
-            + ("" if np.isfinite(losses[j]) else "; skip_nonfinite=True leaves such items out")
-        )
+    def _arrived(self, number: float) -> list[Feedback]:
+        """Take out what was given in this process and is due, waiting for devices if needed."""
+        arrived = []
+        while self.arriving and self.arriving[0].due <= number:
+            given = self.arriving.popleft()
+            draw, losses = given.draw, given.losses()
+            if given.skip_nonfinite and not np.isfinite(losses).all():
+                finite = np.isfinite(losses)
+                self.skipped += int(len(losses) - finite.sum())
+                draw, losses = draw[finite], losses[finite]
+                if not len(losses):
+                    continue
+            arrived.append(Feedback(given.due, given.number, draw, losses))
+        return arrived

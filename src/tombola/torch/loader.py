@@ -1,117 +1,43 @@
-"""The loader, and the bare sampler for those who build their own."""
+"""The loader, and the bare sampler for loops that build their own `DataLoader`."""
 
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-import numpy as np
-import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data import Sampler as TorchSampler
 
 from tombola.samplers import Sampler
-from tombola.torch.desk import Desk, Indices, NumberedBatch
+from tombola.torch.adaptive import AdaptiveBatches
+from tombola.torch.numbered import Numbered
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.validation import whole
 
-__all__ = ["ImportanceLoader", "ImportanceSampler", "Numbered"]
+__all__ = ["ImportanceLoader", "ImportanceSampler"]
 
-# What a DataLoader is given and what would make the draws somebody else's.
+# Arguments of a DataLoader that would replace the draws.
 REFUSED = {
     "shuffle": "the sampler decides what is drawn; sampler='shuffle' deals shuffled epochs",
     "batch_sampler": "batches are drawn here; give a tombola sampler as `sampler`",
 }
 
 
-class Numbered(Dataset[Any]):
-    """A dataset whose batches know their number, so that losses find their draw again.
+class ImportanceSampler(AdaptiveBatches, TorchSampler[list[int]]):
+    """The bare batch sampler, for loops that build their own `DataLoader`.
 
-    Batches are fetched and collated as `DataLoader` does it; those of a plain `TensorDataset`
-    by one index for each tensor. Attributes are those of the dataset inside, for code in
-    workers that reads or sets them (``get_worker_info().dataset``).
-
-    Parameters
-    ----------
-    dataset : map-style dataset
-    collate_fn : callable, optional
-        What makes a batch of a list of items.
-    """
-
-    dataset: Any
-
-    def __init__(self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None = None) -> None:
-        collate_fn = default_collate if collate_fn is None else collate_fn
-        plain = type(dataset) is TensorDataset and collate_fn is default_collate
-        self.__dict__.update(dataset=dataset, _collate_fn=collate_fn, _plain=plain)
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.dataset[index]
-
-    def __getitems__(self, indices: Indices) -> NumberedBatch:
-        """Return the whole batch, collated, and its number."""
-        if not isinstance(indices, Indices):
-            raise TypeError(
-                "these indices are not a batch of an ImportanceSampler: something else has drawn "
-                "them, or cut its batches anew"
-            )
-        dataset = self.dataset
-        if self._plain:
-            at = torch.from_numpy(np.array(indices))
-            batch = [t.index_select(0, at.to(t.device)) for t in dataset.tensors]
-            return NumberedBatch(indices.number, batch)
-        fetch = getattr(dataset, "__getitems__", None)
-        items = fetch(list(indices)) if fetch else [dataset[index] for index in indices]
-        return NumberedBatch(indices.number, self._collate_fn(items))
-
-    @staticmethod
-    def collate(batch: Any) -> Any:
-        """Return the batch, which is collated: to be passed as `collate_fn`."""
-        return batch
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "dataset" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self.dataset, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.dataset, name, value)
-
-    def __reduce__(self) -> Any:
-        return Numbered, (self.dataset, self._collate_fn)
-
-
-class _Lists:
-    """The batch sampler of a loader's own `DataLoader`; no cycle keeps its workers alive."""
-
-    def __init__(self, desk: Desk) -> None:
-        self.desk = weakref.proxy(desk)
-
-    def __iter__(self) -> Iterator[Indices]:
-        lists: Iterator[Indices] = self.desk._index_lists()
-        return lists
-
-    def __len__(self) -> int:
-        return len(self.desk)
-
-
-class ImportanceSampler(Desk, TorchSampler[list[int]]):
-    """The bare batch sampler, for those who build their own `DataLoader`.
-
-    It is the loader without the loading: all but the following is as in `ImportanceLoader`.
+    It is the loader without the loading: everything but the following is as in
+    `ImportanceLoader`.
 
     Parameters
     ----------
     n : int
         The number of items.
     lag : int, default=1
-        At least num_workers * prefetch_factor of the loader it is given to (and what else
-        draws ahead), else drawing raises an error; one more where losses are on a device.
+        At least num_workers * prefetch_factor of the loader that it is given to (and what else
+        draws ahead), otherwise drawing raises an error; one more where losses are on a device.
 
     Examples
     --------
+    >>> import torch
     >>> from torch.utils.data import DataLoader, TensorDataset
     >>> dataset = TensorDataset(torch.arange(100.0))
     >>> sampler = ImportanceSampler(len(dataset), batch_size=10, seed=1)
@@ -127,28 +53,29 @@ class ImportanceSampler(Desk, TorchSampler[list[int]]):
         self,
         n: int,
         batch_size: int = 1,
-        sampler: str | Sampler | Callable[..., Sampler] = "vrb",
+        sampler: str | Sampler | Callable[..., Sampler] = "auto",
         *,
         groups: Any = None,
         seed: int = 0,
+        quantity: str = "loss",
         lag: int = 1,
         drop_last: bool = False,
         distributed: str | None = "auto",
         shards: int | None = None,
         process_group: Any = None,
     ) -> None:
-        if isinstance(n, TorchSampler):  # Lightning makes batch samplers anew, around its own
+        if isinstance(n, TorchSampler):  # Lightning makes a batch sampler again around its own
             raise TypeError(
                 f"n is a {type(n).__name__}: a framework tries to draw in place of this sampler; "
                 "give it an ImportanceLoader, which it leaves alone"
             )
-        n = whole("n", n, 1)
         super().__init__(
-            n, batch_size, sampler, groups, seed, lag, drop_last, distributed, shards, process_group
-        )
+            whole("n", n, 1), batch_size, sampler, groups, seed, quantity, lag, drop_last,
+            distributed, shards, process_group,
+        )  # fmt: skip
 
     def __iter__(self) -> Iterator[list[int]]:
-        return self._index_lists()
+        return iter(self._epochs)
 
     def batches(self, loader: Any) -> Iterator[tuple[Any, TensorDraw]]:
         """Iterate over a `DataLoader` of `Numbered` data: each batch, and how it was drawn."""
@@ -159,42 +86,46 @@ class ImportanceSampler(Desk, TorchSampler[list[int]]):
                 "batch_sampler=sampler, and do not hand it to a framework that puts a sampler of "
                 "its own around it (Accelerate's prepare does, with several processes)"
             )
-        return super().batches(loader)
+        return self._epochs.batches(loader)
 
 
-class ImportanceLoader(Desk):
-    """Loads batches of the examples that matter, and learns from their losses which those are.
+class ImportanceLoader(AdaptiveBatches):
+    """Load batches of the examples that matter, and learn from their losses which those are.
 
-    As `torch.utils.data.DataLoader`, but each batch comes with its draw, which keeps estimates
-    unbiased and takes the losses back. An epoch is as many batches as with a `DataLoader`; the
+    Like `torch.utils.data.DataLoader`, but each batch comes with its draw, which keeps estimates
+    unbiased and leads the losses back. An epoch has as many batches as with a `DataLoader`; the
     distribution changes from batch to batch.
 
     Batch t is drawn with all feedback that was given before batch t - lag was handed out: if
-    each batch is answered before the next one is taken, the losses of batches 0 to t - lag - 1.
-    So neither timing nor the number of workers changes what is drawn (``in_order=False`` gives
-    that up: which batch comes next is then a matter of timing). Feedback that never comes is not
-    missed; feedback that comes late counts `lag` batches later than the next batch. An epoch
-    that is broken off loses `lag` batches: they may have been drawn already.
+    feedback for each batch is given before the next one is taken, the losses of batches 0 to
+    t - lag - 1. So neither timing nor the number of workers changes what is drawn (except under
+    ``in_order=False``, where timing decides which batch comes next). Feedback may be missing;
+    feedback that is late counts `lag` batches after the next batch. An epoch that is left early
+    loses `lag` batches: they may have been drawn already.
 
     Parameters
     ----------
     dataset : map-style dataset
-        With ``len`` and items by number. Iterable datasets hand out items in their own order and
-        are refused.
+        With ``len`` and items by number. Iterable datasets choose the order of items themselves
+        and are refused.
     batch_size : int, default=1
         Of each process.
-    sampler : str, Sampler or callable, default="vrb"
-        "vrb" (with `groups` the same as "group-vrb"), "shuffle" (plain shuffled epochs),
-        "uniform", "balanced" (groups equally often), "auto"; a tombola sampler over
+    sampler : str, Sampler or callable, default="auto"
+        "auto" ("group-vrb" with `groups`, "vrb" without), "vrb", "group-vrb", "shuffle" (plain
+        shuffled epochs), "uniform", "balanced" (groups equally often); a tombola sampler over
         ``len(dataset)`` items; or a function (n, seed, groups) that returns one.
     groups : array-like of shape (n,), optional
-        The group of each item, its class label say. What is learnt is shared within a group.
+        The group of each item, for example its class label. `GroupVRB` shares what it learns
+        within a group.
     seed : int, default=0
-        Same seed and same losses, same draws. No other generator has a say in them.
+        Same seed and same losses, same draws. No other generator influences them.
+    quantity : str, default="loss"
+        What is fed to `update`: "loss" or "gradient norm". The gauge reports it. With "loss", a
+        sampler that is passed in keeps its own quantity.
     lag : int, optional
         In batches. At least ``num_workers * prefetch_factor``, which are drawn ahead; the
-        default is one more, so that a device need not be waited for. Runs that should draw
-        alike under different numbers of workers need the same lag.
+        default is one more, so that no device is waited for. Runs that should draw alike under
+        different numbers of workers need the same lag.
     drop_last : bool, default=False
         Whether to leave out a last batch that is smaller.
     distributed : {"auto", "replicated", "sharded"} or None, default="auto"
@@ -203,22 +134,21 @@ class ImportanceLoader(Desk):
         "sharded": each draws from its own part of the items, for indexes too large to copy.
         None: this process draws on its own.
     shards : int, optional
-        With "sharded": how many shards there are, at least one a process (the default). Shards
-        are never cut, so a run that may go on with more processes needs more of them.
+        With "sharded": the number of shards, at least one per process (the default). Shards
+        are never divided, so a run that may continue with more processes needs more of them.
     process_group : ProcessGroup, optional
         The processes that share the draws; by default all.
     **loader_options
-        What else `DataLoader` takes: num_workers, prefetch_factor, pin_memory, collate_fn,
+        Other arguments of `DataLoader`: num_workers, prefetch_factor, pin_memory, collate_fn,
         persistent_workers, generator, worker_init_fn, timeout, multiprocessing_context,
         pin_memory_device, in_order.
 
     Attributes
     ----------
     sampler : Sampler
-        The tombola sampler. If gradient norms are fed, say so:
-        ``loader.sampler.quantity = "gradient norm"``.
+        The tombola sampler.
     samplers : list of Sampler
-        Those of all shards of this process, where it has several: each has its own `quantity`.
+        Those of all shards of this process, where it has several.
     skipped : int
         How many losses of this process were left out by ``update(..., skip_nonfinite=True)``.
     lag : int
@@ -226,6 +156,7 @@ class ImportanceLoader(Desk):
 
     Examples
     --------
+    >>> import torch
     >>> from torch.utils.data import TensorDataset
     >>> x = torch.arange(200.0)
     >>> loader = ImportanceLoader(TensorDataset(x), batch_size=20, lag=0)
@@ -242,10 +173,11 @@ class ImportanceLoader(Desk):
         self,
         dataset: Any,
         batch_size: int = 1,
-        sampler: str | Sampler | Callable[..., Sampler] = "vrb",
+        sampler: str | Sampler | Callable[..., Sampler] = "auto",
         *,
         groups: Any = None,
         seed: int = 0,
+        quantity: str = "loss",
         lag: int | None = None,
         drop_last: bool = False,
         distributed: str | None = "auto",
@@ -253,36 +185,39 @@ class ImportanceLoader(Desk):
         process_group: Any = None,
         **loader_options: Any,
     ) -> None:
-        n = _items(dataset)
+        n = _count_items(dataset)
         for name, reason in REFUSED.items():
             if loader_options.pop(name, None):
                 raise TypeError(f"{name} cannot be given: {reason}")
-        numbered = Numbered(dataset, loader_options.pop("collate_fn", None))
-        loader: DataLoader[Any] = DataLoader(
-            numbered, batch_sampler=_Lists(self), collate_fn=numbered.collate, **loader_options
-        )
-        ahead = loader.num_workers * (loader.prefetch_factor or 0)
+        ahead = _drawn_ahead(**loader_options)
         lag = ahead + 1 if lag is None else whole("lag", lag, 0)
         if lag < ahead:
+            workers = loader_options["num_workers"]
             raise ValueError(
-                f"lag={lag} is too small: {loader.num_workers} workers, {loader.prefetch_factor} "
-                f"batches each, draw {ahead} batches before the first one is handed out, so no "
-                f"feedback can count sooner; declare lag={ahead} or more, or use fewer workers"
+                f"lag={lag} is too small: {workers} workers, {ahead // workers} batches each, draw "
+                f"{ahead} batches before the first one is handed out, so no feedback can count "
+                f"sooner; declare lag={ahead} or more, or use fewer workers"
             )
         super().__init__(
-            n, batch_size, sampler, groups, seed, lag, drop_last, distributed, shards,
+            n, batch_size, sampler, groups, seed, quantity, lag, drop_last, distributed, shards,
             process_group, ahead,
         )  # fmt: skip
+        numbered = Numbered(dataset, loader_options.pop("collate_fn", None))
         self.dataset = dataset
-        self.num_workers = loader.num_workers
-        self._loader = loader
+        self._loader: DataLoader[Any] = DataLoader(
+            numbered,
+            batch_sampler=self._epochs,
+            collate_fn=numbered.collate,
+            **loader_options,
+        )
+        self.num_workers = self._loader.num_workers
 
     def __iter__(self) -> Iterator[tuple[Any, TensorDraw]]:
-        return self.batches(self._loader)
+        return self._epochs.batches(self._loader)
 
     @property
     def batch_sampler(self) -> NoReturn:
-        """There is none that somebody else could wrap or replace."""
+        """There is none that a framework could wrap or replace."""
         raise AttributeError(
             "an ImportanceLoader has no batch_sampler: a framework would put its own draws in "
             "place of ours, or skip batches to resume. Resume by load_state_dict (with Hugging "
@@ -290,8 +225,8 @@ class ImportanceLoader(Desk):
         )
 
 
-def _items(dataset: Any) -> int:
-    """Return the number of items, or say why the dataset will not do."""
+def _count_items(dataset: Any) -> int:
+    """Return the number of items, or say why the dataset cannot be drawn from."""
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         raise TypeError(
             f"{type(dataset).__name__} hands out items in its own order; drawing the ones that "
@@ -304,3 +239,14 @@ def _items(dataset: Any) -> int:
             f"{type(dataset).__name__} has no len(); the number of items must be known to draw "
             "from them"
         ) from None
+
+
+def _drawn_ahead(num_workers: Any = 0, prefetch_factor: Any = None, **others: Any) -> int:
+    """Return how many batches the workers of a `DataLoader` draw ahead.
+
+    Values that a `DataLoader` refuses count as 0 here.
+    """
+    factor = 2 if prefetch_factor is None else prefetch_factor  # the default of a DataLoader
+    if not (isinstance(num_workers, int) and isinstance(factor, int)):
+        return 0
+    return max(0, num_workers) * max(0, factor)

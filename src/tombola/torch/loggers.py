@@ -1,7 +1,7 @@
-"""Loggers for `ImportanceLoader.log`: functions (name, value, step), for what people use.
+"""Loggers for `ImportanceLoader.log`: functions (name, value, step) for common services.
 
 >>> history = []
->>> logger = lambda name, value, step: history.append((name, value, step))   # a logger, too
+>>> logger = lambda name, value, step: history.append((name, value, step))   # is a logger, too
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def tensorboard(writer: Any) -> Logger:
 def wandb(run: Any) -> Logger:
     """Return a logger to a run of Weights & Biases, from ``wandb.init()``.
 
-    Values of one step come one by one; the run keeps them together.
+    The values of one step are logged one by one; the run collects them.
     """
     return lambda name, value, step: run.log({name: value}, step=step)
 

@@ -1,4 +1,4 @@
-"""A draw as tensors: what was drawn, and a mean that gradients flow through."""
+"""A draw as tensors, with a mean that gradients flow through."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ __all__ = ["TensorDraw", "wrong_shape"]
 
 
 class TensorDraw:
-    """What one batch was drawn as: items, importances, and unbiased estimates from them.
+    """How one batch was drawn: items, importances, and unbiased estimates from them.
 
     Attributes
     ----------
@@ -22,15 +22,15 @@ class TensorDraw:
     importances : Tensor of float32, shape (B,)
         What each loss is multiplied by: 1 / (n p).
     number : int
-        Which batch of the loader this is, counted over its life.
+        The number of the batch, counted over the life of the loader.
     ticket : Draw
-        The same in float64, as the sampler made it: feedback goes back with it.
+        The draw of the sampler, in float64; feedback refers to it.
     shares : ndarray of float64, shape (B,), or None
-        With sharded items, the part of all processes' batches that comes from the item's shard;
+        With sharded items, the share of all batches that comes from the shard of the item;
         `ticket` then has the probability within the shard, and the importance is 1 / (n p share).
     shards : int
-        How many shards the items were drawn from. Of several, each has its share of the batch, so
-        that only the whole batch estimates; a part, ``draw[mask]``, is for feedback.
+        The number of shards that the items were drawn from. If there are several, only the whole
+        batch gives estimates; a part, ``draw[mask]``, is for feedback.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class TensorDraw:
         """Return the unbiased estimate of the mean over all n items, in the dtype of `losses`.
 
         ``losses[j]`` belongs to item ``indices[j]``: a number, or a tensor of any shape. Half
-        precision is summed in float32, and the sum rounded once.
+        precision is summed in float32, and the sum is rounded once.
         """
         mean = self._mean(losses)
         return mean.to(losses.dtype) if losses.is_floating_point() else mean
@@ -86,14 +86,14 @@ class TensorDraw:
         return total.to(losses.dtype) if losses.is_floating_point() else total
 
     def _mean(self, losses: Tensor) -> Tensor:
-        """Return the mean in the precision that it is computed in."""
+        """Return the mean in the precision of the computation."""
         weights = self._weights_for(losses)
         if losses.ndim > 1:
             weights = weights.reshape(-1, *[1] * (losses.ndim - 1))
         return (losses.to(weights.dtype) * weights).mean(0)
 
     def _weights_for(self, losses: Tensor) -> Tensor:
-        """Return the importances in the right precision and place; they are moved there once."""
+        """Return the importances in the right precision and on the right device, moved once."""
         if not isinstance(losses, Tensor):
             raise TypeError(f"losses must be a tensor, got a {type(losses).__name__}")
         if losses.shape[:1] != (len(self),):
@@ -127,7 +127,7 @@ class TensorDraw:
     def __getitem__(self, key: Any) -> "TensorDraw":
         """Return a part (a slice, a mask or positions), for feedback or estimates from it.
 
-        Of a draw from several shards of one process, for feedback only.
+        A part of a draw from several shards of one process is for feedback only.
         """
         if isinstance(key, Tensor):
             key = key.cpu().numpy()
@@ -144,7 +144,7 @@ class TensorDraw:
 
 
 def wrong_shape(size: int, shape: tuple[int, ...]) -> str:
-    """Say what is wrong with the shape of losses."""
+    """Return a message about losses of the wrong shape."""
     if not shape:
         return (
             f"losses is a single number; a loss for each of the {size} items is needed: "

@@ -1,9 +1,12 @@
 """States as tensors, numbers and strings, for `torch.save` and ``weights_only=True``; and back."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
+
+from tombola.checkpoint import CheckpointError
 
 __all__ = ["from_tensors", "to_tensors"]
 
@@ -33,12 +36,15 @@ def to_tensors(value: Any, name: str = "the state") -> Any:
     raise TypeError(f"{name} is of type {type(value).__name__}, which a checkpoint cannot keep")
 
 
-def from_tensors(value: Any) -> Any:
-    """Return a nested state with arrays for tensors, wherever these are."""
+def from_tensors(value: Any, name: str = "the state") -> Any:
+    """Return a nested state with arrays for tensors, on whatever device these are."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy()
-    if isinstance(value, dict):
-        return {key: from_tensors(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [from_tensors(inner) for inner in value]
+        try:
+            return value.detach().cpu().numpy()
+        except (TypeError, RuntimeError, NotImplementedError) as error:
+            raise CheckpointError(f"{name} is a tensor that numpy cannot hold: {error}") from None
+    if isinstance(value, Mapping):
+        return {key: from_tensors(inner, f"{name}.{key}") for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [from_tensors(inner, f"{name}.{k}") for k, inner in enumerate(value)]
     return value

@@ -1,0 +1,176 @@
+"""Take the state of a loader, and continue from one or several, also with other processes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tombola.checkpoint import CheckpointError
+from tombola.torch.epochs import Epochs, Position
+from tombola.torch.feedback import FeedbackQueue
+from tombola.torch.loader_state import LoaderState, SavedBatch, SavedShard, Settings
+from tombola.torch.messages import Feedback
+from tombola.torch.processes import DrawnBatch, Processes
+from tombola.torch.shards import Shard, join_draws
+
+__all__ = ["Checkpoints"]
+
+
+class Checkpoints:
+    """Builds states of the parts of a loader, and puts states into them.
+
+    Parameters
+    ----------
+    settings : Settings
+    batch_size : int
+    epochs : Epochs
+    feedback : FeedbackQueue
+    processes : Processes
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        batch_size: int,
+        epochs: Epochs,
+        feedback: FeedbackQueue,
+        processes: Processes,
+    ) -> None:
+        self._settings = settings
+        self._batch_size = batch_size
+        self._epochs = epochs
+        self._feedback = feedback
+        self._processes = processes
+
+    def take(self) -> LoaderState:
+        """Return the state; all processes take theirs at once."""
+        processes = self._processes
+        self._feedback.gather(np.inf, saving=True)
+        unanswered = self._feedback.unanswered if processes.saves_unanswered else {}
+        return LoaderState(
+            settings=self._settings,
+            batch_size=self._batch_size,
+            rank=processes.rank if processes.sharded else 0,
+            world=processes.world,
+            position=replace(self._epochs.position),
+            shards=[
+                SavedShard(shard.start, shard.counts, shard.sampler.state_dict())
+                for shard in processes.shards
+            ],
+            waiting=_saved(self._epochs.waiting),
+            unanswered=_saved(unanswered),
+            given=self._feedback.gathered,
+        )
+
+    def resume(self, states: Sequence[Any]) -> None:
+        """Continue from states of all processes or of one; on an error nothing has changed."""
+        read = [LoaderState.from_dict(state, self._settings) for state in states]
+        if not read:
+            raise CheckpointError("there is no state in the list")
+        processes = self._processes
+        sources, moved = self._sources(read)
+        position = replace(sources[0].position)
+        waiting: dict[int, DrawnBatch] = {}
+        if moved:  # what the other processes had drawn ahead is drawn again
+            _undo_waiting(position, sources[0])
+        else:
+            waiting = self._restored([sources[0].waiting])
+        unanswered = self._restored([source.unanswered for source in sources])
+        given = [
+            Feedback(one.due, one.number, one.draw[own], one.losses[own], one.rank)
+            for source in sources
+            for one in source.given
+            for own in [processes.owns(one.draw)]
+            if own.any()
+        ]
+        _load_shards(processes.shards, [shard for source in sources for shard in source.shards])
+        processes.resumed((position.drawn, position.handed, position.left))
+        for number, batch in waiting.items():
+            waiting[number] = processes.completed(batch)
+            more = len(waiting[number].drawn) - len(batch.drawn)
+            position.left = max(0, position.left - more)
+        self._epochs.resume(position, waiting)
+        self._feedback.arriving.clear()
+        self._feedback.gathered = given
+        self._feedback.unanswered = {
+            number: batch for number, batch in unanswered.items() if number < position.drawn
+        }
+
+    def _sources(self, states: Sequence[LoaderState]) -> tuple[list[LoaderState], bool]:
+        """Return the states to take from, and whether items come from other processes."""
+        here = (self._processes.rank, self._processes.world)
+        own = [state for state in states if (state.rank, state.world) == here]
+        if own or not self._settings.sharded:
+            return [*own, states[0]][:1], False
+        first = states[0]
+        for state in states[1:]:
+            for name, one, other in [
+                ("world", first.world, state.world),
+                ("handed", first.position.handed, state.position.handed),
+                ("epoch", first.position.epoch, state.position.epoch),
+            ]:
+                if one != other:
+                    raise CheckpointError(
+                        f"the states have {name}={one} and {name}={other}: they must be of the "
+                        "processes of one run, after the same batch"
+                    )
+        if len({state.rank for state in states}) < len(states):
+            raise CheckpointError("two states are of the same rank")
+        return list(states), True
+
+    def _restored(self, saved: Sequence[Mapping[int, SavedBatch]]) -> dict[int, DrawnBatch]:
+        """Return batches of several processes joined, and of each what this process has."""
+        parts: dict[int, list[SavedBatch]] = {}
+        for batches in saved:
+            for number, piece in batches.items():
+                parts.setdefault(number, []).append(piece)
+        restored = {}
+        for number, pieces in parts.items():
+            shares = [piece.shares for piece in pieces if piece.shares is not None]
+            batch = self._processes.restored(
+                join_draws([piece.drawn for piece in pieces]),
+                np.concatenate(shares) if shares else None,
+            )
+            if len(batch.drawn):
+                restored[number] = batch
+        return restored
+
+
+def _saved(batches: Mapping[int, DrawnBatch]) -> dict[int, SavedBatch]:
+    return {number: SavedBatch(batch.drawn, batch.shares) for number, batch in batches.items()}
+
+
+def _undo_waiting(position: Position, state: LoaderState) -> None:
+    """Put the items of waiting batches, of all processes, back into the epoch."""
+    items = sum(len(batch.drawn) for batch in state.waiting.values()) * state.world
+    position.left = min(state.settings.n, position.left + items)
+    position.drawn -= len(state.waiting)
+
+
+def _load_shards(shards: Sequence[Shard], saved: Sequence[SavedShard]) -> None:
+    """Load all shards; where one cannot be loaded, all stay as they are."""
+    matching = [_matching(shard, saved) for shard in shards]
+    before = [shard.sampler.state_dict() for shard in shards]
+    for k, (shard, state) in enumerate(zip(shards, matching, strict=True)):
+        try:
+            shard.sampler.load_state_dict(state.sampler)
+        except Exception as error:
+            for other, old in zip(shards[: k + 1], before, strict=False):
+                other.sampler.load_state_dict(old)
+            raise CheckpointError(
+                f"the sampler of items {shard.start} to {shard.stop - 1}: {error}"
+            ) from error
+    for shard, state in zip(shards, matching, strict=True):
+        shard.counts[:] = state.counts
+
+
+def _matching(shard: Shard, saved: Sequence[SavedShard]) -> SavedShard:
+    for state in saved:
+        if (state.start, len(state.counts)) == (shard.start, len(shard.counts)):
+            return state
+    raise CheckpointError(
+        f"the state does not hold items {shard.start} to {shard.stop - 1} as one shard; pass "
+        "the states of all processes that there were, as a list, and the number of shards that "
+        "there were"
+    )

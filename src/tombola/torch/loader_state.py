@@ -1,0 +1,285 @@
+"""The state of a loader as a value: to a plain dict, and back with every entry checked."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.checkpoint import CheckpointError
+from tombola.draws import Draw
+from tombola.torch.epochs import Position
+from tombola.torch.feedback import MOST_UNANSWERED
+from tombola.torch.messages import Feedback
+from tombola.torch.tensors import from_tensors, to_tensors
+
+__all__ = ["LoaderState", "SavedBatch", "SavedShard", "Settings"]
+
+FORMAT = 1
+LARGEST = 2**62  # any count is below
+
+
+class Settings(NamedTuple):
+    """What a state and the loader that loads it must have in common."""
+
+    n: int
+    lag: int
+    drop_last: bool
+    sharded: bool
+
+
+class SavedShard(NamedTuple):
+    """A shard: its first item, how often its items were drawn, and the state of its sampler."""
+
+    start: int
+    counts: NDArray[np.int32]
+    sampler: dict[str, Any]
+
+
+class SavedBatch(NamedTuple):
+    """What was drawn for a batch; see `DrawnBatch`."""
+
+    drawn: Draw
+    shares: NDArray[np.float64] | None
+
+
+@dataclass
+class LoaderState:
+    """Everything that a loader needs to continue.
+
+    Attributes
+    ----------
+    settings : Settings
+    batch_size, rank, world : int
+        Of the process that saved it; the rank is 0 unless items are sharded.
+    position : Position
+    shards : list of SavedShard
+    waiting, unanswered : dict of int to SavedBatch
+        By number: batches that are not handed out, and those that have no feedback.
+    given : list of Feedback
+        Not due yet.
+    """
+
+    settings: Settings
+    batch_size: int
+    rank: int
+    world: int
+    position: Position
+    shards: list[SavedShard]
+    waiting: dict[int, SavedBatch]
+    unanswered: dict[int, SavedBatch]
+    given: list[Feedback]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as dicts, lists, tensors, numbers and strings."""
+        batches = {
+            name: [
+                {"number": number, "draw": batch.drawn.to_arrays(), "shares": batch.shares}
+                for number, batch in saved.items()
+            ]
+            for name, saved in (("waiting", self.waiting), ("unanswered", self.unanswered))
+        }
+        given = [{**one._asdict(), "draw": one.draw.to_arrays()} for one in self.given]
+        state: dict[str, Any] = to_tensors(
+            {
+                "format": FORMAT,
+                **self.settings._asdict(),
+                "batch_size": self.batch_size,
+                "rank": self.rank,
+                "world": self.world,
+                **asdict(self.position),
+                "shards": [shard._asdict() for shard in self.shards],
+                **batches,
+                "given": given,
+            }
+        )
+        return state
+
+    @classmethod
+    def from_dict(cls, state: Any, expected: Settings) -> "LoaderState":
+        """Return the state in a dict that may hold anything, or raise a `CheckpointError`."""
+        if not isinstance(state, Mapping):
+            raise CheckpointError(f"a state must be a dict, got {type(state).__name__}")
+        entry = _Entry(from_tensors(state))
+        saved_format = entry.value.get("format")
+        if type(saved_format) is not int or saved_format != FORMAT:
+            raise CheckpointError(
+                f"the state is not from state_dict() of a loader, format {FORMAT}"
+            )
+        _check_settings(entry, expected)
+        world = entry.whole("world", 1)
+        rank = entry.whole("rank", 0, world - 1 if expected.sharded else 0)
+        position = _position(entry, expected)
+        shards = [_shard(one, expected.n) for one in entry.entries("shards")]
+        items = _items(shards, expected)
+        waiting = _batches(entry, "waiting", expected, items, position.drawn)
+        if position.drawn - position.handed != len(waiting):
+            raise CheckpointError(
+                "the state is incomplete: batches that were drawn are missing, "
+                f"{position.drawn} were drawn, {position.handed} handed out, {len(waiting)} wait"
+            )
+        unanswered = _batches(entry, "unanswered", expected, items, position.drawn)
+        if len(unanswered) > MOST_UNANSWERED or not waiting.keys().isdisjoint(unanswered):
+            raise CheckpointError(
+                f"unanswered has {len(unanswered)} batches: they must be at most "
+                f"{MOST_UNANSWERED}, and none of them in waiting"
+            )
+        latest = position.handed + expected.lag
+        given = [_feedback(one, expected.n, items, latest) for one in entry.entries("given")]
+        batch_size = entry.whole("batch_size", 1)
+        return cls(expected, batch_size, rank, world, position, shards, waiting, unanswered, given)
+
+
+class _Entry:
+    """A dict inside a state; reading checks types and ranges, and errors name the entry."""
+
+    def __init__(self, value: Any, name: str = "") -> None:
+        if not isinstance(value, Mapping):
+            raise CheckpointError(f"{name} must be a dict, got {type(value).__name__}")
+        self.value = value
+        self._name = name
+
+    def path(self, key: str) -> str:
+        return f"{self._name}.{key}" if self._name else key
+
+    def get(self, key: str) -> Any:
+        if key not in self.value:
+            raise CheckpointError(f"the state is incomplete: it has no {self.path(key)}")
+        return self.value[key]
+
+    def whole(self, key: str, least: int = 0, most: int = LARGEST) -> int:
+        value = self.get(key)
+        if type(value) is not int or not least <= value <= most:
+            raise CheckpointError(
+                f"{self.path(key)} must be an integer from {least} to {most}, got {_shown(value)}"
+            )
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self.get(key)
+        if type(value) is not bool:
+            raise CheckpointError(f"{self.path(key)} must be a bool, got {_shown(value)}")
+        return value
+
+    def array(self, key: str, dtype: Any, size: int | None = None) -> NDArray[Any]:
+        value = self.get(key)
+        shape = np.shape(value) if isinstance(value, np.ndarray) else ()
+        fits = len(shape) == 1 and size in (None, shape[0])
+        if not isinstance(value, np.ndarray) or value.dtype != dtype or not fits:
+            length = "" if size is None else f" of length {size}"
+            raise CheckpointError(
+                f"{self.path(key)} must be a vector{length} of {np.dtype(dtype)}, "
+                f"got {_shown(value)}"
+            )
+        return value
+
+    def require(self, key: str, good: NDArray[np.bool_], rule: str) -> None:
+        if not good.all():
+            j = int(np.argmin(good))
+            raise CheckpointError(f"{self.path(key)}[{j}] is {self.value[key][j]}: {rule}")
+
+    def entry(self, key: str) -> "_Entry":
+        return _Entry(self.get(key), self.path(key))
+
+    def entries(self, key: str) -> list["_Entry"]:
+        value = self.get(key)
+        if not isinstance(value, list):
+            raise CheckpointError(f"{self.path(key)} must be a list, got {_shown(value)}")
+        return [_Entry(one, f"{self.path(key)}.{k}") for k, one in enumerate(value)]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} of shape {value.shape}"
+    text = repr(value)
+    return f"{text if len(text) < 40 else text[:36] + ' ...'} of type {type(value).__name__}"
+
+
+def _check_settings(entry: _Entry, expected: Settings) -> None:
+    found = Settings(
+        n=entry.whole("n", 1),
+        lag=entry.whole("lag"),
+        drop_last=entry.flag("drop_last"),
+        sharded=entry.flag("sharded"),
+    )
+    for name in ("n", "lag", "drop_last"):
+        saved, own = getattr(found, name), getattr(expected, name)
+        if saved != own:
+            raise CheckpointError(f"the state was saved with {name}={saved}, here it is {own}")
+    if found.sharded != expected.sharded:
+        raise CheckpointError("a state of sharded items fits sharded items only, and no other does")
+
+
+def _position(entry: _Entry, expected: Settings) -> Position:
+    drawn = entry.whole("drawn")
+    handed = entry.whole("handed", max(0, drawn - expected.lag - 1), drawn)
+    left = entry.whole("left", 0, expected.n)
+    return Position(drawn, handed, left, entry.flag("open"), entry.whole("epoch"))
+
+
+def _shard(entry: _Entry, n: int) -> SavedShard:
+    start, counts = entry.whole("start", 0, n - 1), entry.array("counts", np.int32)
+    entry.require("counts", counts >= 0, "counts must not be negative")
+    return SavedShard(start, counts, dict(entry.entry("sampler").value))
+
+
+def _items(shards: list[SavedShard], expected: Settings) -> range:
+    """Return the items of the process that saved the state."""
+    if not expected.sharded or not shards:
+        return range(expected.n)
+    stops = [shard.start + len(shard.counts) for shard in shards]
+    if stops[-1] > expected.n or stops[:-1] != [shard.start for shard in shards[1:]]:
+        raise CheckpointError(
+            f"shards begin at {[shard.start for shard in shards]} and end at {stops}: they must "
+            f"follow each other within the {expected.n} items"
+        )
+    return range(shards[0].start, stops[-1])
+
+
+def _batches(
+    entry: _Entry, key: str, expected: Settings, items: range, drawn: int
+) -> dict[int, SavedBatch]:
+    batches: dict[int, SavedBatch] = {}
+    for one in entry.entries(key):
+        number = one.whole("number", 0, drawn - 1)
+        if number in batches:
+            raise CheckpointError(f"{one.path('number')} is {number}, which occurs twice")
+        draw, shares = _draw(one, expected.n, items), None
+        if not len(draw):
+            raise CheckpointError(f"{one.path('draw')} is empty")
+        if expected.sharded:
+            shares = one.array("shares", np.float64, len(draw))
+            one.require("shares", (shares > 0) & (shares <= 1), "shares must be in (0, 1]")
+        elif one.get("shares") is not None:
+            raise CheckpointError(f"{one.path('shares')} must be None: items are not sharded")
+        batches[number] = SavedBatch(draw, shares)
+    return batches
+
+
+def _feedback(entry: _Entry, n: int, items: range, latest: int) -> Feedback:
+    draw = _draw(entry, n, items)
+    losses = entry.array("losses", np.float64, len(draw))
+    good = (losses >= 0) & (losses < np.inf)
+    entry.require("losses", good, "losses must be finite and not negative")
+    due, number = entry.whole("due", 0, latest), entry.whole("number")
+    return Feedback(due, number, draw, losses.copy(), entry.whole("rank"))
+
+
+def _draw(parent: _Entry, n: int, items: range) -> Draw:
+    entry = parent.entry("draw")
+    indices = entry.array("indices", np.int64)
+    good = (indices >= items.start) & (indices < items.stop)
+    entry.require("indices", good, f"items must be from {items.start} to {items.stop - 1}")
+    arrays = {
+        "indices": indices,
+        "probabilities": entry.array("probabilities", np.float64, len(indices)),
+        "n": entry.whole("n", n, n),
+        "round": entry.whole("round"),
+    }
+    if "tags" in entry.value:
+        arrays["tags"] = entry.array("tags", np.uint8, len(indices))
+    try:
+        return Draw.from_arrays(arrays)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{parent.path('draw')}: {error}") from error

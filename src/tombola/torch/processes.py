@@ -1,0 +1,272 @@
+"""What each process draws and learns from: the only place where the ways to share work differ.
+
+*Single*: one process draws from all items.
+
+*Replicated*: every process holds the whole sampler and draws the whole global batch, the same on
+each since random words and feedback are the same; each takes its part. Feedback is shared when it
+is due and applied in the same order on all.
+
+*Sharded*: every process owns some of the items, in shards, and draws from these alone. Nothing is
+shared.
+"""
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.draws import Draw
+from tombola.random import Stream
+from tombola.samplers import Sampler
+from tombola.torch.communication import Connection
+from tombola.torch.messages import Feedback, share_feedback
+from tombola.torch.shards import Shard, join_draws, make_shard
+from tombola.validation import whole
+
+__all__ = ["DrawnBatch", "Processes", "Replicated", "Sharded", "Single", "make_processes"]
+
+SamplerChoice = str | Sampler | Callable[..., Sampler]
+
+
+class DrawnBatch(NamedTuple):
+    """A batch: what was drawn for it, and the part that is handed out in this process.
+
+    Attributes
+    ----------
+    drawn : Draw
+        The global batch for replicated processes, otherwise the batch of this process.
+    part : Draw
+    shares : ndarray of float64, shape (len(drawn),), or None
+        For sharded items, the share of all batches that comes from the shard of the item.
+    """
+
+    drawn: Draw
+    part: Draw
+    shares: NDArray[np.float64] | None
+
+
+class Processes(ABC):
+    """How this process draws and learns, alone or together with others.
+
+    Parameters
+    ----------
+    connection : Connection
+    n : int
+        The number of items of all processes.
+    shards : list of Shard
+        Those that this process draws from.
+    batch_size : int
+        Of one process.
+    """
+
+    sharded: ClassVar[bool] = False
+    # Whether a state holds the batches without feedback, which may differ between processes.
+    saves_unanswered: ClassVar[bool] = True
+
+    def __init__(
+        self, connection: Connection, n: int, shards: Sequence[Shard], batch_size: int
+    ) -> None:
+        self.connection = connection
+        self.rank, self.world = connection.rank, connection.world
+        self.n = n
+        self.shards = list(shards)
+        self.batch_size = batch_size
+        self.smallest_batch = 1
+        # what was drawn so far, as a checksum that replicated processes compare
+        self._progress = zlib.crc32(repr(self.shards[0].sampler).encode())
+
+    @abstractmethod
+    def draw(self, size: int) -> DrawnBatch:
+        """Draw a batch of `size` items for each process."""
+
+    @abstractmethod
+    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
+        """Return a batch from a state, divided as the processes need it now."""
+
+    @abstractmethod
+    def learn(self, feedback: Sequence[Feedback]) -> None:
+        """Feed the samplers all feedback for one batch."""
+
+    def share(self, feedback: list[Feedback], saving: bool = False) -> list[Feedback]:
+        """Return the feedback that this process learns from, given what came in here."""
+        return feedback
+
+    def completed(self, batch: DrawnBatch) -> DrawnBatch:
+        """Return a batch that all processes have an equal part of, drawing more if needed."""
+        return batch
+
+    def owns(self, draw: Draw) -> NDArray[np.bool_]:
+        """Return which items of a draw belong to the shards of this process."""
+        first, last = self.shards[0].start, self.shards[-1].stop
+        own: NDArray[np.bool_] = (draw.indices >= first) & (draw.indices < last)
+        return own
+
+    def resumed(self, position: Sequence[int]) -> None:
+        """Start the checksum of what is drawn from the position of a state."""
+        self._progress = zlib.crc32(repr(tuple(position)).encode())
+
+
+class Single(Processes):
+    """One process draws from all items."""
+
+    def draw(self, size: int) -> DrawnBatch:
+        """Draw from all items."""
+        drawn = self.shards[0].draw(size)
+        return DrawnBatch(drawn, drawn, None)
+
+    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
+        """Return a batch from a state: this process gets all of it."""
+        return DrawnBatch(drawn, drawn, None)
+
+    def learn(self, feedback: Sequence[Feedback]) -> None:
+        """Update the sampler once, whatever parts the feedback came in."""
+        losses = [part.losses for part in feedback]
+        self.shards[0].sampler.update(
+            join_draws([part.draw for part in feedback]),
+            losses[0] if len(losses) == 1 else np.concatenate(losses),
+        )
+
+
+class Replicated(Single):
+    """Every process draws the same global batch and takes its part."""
+
+    saves_unanswered = False
+
+    def draw(self, size: int) -> DrawnBatch:
+        """Draw the global batch and take the part of this process."""
+        drawn = self.shards[0].draw(size * self.world)
+        self._progress = zlib.crc32(drawn.indices.tobytes(), self._progress)
+        return self.restored(drawn, None)
+
+    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
+        """Return a global batch; the parts are equal where its size can be divided."""
+        size = len(drawn)
+        first, last = self.rank * size // self.world, (self.rank + 1) * size // self.world
+        return DrawnBatch(drawn, drawn[first:last], None)
+
+    def share(self, feedback: list[Feedback], saving: bool = False) -> list[Feedback]:
+        """Return the feedback of all processes, the same on each."""
+        width = self.batch_size
+        return share_feedback(self.connection, feedback, width, self._progress, saving)
+
+    def completed(self, batch: DrawnBatch) -> DrawnBatch:
+        """Return a batch that divides by the number of processes."""
+        missing = -len(batch.drawn) % self.world
+        if not missing:
+            return batch
+        return self.restored(join_draws([batch.drawn, self.shards[0].draw(missing)]), None)
+
+
+class Sharded(Processes):
+    """Every process draws from its own shards.
+
+    A batch takes from each shard a share in proportion to its items, at least one. With b_s of
+    the B items of this batch from shard s, and the batches of `world` processes averaged, the
+    importance of an item is 1 / (n p share) with share = b_s / (world B): the estimate is
+    unbiased however unequal the shards are. With one shard of n_s items per process that is the
+    usual 1 / (n_s p), times world n_s / n.
+
+    Parameters
+    ----------
+    connection, n, shards, batch_size
+        As for `Processes`.
+    most_shards : int, optional
+        The largest number of shards of any process.
+    """
+
+    sharded = True
+
+    def __init__(
+        self,
+        connection: Connection,
+        n: int,
+        shards: Sequence[Shard],
+        batch_size: int,
+        most_shards: int | None = None,
+    ) -> None:
+        super().__init__(connection, n, shards, batch_size)
+        self.smallest_batch = len(self.shards) if most_shards is None else most_shards
+        if batch_size < self.smallest_batch:
+            raise ValueError(
+                f"batch_size={batch_size} is less than the {self.smallest_batch} shards of a "
+                "process; each batch draws from all of them"
+            )
+        self._ends = np.cumsum([shard.stop - shard.start for shard in self.shards])
+
+    def draw(self, size: int) -> DrawnBatch:
+        """Draw from every shard of this process."""
+        rest = size - len(self.shards)
+        sizes = 1 + np.diff(self._ends * rest // self._ends[-1], prepend=0)
+        draws = [shard.draw(int(b)) for shard, b in zip(self.shards, sizes, strict=True)]
+        starts = np.repeat([shard.start for shard in self.shards], sizes)
+        indices = np.concatenate([draw.indices for draw in draws]) + starts
+        drawn = join_draws(draws, indices, self.n)
+        return DrawnBatch(drawn, drawn, np.repeat(sizes / (self.world * size), sizes))
+
+    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
+        """Return what belongs to this process of a batch; it may be empty."""
+        assert shares is not None
+        own = self.owns(drawn)
+        part = drawn[own]
+        return DrawnBatch(part, part, shares[own])
+
+    def learn(self, feedback: Sequence[Feedback]) -> None:
+        """Feed each shard the losses of its items."""
+        for part in feedback:
+            for shard in self.shards:
+                shard.update(part.draw, part.losses)
+
+
+def make_processes(
+    connection: Connection,
+    n: int,
+    batch_size: int,
+    sampler: SamplerChoice,
+    groups: Any,
+    seed: int,
+    quantity: str,
+    shards: int | None,
+) -> Processes:
+    """Return the processes that a connection asks for, with their samplers made."""
+    if connection.mode == "sharded":
+        return _make_sharded(connection, n, batch_size, sampler, groups, seed, quantity, shards)
+    if shards is not None:
+        raise ValueError('shards is for distributed="sharded"')
+    kind = Replicated if connection.mode == "replicated" else Single
+    shard = make_shard(0, n, sampler, groups, seed, quantity)
+    return kind(connection, n, [shard], batch_size)
+
+
+def _make_sharded(
+    connection: Connection,
+    n: int,
+    batch_size: int,
+    sampler: SamplerChoice,
+    groups: Any,
+    seed: int,
+    quantity: str,
+    shards: int | None,
+) -> Sharded:
+    if isinstance(sampler, Sampler):
+        raise ValueError(
+            "with sharded items each shard has a sampler of its own: pass a name, or a function "
+            "(n, seed, groups) that returns a sampler"
+        )
+    rank, world = connection.rank, connection.world
+    total = world if shards is None else whole("shards", shards, 1)
+    if not world <= total <= n:
+        raise ValueError(
+            f"there must be at least as many shards as processes ({world}) and at most as "
+            f"many as items ({n}), got shards={total}"
+        )
+    made = []
+    for k in range(rank * total // world, (rank + 1) * total // world):
+        start, stop = k * n // total, (k + 1) * n // total
+        words = [int(word) for word in Stream(seed).child(k).words(2)]
+        labels = None if groups is None else groups[start:stop]
+        own_seed = words[0] << 64 | words[1]
+        made.append(make_shard(start, stop - start, sampler, labels, own_seed, quantity))
+    return Sharded(connection, n, made, batch_size, -(-total // world))

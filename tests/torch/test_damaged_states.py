@@ -1,0 +1,246 @@
+"""A state with one damaged entry is refused with a CheckpointError, and nothing changes.
+
+Every entry of honest states is damaged in turn, in every way that its type allows.
+"""
+
+import copy
+import functools
+
+import numpy as np
+import pytest
+import torch
+from test_resume import DATA, N, digest, loss_of, through_a_file
+from torch.utils.data import TensorDataset
+
+import tombola
+from tombola.checkpoint import CheckpointError
+from tombola.torch import ImportanceLoader
+
+MODES = {
+    "plain": {},
+    "tags": {"sampler": lambda n, seed, groups: tombola.SRG(n, seed=seed)},
+    "sharded": {"distributed": "sharded", "shards": 3},
+}
+MISSING = object()
+
+
+def make(mode):
+    return ImportanceLoader(DATA, 8, seed=5, lag=4, **MODES[mode])
+
+
+def trained(mode, batches):
+    """A loader in the middle of an epoch, with batches that wait and feedback that is not due."""
+    loader = make(mode)
+    for (items,), draw in loader:
+        if draw.number % 5:
+            loader.update(draw, loss_of(items, draw.number))
+        if draw.number == batches:
+            break
+    while len(loader._epochs.waiting) < 2:  # as workers would
+        loader._epochs.draw_next()
+    return loader
+
+
+@functools.cache
+def honest(mode):
+    return through_a_file(trained(mode, 3).state_dict())
+
+
+def places(state, path=()):
+    """The path of every entry, outside of the states of samplers."""
+    if path and path[-1] == "sampler":
+        yield path
+        return
+    if path:
+        yield path
+    if isinstance(state, dict):
+        for key, inner in state.items():
+            yield from places(inner, (*path, key))
+    elif isinstance(state, list):
+        for k, inner in enumerate(state):
+            yield from places(inner, (*path, k))
+
+
+def at(state, path):
+    for key in path:
+        state = state[key]
+    return state
+
+
+def damaged(state, path, value):
+    """A copy of a state with another value in one place."""
+    state = copy.deepcopy(state)
+    parent = at(state, path[:-1])
+    if value is MISSING:
+        del parent[path[-1]]
+    else:
+        parent[path[-1]] = value
+    return state
+
+
+def with_first(tensor, value):
+    tensor = tensor.clone()
+    tensor[0] = value
+    return tensor
+
+
+def wrong_values(path, value):
+    """What an entry cannot be, by the type that it has."""
+    wrong = [MISSING, "text", [3.5], {"a": 1}, float("nan"), torch.zeros(2, 2), b"bytes", {1}]
+    if isinstance(value, bool):
+        wrong += [None, 2, -1, "True"]
+    elif isinstance(value, int):
+        wrong += [None, -1, 2**63, 10**40, 1.5, True, float("inf"), str(value), torch.tensor(value)]
+    elif isinstance(value, torch.Tensor):
+        wrong += [None, value[:-1], torch.cat([value, value[:1]]), value.to(torch.float32)]
+        wrong += [value.unsqueeze(0), value.tolist(), value.bfloat16(), value.to("meta")]
+        if value.dtype != torch.uint8:
+            wrong += [with_first(value, -1)]
+        if value.is_floating_point():
+            wrong += [with_first(value, x) for x in (float("nan"), float("inf"), -float("inf"))]
+        if path[-1] in ("probabilities", "shares"):
+            wrong += [with_first(value, 0.0), with_first(value, 1.5), with_first(value, 1e300)]
+        if path[-1] == "indices":
+            wrong += [with_first(value, N), with_first(value, 2**62)]
+    elif isinstance(value, dict):
+        wrong += [None, {}, list(value.values()), 3]
+    elif isinstance(value, list):
+        wrong += [None, 3, (*value[:-1], None)]
+    return wrong
+
+
+def may_be(path, value):
+    """Whether a damage is none: a shorter list of feedback, another rank or count."""
+    missing_element = isinstance(path[-1], int) and value is MISSING
+    if missing_element:  # forgotten feedback and answers cannot be noticed
+        return path[0] in ("given", "unanswered")
+    if path[-1] == "tags":
+        return value is MISSING  # most samplers have none
+    return False
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_damaged_entry_is_refused_and_changes_nothing(mode):
+    state = honest(mode)
+    assert len(state["waiting"]) >= 2
+    assert state["given"]
+    assert state["unanswered"]
+    loader = trained(mode, 2)
+    before = digest(loader.state_dict())
+    refused = 0
+    for path in places(state):
+        for value in wrong_values(path, at(state, path)):
+            if may_be(path, value):
+                continue
+            name = ".".join(map(str, path))
+            try:
+                loader.load_state_dict(damaged(state, path, value))
+            except CheckpointError:
+                refused += 1
+            else:
+                pytest.fail(f"{name} may be {value!r}")
+            assert digest(loader.state_dict()) == before, name
+    assert refused > 500
+    loader.load_state_dict(state)
+    assert digest(loader.state_dict()) == digest(state)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("drawn",), 0, "handed must be an integer from 0 to 0, got 4"),
+        (("handed",), 10**6, "handed must be an integer from"),
+        (("handed",), 0, "handed must be an integer from 1 to 6, got 0"),
+        (("left",), N + 1, f"left must be an integer from 0 to {N}, got {N + 1}"),
+        (("open",), 1, "open must be a bool, got 1 of type int"),
+        (("rank",), 1, "rank must be an integer from 0 to 0"),
+        (("world",), 0, "world must be an integer from 1"),
+        (("batch_size",), 0, "batch_size must be an integer from 1"),
+        (("shards", 0, "counts"), torch.zeros(N, dtype=torch.int64), "vector of int32"),
+        (("shards", 0, "start"), 1, "does not hold items 0 to 49 as one shard"),
+        (("waiting", 1, "number"), 4, r"waiting.1.number is 4, which occurs twice"),
+        (("waiting", 0, "number"), 6, r"waiting.0.number must be an integer from 0 to 5"),
+        (("unanswered", 0, "number"), 4, "none of them in waiting"),
+        (("waiting", 0, "draw", "n"), N + 1, r"waiting.0.draw.n must be an integer from 50 to 50"),
+        (("waiting", 0, "shares"), torch.ones(8, dtype=torch.float64), "items are not sharded"),
+        (("given", 0, "due"), 9, r"given.0.due must be an integer from 0 to 8, got 9"),
+    ],
+)
+def test_what_is_wrong_is_named(path, value, message):
+    with pytest.raises(CheckpointError, match=message):
+        make("plain").load_state_dict(damaged(honest("plain"), path, value))
+
+
+@pytest.mark.parametrize("part", ["class", "format", "parameters", "parts", "quantity"])
+def test_damaged_states_of_samplers_are_refused_too(part):
+    for mode in MODES:
+        state, loader = honest(mode), trained(mode, 2)
+        before = digest(loader.state_dict())
+        for path in places(state):
+            if path[-1] == "sampler":
+                with pytest.raises(CheckpointError, match="the sampler of items"):
+                    loader.load_state_dict(damaged(state, (*path, part), MISSING))
+                assert digest(loader.state_dict()) == before
+
+
+def test_draws_of_other_shards_are_refused():
+    state = honest("sharded")
+    elsewhere = damaged(state, ("shards", 2, "start"), 40)
+    with pytest.raises(CheckpointError, match="they must follow each other within the 50 items"):
+        make("sharded").load_state_dict(elsewhere)
+    fewer = {**state, "shards": state["shards"][:1]}
+    with pytest.raises(CheckpointError, match="items must be from 0 to 15"):
+        make("sharded").load_state_dict(fewer)
+
+
+def test_lists_of_states_are_checked():
+    loader, state = make("sharded"), honest("sharded")
+    moved = [{**state, "world": 2, "rank": rank} for rank in range(2)]
+    for states, message in [
+        ([], "there is no state in the list"),
+        ([state, 3], "a state must be a dict, got int"),
+        ([moved[0], moved[0]], "two states are of the same rank"),
+        ([moved[0], {**moved[1], "epoch": 1}], "the states have epoch=0 and epoch=1"),
+        ([moved[0], {**moved[1], "world": 3}], "the states have world=2 and world=3"),
+    ]:
+        with pytest.raises(CheckpointError, match=message):
+            loader.load_state_dict(states)
+
+
+def test_random_numbers_are_refused_or_do_no_harm():
+    """A loader that takes a state can finish its epoch and save again."""
+    random, state = np.random.default_rng(0), honest("plain")
+    numbers = [path for path in places(state) if type(at(state, path)) is int]
+    for _ in range(60):
+        loader = trained("plain", 2)
+        before = digest(loader.state_dict())
+        path = numbers[random.integers(len(numbers))]
+        value = int(random.integers(-4, 60))
+        try:
+            loader.load_state_dict(damaged(state, path, value))
+        except CheckpointError:
+            assert digest(loader.state_dict()) == before
+        else:
+            epoch = loader.epoch
+            for (items,), draw in loader:
+                loader.update(draw, loss_of(items, draw.number))
+            assert loader.epoch == epoch + 1
+            loader.load_state_dict(through_a_file(loader.state_dict()))
+
+
+def test_a_bad_loss_of_a_device_is_refused_before_it_is_saved(monkeypatch):
+    """It would make the state unreadable."""
+    monkeypatch.setattr(
+        "tombola.torch.feedback.copy_losses", lambda draw, losses, skip: losses.numpy
+    )
+    loader = ImportanceLoader(TensorDataset(torch.arange(N)), 8, lag=3)
+    for k, (_, draw) in enumerate(loader):
+        losses = torch.ones(len(draw), dtype=torch.float64)
+        losses[2] = float("nan") if k == 1 else 1.0
+        loader.update(draw, losses)
+        if k == 1:
+            break
+    with pytest.raises(ValueError, match=r"losses\[2\] of batch 1 is nan"):
+        loader.state_dict()
+    state = through_a_file(loader.state_dict())  # everything else is kept
+    assert [given["number"] for given in state["given"]] == [0]
