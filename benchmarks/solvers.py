@@ -120,7 +120,7 @@ def compare(name, base, rivals):
 
 def adaptive(X, y):
     """What it costs, a step, to draw by what was learnt."""
-    problem, (n, d), rows = Logistic(X, y, l2=1e-4, intercept=True), X.shape, []
+    problem, (n, d), rows = Logistic(X, y, alpha=1e-4, fit_intercept=True), X.shape, []
     makers = {
         "VRB(n)": lambda: tombola.VRB(n),
         "VRB, as printed": lambda: tombola.VRB(n, bound=100.0, mixing=0.1),
@@ -147,7 +147,7 @@ def main():
     warnings.simplefilter("ignore")  # scikit-learn's, about convergence
     rows = []
     X, y = dense(50_000, 100)
-    problem, n = Logistic(X, y, l2=1e-4, intercept=True), len(y)
+    problem, n = Logistic(X, y, alpha=1e-4, fit_intercept=True), len(y)
     sgd = SGD(0.1, schedule="root")
     rows += compare(
         "dense 50,000 x 100, a step",
@@ -157,7 +157,7 @@ def main():
     )  # fmt: skip
     real = options.data is not None and (Path(options.data) / "libsvm_a9a.npz").exists()
     sparse, labels = a9a(options.data) if real else like_a9a()
-    thin, m = Logistic(sparse, labels, l2=1e-4, intercept=True), len(labels)
+    thin, m = Logistic(sparse, labels, alpha=1e-4, fit_intercept=True), len(labels)
     rows += compare(
         f"{'a9a' if real else 'like a9a'}, sparse, a step",
         ("scikit-learn SGDClassifier", sklearn_sgd(sparse, labels)),

@@ -11,7 +11,9 @@ from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
 def problem(n=60, seed=0, **others):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 4))
-    return Logistic(X, X[:, 0] + 0.3 * rng.normal(size=n) > 0, l2=1e-2, intercept=True, **others)
+    return Logistic(
+        X, X[:, 0] + 0.3 * rng.normal(size=n) > 0, alpha=1e-2, fit_intercept=True, **others
+    )
 
 
 @pytest.mark.parametrize(

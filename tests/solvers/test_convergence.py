@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 import tombola
+from penalties import elastic
 from players import Outside, ours
 from tombola.problems import LeastSquares, Logistic, Softmax, SquaredHinge
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
@@ -41,7 +42,7 @@ def data(seed=0):
 
 def logistic():
     X, signal, _ = data()
-    return Logistic(X, signal > 0, l2=0.1, intercept=True)
+    return Logistic(X, signal > 0, alpha=0.1, fit_intercept=True)
 
 
 def least_by_scipy(problem):
@@ -99,7 +100,7 @@ OTHERS = {
 @pytest.mark.parametrize("l2", [0.0, 0.1])
 def test_lasso_and_elastic_net(l2, solver, sampler):
     X, signal, _ = data()
-    problem = LeastSquares(X, signal, l1=0.3, l2=l2, intercept=True)
+    problem = LeastSquares(X, signal, **elastic(l1=0.3, l2=l2), fit_intercept=True)
     if l2:
         peer = ElasticNet(alpha=0.3 + l2, l1_ratio=0.3 / (0.3 + l2), tol=1e-14, max_iter=100_000)
     else:
@@ -117,7 +118,7 @@ def test_lasso_and_elastic_net(l2, solver, sampler):
 def test_other_losses(kind, sampler):
     X, signal, _ = data()
     y = np.digitize(signal, [-0.5, 1.0]) if kind is Softmax else signal > 0
-    problem = kind(X, y, l2=0.1, intercept=True)
+    problem = kind(X, y, alpha=0.1, fit_intercept=True)
     least = least_by_scipy(problem)
     if kind is Softmax:
         peer = LogisticRegression(C=1 / (N * 0.1), tol=1e-10, max_iter=10_000).fit(X, y)

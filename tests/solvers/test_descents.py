@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import naive
+from penalties import elastic
 from players import Replay, some_draws
 from tombola.problems import LeastSquares, Logistic, Softmax
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
@@ -36,7 +37,7 @@ RUNS = {
         {"schedule": "norm", "average": 1},
     ),
     "SAGA": (SAGA, {"rate": 0.2}, {"method": "SAGA"}),
-    "SVRG": (SVRG, {"rate": 0.2, "every": 7}, {"method": "SVRG", "every": 7}),
+    "SVRG": (SVRG, {"rate": 0.2, "snapshot_every": 7}, {"method": "SVRG", "every": 7}),
 }
 
 
@@ -44,9 +45,10 @@ def problems(outputs, seed, l1, l2):
     rng = np.random.default_rng(seed)
     X, weights = rng.normal(size=(N, D)), rng.uniform(0.2, 2.0, size=N)
     y = np.arange(N) % 3 if outputs == 3 else np.where(X[:, 0] + 0.5 > 0, 1, -1)
-    options = dict(l1=l1, l2=l2, intercept=True)
-    ours = (Softmax if outputs == 3 else Logistic)(X, y, sample_weight=weights, **options)
+    kind = Softmax if outputs == 3 else Logistic
+    ours = kind(X, y, sample_weight=weights, **elastic(l1, l2), fit_intercept=True)
     loss = naive.softmax if outputs == 3 else naive.logistic
+    options = {"l1": ours.l1, "l2": ours.l2, "fit_intercept": True}
     plain = naive.Model(loss, X, y, weights=weights, outputs=outputs, **options)
     return ours, plain, rng
 

@@ -44,7 +44,7 @@ def test_a_huge_rate_is_told(name, plain, rate):
     assert_sound(sampler)
 
 
-@pytest.mark.parametrize("solver", [SAGA(1e3), SVRG(1e3, every=5), SGD(1e3, average=True)])
+@pytest.mark.parametrize("solver", [SAGA(1e3), SVRG(1e3, snapshot_every=5), SGD(1e3, average=True)])
 def test_other_solvers(solver):
     sampler = tombola.VRB(N)
     with pytest.raises(DivergenceError, match="diverged in round"):

@@ -17,7 +17,7 @@ SOLVERS = {"SGD": SGD, "SAGA": SAGA, "AdaGrad": AdaGrad}
 def problem(width=D):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, width)) * rng.exponential(size=(N, 1))
-    return Logistic(X, X[:, 0] > 0.3, l2=0.1, intercept=True)
+    return Logistic(X, X[:, 0] > 0.3, alpha=0.1, fit_intercept=True)
 
 
 @pytest.mark.parametrize("batch", [1, 7])

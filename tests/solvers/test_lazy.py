@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from penalties import elastic
 from players import Replay, some_draws
 from tombola.problems import Logistic, Softmax
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
@@ -22,7 +23,7 @@ SOLVERS = {
     "AdaGrad": lambda batch: AdaGrad(0.3, batch_size=batch),
     "AdaGrad, norm": lambda batch: AdaGrad(0.3, version="norm", batch_size=batch),
     "SAGA": lambda batch: SAGA(0.1, batch_size=batch),
-    "SVRG": lambda batch: SVRG(0.1, every=50, batch_size=batch),
+    "SVRG": lambda batch: SVRG(0.1, snapshot_every=50, batch_size=batch),
     # columns do not coast here, but rows are sparse
     "SGD, average": lambda batch: SGD(0.3, average=True, batch_size=batch),
     "AdaGrad, radius": lambda batch: AdaGrad(0.3, radius=1.0, batch_size=batch),
@@ -51,7 +52,9 @@ def test_sparse_equals_dense(name, l1, l2, batch, outputs):
         pytest.skip("needs strong convexity")
     X, rng = rows()
     y = np.arange(N) % outputs if outputs > 1 else np.arange(N) % 2
-    options = dict(l1=l1, l2=l2, intercept=True, sample_weight=rng.uniform(0.5, 2.0, size=N))
+    options = dict(
+        **elastic(l1=l1, l2=l2), fit_intercept=True, sample_weight=rng.uniform(0.5, 2.0, size=N)
+    )
     kind = Softmax if outputs > 1 else Logistic
     dense, sparse = kind(X, y, **options), kind(sp.csr_array(X), y, **options)
     draws = some_draws(rng, N, batch, ROUNDS)
@@ -76,7 +79,7 @@ def test_sparse_equals_dense(name, l1, l2, batch, outputs):
 def test_a_column_left_behind_would_be_seen():
     """Without what coasting does, column 1, which no row has, would stay at its start."""
     X, rng = rows()
-    problem = Logistic(sp.csr_array(X), np.arange(N) % 2, l2=0.1)
+    problem = Logistic(sp.csr_array(X), np.arange(N) % 2, alpha=0.1)
     start = np.ones(D)
     solver = AdaGrad(0.1, version="norm")
     result = solver.minimize(

@@ -37,7 +37,9 @@ class Huber(LinearProblem):
 def huber():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3))
-    return Huber(X, X @ [1.0, 2.0, -1.0] + rng.standard_t(1.5, size=50), l2=0.05, intercept=True)
+    return Huber(
+        X, X @ [1.0, 2.0, -1.0] + rng.standard_t(1.5, size=50), alpha=0.05, fit_intercept=True
+    )
 
 
 @pytest.mark.parametrize(

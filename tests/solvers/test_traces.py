@@ -14,7 +14,7 @@ SOLVERS = {
     "SGD": SGD(0.1, batch_size=3),
     "AdaGrad, average": AdaGrad(0.3, average=True, batch_size=3),
     "SAGA": SAGA(0.1, batch_size=3),
-    "SVRG": SVRG(0.1, every=40, batch_size=3),
+    "SVRG": SVRG(0.1, snapshot_every=40, batch_size=3),
 }
 
 
@@ -22,7 +22,7 @@ def problem():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, D)) * rng.exponential(size=(N, 1))
     weights = rng.uniform(0.5, 2.0, size=N)
-    return Logistic(X, X[:, 0] > 0.3, l2=0.1, intercept=True, sample_weight=weights)
+    return Logistic(X, X[:, 0] > 0.3, alpha=0.1, fit_intercept=True, sample_weight=weights)
 
 
 @pytest.mark.parametrize("name", SOLVERS)

@@ -36,7 +36,7 @@ class Centres(NamedTuple):
     are 1 over their number, so that averaging a row in touches its own columns alone.
     """
 
-    w: NDArray[np.float64]  # (d, clusters)
+    w: NDArray[np.float64]  # (d, n_clusters)
     counts: NDArray[np.float64]  # how much each centre is the average of; 0: it is a start
     shares: NDArray[np.float64]
     squares: NDArray[np.float64]  # |w[:, q]|^2, for sparse rows
@@ -161,7 +161,7 @@ def nearest(model: Any, item: Any, centres: Any, out: Any) -> Any:
 
 
 @kernel
-def survey(
+def evaluate_items(
     model: Any,
     centres: Any,
     scratch: NDArray[np.float64],
@@ -187,7 +187,7 @@ class KMeans:
     ----------
     X : array-like or scipy sparse matrix, shape (n, d)
         C-ordered float32 or float64, and CSR, are used where they lie.
-    clusters : int
+    n_clusters : int
         k, from 1 to n.
     sample_weight : array-like, shape (n,), optional
         Not negative, one at least positive. They are divided by their mean, so a weight of 2
@@ -197,9 +197,9 @@ class KMeans:
 
     Attributes
     ----------
-    n, d, clusters : int
+    n, d, n_clusters : int
     shape : tuple
-        (clusters, d), the shape of a solution.
+        (n_clusters, d), the shape of a solution.
     model : DenseModel or SparseModel
         The arrays, for kernels.
 
@@ -221,18 +221,18 @@ class KMeans:
     def __init__(
         self,
         X: Any,
-        clusters: int,
+        n_clusters: int,
         *,
         sample_weight: ArrayLike | None = None,
         normalise: bool = True,
     ) -> None:
         rows = as_rows(X)
         self.n, self.d = shape_of(rows)
-        if isinstance(clusters, bool) or not isinstance(clusters, (int, np.integer)):
-            raise TypeError(f"clusters must be an integer, got {clusters!r}")
-        if not 1 <= clusters <= self.n:
-            raise ValueError(f"clusters must be from 1 to the {self.n} rows, got {clusters}")
-        self.clusters = int(clusters)
+        if isinstance(n_clusters, bool) or not isinstance(n_clusters, (int, np.integer)):
+            raise TypeError(f"n_clusters must be an integer, got {n_clusters!r}")
+        if not 1 <= n_clusters <= self.n:
+            raise ValueError(f"n_clusters must be from 1 to the {self.n} rows, got {n_clusters}")
+        self.n_clusters = int(n_clusters)
         squares = squared_norms(rows)
         if not squares.max() < TOO_LONG:
             position = int(squares.argmax())
@@ -244,8 +244,8 @@ class KMeans:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of a solution: (clusters, d)."""
-        return self.clusters, self.d
+        """The shape of a solution: (n_clusters, d)."""
+        return self.n_clusters, self.d
 
     def as_matrix(self, solution: ArrayLike) -> NDArray[np.float64]:
         """Return a copy of a solution, or raise an error that names the fault."""
@@ -266,15 +266,15 @@ class KMeans:
 
     # --- what it is worth ----------------------------------------------------------------------
 
-    def survey(self, solution: ArrayLike) -> tuple[Any, Any, Any]:
-        """Return losses (n,), the nearest centres (n,), and the gradient of F (clusters, d)."""
-        return self._survey(self.as_matrix(solution))
+    def evaluate(self, solution: ArrayLike) -> tuple[Any, Any, Any]:
+        """Return losses (n,), the nearest centres (n,), and the gradient of F (n_clusters, d)."""
+        return self._evaluate(self.as_matrix(solution))
 
-    def _survey(self, centres: NDArray[np.float64]) -> tuple[Any, Any, Any]:
+    def _evaluate(self, centres: NDArray[np.float64]) -> tuple[Any, Any, Any]:
         losses, labels = np.empty(self.n), np.empty(self.n, dtype=np.int64)
         masses, sums = np.zeros(len(centres)), np.zeros_like(centres)
         scratch = np.empty(len(centres))
-        survey(self.model, kept(centres), scratch, losses, labels, masses, sums)
+        evaluate_items(self.model, kept(centres), scratch, losses, labels, masses, sums)
         return losses, labels, 2.0 / self.n * (masses[:, None] * centres - sums)
 
     def value(self, solution: ArrayLike) -> float:
@@ -283,12 +283,12 @@ class KMeans:
 
     def losses(self, solution: ArrayLike) -> NDArray[np.float64]:
         """Return s_i |x_i - q|^2 of each item, q its nearest centre."""
-        losses: NDArray[np.float64] = self.survey(solution)[0]
+        losses: NDArray[np.float64] = self.evaluate(solution)[0]
         return losses
 
     def labels(self, solution: ArrayLike) -> NDArray[np.int64]:
         """Return the nearest centre of each item; of several as near the first."""
-        labels: NDArray[np.int64] = self.survey(solution)[1]
+        labels: NDArray[np.int64] = self.evaluate(solution)[1]
         return labels
 
     def norms(self, solution: ArrayLike) -> NDArray[np.float64]:
@@ -301,8 +301,8 @@ class KMeans:
         return norms
 
     def gradient(self, solution: ArrayLike) -> NDArray[np.float64]:
-        """Return the gradient of F in the centres, (clusters, d)."""
-        gradient: NDArray[np.float64] = self.survey(solution)[2]
+        """Return the gradient of F in the centres, (n_clusters, d)."""
+        gradient: NDArray[np.float64] = self.evaluate(solution)[2]
         return gradient
 
     def bounds(self, point: int) -> NDArray[np.float64]:
@@ -314,7 +314,7 @@ class KMeans:
             raise TypeError(f"point must be the number of a row, got {point!r}")
         if not 0 <= point < self.n:
             raise ValueError(f"point must be from 0 to {self.n - 1}, got {point}")
-        losses = self._survey(self.row(int(point))[None, :])[0]
+        losses = self._evaluate(self.row(int(point))[None, :])[0]
         bounds: NDArray[np.float64] = 4.0 * self.model.weights * losses
         return bounds
 
@@ -327,11 +327,11 @@ class KMeans:
 
     def __repr__(self) -> str:
         kind = "dense" if isinstance(self.model.rows, Dense) else "sparse"
-        return f"KMeans({self.n} x {self.d}, {kind}, clusters={self.clusters})"
+        return f"KMeans({self.n} x {self.d}, {kind}, n_clusters={self.n_clusters})"
 
 
 def kept(centres: NDArray[np.float64]) -> Centres:
-    """Return centres (clusters, d) as kernels want them; none has seen an item."""
+    """Return centres (n_clusters, d) as kernels want them; none has seen an item."""
     return Centres(
         w=np.ascontiguousarray(centres.T),
         counts=np.zeros(len(centres)),

@@ -57,7 +57,7 @@ class LeastSquares(LinearProblem):
 
         Examples
         --------
-        >>> lasso = LeastSquares([[1.0], [2.0]], [1.0, 0.0], l1=0.1)
+        >>> lasso = LeastSquares([[1.0], [2.0]], [1.0, 0.0], alpha=0.1, l1_ratio=1.0)
         >>> lasso.gap([0.16]) < 1e-15, round(lasso.gap([0.2]), 4)
         (True, 0.02)
 
@@ -66,14 +66,14 @@ class LeastSquares(LinearProblem):
         Kim, Koh, Lustig, Boyd, Gorinevsky (2007). An Interior-Point Method for Large-Scale
         l1-Regularized Least Squares.
         """
-        if self.l1 == 0 and self.l2 == 0:
-            raise ValueError("a duality gap needs l1 or l2 above 0, both are 0")
+        if self.alpha == 0:
+            raise ValueError("a duality gap needs a problem with alpha above 0")
         w = self.as_matrix(solution)
-        losses, slopes, gradient = self.survey(solution)
+        losses, slopes, gradient = self.evaluate(solution)
         value = float(losses.mean()) + self.penalty(solution)
-        if self.intercept:
+        if self.fit_intercept:
             w[0, -1] -= slopes.mean()  # a dual point is orthogonal to ones
-            losses, slopes, gradient = self.survey(w.reshape(self.shape))
+            losses, slopes, gradient = self.evaluate(w.reshape(self.shape))
         w, u = w[0, : self.d], -gradient[0, : self.d]
         squares, product = 2.0 * losses.mean(), -(self.model.targets * slopes[:, 0]).mean()
         duals = []

@@ -22,7 +22,7 @@ from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of
 from tombola.problems.rows import transposed as transposed_rows
 from tombola.validation import number
 
-__all__ = ["Linear", "LinearProblem", "item_slopes", "score", "slopes", "survey"]
+__all__ = ["Linear", "LinearProblem", "evaluate_items", "item_slopes", "score", "slopes"]
 
 
 class _Arrays(NamedTuple):
@@ -75,7 +75,7 @@ def item_slopes(model: Any, w: Any, item: Any, z: Any, out: Any) -> Any:
 
 
 @kernel
-def survey(
+def evaluate_items(
     model: Any,
     w: NDArray[np.float64],
     z: NDArray[np.float64],
@@ -105,20 +105,27 @@ class LinearProblem:
     X : array-like or scipy sparse matrix, shape (n, d)
         C-ordered float32 or float64, and CSR, are used where they lie.
     y : array-like, shape (n,)
-    l2, l1 : float, default=0.0
-        l2/2 |w|^2 and l1 |w|_1 are added to the mean of the losses. The intercept is free.
+    alpha : float, default=0.0
+        The strength of the elastic net penalty alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2),
+        which is added to the mean loss. The intercept is not penalised.
+    l1_ratio : float, default=0.0
+        The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
     sample_weight : array-like, shape (n,), optional
         Not negative, one at least positive. They are divided by their mean, so a weight of 2
         is the same as the row twice, and 0 the same as no row.
     normalise : bool, default=True
         Whether they are: not for a part of the rows, whose weights count beside those of others.
-    intercept : bool, default=False
+    fit_intercept : bool, default=False
         Whether solutions have one more entry, at their end: a constant.
 
     Attributes
     ----------
     n, d, outputs : int
-        Items, columns, and inner products an item (1, or the number of classes for `Softmax`).
+        Items, columns, and inner products per item (1, or the number of classes for `Softmax`).
+    alpha, l1_ratio : float
+    l1, l2 : float
+        The penalty as l1 |w|_1 + l2/2 |w|^2: alpha * l1_ratio and alpha * (1 - l1_ratio).
+    fit_intercept : bool
     model : Linear
         The arrays, for kernels.
     """
@@ -133,25 +140,27 @@ class LinearProblem:
         X: Any,
         y: ArrayLike,
         *,
-        l2: float = 0.0,
-        l1: float = 0.0,
+        alpha: float = 0.0,
+        l1_ratio: float = 0.0,
         sample_weight: ArrayLike | None = None,
         normalise: bool = True,
-        intercept: bool = False,
+        fit_intercept: bool = False,
     ) -> None:
         rows = as_rows(X)
         self.n, self.d = shape_of(rows)
-        for name, penalty in (("l2", l2), ("l1", l1)):
-            if not 0 <= number(name, penalty) < math.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {penalty!r}")
-        self.l2, self.l1, self.intercept = float(l2), float(l1), bool(intercept)
+        if not 0 <= number("alpha", alpha) < math.inf:
+            raise ValueError(f"alpha must be finite and not negative, got {alpha!r}")
+        if not 0 <= number("l1_ratio", l1_ratio) <= 1:
+            raise ValueError(f"l1_ratio must be from 0 to 1, got {l1_ratio!r}")
+        self.alpha, self.l1_ratio = float(alpha), float(l1_ratio)
+        self.fit_intercept = bool(fit_intercept)
         self.model = self.model_class(
             rows=rows,
             targets=self._checked_targets(np.asarray(y)),
             weights=checked_weights(sample_weight, self.n, normalise),
-            norms=np.sqrt(squared_norms(rows) + self.intercept),
+            norms=np.sqrt(squared_norms(rows) + self.fit_intercept),
             penalties=np.array([self.l1, self.l2]),
-            intercept=np.array([int(intercept)]),
+            intercept=np.array([int(fit_intercept)]),
         )
 
     def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -160,17 +169,27 @@ class LinearProblem:
             raise ValueError(f"y must have shape ({self.n},), one for each row, got {y.shape}")
         return checked_array(y, "y", dimensions=1).astype(np.float64)
 
+    @property
+    def l1(self) -> float:
+        """The factor of |w|_1."""
+        return self.alpha * self.l1_ratio
+
+    @property
+    def l2(self) -> float:
+        """The factor of |w|^2 / 2."""
+        return self.alpha * (1.0 - self.l1_ratio)
+
     # --- solutions ---------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a solution: (d,), or (outputs, d); one more column with an intercept."""
-        width = self.d + self.intercept
+        width = self.d + self.fit_intercept
         return (width,) if self.outputs == 1 else (self.outputs, width)
 
     def as_matrix(self, solution: ArrayLike | None) -> NDArray[np.float64]:
         """Return a copy of a solution (None: zeros) of shape (outputs, width)."""
-        width = self.d + self.intercept
+        width = self.d + self.fit_intercept
         if solution is None:
             return np.zeros((self.outputs, width))
         w = np.array(solution, dtype=np.float64, order="C")  # kernels are compiled for that
@@ -182,12 +201,12 @@ class LinearProblem:
 
     # --- what it is worth ----------------------------------------------------------------------
 
-    def survey(self, solution: ArrayLike | None) -> tuple[Any, Any, Any]:
+    def evaluate(self, solution: ArrayLike | None) -> tuple[Any, Any, Any]:
         """Return losses (n,), slopes (n, outputs), and the mean gradient (outputs, width)."""
         w = self.as_matrix(solution)
         table, losses = np.empty((self.n, self.outputs)), np.empty(self.n)
         gradient = np.empty_like(w)
-        survey(self.model, w, np.empty(self.outputs), table, losses, gradient)
+        evaluate_items(self.model, w, np.empty(self.outputs), table, losses, gradient)
         return losses, table, gradient
 
     def penalty(self, solution: ArrayLike | None) -> float:
@@ -201,12 +220,12 @@ class LinearProblem:
 
     def losses(self, solution: ArrayLike | None) -> NDArray[np.float64]:
         """Return the loss of each item, its sample weight included."""
-        losses: NDArray[np.float64] = self.survey(solution)[0]
+        losses: NDArray[np.float64] = self.evaluate(solution)[0]
         return losses
 
     def norms(self, solution: ArrayLike | None) -> NDArray[np.float64]:
         """Return the norm of the gradient of each item's loss; O(n d), nothing is formed."""
-        return self.norms_of(self.survey(solution)[1])
+        return self.norms_of(self.evaluate(solution)[1])
 
     def norms_of(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the gradient norms that belong to slopes of shape (n, outputs)."""
@@ -217,7 +236,7 @@ class LinearProblem:
     def gradient(self, solution: ArrayLike | None) -> NDArray[np.float64]:
         """Return the gradient of F without its l1 term, in the shape of a solution."""
         w = self.as_matrix(solution)
-        gradient = self.survey(solution)[2]
+        gradient = self.evaluate(solution)[2]
         gradient[:, : self.d] += self.l2 * w[:, : self.d]
         return np.asarray(gradient.reshape(self.shape))
 
@@ -231,7 +250,7 @@ class LinearProblem:
         gradient = np.zeros_like(w)
         for k in range(self.outputs):
             add_row(self.model.rows, item, out[k], gradient[k])
-        if self.intercept:
+        if self.fit_intercept:
             gradient[:, -1] = out
         return gradient.reshape(self.shape)
 
@@ -251,7 +270,7 @@ class LinearProblem:
         columns = transposed_rows(self.model.rows)
         squares = squared_norms(columns, self.model.weights) / self.n
         smooth: NDArray[np.float64] = curvature * squares + self.l2
-        return np.append(smooth, curvature) if self.intercept else smooth
+        return np.append(smooth, curvature) if self.fit_intercept else smooth
 
     def fingerprint(self) -> str:
         """Return a hash of targets, weights, norms of rows, shape and penalties: O(n)."""
@@ -262,7 +281,7 @@ class LinearProblem:
 
     def __repr__(self) -> str:
         kind = "sparse" if hasattr(self.model.rows, "columns") else "dense"
-        penalties = f", l2={self.l2:g}, l1={self.l1:g}"
+        penalties = f", alpha={self.alpha:g}, l1_ratio={self.l1_ratio:g}"
         return f"{type(self).__name__}({self.n} x {self.d}, {kind}{penalties})"
 
 

@@ -47,7 +47,7 @@ class AdaGrad(LinearSolver):
     >>> from tombola.problems import Logistic
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 5))
-    >>> problem = Logistic(X, X[:, 0] > 1.5, l2=1e-3, intercept=True)
+    >>> problem = Logistic(X, X[:, 0] > 1.5, alpha=1e-3, fit_intercept=True)
     >>> result = AdaGrad(0.5).minimize(problem, sampler=tombola.VRB(500), rounds=5000, trace=4)
     >>> result.trace.objective.round(2)
     array([0.69, 0.07, 0.06, 0.06, 0.06])

@@ -55,7 +55,7 @@ class BlockCoordinateDescent(CoordinateSolver):
     >>> import numpy as np
     >>> from tombola.problems import LeastSquares
     >>> X, y = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, -1.0]]), [1.0, 2.5, 2.0]
-    >>> lasso = LeastSquares(X, y, l1=0.1)
+    >>> lasso = LeastSquares(X, y, alpha=0.1, l1_ratio=1.0)
     >>> solver = BlockCoordinateDescent([[0], [1]])
     >>> solver.minimize(lasso, rounds=100).solution.round(4)
     array([0.8741, 0.537 ])
@@ -79,10 +79,10 @@ class BlockCoordinateDescent(CoordinateSolver):
 
     def _layout(self, problem: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the members of all blocks, and where each begins; or raise an error."""
-        width = problem.d + problem.intercept
+        width = problem.d + problem.fit_intercept
         if isinstance(self.blocks, int):
             starts = np.append(np.arange(0, problem.d, self.blocks), problem.d)
-            return np.arange(width), np.append(starts, width) if problem.intercept else starts
+            return np.arange(width), np.append(starts, width) if problem.fit_intercept else starts
         members = np.concatenate([np.array(block, dtype=np.int64) for block in self.blocks])
         starts = np.append(0, np.cumsum([len(block) for block in self.blocks]))
         outside = (members < 0) | (members >= width)

@@ -301,7 +301,7 @@ class CoordinateDescent(CoordinateSolver):
     >>> import numpy as np
     >>> from tombola.problems import LeastSquares
     >>> X, y = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, -1.0]]), [1.0, 2.5, 2.0]
-    >>> lasso = LeastSquares(X, y, l1=0.1)
+    >>> lasso = LeastSquares(X, y, alpha=0.1, l1_ratio=1.0)
     >>> result = CoordinateDescent().minimize(lasso, rounds=100)
     >>> result.solution.round(4), bool(lasso.gap(result.solution) < 1e-12)
     (array([0.8741, 0.537 ]), True)
@@ -320,7 +320,7 @@ class CoordinateDescent(CoordinateSolver):
         self.batch_size = whole("batch_size", batch_size, 1)
 
     def _items(self, problem: Any) -> int:
-        return int(problem.d + problem.intercept)
+        return int(problem.d + problem.fit_intercept)
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Coordinates:
         columns = columns_of(problem)
@@ -333,7 +333,7 @@ class CoordinateDescent(CoordinateSolver):
 def columns_of(problem: LinearProblem) -> Any:
     """Return the columns of the data as rows; with an intercept, ones as the last of them."""
     columns = transposed(problem.model.rows)
-    if not problem.intercept:
+    if not problem.fit_intercept:
         return columns
     ones = np.ones(problem.n, dtype=columns.values.dtype)
     if isinstance(columns, Dense):

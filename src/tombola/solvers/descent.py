@@ -26,7 +26,7 @@ from tombola.problems.linear import LinearProblem, item_slopes, slopes
 from tombola.problems.rows import Sparse, add_row, column, dot, end, first
 from tombola.solvers.closed_form import coast, soft
 
-__all__ = ["Descent", "settle"]
+__all__ = ["Descent", "catch_up"]
 
 # Layout of `clock`. ROUND and GRADIENTS come first in the clock of every solver.
 ROUND = 0  # rounds done
@@ -47,13 +47,15 @@ RATE = 0
 CONVEXITY = 1  # mu, for the rate 2 / (mu t)
 RADIUS = 2  # of the ball around 0 that w stays in; infinite: none
 SQUARES = 3  # sum of |g|^2, for the norm version of AdaGrad
-SHRUNK = 4  # product of 1 / (1 + rate l2) since the last time that all columns were settled;
+SHRUNK = (
+    4  # product of 1 / (1 + rate l2) since the last time that all columns were brought up to date;
+)
 # where SCALED, the columns are SHRUNK times what w holds
 CUT = 5  # sum of (rate l1) / (SHRUNK before the round), since then
 LOSSES = 6  # sum over the rounds of (1/B) sum_b u_b s_b phi_b: estimates of the mean loss
 
 WIDE = 16  # columns coast where there are so many times more than entries in a row
-TINY = 2.0**-300  # SHRUNK below this settles all columns
+TINY = 2.0**-300  # SHRUNK below this brings all columns up to date
 
 
 class Descent(NamedTuple):
@@ -248,7 +250,7 @@ def move(run: Descent, touched: Any) -> None:
                 g[k, j] = 0.0
             run.shrunk[j], run.cut[j] = numbers[SHRUNK], numbers[CUT]
         if numbers[SHRUNK] < TINY:
-            settle_all(run)
+            catch_up_all(run)
     else:
         for k in range(outputs):
             if clock[SCHEDULE] == DIAGONAL:
@@ -399,7 +401,7 @@ def refile(run: Descent) -> None:
 def take_snapshot(run: Descent) -> None:
     """File the slopes of all items, and the mean of their gradients."""
     if run.clock[LAZY]:
-        settle_all(run)
+        catch_up_all(run)
     outputs, width = run.w.shape
     n = run.table.shape[0]
     run.clock[GRADIENTS] += n
@@ -426,7 +428,7 @@ def reach(run: Any, item: Any, touched: Any) -> Any:
         j = column(rows, c)
         if run.last[j] != t:
             for k in range(run.w.shape[0]):
-                run.w[k, j] = settled(run, k, j, t - 1)
+                run.w[k, j] = caught_up(run, k, j, t - 1)
             run.last[j] = t
             run.touched[touched] = j
             touched += 1
@@ -434,7 +436,7 @@ def reach(run: Any, item: Any, touched: Any) -> Any:
 
 
 @kernel(inline=True)
-def settled(run: Any, k: Any, j: Any, now: Any) -> Any:
+def caught_up(run: Any, k: Any, j: Any, now: Any) -> Any:
     """Return w[k, j] as it is after round `now`, untouched since it last was."""
     l1, l2 = run.model.penalties[0], run.model.penalties[1]
     numbers, schedule, v = run.numbers, run.clock[SCHEDULE], run.w[k, j]
@@ -453,7 +455,7 @@ def settled(run: Any, k: Any, j: Any, now: Any) -> Any:
 
 
 @kernel
-def settle(run: Descent, out: NDArray[np.float64]) -> None:
+def catch_up(run: Descent, out: NDArray[np.float64]) -> None:
     """Write the present iterate, every column up to date; the run is left as it is."""
     outputs, width = run.w.shape
     for k in range(outputs):
@@ -463,15 +465,15 @@ def settle(run: Descent, out: NDArray[np.float64]) -> None:
             for j in range(width - run.model.intercept[0]):
                 out[k, j] *= run.numbers[SHRUNK]
         for j in range(run.last.size):
-            out[k, j] = settled(run, k, j, run.clock[ROUND])
+            out[k, j] = caught_up(run, k, j, run.clock[ROUND])
 
 
 @kernel
-def settle_all(run: Descent) -> None:
+def catch_up_all(run: Descent) -> None:
     """Bring every column up to date, and count from there."""
     for j in range(run.last.size):
         for k in range(run.w.shape[0]):
-            run.w[k, j] = settled(run, k, j, run.clock[ROUND])
+            run.w[k, j] = caught_up(run, k, j, run.clock[ROUND])
         run.last[j] = run.clock[ROUND]
         run.shrunk[j], run.cut[j] = 1.0, 0.0
     run.numbers[SHRUNK], run.numbers[CUT] = 1.0, 0.0

@@ -34,7 +34,7 @@ class Clustering(NamedTuple):
     shares: NDArray[np.float64]
     squares: NDArray[np.float64]
     labels: NDArray[np.int64]  # scratch (B,): nearest centres
-    distances: NDArray[np.float64]  # scratch (clusters,)
+    distances: NDArray[np.float64]  # scratch (n_clusters,)
 
     @staticmethod
     def step(run: Any) -> Any:
@@ -124,7 +124,7 @@ class MiniBatchKMeans(Solver):
             model=problem.model,
             **kept(problem.as_matrix(start))._asdict(),
             labels=np.zeros(self.batch_size, dtype=np.int64),
-            distances=np.zeros(problem.clusters),
+            distances=np.zeros(problem.n_clusters),
         )
 
     def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
@@ -143,7 +143,7 @@ class MiniBatchKMeans(Solver):
         return norms
 
     def _variance_ratio(self, problem: Any, run: Any, chances: NDArray[np.float64]) -> float:
-        losses, _, mean = problem.survey(self._solution(problem, run))
+        losses, _, mean = problem.evaluate(self._solution(problem, run))
         return variance_ratio(problem.norms_of(losses), float((mean * mean).sum()), chances)
 
     def _carried(self, run: Any) -> dict[str, NDArray[Any]]:

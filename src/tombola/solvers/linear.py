@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tombola.problems.linear import LinearProblem
 from tombola.solvers.base import Solver, variance_ratio
-from tombola.solvers.descent import EARLIER, LOSSES, ROUND, SNAPSHOT, SQUARES, settle
+from tombola.solvers.descent import EARLIER, LOSSES, ROUND, SNAPSHOT, SQUARES, catch_up
 from tombola.validation import number
 
 __all__ = ["LinearSolver", "checked_radius", "checked_rate"]
@@ -27,14 +27,14 @@ class LinearSolver(Solver):
         if run.mean.size and run.clock[0]:
             return np.array(run.mean, dtype=np.float64).reshape(problem.shape)
         out = np.empty(run.w.shape)
-        settle(run, out)
+        catch_up(run, out)
         return out.reshape(problem.shape)
 
     def _differences(self, problem: Any, run: Any) -> tuple[Any, Any]:
         """Return what the estimate is made of at the present iterate: norms, and their mean."""
         w = np.empty_like(run.w)
-        settle(run, w)
-        _, slopes, gradient = problem.survey(w.reshape(problem.shape))
+        catch_up(run, w)
+        _, slopes, gradient = problem.evaluate(w.reshape(problem.shape))
         if run.table.size:
             slopes, gradient = slopes - run.table, gradient - run.drift
         return problem.norms_of(slopes), gradient

@@ -28,7 +28,7 @@ def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.flo
 
     Returns
     -------
-    ndarray of shape (clusters, d)
+    ndarray of shape (n_clusters, d)
         Where there are fewer distinct rows than clusters, some are equal.
 
     Examples
@@ -43,10 +43,10 @@ def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.flo
     Arthur, Vassilvitskii (2007). k-means++: The Advantages of Careful Seeding.
     """
     model = problem.model
-    rows = sample(np.flatnonzero(model.weights), max(subsample, problem.clusters), stream)
+    rows = sample(np.flatnonzero(model.weights), max(subsample, problem.n_clusters), stream)
     centres, scratch = np.empty(problem.shape), np.empty(1)
     squared = np.ones(rows.size)
-    for q in range(problem.clusters):
+    for q in range(problem.n_clusters):
         row = rows[draw_by(model.weights[rows] * squared, stream)]
         centres[q] = problem.row(int(row))
         if q == 0:

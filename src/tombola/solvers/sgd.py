@@ -77,7 +77,9 @@ class SGD(LinearSolver):
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
         strong = self.schedule == "strongly convex"
         if strong and problem.l2 == 0:
-            raise ValueError('the schedule "strongly convex" needs a problem with l2 above 0')
+            raise ValueError(
+                'the schedule "strongly convex" needs a problem with alpha > 0 and l1_ratio < 1'
+            )
         return new_descent(
             problem,
             problem.as_matrix(start),

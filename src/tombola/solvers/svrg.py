@@ -28,8 +28,8 @@ class SVRG(ReducedSolver):
     rate : float, optional
         By default 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i), for the p that the sampler
         starts with. Xiao and Zhang's proof has 0.1 / L_Q.
-    every : int, optional
-        m, the rounds between snapshots; by default 2 n / B.
+    snapshot_every : int, optional
+        m, the number of rounds between snapshots; by default 2 n / B.
     batch_size : int, default=1
 
     Notes
@@ -54,13 +54,17 @@ class SVRG(ReducedSolver):
     """
 
     def __init__(
-        self, rate: float | None = None, *, every: int | None = None, batch_size: int = 1
+        self, rate: float | None = None, *, snapshot_every: int | None = None, batch_size: int = 1
     ) -> None:
         super().__init__(rate, batch_size)
-        self.every = None if every is None else whole("every", every, 1)
+        self.snapshot_every = (
+            None if snapshot_every is None else whole("snapshot_every", snapshot_every, 1)
+        )
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
-        every = -(-2 * problem.n // self.batch_size) if self.every is None else self.every
+        every = self.snapshot_every
+        if every is None:
+            every = -(-2 * problem.n // self.batch_size)
         return new_descent(
             problem,
             problem.as_matrix(start),
