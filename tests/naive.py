@@ -220,11 +220,11 @@ def descend(
         yield w, weighted / total if average else None
 
 
-def coast(v, rounds, drift, threshold, shrink):
-    """Repeat v -> shrink soft(v - drift, threshold); also return the largest |v| on the way."""
+def repeated_prox(v, rounds, step, threshold, shrink):
+    """Repeat v -> shrink soft(v - step, threshold); also return the largest |v| on the way."""
     largest = abs(v)
     for _ in range(rounds):
-        v = v - drift
+        v = v - step
         v = shrink * math.copysign(max(abs(v) - threshold, 0.0), v)
         largest = max(largest, abs(v))
     return v, largest

@@ -147,7 +147,7 @@ def test_bad_questions_are_named():
     for point in (2, -1):
         with pytest.raises(ValueError, match="point must be from 0 to 1"):
             problem.bounds(point)
-    with pytest.raises(TypeError, match="number of a row"):
+    with pytest.raises(TypeError, match="index of a row"):
         problem.bounds(0.5)
     with pytest.raises(ValueError, match="negative"):
         KMeans([[1.0], [2.0]], 1, sample_weight=[1.0, -1.0])

@@ -11,6 +11,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 import tombola
 from penalties import elastic
 from players import Outside
+from states import assert_same
 from tombola import VRB, Shuffle, Static, Uniform
 from tombola.problems import LeastSquares, Logistic, Softmax, SquaredHinge
 from tombola.solvers import CoordinateDescent, Cyclic, DivergenceError, Result
@@ -192,6 +193,13 @@ def test_the_objective_falls_in_every_round(make):
 # --- the step -------------------------------------------------------------------------------------
 
 
+class Remembering(Outside):
+    """Remembers the feedback of the last round."""
+
+    def _update(self, draw, losses):
+        self.fed = losses
+
+
 @pytest.mark.kernels
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("make", [LeastSquares, Logistic])
@@ -214,8 +222,9 @@ def test_step_is_that_of_the_oracle(kind, make, batch_size):
             w, loss = naive_step(problem, w, [j], smooth[j])
             losses.append(loss)
         np.testing.assert_allclose(result.solution, w, rtol=1e-10, atol=1e-12)
-        fed = result.state["arrays"]["losses"]  # of the last round
-        np.testing.assert_allclose(fed, losses[-batch_size:], rtol=1e-6)
+        remembering = Remembering(Cyclic(COLUMNS + 1))
+        solver.minimize(problem, sampler=remembering, rounds=rounds, start=start)
+        np.testing.assert_allclose(remembering.fed, losses[-batch_size:], rtol=1e-6)
         assert result.item_gradients == rounds * batch_size
 
 
@@ -258,13 +267,13 @@ def test_rounding_errors_do_not_add_up():
     x, y, _ = data()
     problem, solver = LeastSquares(x, y, alpha=0.1, l1_ratio=1.0), CoordinateDescent()
     result = solver.minimize(problem, sampler=Cyclic(COLUMNS), rounds=COLUMNS)
-    result.state["arrays"]["z"] += 1.0  # a fault
-    result.state["arrays"]["slopes"] += 1.0
+    result.state["parts"]["z"] += 1.0  # a fault
+    result.state["parts"]["slopes"] += 1.0
     epochs = {}
     for more in (EPOCHS - 1, EPOCHS, 8 * EPOCHS):
         sampler = Cyclic(COLUMNS)
         later = solver.minimize(problem, sampler=sampler, rounds=COLUMNS * more, resume=result)
-        z = later.state["arrays"]["z"]
+        z = later.state["parts"]["z"]
         epochs[more] = np.abs(z - x @ later.solution).max()
         last = problem.gap(later.solution)
     assert epochs[EPOCHS - 1] > 0.5
@@ -298,8 +307,7 @@ def test_resumed_is_uninterrupted(make, rounds, tmp_path):
     half.save(tmp_path / "half.npz")
     loaded = Result.load(tmp_path / "half.npz")
     rest = solver.minimize(problem, sampler=make(), rounds=1500, resume=loaded)
-    for name, array in whole.state["arrays"].items():
-        assert array.tobytes() == rest.state["arrays"][name].tobytes(), name
+    assert_same(whole.state["parts"], rest.state["parts"])
     assert whole.solution.tobytes() == rest.solution.tobytes()
     assert rest.item_gradients == 1500
 

@@ -123,22 +123,24 @@ def test_a_solver_of_your_own_is_compiled_anew_when_its_step_changes(tmp_path, m
     source = """
 from typing import NamedTuple, Any
 import numpy as np
-from tombola.solvers.base import Solver
+from tombola.compiling import new_record
+from tombola.solvers import Solver
+from tombola.solvers.loop import new_batch
+from tombola.solvers.run import Run
 
 
-class Run(NamedTuple):
-    items: Any
-    chances: Any
-    importances: Any
-    losses: Any
-    clock: Any
+class Parts(NamedTuple):
+    batch: Any
+    progress: Any
     w: Any
 
+
+class Counting(Parts, Run):
     @staticmethod
     def step(run):
-        run.clock[0] += 1
+        run.progress[0].rounds += 1
         run.w[0] += {amount}
-        run.losses[0] = 1.0
+        run.batch.losses[0] = 1.0
         return -1
 
 
@@ -147,9 +149,7 @@ class Counter(Solver):
         pass
 
     def _begin(self, problem, start, sampler):
-        one = np.ones(1)
-        clock = np.zeros(2, dtype=np.int64)
-        return Run(np.zeros(1, dtype=np.int64), one, one.copy(), one.copy(), clock, np.zeros(1))
+        return Counting(new_batch(1), new_record(rounds=0, item_gradients=0), np.zeros(1))
 
     def _solution(self, problem, run):
         return run.w.copy()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tombola
-from players import Outside
+from players import Outside, Replay
 from states import leaves
 from tombola.problems import Logistic
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
@@ -66,7 +66,7 @@ def test_looking_changes_nothing(name, plain):
         player = Outside(sampler) if plain else sampler
         result = SOLVERS[name].minimize(problem(), sampler=player, rounds=200, trace=trace)
         results.append(
-            ({**result.state["arrays"], **leaves(sampler.state_dict()["parts"])}, result)
+            ({**leaves(result.state["parts"]), **leaves(sampler.state_dict()["parts"])}, result)
         )
     for part, array in results[0][0].items():
         np.testing.assert_array_equal(array, results[1][0][part], err_msg=part)
@@ -82,7 +82,7 @@ def test_the_variance_ratio_is_exact(name):
     w = result.solution
     gradients = np.array([it.item_gradient(i, w) for i in range(N)])
     if name != "SGD":  # what is on file, as gradients
-        slopes = result.state["arrays"]["table"]
+        slopes = result.state["parts"]["stored"]["table"]
         gradients -= slopes * np.column_stack([it.model.rows.values, np.ones(N)])
     mean = gradients.mean(axis=0)
 
@@ -109,11 +109,17 @@ def test_good_draws_have_less():
 
 
 class Careful(Outside):
-    """Full information: remembers what it was fed."""
+    """Full information: remembers what it drew and what it was fed."""
+
+    feedback = "all"
 
     def __init__(self, n):
         super().__init__(tombola.Uniform(n))
-        self.seen = []
+        self.seen, self.draws = [], []
+
+    def _draw(self, size):
+        self.draws.append(super()._draw(size))
+        return self.draws[-1]
 
     def update_all(self, losses):
         self.seen.append(losses)
@@ -123,6 +129,9 @@ class Careful(Outside):
 def test_full_information_is_about_the_estimate_of_the_round(name):
     """All losses are those that the items drawn have: with SVRG 0 right after a snapshot."""
     for rounds in (1, 2, 40, 41, 42, 81):
-        result = SOLVERS[name].minimize(problem(), sampler=Careful(N), rounds=rounds)
-        fed = result.sampler.seen[-1][result.state["arrays"]["items"]]
-        np.testing.assert_allclose(fed, result.state["arrays"]["losses"], rtol=1e-9, atol=1e-14)
+        careful = Careful(N)
+        SOLVERS[name].minimize(problem(), sampler=careful, rounds=rounds)
+        drawn = Replay(N, careful.draws)  # the same draws, and feedback for them alone
+        SOLVERS[name].minimize(problem(), sampler=drawn, rounds=rounds)
+        items = careful.draws[-1][0]
+        np.testing.assert_allclose(careful.seen[-1][items], drawn.fed[-1], rtol=1e-9, atol=1e-14)

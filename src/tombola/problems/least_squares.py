@@ -39,7 +39,7 @@ class LeastSquares(LinearProblem):
     curvature = 1.0
 
     def gap(self, solution: ArrayLike | None) -> float:
-        """Return a duality gap: by so much at most is F above its minimum.
+        """Return a duality gap: an upper bound on the distance of F from its minimum.
 
         With r = y - X w, u = X'(s r) / n and < > for a mean over items, it is F(w) minus the
         larger of
@@ -47,13 +47,13 @@ class LeastSquares(LinearProblem):
             l1 > 0:  c <s y r> - c^2/2 (<s r^2> + l2 |w|^2),   c = min(1, l1 / max_j |u - l2 w|_j)
             l2 > 0:  <s y r> - <s r^2> / 2 - sum_j max(|u_j| - l1, 0)^2 / (2 l2)
 
-        The first is that of scikit-learn's lasso: r, scaled until it is dual feasible, with l2
-        as d more rows. The second needs no scaling.
+        The first is that of scikit-learn's lasso: r, scaled to be dual feasible, with l2 as d
+        more rows. The second needs no scaling.
 
         Parameters
         ----------
         solution : array-like, shape (d,)
-            With an intercept (d + 1,): the dual point is then at the best intercept for w.
+            With an intercept (d + 1,); the dual point is then that of the best intercept for w.
 
         Examples
         --------

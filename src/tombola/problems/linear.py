@@ -3,10 +3,10 @@
     F(w) = (1/n) sum_i s_i phi(x_i w, y_i) + l2/2 |w|^2 + l1 |w|_1
 
 A loss is one small function on a subclass of `Linear`: `slopes`, which returns phi and writes its
-derivative in the inner products. All else follows: the gradient of an item is the outer product
-of slopes and row, so its norm is the product of their norms and nobody has to form it.
+derivative in the inner products. Everything else follows: the gradient of an item is the outer
+product of slopes and row, so its norm is the product of their norms and is never formed.
 
-The regulariser is not part of what items cost: solvers apply it exactly, at every step, so it
+The regulariser is not part of the items' losses: solvers apply it exactly, at every step, so it
 adds no variance.
 """
 
@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import by_type, kernel, name_by_source
+from tombola.compiling import by_type, kernel, name_by_source, new_record
+from tombola.compiling.records import Record
 from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of, squared_norms
 from tombola.problems.rows import transposed as transposed_rows
 from tombola.validation import number
@@ -30,12 +31,11 @@ class _Arrays(NamedTuple):
     targets: NDArray[np.float64]
     weights: NDArray[np.float64]  # s_i, of mean 1
     norms: NDArray[np.float64]  # |x_i|, the 1 of an intercept included
-    penalties: NDArray[np.float64]  # l1, l2
-    intercept: NDArray[np.int64]  # 1 where the last column of w is an intercept, else 0
+    settings: Record  # l1, l2; intercept: 1 where the last column of w is one, else 0
 
 
 class Linear(_Arrays):
-    """All arrays of a problem, as one argument for the kernels, and its loss."""
+    """The arrays of a problem, as one argument for kernels, and its loss."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
 def score(model: Any, w: Any, k: Any, item: Any) -> Any:
     """Return the inner product of a row with w[k], and the intercept."""
     z = dot(model.rows, item, w[k])
-    if model.intercept[0]:
+    if model.settings[0].intercept:
         z += w[k, w.shape[1] - 1]
     return z
 
@@ -93,7 +93,7 @@ def evaluate_items(
         losses[item] = item_slopes(model, w, item, z, table[item])
         for k in range(outputs):
             add_row(model.rows, item, table[item, k] / n, gradient[k])
-            if model.intercept[0]:
+            if model.settings[0].intercept:
                 gradient[k, width - 1] += table[item, k] / n
 
 
@@ -103,7 +103,7 @@ class LinearProblem:
     Parameters
     ----------
     X : array-like or scipy sparse matrix, shape (n, d)
-        C-ordered float32 or float64, and CSR, are used where they lie.
+        C-ordered float32 or float64, and CSR, are used without a copy.
     y : array-like, shape (n,)
     alpha : float, default=0.0
         The strength of the elastic net penalty alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2),
@@ -111,12 +111,13 @@ class LinearProblem:
     l1_ratio : float, default=0.0
         The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
     sample_weight : array-like, shape (n,), optional
-        Not negative, one at least positive. They are divided by their mean, so a weight of 2
+        Not negative, at least one positive. They are divided by their mean, so a weight of 2
         is the same as the row twice, and 0 the same as no row.
     normalise : bool, default=True
-        Whether they are: not for a part of the rows, whose weights count beside those of others.
+        Whether the sample weights are divided by their mean; False for a part of a data set, whose
+        weights are relative to those of the other parts.
     fit_intercept : bool, default=False
-        Whether solutions have one more entry, at their end: a constant.
+        Whether to fit an intercept, the last entry of a solution.
 
     Attributes
     ----------
@@ -132,7 +133,7 @@ class LinearProblem:
 
     model_class: type[Linear]
     curvature: float  # the largest second derivative of phi, in any direction of z
-    straight: float | None = None  # the same along each z alone, where that is less
+    coordinate_curvature: float | None = None  # the same along each z alone, where that is less
     outputs = 1
 
     def __init__(
@@ -159,12 +160,11 @@ class LinearProblem:
             targets=self._checked_targets(np.asarray(y)),
             weights=checked_weights(sample_weight, self.n, normalise),
             norms=np.sqrt(squared_norms(rows) + self.fit_intercept),
-            penalties=np.array([self.l1, self.l2]),
-            intercept=np.array([int(fit_intercept)]),
+            settings=new_record(l1=self.l1, l2=self.l2, intercept=int(self.fit_intercept)),
         )
 
     def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the targets as the kernels want them, or raise an error that names the fault."""
+        """Return the targets for the kernels, or raise an error that says what is wrong."""
         if y.shape != (self.n,):
             raise ValueError(f"y must have shape ({self.n},), one for each row, got {y.shape}")
         return checked_array(y, "y", dimensions=1).astype(np.float64)
@@ -199,7 +199,7 @@ class LinearProblem:
             raise ValueError("the solution holds a value that is not finite")
         return w.reshape(self.outputs, width)
 
-    # --- what it is worth ----------------------------------------------------------------------
+    # --- values and gradients ----------------------------------------------------------------
 
     def evaluate(self, solution: ArrayLike | None) -> tuple[Any, Any, Any]:
         """Return losses (n,), slopes (n, outputs), and the mean gradient (outputs, width)."""
@@ -215,7 +215,7 @@ class LinearProblem:
         return float(self.l2 / 2 * (w * w).sum() + self.l1 * np.abs(w).sum())
 
     def value(self, solution: ArrayLike | None) -> float:
-        """Return F: the mean of the losses, and the regulariser."""
+        """Return F: the mean of the losses plus the regulariser."""
         return float(self.losses(solution).mean()) + self.penalty(solution)
 
     def losses(self, solution: ArrayLike | None) -> NDArray[np.float64]:
@@ -224,11 +224,11 @@ class LinearProblem:
         return losses
 
     def norms(self, solution: ArrayLike | None) -> NDArray[np.float64]:
-        """Return the norm of the gradient of each item's loss; O(n d), nothing is formed."""
+        """Return the norm of the gradient of each item's loss; O(n d), no gradient is formed."""
         return self.norms_of(self.evaluate(solution)[1])
 
     def norms_of(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the gradient norms that belong to slopes of shape (n, outputs)."""
+        """Return the gradient norms for given slopes of shape (n, outputs)."""
         with np.errstate(over="ignore", invalid="ignore"):  # where a solver diverges
             norms: NDArray[np.float64] = np.sqrt((table * table).sum(axis=1)) * self.model.norms
         return norms
@@ -254,7 +254,7 @@ class LinearProblem:
             gradient[:, -1] = out
         return gradient.reshape(self.shape)
 
-    # --- how curved it is ----------------------------------------------------------------------
+    # --- curvature ---------------------------------------------------------------------------
 
     def lipschitz(self) -> NDArray[np.float64]:
         """Return L_i, the Lipschitz constant of each item's gradient (without the regulariser)."""
@@ -266,7 +266,8 @@ class LinearProblem:
 
         With several outputs it is the same for all of them.
         """
-        curvature = self.curvature if self.straight is None else self.straight
+        own = self.coordinate_curvature
+        curvature = self.curvature if own is None else own
         columns = transposed_rows(self.model.rows)
         squares = squared_norms(columns, self.model.weights) / self.n
         smooth: NDArray[np.float64] = curvature * squares + self.l2
@@ -275,7 +276,7 @@ class LinearProblem:
     def fingerprint(self) -> str:
         """Return a hash of targets, weights, norms of rows, shape and penalties: O(n)."""
         model, digest = self.model, hashlib.sha256(repr(self.shape).encode())
-        for part in (model.targets, model.weights, model.norms, model.penalties, model.intercept):
+        for part in (model.targets, model.weights, model.norms, model.settings):
             digest.update(part.tobytes())
         return digest.hexdigest()[:16]
 
@@ -288,7 +289,7 @@ class LinearProblem:
 def checked_weights(
     sample_weight: ArrayLike | None, n: int, normalise: bool = True
 ) -> NDArray[np.float64]:
-    """Return sample weights (of mean 1), or raise an error that names the first fault."""
+    """Return sample weights (of mean 1), or raise an error that names the first wrong one."""
     if sample_weight is None:
         return np.ones(n)
     weights = checked_array(sample_weight, "sample_weight", dimensions=1).astype(np.float64)
@@ -298,10 +299,10 @@ def checked_weights(
         position = int((weights < 0).argmax())
         raise ValueError(f"sample_weight[{position}] is {weights[position]}, which is negative")
     if not weights.any():
-        raise ValueError("all sample weights are 0: one at least must be positive")
+        raise ValueError("all sample weights are 0: at least one must be positive")
     if not normalise:
         return weights
-    weights /= weights.max()  # so that neither their sum overflows nor their mean vanishes
+    weights /= weights.max()  # so that their sum does not overflow and their mean is not 0
     return np.asarray(weights / weights.mean())
 
 

@@ -42,7 +42,7 @@ class Softmax(LinearProblem):
     Parameters
     ----------
     n_classes : int, optional
-        K; by default the largest label and one more.
+        K; by default the largest label plus one.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Softmax(LinearProblem):
 
     model_class = SoftmaxModel
     curvature = 0.5
-    straight = 0.25
+    coordinate_curvature = 0.25
 
     def __init__(
         self, X: Any, y: ArrayLike, *, n_classes: int | None = None, **others: Any
