@@ -1,4 +1,4 @@
-"""What data may be, what is copied, and what is refused."""
+"""Which data is accepted, which is copied, and which is refused."""
 
 import numpy as np
 import pytest
@@ -114,7 +114,7 @@ def corrupt(**parts):
         (X[0], r"X must have 2 dimensions, got shape \(3,\)"),
         (X[None], "X must have 2 dimensions"),
         (sp.coo_array(X[0]), "X must have 2 dimensions"),
-        # kernels do not look: these would read and write wherever they point to
+        # kernels do not check: these would read and write out of bounds
         (corrupt(indices=(0, 7)), r"X\.indices\[0\] is 7"),
         (corrupt(indices=(1, -1)), r"X\.indices\[1\] is -1"),
         (corrupt(indptr=(1, 5)), r"X\.indptr"),

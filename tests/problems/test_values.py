@@ -49,7 +49,7 @@ def data(kind, seed=0):
 
 
 def pair(kind, form="float64", seed=0, **options):
-    """The same problem twice, ours and plain; and a random place."""
+    """The same problem twice, ours and plain, and a random solution."""
     X, y, weights, rng = data(kind, seed)
     X = FORMS[form](X)
     exact = X.toarray() if sp.issparse(X) else X

@@ -29,7 +29,7 @@ def block_curvature(problem, block):
 @pytest.mark.kernels
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_curvature_of_blocks(kind):
-    """Exact to a billionth and not below, up to PART coordinates; then at most parts times."""
+    """Up to PART coordinates exact to 1e-9 and never too small; beyond, at most parts times."""
     x, y, weights = data(0, n=50, d=3 * PART + 5)
     x = some_zeros(x).toarray() if kind == "sparse" else x
     dense = Logistic(x, y > 0, sample_weight=weights, fit_intercept=True)
@@ -55,7 +55,7 @@ def test_step_is_that_of_the_oracle(kind, make):
     problem = make(
         x, targets, **elastic(l1=0.02, l2=0.01), sample_weight=weights, fit_intercept=True
     )
-    blocks = [*UNEVEN[:3], [*UNEVEN[3], COLUMNS]]  # the intercept among others
+    blocks = [*UNEVEN[:3], [*UNEVEN[3], COLUMNS]]  # the intercept shares a block
     solver = BlockCoordinateDescent(blocks, batch_size=2)
     w = np.random.default_rng(6).normal(size=COLUMNS + 1)
     result = solver.minimize(problem, sampler=Cyclic(4), rounds=30, start=w)
@@ -124,7 +124,7 @@ def test_samplers_reach_the_optimum_and_never_rise(name):
 
 
 def test_the_step_would_rise_were_it_longer():
-    """The test above can fail: with a curvature a third of the right one it goes up."""
+    """The test above can fail: with a third of the curvature the objective rises."""
     x, y, _ = data()
     problem, solver = LeastSquares(x, y), BlockCoordinateDescent(COLUMNS)
     w = np.random.default_rng(0).normal(size=COLUMNS)

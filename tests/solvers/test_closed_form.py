@@ -29,7 +29,7 @@ shrinks = st.one_of(
 
 
 def tolerance(rounds, largest, step, threshold):
-    """Each round of the loop rounds four times, numbers of this size; the closed form as much.
+    """Each round of the loop makes four rounding errors of this size; the closed form as many.
 
     shrink^steps has a relative error of a few steps' EPS, too.
     """
@@ -38,9 +38,9 @@ def tolerance(rounds, largest, step, threshold):
 
 @given(sizes, st.integers(0, 200), sizes, sizes.map(abs), shrinks)
 @example(1.0, 200, 0.01, 0.0, 1.0)  # crosses zero after 100 rounds
-@example(1.0, 200, 0.01, 0.02, 1.0)  # comes to rest at zero
+@example(1.0, 200, 0.01, 0.02, 1.0)  # reaches zero and stays there
 @example(0.0, 200, 0.02, 0.01, 0.5)  # leaves zero
-@example(0.0, 3, 0.01, 0.01, 0.5)  # just does not
+@example(0.0, 3, 0.01, 0.01, 0.5)  # stays at zero, just
 @example(-1.0, 150, -0.01, 0.0, 1.0 / (1.0 + 1e-9))
 @example(1e-9, 100, -1.0, 0.0, 1.0 / (1.0 + 1e-12))
 @example(1.0, 200, 5e-324, 0.0, 0.4)
@@ -52,14 +52,14 @@ def test_the_closed_form_equals_the_loop(v, rounds, step, threshold, shrink):
 
 @given(sizes, st.integers(0, 10**7), st.integers(0, 10**7), sizes, sizes.map(abs), shrinks)
 def test_two_parts_are_one_whole(v, first, second, step, threshold, shrink):
-    """More rounds than a loop could do; a sum of rounding errors would show."""
+    """For more rounds than a loop could take; accumulated rounding errors would show."""
     whole = repeated_prox(v, first + second, step, threshold, shrink)
     parts = repeated_prox(
         repeated_prox(v, first, step, threshold, shrink), second, step, threshold, shrink
     )
     moved = (first + second) * (abs(step) + threshold)  # the most that it can have moved
     assert math.isfinite(whole)
-    # the power of shrink, of up to 2e7 steps, is good to 64 EPS; all is relative to the way
+    # the power of shrink, of up to 2e7 steps, is exact to 64 EPS, relative to the distance covered
     assert abs(whole - parts) <= 256 * EPS * (abs(v) + moved) + 1e-320
 
 
@@ -72,7 +72,7 @@ def test_many_steps_end_at_the_minimum(v, step, threshold, shrink):
 
 
 def test_an_off_by_one_would_be_seen():
-    """One round too few is beyond the tolerance, in each of the ways that a column can go."""
+    """One round too few exceeds the tolerance, in each case that a column can be in."""
     for v, step, threshold, shrink in [
         (1.0, 0.01, 0.0, 1.0), (1.0, 0.0, 1e-3, 0.9), (0.0, 1.0, 0.5, 0.99), (1.0, 0.0, 0.0, 0.9)
     ]:  # fmt: skip

@@ -129,7 +129,7 @@ def test_other_losses(kind, sampler):
 
 
 class Forgetful(Outside):
-    """Draws as another sampler does, and says that it drew uniformly."""
+    """Draws as another sampler does, but reports uniform probabilities."""
 
     def _draw(self, size):
         items, chances = self.inner._draw(size)
@@ -149,7 +149,7 @@ def test_importances_ignored_would_be_seen(reference, solver):
 
 
 def test_noise_left_in_would_be_seen(reference):
-    """What SAGA and SVRG would be without their table, at the same rate."""
+    """SAGA and SVRG without their stored slopes, at the same rate."""
     problem, least = reference
     rate = 1 / (3 * (problem.lipschitz().max() + problem.l2))
     for batch in (1, 10):

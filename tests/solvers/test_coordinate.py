@@ -164,7 +164,7 @@ def test_every_sampler_is_there():
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_reaches_the_optimum_and_never_rises(name):
-    """6000 visits, 500 an item: to 1e-12 in the duality gap, downwards all the way."""
+    """6000 visits, 500 per item: the duality gap falls to 1e-12, and the objective never rises."""
     x, y, _ = data()
     problem = LeastSquares(x, y, alpha=0.2, l1_ratio=1.0)
     sampler = SAMPLERS[name]()
@@ -263,11 +263,11 @@ def test_all_losses_are_those_of_single_draws():
 
 
 def test_rounding_errors_do_not_add_up():
-    """z is computed anew now and then: a fault in it is gone after EPOCHS epochs."""
+    """z is recomputed regularly: an error in it is gone after EPOCHS epochs."""
     x, y, _ = data()
     problem, solver = LeastSquares(x, y, alpha=0.1, l1_ratio=1.0), CoordinateDescent()
     result = solver.minimize(problem, sampler=Cyclic(COLUMNS), rounds=COLUMNS)
-    result.state["parts"]["z"] += 1.0  # a fault
+    result.state["parts"]["z"] += 1.0  # an error
     result.state["parts"]["slopes"] += 1.0
     epochs = {}
     for more in (EPOCHS - 1, EPOCHS, 8 * EPOCHS):

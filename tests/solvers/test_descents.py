@@ -85,18 +85,18 @@ def test_fed_back_are_the_norms_of_what_importances_multiply(name):
     places = [np.zeros((1, D + 1))]
     plainly = {"method": "SGD", "rate": options["rate"], **plainly}
     places += [w for w, _ in naive.descend(plain, draws=draws, start=places[0], **plainly)]
-    on_file = [np.zeros((1, D + 1))] * N
+    stored = [np.zeros((1, D + 1))] * N
     if name == "SAGA":
-        on_file = [plain.item(i, places[0])[1] for i in range(N)]
+        stored = [plain.item(i, places[0])[1] for i in range(N)]
     for t, (items, _) in enumerate(draws):
         if name == "SVRG" and t % 7 == 0:
-            on_file = [plain.item(i, places[t])[1] for i in range(N)]
+            stored = [plain.item(i, places[t])[1] for i in range(N)]
         fresh = [plain.item(i, places[t])[1] for i in items]
-        norms = [np.linalg.norm(g - on_file[i]) for g, i in zip(fresh, items, strict=True)]
+        norms = [np.linalg.norm(g - stored[i]) for g, i in zip(fresh, items, strict=True)]
         np.testing.assert_allclose(sampler.fed[t], norms, rtol=1e-9, atol=1e-12)
         if name == "SAGA":
             for g, i in zip(fresh, items, strict=True):
-                on_file[i] = g
+                stored[i] = g
 
 
 def test_a_wrong_loop_would_be_seen():

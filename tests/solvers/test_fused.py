@@ -33,14 +33,14 @@ def test_compiled_and_plain_loop_agree_to_the_last_bit(name, solver, batch):
     assert inside.gauge.count == ROUNDS * batch
     assert_same(inside.state_dict(), outside.state_dict())
     assert inside.rounds == ROUNDS
-    # and after it: what comes next is the same, too
+    # and the next draws are the same, too
     np.testing.assert_array_equal(inside.draw(20).indices, outside.draw(20).indices)
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 37, 100])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_sums_are_added_up_in_the_same_order(solver, width):
-    """Both loops are compiled apart, with leave to reorder sums: they must agree on it."""
+    """Both loops are compiled separately and may reorder sums: they must do so alike."""
     found = [
         SOLVERS[solver](0.01).minimize(problem(width), sampler=sampler, rounds=ROUNDS).solution
         for sampler in (SAMPLERS["VRB"](3), Outside(SAMPLERS["VRB"](3)))

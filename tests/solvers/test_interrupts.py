@@ -1,4 +1,4 @@
-"""Ctrl-C, saving and going on: the end is that of a run that nobody interrupted."""
+"""Ctrl-C, saving and resuming lead to the state of an uninterrupted run."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def assert_same_result(first, second):
 
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize("name", SOLVERS)
-def test_going_on_after_ctrl_c(name, saved, tmp_path):
+def test_resuming_after_ctrl_c(name, saved, tmp_path):
     solver = SOLVERS[name]
     whole = solver.minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=ROUNDS, trace=4)
     assert not whole.interrupted
@@ -109,8 +109,8 @@ def test_the_handler_is_put_back():
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_handler_of_nobody_is_left_alone(monkeypatch):
-    """Where SIGINT was set outside of Python, `signal` can tell nothing and put nothing back."""
+def test_a_foreign_handler_is_left_alone(monkeypatch):
+    """Where SIGINT was set outside of Python, `signal` cannot restore it."""
     monkeypatch.setattr(signal, "getsignal", lambda number: None)
     called = []
     monkeypatch.setattr(signal, "signal", lambda *given: called.append(given))
@@ -138,7 +138,7 @@ def test_a_result_can_be_used_twice():
     first = SGD().minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=100)
     then = [SGD().minimize(problem(), resume=first, rounds=300) for _ in range(2)]
     np.testing.assert_array_equal(then[0].solution, then[1].solution)
-    other = tombola.VRB(N, seed=1)  # as new: it is set to where the first one was
+    other = tombola.VRB(N, seed=1)  # new; it is set to the state of the first one
     assert_same_result(SGD().minimize(problem(), resume=first, sampler=other, rounds=300), then[1])
 
 
@@ -158,7 +158,7 @@ def state(sampler):
     return leaves(sampler.state_dict()["parts"])
 
 
-def test_going_on_with_something_else_is_refused():
+def test_resuming_with_something_else_is_refused():
     it = problem()
     result = SGD(0.1).minimize(it, sampler=tombola.VRB(N, seed=1), rounds=100)
     X, y = it.model.rows.values, it.model.targets
@@ -186,7 +186,7 @@ def test_going_on_with_something_else_is_refused():
         SGD(0.1).minimize(it, resume=result, rounds=99)
     with pytest.raises(ValueError, match="resume, or start"):
         SGD(0.1).minimize(it, resume=result, rounds=200, start=np.zeros(D + 1))
-    # data that is the same may lie elsewhere
+    # equal data at another address is accepted
     SGD(0.1).minimize(problem(), resume=result, rounds=200)
 
 
@@ -235,7 +235,7 @@ def test_needs_are_named():
         SGD(schedule="strongly convex").minimize(problem(alpha=0.0), rounds=1)
 
 
-def test_going_on_with_other_rows_is_refused_by_k_means_too():
+def test_resuming_with_other_rows_is_refused_by_k_means_too():
     rng = np.random.default_rng(0)
     A, B = rng.normal(size=(2, 60, 3))
     result = MiniBatchKMeans(10).minimize(KMeans(A, 3), rounds=5)

@@ -58,13 +58,13 @@ def test_sparse_equals_dense(name, l1, l2, batch, outputs):
     kind = Softmax if outputs > 1 else Logistic
     dense, sparse = kind(X, y, **options), kind(sp.csr_array(X), y, **options)
     draws = some_draws(rng, N, batch, ROUNDS)
-    start = rng.normal(size=dense.shape)  # so that column 1 has somewhere to go
+    start = rng.normal(size=dense.shape)  # so that column 1 moves
     for rounds in (3, 60, ROUNDS):
         found = [
             solver.minimize(problem, sampler=Replay(N, draws), rounds=rounds, start=start)
             for problem in (dense, sparse)
         ]
-        # 700 rounds of rounding, and products and sums over all rounds in place of them
+        # rounding errors of 700 rounds, against those of products and sums over all rounds
         np.testing.assert_allclose(found[1].solution, found[0].solution, rtol=1e-9, atol=1e-10)
     assert np.abs(found[0].solution - start).max() > 0.01
     parts = found[1].state["parts"]

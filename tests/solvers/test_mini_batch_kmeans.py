@@ -27,7 +27,7 @@ def blobs(n=300, seed=0):
 
 
 class Dictated(Sampler):
-    """Draws what it is told to, with the chances that it is told, and keeps what it is fed."""
+    """Draws given items with given probabilities, and keeps its feedback."""
 
     def __init__(self, n, draws):
         super().__init__(n, 0)
@@ -57,7 +57,7 @@ def test_rounds_are_those_of_the_oracle(kind):
     weights[:4] = 0.0
     weights /= weights.mean()
     start = rng.normal(size=(k, d))
-    start[3] = 50.0  # nothing ever comes there
+    start[3] = 50.0  # no item is ever nearest to it
     draws = [(rng.integers(0, n, batch), rng.uniform(0.01, 0.2, batch)) for _ in range(rounds)]
     sampler = Dictated(n, draws)
     problem = KMeans(KINDS[kind](X), k, sample_weight=weights)
@@ -95,7 +95,7 @@ def test_a_row_of_no_weight_is_no_row(kind):
     weights = np.ones(41)
     weights[7] = 0.0
     more = np.insert(X, 7, 1e3, axis=0)
-    start[3] = 900.0  # the nearest to the row that is none, and to no other one
+    start[3] = 900.0  # nearest to the row of weight 0 only
     without = MiniBatchKMeans(40).minimize(
         KMeans(KINDS[kind](X), 4), sampler=Outside(Shuffle(40)), start=start, rounds=3
     )
@@ -156,7 +156,7 @@ SAMPLERS = {
 
 
 def excess(sampler):
-    """How much more the solution costs than that of Lloyd's algorithm from the same start."""
+    """The excess over the solution of Lloyd's algorithm from the same start."""
     lloyd = Lloyd(4, init=START, n_init=1, tol=0.0).fit(X)
     problem = KMeans(X, 4)
     assert problem.value(lloyd.cluster_centers_) == pytest.approx(lloyd.inertia_ / 300)
@@ -175,7 +175,7 @@ def test_every_sampler_reaches_what_lloyd_reaches(name):
 
 
 class Liar(Outside):
-    """Draws some items more often, and says that all are alike."""
+    """Draws some items more often, but reports uniform probabilities."""
 
     def _draw(self, size):
         items, chances = self.inner._draw(size)
@@ -262,7 +262,7 @@ def test_losses_are_called_gradient_norms():
 
 
 class Script:
-    """A stream that hands out what it is told to."""
+    """A stream of given words."""
 
     def __init__(self, numbers):
         self.numbers = list(numbers)

@@ -72,7 +72,7 @@ class Mine(Linear):
 
 
 def typed_in(slope="z[0]", loss="0.5 * z[0] * z[0]", before=""):
-    """A class as one would type it into a notebook: there is no file to look at."""
+    """A class as typed into a notebook: it has no source file."""
     sys.modules.setdefault("typed_in", types.ModuleType("typed_in"))
     names = {"Linear": Linear, "math": math, "__name__": "typed_in"}
     exec(before + SOURCE.format(slope=slope, loss=loss), names)
@@ -93,7 +93,7 @@ def test_machine_code_is_filed_by_source(other):
 
 
 def test_the_same_source_has_the_same_name():
-    """Or nothing would ever be found on disk again."""
+    """Otherwise cached code would never be found again."""
     options = {"before": "SCALE = 3.0\n", "slope": "SCALE * math.sin(z[0])"}
     assert typed_in(**options).__name__ == typed_in(**options).__name__
 
@@ -119,7 +119,7 @@ def test_what_a_function_looks_up_counts(one, other):
 
 
 def test_a_solver_of_your_own_is_compiled_anew_when_its_step_changes(tmp_path, monkeypatch):
-    """Machine code on disk is filed by the name of the run's class: that must follow the source."""
+    """Machine code is filed by the name of the run's class, which must follow the source."""
     source = """
 from typing import NamedTuple, Any
 import numpy as np

@@ -1,4 +1,4 @@
-"""The trace: where it looks, what it counts, and that looking changes nothing."""
+"""The trace: its rounds and counts, and that it changes nothing."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_marks(rounds, trace, marks):
 
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("name", SOLVERS)
-def test_looking_changes_nothing(name, plain):
+def test_a_trace_changes_nothing(name, plain):
     results = []
     for trace in (0, 7):
         sampler = tombola.VRB(N, seed=4)
@@ -81,7 +81,7 @@ def test_the_variance_ratio_is_exact(name):
     result = SOLVERS[name].minimize(it, sampler=sampler, rounds=50, trace=1)
     w = result.solution
     gradients = np.array([it.item_gradient(i, w) for i in range(N)])
-    if name != "SGD":  # what is on file, as gradients
+    if name != "SGD":  # the stored slopes, as gradients
         slopes = result.state["parts"]["stored"]["table"]
         gradients -= slopes * np.column_stack([it.model.rows.values, np.ones(N)])
     mean = gradients.mean(axis=0)
@@ -127,7 +127,7 @@ class Careful(Outside):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_full_information_is_about_the_estimate_of_the_round(name):
-    """All losses are those that the items drawn have: with SVRG 0 right after a snapshot."""
+    """All losses include those of the items drawn: with SVRG 0 right after a snapshot."""
     for rounds in (1, 2, 40, 41, 42, 81):
         careful = Careful(N)
         SOLVERS[name].minimize(problem(), sampler=careful, rounds=rounds)

@@ -24,7 +24,7 @@ CHANCES = {
 
 
 def estimates(name, problem, before, batch, chances, reported=None):
-    """The place after the draws before, each next estimate there, and its probability."""
+    """Yield the iterate after earlier draws, each possible estimate there, and its probability."""
     reported = chances if reported is None else reported
     options = {"snapshot_every": 4} if name == "SVRG" else {}
     solver = SOLVERS[name](RATE, batch_size=batch, **options)
@@ -41,7 +41,7 @@ def estimates(name, problem, before, batch, chances, reported=None):
 
 
 def bias(*args, **options):
-    """The expectation of the estimate less the gradient."""
+    """The expectation of the estimate minus the gradient."""
     problem = args[1]
     found = list(estimates(*args, **options))
     return sum(p * g for _, g, p in found) - problem.gradient(found[0][0])

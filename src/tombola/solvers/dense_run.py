@@ -18,7 +18,7 @@ from tombola.solvers.estimate import (
     take_snapshot,
 )
 from tombola.solvers.loop import Batch
-from tombola.solvers.rates import DIAGONAL, NORM, current_rate, diagonal_step
+from tombola.solvers.rates import DIAGONAL, NORM, RATE_LIMITS, current_rate, diagonal_step
 from tombola.solvers.run import Limits, Run
 
 __all__ = ["DenseRun"]
@@ -45,9 +45,7 @@ class DenseRun(_Parts, Run):
 
     derived = ("batch", "model", "options", "g", "scratch")
     limits: ClassVar[Limits] = {
-        "rates.rate": (0.0, math.inf),
-        "rates.earlier_rounds": (0, math.inf),
-        "rates.square_sum": (0.0, math.inf),
+        **RATE_LIMITS,
         "squares": (0.0, math.inf),
     }
 

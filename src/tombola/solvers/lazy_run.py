@@ -27,7 +27,7 @@ from tombola.solvers.estimate import (
     take_snapshot,
 )
 from tombola.solvers.loop import Batch
-from tombola.solvers.rates import DIAGONAL, NORM, current_rate, diagonal_step
+from tombola.solvers.rates import DIAGONAL, NORM, RATE_LIMITS, current_rate, diagonal_step
 from tombola.solvers.run import Limits, Run
 
 __all__ = ["TINY", "LazyColumns", "LazyRun"]
@@ -66,9 +66,7 @@ class LazyRun(_Parts, Run):
 
     derived = ("batch", "model", "options", "g", "scratch", "touched")
     limits: ClassVar[Limits] = {
-        "rates.rate": (0.0, math.inf),
-        "rates.earlier_rounds": (0, math.inf),
-        "rates.square_sum": (0.0, math.inf),
+        **RATE_LIMITS,
         "squares": (0.0, math.inf),
         "totals.shrinkage": (TINY, 1.0),
         "totals.threshold": (0.0, math.inf),

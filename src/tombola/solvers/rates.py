@@ -6,11 +6,13 @@ from typing import Any
 from tombola.compiling import kernel, new_record
 from tombola.compiling.records import Record
 from tombola.solvers.closed_form import soft
+from tombola.solvers.run import Limits
 
 __all__ = [
     "CONSTANT",
     "DIAGONAL",
     "NORM",
+    "RATE_LIMITS",
     "ROOT",
     "STRONGLY_CONVEX",
     "current_rate",
@@ -24,6 +26,12 @@ ROOT = 1  # rate / sqrt(t)
 STRONGLY_CONVEX = 2  # 2 / (convexity t)
 NORM = 3  # rate / sqrt(sum_s |g_s|^2)
 DIAGONAL = 4  # rate / sqrt(sum_s g_{s,j}^2), for each coordinate j
+
+RATE_LIMITS: Limits = {
+    "rates.rate": (0.0, math.inf),
+    "rates.earlier_rounds": (0, math.inf),
+    "rates.square_sum": (0.0, math.inf),
+}
 
 
 def new_rates(rate: float) -> Record:

@@ -16,7 +16,7 @@ from tombola.problems.linear import slopes
 from tombola.problems.rows import add_row, dot
 from tombola.solvers.estimate import Scratch
 from tombola.solvers.loop import Batch
-from tombola.solvers.rates import current_rate
+from tombola.solvers.rates import RATE_LIMITS, current_rate
 from tombola.solvers.run import Limits, Run
 
 __all__ = ["TINY", "ScaledRun"]
@@ -42,8 +42,7 @@ class ScaledRun(_Parts, Run):
 
     derived = ("batch", "model", "options", "scratch")
     limits: ClassVar[Limits] = {
-        "rates.rate": (0.0, math.inf),
-        "rates.earlier_rounds": (0, math.inf),
+        **RATE_LIMITS,
         "scale.factor": (TINY, 1.0),
     }
 
