@@ -1,12 +1,12 @@
 """Time of a step: our solvers next to scikit-learn's, adaptive draws next to uniform ones.
 
     python benchmarks/solvers.py                    # about two minutes
-    python benchmarks/solvers.py --data FOLDER      # with libsvm_a9a.npz in place of its likeness
+    python benchmarks/solvers.py --data FOLDER      # with libsvm_a9a.npz instead of a stand-in
 
 Everything is timed in turns, in one process; a ratio is the median over the turns of ratios
-within a turn, with its quartiles. Ours: time in the loop, drawing and feedback included.
-scikit-learn: fits of 6 and of 1 epochs, and the difference between them, so that what it does
-once (checks, copies) is left out; its early stopping is off.
+within a turn, with its quartiles. Ours: time in the loop, with drawing and feedback.
+scikit-learn: the difference between fits of 6 and of 1 epochs, which excludes checks and copies;
+its early stopping is off.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def dense(n, d, seed=0):
 
 
 def like_a9a(n=32_561, d=123, entries=14, seed=0):
-    """Rows with as many ones as a9a has."""
+    """A stand-in for a9a: rows with as many ones."""
     rng = np.random.default_rng(seed)
     columns = np.concatenate([np.sort(rng.choice(d, entries, replace=False)) for _ in range(n)])
     starts = np.arange(0, n * entries + 1, entries)
@@ -47,7 +47,7 @@ def like_a9a(n=32_561, d=123, entries=14, seed=0):
 
 
 def a9a(folder):
-    """The real one."""
+    """The data set a9a."""
     data = np.load(Path(folder) / "libsvm_a9a.npz")
     parts = np.ones(len(data["indices"])), data["indices"].astype(np.int32), data["indptr"]
     rows = int(data["n_train"])
@@ -55,7 +55,7 @@ def a9a(folder):
 
 
 def ours(solver, problem, make, rounds):
-    """A function that runs the solver with a new sampler and returns nanoseconds a step."""
+    """A function that runs the solver with a new sampler and returns nanoseconds per step."""
 
     def run():
         result = solver.minimize(problem, sampler=make(), rounds=rounds)
@@ -80,7 +80,7 @@ def sklearn_sgd(X, y):
 
 
 def sklearn_kmeans(X, centres, batch):
-    """Nanoseconds a mini-batch of scikit-learn's MiniBatchKMeans."""
+    """Nanoseconds per mini-batch of scikit-learn's MiniBatchKMeans."""
 
     def fit(epochs):
         model = SklearnKMeans(
@@ -119,8 +119,8 @@ def compare(name, base, rivals):
 
 
 def adaptive(X, y):
-    """What it costs, a step, to draw by what was learnt."""
-    problem, (n, d), rows = Logistic(X, y, l2=1e-4, intercept=True), X.shape, []
+    """What adaptive draws cost per step."""
+    problem, (n, d), rows = Logistic(X, y, alpha=1e-4, fit_intercept=True), X.shape, []
     makers = {
         "VRB(n)": lambda: tombola.VRB(n),
         "VRB, as printed": lambda: tombola.VRB(n, bound=100.0, mixing=0.1),
@@ -147,7 +147,7 @@ def main():
     warnings.simplefilter("ignore")  # scikit-learn's, about convergence
     rows = []
     X, y = dense(50_000, 100)
-    problem, n = Logistic(X, y, l2=1e-4, intercept=True), len(y)
+    problem, n = Logistic(X, y, alpha=1e-4, fit_intercept=True), len(y)
     sgd = SGD(0.1, schedule="root")
     rows += compare(
         "dense 50,000 x 100, a step",
@@ -157,7 +157,7 @@ def main():
     )  # fmt: skip
     real = options.data is not None and (Path(options.data) / "libsvm_a9a.npz").exists()
     sparse, labels = a9a(options.data) if real else like_a9a()
-    thin, m = Logistic(sparse, labels, l2=1e-4, intercept=True), len(labels)
+    thin, m = Logistic(sparse, labels, alpha=1e-4, fit_intercept=True), len(labels)
     rows += compare(
         f"{'a9a' if real else 'like a9a'}, sparse, a step",
         ("scikit-learn SGDClassifier", sklearn_sgd(sparse, labels)),

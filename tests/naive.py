@@ -144,11 +144,11 @@ def softmax(z, y):
 class Model:
     """A linear model in numpy: everything of shape (outputs, width), rows dense and float64."""
 
-    def __init__(self, loss, X, y, *, weights=None, l1=0.0, l2=0.0, intercept=False, outputs=1):
+    def __init__(self, loss, X, y, *, weights=None, l1=0.0, l2=0.0, fit_intercept=False, outputs=1):
         self.loss, self.y, self.l1, self.l2, self.outputs = loss, y, l1, l2, outputs
-        self.intercept = intercept
+        self.fit_intercept = fit_intercept
         self.X = np.asarray(X, dtype=float)
-        if intercept:
+        if fit_intercept:
             self.X = np.column_stack([self.X, np.ones(len(self.X))])
         self.n = len(self.X)
         weights = np.ones(self.n) if weights is None else np.asarray(weights, dtype=float)
@@ -160,7 +160,7 @@ class Model:
         return self.weights[i] * value, self.weights[i] * np.outer(slopes, self.X[i])
 
     def penalised(self, w):
-        return w[:, :-1] if self.intercept else w
+        return w[:, :-1] if self.fit_intercept else w
 
     def value(self, w):
         v = self.penalised(w)
@@ -220,11 +220,11 @@ def descend(
         yield w, weighted / total if average else None
 
 
-def coast(v, rounds, drift, threshold, shrink):
-    """Repeat v -> shrink soft(v - drift, threshold); also return the largest |v| on the way."""
+def repeated_prox(v, rounds, step, threshold, shrink):
+    """Repeat v -> shrink soft(v - step, threshold); also return the largest |v| on the way."""
     largest = abs(v)
     for _ in range(rounds):
-        v = v - drift
+        v = v - step
         v = shrink * math.copysign(max(abs(v) - threshold, 0.0), v)
         largest = max(largest, abs(v))
     return v, largest

@@ -47,7 +47,7 @@ def test_all_figures_agree_with_the_definition(kind, d):
     if kind == "dense":
         np.testing.assert_allclose(problem.norms(centres), 2 * s * np.sqrt(squared), rtol=1e-12)
     assert problem.value(centres) == pytest.approx((s * squared).mean(), rel=1e-12)
-    assert (problem.n, problem.d, problem.clusters, problem.shape) == (N, d, K, (K, d))
+    assert (problem.n, problem.d, problem.n_clusters, problem.shape) == (N, d, K, (K, d))
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -123,10 +123,10 @@ def test_data_are_used_where_they_lie():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        (([[1.0], [2.0]], 3), ValueError, "clusters must be from 1 to the 2 rows, got 3"),
-        (([[1.0], [2.0]], 0), ValueError, "clusters must be from 1"),
-        (([[1.0], [2.0]], 1.0), TypeError, "clusters must be an integer"),
-        (([[1.0], [2.0]], True), TypeError, "clusters must be an integer"),
+        (([[1.0], [2.0]], 3), ValueError, "n_clusters must be from 1 to the 2 rows, got 3"),
+        (([[1.0], [2.0]], 0), ValueError, "n_clusters must be from 1"),
+        (([[1.0], [2.0]], 1.0), TypeError, "n_clusters must be an integer"),
+        (([[1.0], [2.0]], True), TypeError, "n_clusters must be an integer"),
         (([[1.0], [np.nan]], 1), ValueError, r"X\[1, 0\] is nan"),
         (([[1.0], [-np.inf]], 1), ValueError, r"X\[1, 0\] is -inf"),
         (([[1.0], [1e200]], 1), ValueError, "row 1 of X is too long"),
@@ -147,12 +147,12 @@ def test_bad_questions_are_named():
     for point in (2, -1):
         with pytest.raises(ValueError, match="point must be from 0 to 1"):
             problem.bounds(point)
-    with pytest.raises(TypeError, match="number of a row"):
+    with pytest.raises(TypeError, match="index of a row"):
         problem.bounds(0.5)
     with pytest.raises(ValueError, match="negative"):
         KMeans([[1.0], [2.0]], 1, sample_weight=[1.0, -1.0])
 
 
 def test_repr_says_what_it_is():
-    assert repr(KMeans([[1.0, 2.0]], 1)) == "KMeans(1 x 2, dense, clusters=1)"
-    assert repr(KMeans(sparse.eye(3), 2)) == "KMeans(3 x 3, sparse, clusters=2)"
+    assert repr(KMeans([[1.0, 2.0]], 1)) == "KMeans(1 x 2, dense, n_clusters=1)"
+    assert repr(KMeans(sparse.eye(3), 2)) == "KMeans(3 x 3, sparse, n_clusters=2)"

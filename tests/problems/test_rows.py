@@ -1,4 +1,4 @@
-"""What data may be, what is copied, and what is refused."""
+"""Which data is accepted, which is copied, and which is refused."""
 
 import numpy as np
 import pytest
@@ -63,10 +63,10 @@ def shuffled(make=sp.csr_matrix):
     ],
 )
 def test_the_same_data_in_any_form_is_the_same_problem(given):
-    problem = LeastSquares(given, Y, l2=0.5)
-    assert problem.value(W) == pytest.approx(LeastSquares(X, Y, l2=0.5).value(W), rel=1e-15)
+    problem = LeastSquares(given, Y, alpha=0.5)
+    assert problem.value(W) == pytest.approx(LeastSquares(X, Y, alpha=0.5).value(W), rel=1e-15)
     np.testing.assert_allclose(problem.norms(W), LeastSquares(X, Y).norms(W), rtol=1e-14)
-    lipschitz = problem.coordinate_lipschitz(), LeastSquares(X, Y, l2=0.5).coordinate_lipschitz()
+    lipschitz = problem.coordinate_lipschitz(), LeastSquares(X, Y, alpha=0.5).coordinate_lipschitz()
     np.testing.assert_allclose(*lipschitz, rtol=1e-14)
 
 
@@ -114,7 +114,7 @@ def corrupt(**parts):
         (X[0], r"X must have 2 dimensions, got shape \(3,\)"),
         (X[None], "X must have 2 dimensions"),
         (sp.coo_array(X[0]), "X must have 2 dimensions"),
-        # kernels do not look: these would read and write wherever they point to
+        # kernels do not check: these would read and write out of bounds
         (corrupt(indices=(0, 7)), r"X\.indices\[0\] is 7"),
         (corrupt(indices=(1, -1)), r"X\.indices\[1\] is -1"),
         (corrupt(indptr=(1, 5)), r"X\.indptr"),
@@ -159,31 +159,36 @@ def test_labels(kind):
 
 def test_classes():
     assert Softmax(X, [0, 1, 2, 1]).shape == (3, 3)
-    assert Softmax(X, [0, 1, 2, 1], classes=5, intercept=True).shape == (5, 4)
+    assert Softmax(X, [0, 1, 2, 1], n_classes=5, fit_intercept=True).shape == (5, 4)
     assert Softmax(X, [0.0, 1.0, 2.0, 1.0]).outputs == 3
     for labels, options, message in [
         ([0, 1, 2, -1], {}, r"y\[3\] is -1"),
         ([0, 1, 0.5, 1], {}, r"y\[2\] is 0.5"),
-        ([0, 1, 2, 1], {"classes": 2}, r"y\[2\] is 2"),
+        ([0, 1, 2, 1], {"n_classes": 2}, r"y\[2\] is 2"),
         ([0, 1, np.nan, 1], {}, r"y\[2\] is nan"),
         ([0, 1, 2], {}, r"y must have shape \(4,\)"),
     ]:
         with pytest.raises(ValueError, match=message):
             Softmax(X, labels, **options)
     for classes in (2.5, "3", True):
-        with pytest.raises(TypeError, match="classes must be an integer"):
-            Softmax(X, [0, 1, 1, 1], classes=classes)
+        with pytest.raises(TypeError, match="n_classes must be an integer"):
+            Softmax(X, [0, 1, 1, 1], n_classes=classes)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"l2": -1.0}, ValueError, "l2 must be finite and not negative, got -1"),
-        ({"l1": -1e-9}, ValueError, "l1 must be finite and not negative"),
-        ({"l1": np.nan}, ValueError, "l1 must be finite"),
-        ({"l2": np.inf}, ValueError, "l2 must be finite"),
-        ({"l2": "1"}, TypeError, "l2 must be a number"),
-        ({"l1": None}, TypeError, "l1 must be a number"),
+        ({"alpha": -1.0}, ValueError, "alpha must be finite and not negative, got -1"),
+        ({"alpha": -1e-9}, ValueError, "alpha must be finite and not negative"),
+        ({"alpha": np.nan}, ValueError, "alpha must be finite"),
+        ({"alpha": np.inf}, ValueError, "alpha must be finite"),
+        ({"alpha": "1"}, TypeError, "alpha must be a number"),
+        ({"alpha": None}, TypeError, "alpha must be a number"),
+        ({"l1_ratio": -1e-9}, ValueError, "l1_ratio must be from 0 to 1, got -1e-09"),
+        ({"l1_ratio": 1.5}, ValueError, "l1_ratio must be from 0 to 1, got 1.5"),
+        ({"l1_ratio": np.nan}, ValueError, "l1_ratio must be from 0 to 1"),
+        ({"l1_ratio": "1"}, TypeError, "l1_ratio must be a number"),
+        ({"l1_ratio": None}, TypeError, "l1_ratio must be a number"),
         ({"sample_weight": [1, 1, -2, 1]}, ValueError, r"sample_weight\[2\] is -2"),
         ({"sample_weight": [1, np.nan, 1, 1]}, ValueError, r"sample_weight\[1\] is nan"),
         ({"sample_weight": [0, 0, 0, 0]}, ValueError, "all sample weights are 0"),
@@ -205,7 +210,7 @@ def test_bad_targets_are_refused_by_place():
 
 
 def test_bad_places_are_refused():
-    problem = LeastSquares(X, Y, intercept=True)
+    problem = LeastSquares(X, Y, fit_intercept=True)
     with pytest.raises(ValueError, match=r"a solution has shape \(4,\), got \(3,\)"):
         problem.value(W)
     with pytest.raises(ValueError, match="not finite"):

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import naive
+from penalties import elastic
 from tombola.problems import LeastSquares, Logistic, Softmax, SquaredHinge
 
 pytestmark = pytest.mark.kernels
@@ -48,7 +49,7 @@ def data(kind, seed=0):
 
 
 def pair(kind, form="float64", seed=0, **options):
-    """The same problem twice, ours and plain; and a random place."""
+    """The same problem twice, ours and plain, and a random solution."""
     X, y, weights, rng = data(kind, seed)
     X = FORMS[form](X)
     exact = X.toarray() if sp.issparse(X) else X
@@ -57,7 +58,8 @@ def pair(kind, form="float64", seed=0, **options):
         options["weights"] = weights
     plain = naive.Model(KINDS[kind][1], exact.astype(float), y, outputs=outputs, **options)
     options["sample_weight"] = options.pop("weights", None)
-    problem = KINDS[kind][0](X, y, **options)
+    penalty = elastic(options.pop("l1", 0.0), options.pop("l2", 0.0))
+    problem = KINDS[kind][0](X, y, **penalty, **options)
     return problem, plain, rng.normal(size=problem.shape)
 
 
@@ -65,7 +67,7 @@ def pair(kind, form="float64", seed=0, **options):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("kind", "form"), PAIRS)
 def test_everything_equals_plain_numpy(kind, form, weighted, intercept):
-    problem, plain, w = pair(kind, form, l1=0.3, l2=0.2, intercept=intercept, weighted=weighted)
+    problem, plain, w = pair(kind, form, l1=0.3, l2=0.2, fit_intercept=intercept, weighted=weighted)
     matrix = w.reshape(plain.outputs, -1)
     items = [plain.item(i, matrix) for i in range(N)]
     close = dict(rtol=1e-12, atol=1e-13)  # float64 sums of five terms, whatever the rows hold
@@ -85,7 +87,7 @@ def test_everything_equals_plain_numpy(kind, form, weighted, intercept):
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_are_those_of_the_losses(kind):
     """Central differences: with h = 1e-5 their error is h^2 of the third derivative, and eps/h."""
-    problem, _, w = pair(kind, l2=0.2, intercept=True, weighted=True)
+    problem, _, w = pair(kind, l2=0.2, fit_intercept=True, weighted=True)
     h = 1e-5
     for place in np.ndindex(w.shape):
         e = np.zeros(w.shape)
@@ -99,7 +101,7 @@ def test_gradients_are_those_of_the_losses(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_place_is_the_origin(kind):
-    problem, _, w = pair(kind, intercept=True)
+    problem, _, w = pair(kind, fit_intercept=True)
     assert problem.value(None) == problem.value(np.zeros_like(w))
     assert problem.penalty(None) == 0
 
@@ -109,9 +111,9 @@ def test_weights_are_multiplicities(kind):
     """Weight 0 is no row, weight 2 the row twice, whatever their unit."""
     X, y, _, rng = data(kind)
     kind = KINDS[kind][0]
-    options = dict(l2=0.1, l1=0.2, intercept=True)
+    options = dict(**elastic(l1=0.2, l2=0.1), fit_intercept=True)
     if kind is Softmax:
-        options["classes"] = 3
+        options["n_classes"] = 3
     times = np.array([0, 2, 1] * 4)
     rows = np.repeat(np.arange(N), times)
     repeated = kind(X[rows], y[rows], **options)
@@ -136,7 +138,7 @@ def test_extreme_margins_are_finite_and_right(kind, margin):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lipschitz_constants_hold_and_are_tight(kind):
-    problem, plain, _ = pair(kind, intercept=True, weighted=True)
+    problem, plain, _ = pair(kind, fit_intercept=True, weighted=True)
     rng = np.random.default_rng(1)
     bounds = problem.lipschitz()
     best = np.zeros(N)
@@ -169,7 +171,7 @@ def test_lipschitz_constants_hold_and_are_tight(kind):
 @pytest.mark.parametrize("form", ["float64", "CSR"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_coordinate_lipschitz_constants_hold_and_are_tight(kind, form):
-    problem, _, _ = pair(kind, form, l2=0.1, intercept=True, weighted=True)
+    problem, _, _ = pair(kind, form, l2=0.1, fit_intercept=True, weighted=True)
     bounds = problem.coordinate_lipschitz()
     assert bounds.shape == (D + 1,)
     rng = np.random.default_rng(2)
@@ -192,3 +194,13 @@ def test_a_wrong_gradient_would_be_seen():
     right = plain.mean_gradient(w.reshape(1, -1))
     plain.loss = lambda z, y: (naive.logistic(z, y)[0], naive.logistic(z, y)[1] / 2)
     assert np.abs(plain.mean_gradient(w.reshape(1, -1)) - right).max() > 1e-3
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 1e-300, 0.3, 7e299])
+def test_the_penalty_at_both_ends_of_the_ratio_is_exact(alpha):
+    ridge, lasso = (LeastSquares([[1.0]], [1.0], alpha=alpha, l1_ratio=r) for r in (0.0, 1.0))
+    assert (ridge.l1, ridge.l2) == (0.0, alpha)
+    assert (lasso.l1, lasso.l2) == (alpha, 0.0)
+    for name in ("l1", "l2"):
+        with pytest.raises(AttributeError):
+            setattr(ridge, name, 1.0)

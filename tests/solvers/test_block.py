@@ -7,6 +7,7 @@ from sklearn.linear_model import Lasso
 from test_coordinate import COLUMNS, data, naive_step, some_zeros
 
 import tombola
+from penalties import elastic
 from players import Outside
 from tombola import VRB, GroupVRB, Shuffle, Uniform
 from tombola.problems import LeastSquares, Logistic
@@ -19,7 +20,7 @@ UNEVEN = [[3, 0, 7], [1], [11, 10, 9, 8], [2, 4, 5, 6]]
 def block_curvature(problem, block):
     """The largest eigenvalue of curvature X_B' S X_B / n, from the definition."""
     x = problem.model.rows.values
-    if problem.intercept:
+    if problem.fit_intercept:
         x = np.column_stack([x, np.ones(problem.n)])
     x = x[:, block].astype(np.float64) * np.sqrt(problem.model.weights)[:, np.newaxis]
     return problem.curvature * np.linalg.norm(x, 2) ** 2 / problem.n
@@ -28,12 +29,12 @@ def block_curvature(problem, block):
 @pytest.mark.kernels
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_curvature_of_blocks(kind):
-    """Exact to a billionth and not below, up to PART coordinates; then at most parts times."""
+    """Up to PART coordinates exact to 1e-9 and never too small; beyond, at most parts times."""
     x, y, weights = data(0, n=50, d=3 * PART + 5)
     x = some_zeros(x).toarray() if kind == "sparse" else x
-    dense = Logistic(x, y > 0, sample_weight=weights, intercept=True)
+    dense = Logistic(x, y > 0, sample_weight=weights, fit_intercept=True)
     given = sparse.csr_matrix(x) if kind == "sparse" else x
-    problem = Logistic(given, y > 0, sample_weight=weights, intercept=True)
+    problem = Logistic(given, y > 0, sample_weight=weights, fit_intercept=True)
     width = 3 * PART + 6
     order = np.random.default_rng(3).permutation(width)
     cuts = [order[:1], order[1:4], order[4 : 4 + PART], order[4 + PART :]]
@@ -51,8 +52,10 @@ def test_step_is_that_of_the_oracle(kind, make):
     x, y, weights = data(4)
     x = some_zeros(x) if kind == "sparse" else x
     targets = y if make is LeastSquares else y > 0
-    problem = make(x, targets, l1=0.02, l2=0.01, sample_weight=weights, intercept=True)
-    blocks = [*UNEVEN[:3], [*UNEVEN[3], COLUMNS]]  # the intercept among others
+    problem = make(
+        x, targets, **elastic(l1=0.02, l2=0.01), sample_weight=weights, fit_intercept=True
+    )
+    blocks = [*UNEVEN[:3], [*UNEVEN[3], COLUMNS]]  # the intercept shares a block
     solver = BlockCoordinateDescent(blocks, batch_size=2)
     w = np.random.default_rng(6).normal(size=COLUMNS + 1)
     result = solver.minimize(problem, sampler=Cyclic(4), rounds=30, start=w)
@@ -65,7 +68,7 @@ def test_step_is_that_of_the_oracle(kind, make):
 
 def test_blocks_of_one_are_coordinates():
     x, y, _ = data()
-    problem = LeastSquares(x, y, l1=0.1, intercept=True)
+    problem = LeastSquares(x, y, alpha=0.1, l1_ratio=1.0, fit_intercept=True)
     one = CoordinateDescent().minimize(problem, sampler=Shuffle(COLUMNS + 1), rounds=300)
     other = BlockCoordinateDescent(1).minimize(problem, sampler=Shuffle(COLUMNS + 1), rounds=300)
     np.testing.assert_allclose(one.solution, other.solution, rtol=1e-12)
@@ -76,7 +79,7 @@ def test_blocks_of_one_are_coordinates():
 def test_lasso_agrees_with_scikit_learn(kind, blocks):
     x, y, weights = data()
     x = some_zeros(x) if kind == "sparse" else x
-    problem = LeastSquares(x, y, l1=0.2, sample_weight=weights)
+    problem = LeastSquares(x, y, alpha=0.2, l1_ratio=1.0, sample_weight=weights)
     peer = Lasso(alpha=0.2, fit_intercept=False, tol=1e-14, max_iter=100_000)
     theirs = peer.fit(x, y, sample_weight=weights).coef_
     solver = BlockCoordinateDescent(blocks)
@@ -111,7 +114,7 @@ def test_every_sampler_is_there():
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers_reach_the_optimum_and_never_rise(name):
     x, y, _ = data()
-    problem = LeastSquares(x, y, l1=0.2)
+    problem = LeastSquares(x, y, alpha=0.2, l1_ratio=1.0)
     result = BlockCoordinateDescent(UNEVEN).minimize(
         problem, sampler=SAMPLERS[name](), rounds=12_000, trace=3000
     )
@@ -121,7 +124,7 @@ def test_samplers_reach_the_optimum_and_never_rise(name):
 
 
 def test_the_step_would_rise_were_it_longer():
-    """The test above can fail: with a curvature a third of the right one it goes up."""
+    """The test above can fail: with a third of the curvature the objective rises."""
     x, y, _ = data()
     problem, solver = LeastSquares(x, y), BlockCoordinateDescent(COLUMNS)
     w = np.random.default_rng(0).normal(size=COLUMNS)
@@ -136,7 +139,7 @@ def test_the_step_would_rise_were_it_longer():
 
 def test_compiled_loop_is_the_loop_in_python_and_resumes():
     x, y, _ = data()
-    problem, solver = LeastSquares(x, y, l1=0.1), BlockCoordinateDescent(UNEVEN)
+    problem, solver = LeastSquares(x, y, alpha=0.1, l1_ratio=1.0), BlockCoordinateDescent(UNEVEN)
     one = solver.minimize(problem, sampler=VRB(4, seed=7), rounds=900)
     other = solver.minimize(problem, sampler=Outside(VRB(4, seed=7)), rounds=900)
     assert one.solution.tobytes() == other.solution.tobytes()
@@ -166,13 +169,13 @@ def test_compiled_loop_is_the_loop_in_python_and_resumes():
     ],
 )
 def test_errors(blocks, kind, message):
-    problem = LeastSquares(np.eye(4), np.ones(4), intercept=True)
+    problem = LeastSquares(np.eye(4), np.ones(4), fit_intercept=True)
     with pytest.raises(kind, match=message):
         BlockCoordinateDescent(blocks).minimize(problem, rounds=1)
 
 
 def test_a_size_leaves_the_intercept_by_itself():
-    problem = LeastSquares(np.eye(4), np.ones(4), intercept=True)
+    problem = LeastSquares(np.eye(4), np.ones(4), fit_intercept=True)
     run = BlockCoordinateDescent(3)._begin(problem, None, None)
     assert run.blocks.starts.tolist() == [0, 3, 4, 5]
     with pytest.raises(ValueError, match="over 5 items, the problem has 3"):

@@ -1,4 +1,4 @@
-"""The hooks for estimators: stop early, and go on with other rows."""
+"""The hooks for estimators: stop early, and continue on other rows."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,9 @@ from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
 def problem(n=60, seed=0, **others):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 4))
-    return Logistic(X, X[:, 0] + 0.3 * rng.normal(size=n) > 0, l2=1e-2, intercept=True, **others)
+    return Logistic(
+        X, X[:, 0] + 0.3 * rng.normal(size=n) > 0, alpha=1e-2, fit_intercept=True, **others
+    )
 
 
 @pytest.mark.parametrize(
@@ -20,7 +22,7 @@ def problem(n=60, seed=0, **others):
     ids=str,
 )
 def test_two_runs_with_carry_are_one(solver):
-    """On the same items, with the same draws, solution and carry are all there is to know."""
+    """On the same items, with the same draws, solution and carry determine the rest."""
     whole = solver.minimize(problem(), sampler=tombola.Uniform(60), rounds=200)
     first = solver.minimize(problem(), sampler=tombola.Uniform(60), rounds=80)
     second = solver.minimize(
@@ -32,7 +34,7 @@ def test_two_runs_with_carry_are_one(solver):
 
 
 @pytest.mark.parametrize("solver", [SAGA(), SVRG()], ids=str)
-def test_files_start_anew(solver):
+def test_stored_slopes_are_not_carried(solver):
     first = solver.minimize(problem(), rounds=100)
     second = solver.minimize(
         problem(40, seed=1), rounds=100, start=first.solution, carry=first.state["carried"]
@@ -67,7 +69,7 @@ def test_until_is_called_every_epoch_and_stops():
 
 
 def test_the_loss_on_the_way_is_an_estimate_of_the_mean_loss():
-    """With a rate of next to nothing, and whole shuffled epochs, it is exact."""
+    """With a tiny rate and whole shuffled epochs it is exact."""
     seen = []
     AdaGrad(1e-12).minimize(
         problem(sample_weight=np.arange(60)), sampler=tombola.Shuffle(60), rounds=120,

@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 import tombola
+from penalties import elastic
 from players import Outside, ours
 from tombola.problems import LeastSquares, Logistic, Softmax, SquaredHinge
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
@@ -41,7 +42,7 @@ def data(seed=0):
 
 def logistic():
     X, signal, _ = data()
-    return Logistic(X, signal > 0, l2=0.1, intercept=True)
+    return Logistic(X, signal > 0, alpha=0.1, fit_intercept=True)
 
 
 def least_by_scipy(problem):
@@ -99,7 +100,7 @@ OTHERS = {
 @pytest.mark.parametrize("l2", [0.0, 0.1])
 def test_lasso_and_elastic_net(l2, solver, sampler):
     X, signal, _ = data()
-    problem = LeastSquares(X, signal, l1=0.3, l2=l2, intercept=True)
+    problem = LeastSquares(X, signal, **elastic(l1=0.3, l2=l2), fit_intercept=True)
     if l2:
         peer = ElasticNet(alpha=0.3 + l2, l1_ratio=0.3 / (0.3 + l2), tol=1e-14, max_iter=100_000)
     else:
@@ -117,7 +118,7 @@ def test_lasso_and_elastic_net(l2, solver, sampler):
 def test_other_losses(kind, sampler):
     X, signal, _ = data()
     y = np.digitize(signal, [-0.5, 1.0]) if kind is Softmax else signal > 0
-    problem = kind(X, y, l2=0.1, intercept=True)
+    problem = kind(X, y, alpha=0.1, fit_intercept=True)
     least = least_by_scipy(problem)
     if kind is Softmax:
         peer = LogisticRegression(C=1 / (N * 0.1), tol=1e-10, max_iter=10_000).fit(X, y)
@@ -128,7 +129,7 @@ def test_other_losses(kind, sampler):
 
 
 class Forgetful(Outside):
-    """Draws as another sampler does, and says that it drew uniformly."""
+    """Draws as another sampler does, but reports uniform probabilities."""
 
     def _draw(self, size):
         items, chances = self.inner._draw(size)
@@ -148,7 +149,7 @@ def test_importances_ignored_would_be_seen(reference, solver):
 
 
 def test_noise_left_in_would_be_seen(reference):
-    """What SAGA and SVRG would be without their table, at the same rate."""
+    """SAGA and SVRG without their stored slopes, at the same rate."""
     problem, least = reference
     rate = 1 / (3 * (problem.lipschitz().max() + problem.l2))
     for batch in (1, 10):

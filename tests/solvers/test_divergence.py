@@ -20,7 +20,7 @@ def problem():
 
 
 def assert_sound(sampler):
-    """Finite all over, and it still draws with the probabilities that it reports."""
+    """Its state is finite, and it still draws with the probabilities that it reports."""
     for part, array in leaves(sampler.state_dict()["parts"]).items():
         assert np.isfinite(array).all(), part
     chances = sampler.probabilities()
@@ -44,7 +44,7 @@ def test_a_huge_rate_is_told(name, plain, rate):
     assert_sound(sampler)
 
 
-@pytest.mark.parametrize("solver", [SAGA(1e3), SVRG(1e3, every=5), SGD(1e3, average=True)])
+@pytest.mark.parametrize("solver", [SAGA(1e3), SVRG(1e3, snapshot_every=5), SGD(1e3, average=True)])
 def test_other_solvers(solver):
     sampler = tombola.VRB(N)
     with pytest.raises(DivergenceError, match="diverged in round"):
@@ -63,7 +63,7 @@ def test_no_sampler_is_poisoned(name):
 
 
 class Suspicious(Outside):
-    """Sees what it is fed."""
+    """Keeps its feedback."""
 
     largest = 0.0
 
@@ -83,7 +83,7 @@ def test_what_is_not_finite_is_never_fed():
 
 
 def test_a_loss_that_hides_it():
-    """Logistic gradients are bounded: the solution is infinite, and no loss tells."""
+    """Logistic gradients are bounded: the solution is infinite while all losses are finite."""
     X = np.array([[1e308], [-1e308]])
     with np.errstate(over="ignore"), pytest.raises(DivergenceError, match="in round"):
         SGD(1e10).minimize(Logistic(X / 1e150, [1, 1]), sampler=tombola.Uniform(2), rounds=10**7)
@@ -99,6 +99,6 @@ def test_the_advice_helps():
 
 
 def test_adagrad_does_not_diverge():
-    """Its steps are as large as the rate at most, in each coordinate."""
+    """Its steps are at most as large as the rate, in each coordinate."""
     result = AdaGrad(1e3).minimize(problem(), sampler=tombola.Uniform(N), rounds=2000)
     assert np.isfinite(result.solution).all()

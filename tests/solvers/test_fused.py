@@ -17,7 +17,7 @@ SOLVERS = {"SGD": SGD, "SAGA": SAGA, "AdaGrad": AdaGrad}
 def problem(width=D):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, width)) * rng.exponential(size=(N, 1))
-    return Logistic(X, X[:, 0] > 0.3, l2=0.1, intercept=True)
+    return Logistic(X, X[:, 0] > 0.3, alpha=0.1, fit_intercept=True)
 
 
 @pytest.mark.parametrize("batch", [1, 7])
@@ -28,20 +28,19 @@ def test_compiled_and_plain_loop_agree_to_the_last_bit(name, solver, batch):
     inside, outside = SAMPLERS[name](3), SAMPLERS[name](3)
     fused = solver.minimize(problem(), sampler=inside, rounds=ROUNDS)
     plain = solver.minimize(problem(), sampler=Outside(outside), rounds=ROUNDS)
-    for part, array in fused.state["arrays"].items():
-        np.testing.assert_array_equal(array, plain.state["arrays"][part], err_msg=part)
+    assert_same(fused.state["parts"], plain.state["parts"])
     np.testing.assert_array_equal(fused.solution, plain.solution)
     assert inside.gauge.count == ROUNDS * batch
     assert_same(inside.state_dict(), outside.state_dict())
     assert inside.rounds == ROUNDS
-    # and after it: what comes next is the same, too
+    # and the next draws are the same, too
     np.testing.assert_array_equal(inside.draw(20).indices, outside.draw(20).indices)
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 37, 100])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_sums_are_added_up_in_the_same_order(solver, width):
-    """Both loops are compiled apart, with leave to reorder sums: they must agree on it."""
+    """Both loops are compiled separately and may reorder sums: they must do so alike."""
     found = [
         SOLVERS[solver](0.01).minimize(problem(width), sampler=sampler, rounds=ROUNDS).solution
         for sampler in (SAMPLERS["VRB"](3), Outside(SAMPLERS["VRB"](3)))

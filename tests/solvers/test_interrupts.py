@@ -1,4 +1,4 @@
-"""Ctrl-C, saving and going on: the end is that of a run that nobody interrupted."""
+"""Ctrl-C, saving and resuming lead to the state of an uninterrupted run."""
 
 import os
 import signal
@@ -20,34 +20,32 @@ SOLVERS = {
     "SGD, average": SGD(0.1, average=True),
     "AdaGrad": AdaGrad(0.3),
     "SAGA": SAGA(),
-    "SVRG": SVRG(every=64),  # so that a snapshot is due where the first interruption falls
+    "SVRG": SVRG(snapshot_every=64),  # so that a snapshot is due where the first interruption falls
 }
 
 
-def problem(l2=0.1, seed=0):
+def problem(alpha=0.1, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N, D)) * rng.exponential(size=(N, 1))
-    return Logistic(X, X[:, 0] > 0.3, l2=l2, intercept=True)
+    return Logistic(X, X[:, 0] > 0.3, alpha=alpha, fit_intercept=True)
 
 
 def interrupt(done, rounds):
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def assert_same(first, second):
+def assert_same_result(first, second):
     np.testing.assert_array_equal(first.solution, second.solution)
     assert (first.rounds, first.item_gradients) == (second.rounds, second.item_gradients)
-    for part, array in first.state["arrays"].items():
-        np.testing.assert_array_equal(array, second.state["arrays"][part], err_msg=part)
-    ours, theirs = first.sampler.state_dict(), second.sampler.state_dict()
-    assert_same(ours, theirs)
+    assert_same(first.state["parts"], second.state["parts"])
+    assert_same(first.sampler.state_dict(), second.sampler.state_dict())
     for column in ("rounds", "item_gradients", "objective", "variance_ratio"):
         np.testing.assert_array_equal(getattr(first.trace, column), getattr(second.trace, column))
 
 
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize("name", SOLVERS)
-def test_going_on_after_ctrl_c(name, saved, tmp_path):
+def test_resuming_after_ctrl_c(name, saved, tmp_path):
     solver = SOLVERS[name]
     whole = solver.minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=ROUNDS, trace=4)
     assert not whole.interrupted
@@ -68,7 +66,7 @@ def test_going_on_after_ctrl_c(name, saved, tmp_path):
             part = Result.load(tmp_path / "run")
             assert isinstance(part.sampler, tombola.VRB)
     assert stops > 5  # each call stops after its first chunk
-    assert_same(part, whole)
+    assert_same_result(part, whole)
 
 
 def test_a_signal_into_the_compiled_loop():
@@ -83,7 +81,7 @@ def test_a_signal_into_the_compiled_loop():
     assert 0 < part.rounds < 10**12
     more = part.rounds + 500
     rest = solver.minimize(it, resume=part, rounds=more)
-    assert_same(rest, solver.minimize(it, sampler=tombola.VRB(N, seed=1), rounds=more))
+    assert_same_result(rest, solver.minimize(it, sampler=tombola.VRB(N, seed=1), rounds=more))
 
 
 def test_a_signal_with_a_sampler_in_python():
@@ -111,8 +109,8 @@ def test_the_handler_is_put_back():
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_handler_of_nobody_is_left_alone(monkeypatch):
-    """Where SIGINT was set outside of Python, `signal` can tell nothing and put nothing back."""
+def test_a_foreign_handler_is_left_alone(monkeypatch):
+    """Where SIGINT was set outside of Python, `signal` cannot restore it."""
     monkeypatch.setattr(signal, "getsignal", lambda number: None)
     called = []
     monkeypatch.setattr(signal, "signal", lambda *given: called.append(given))
@@ -131,22 +129,24 @@ def test_other_threads_work_and_touch_no_signals():
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGINT) is before
-    assert_same(found[0], SGD().minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=ROUNDS))
+    assert_same_result(
+        found[0], SGD().minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=ROUNDS)
+    )
 
 
 def test_a_result_can_be_used_twice():
     first = SGD().minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=100)
     then = [SGD().minimize(problem(), resume=first, rounds=300) for _ in range(2)]
     np.testing.assert_array_equal(then[0].solution, then[1].solution)
-    other = tombola.VRB(N, seed=1)  # as new: it is set to where the first one was
-    assert_same(SGD().minimize(problem(), resume=first, sampler=other, rounds=300), then[1])
+    other = tombola.VRB(N, seed=1)  # new; it is set to the state of the first one
+    assert_same_result(SGD().minimize(problem(), resume=first, sampler=other, rounds=300), then[1])
 
 
 def test_saved_results_are_the_same(tmp_path):
     result = SVRG().minimize(problem(), sampler=tombola.VRB(N), rounds=100, trace=3)
     result.save(tmp_path / "run")
     loaded = Result.load(tmp_path / "run")
-    assert_same(result, loaded)
+    assert_same_result(result, loaded)
     assert (loaded.interrupted, loaded.seconds) == (result.interrupted, result.seconds)
     assert loaded.state["solver"] == result.state["solver"]
     tombola.save(tmp_path / "sampler", tombola.VRB(N))
@@ -158,7 +158,7 @@ def state(sampler):
     return leaves(sampler.state_dict()["parts"])
 
 
-def test_going_on_with_something_else_is_refused():
+def test_resuming_with_something_else_is_refused():
     it = problem()
     result = SGD(0.1).minimize(it, sampler=tombola.VRB(N, seed=1), rounds=100)
     X, y = it.model.rows.values, it.model.targets
@@ -168,10 +168,10 @@ def test_going_on_with_something_else_is_refused():
     for solver, other, message in [
         (SGD(0.2), it, "the result is of SGD"),
         (SAGA(), it, "the result is of SGD"),
-        (SGD(0.1), Logistic(X[:, :3], y, l2=0.1, intercept=True), "of another problem"),
-        (SGD(0.1), Logistic(X, y, l2=0.1), "of another problem"),
-        (SGD(0.1), Logistic(X, y, l2=0.2, intercept=True), "of another problem"),
-        (SGD(0.1), LeastSquares(X, y, l2=0.1, intercept=True), "of another problem"),
+        (SGD(0.1), Logistic(X[:, :3], y, alpha=0.1, fit_intercept=True), "of another problem"),
+        (SGD(0.1), Logistic(X, y, alpha=0.1), "of another problem"),
+        (SGD(0.1), Logistic(X, y, alpha=0.2, fit_intercept=True), "of another problem"),
+        (SGD(0.1), LeastSquares(X, y, alpha=0.1, fit_intercept=True), "of another problem"),
         (SGD(0.1), problem(seed=5), "of another problem"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -186,7 +186,7 @@ def test_going_on_with_something_else_is_refused():
         SGD(0.1).minimize(it, resume=result, rounds=99)
     with pytest.raises(ValueError, match="resume, or start"):
         SGD(0.1).minimize(it, resume=result, rounds=200, start=np.zeros(D + 1))
-    # data that is the same may lie elsewhere
+    # equal data at another address is accepted
     SGD(0.1).minimize(problem(), resume=result, rounds=200)
 
 
@@ -219,8 +219,8 @@ def test_bad_arguments_are_named(options, error, message):
         (lambda: AdaGrad(radius=0), ValueError, "radius must be positive"),
         (lambda: SAGA(batch_size=1.0), TypeError, "batch_size must be an integer"),
         (lambda: SAGA(-1.0), ValueError, "rate must be positive"),
-        (lambda: SVRG(every=0), ValueError, "every must be at least 1"),
-        (lambda: SVRG(every=2.0), TypeError, "every must be an integer"),
+        (lambda: SVRG(snapshot_every=0), ValueError, "snapshot_every must be at least 1"),
+        (lambda: SVRG(snapshot_every=2.0), TypeError, "snapshot_every must be an integer"),
     ],
 )
 def test_bad_solvers_are_refused(make, error, message):
@@ -231,11 +231,11 @@ def test_bad_solvers_are_refused(make, error, message):
 def test_needs_are_named():
     with pytest.raises(TypeError, match="SGD minimises linear models"):
         SGD().minimize("a problem", rounds=1)
-    with pytest.raises(ValueError, match="needs a problem with l2 above 0"):
-        SGD(schedule="strongly convex").minimize(problem(l2=0.0), rounds=1)
+    with pytest.raises(ValueError, match="needs a problem with alpha > 0"):
+        SGD(schedule="strongly convex").minimize(problem(alpha=0.0), rounds=1)
 
 
-def test_going_on_with_other_rows_is_refused_by_k_means_too():
+def test_resuming_with_other_rows_is_refused_by_k_means_too():
     rng = np.random.default_rng(0)
     A, B = rng.normal(size=(2, 60, 3))
     result = MiniBatchKMeans(10).minimize(KMeans(A, 3), rounds=5)

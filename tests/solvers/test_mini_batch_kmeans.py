@@ -27,7 +27,7 @@ def blobs(n=300, seed=0):
 
 
 class Dictated(Sampler):
-    """Draws what it is told to, with the chances that it is told, and keeps what it is fed."""
+    """Draws given items with given probabilities, and keeps its feedback."""
 
     def __init__(self, n, draws):
         super().__init__(n, 0)
@@ -57,7 +57,7 @@ def test_rounds_are_those_of_the_oracle(kind):
     weights[:4] = 0.0
     weights /= weights.mean()
     start = rng.normal(size=(k, d))
-    start[3] = 50.0  # nothing ever comes there
+    start[3] = 50.0  # no item is ever nearest to it
     draws = [(rng.integers(0, n, batch), rng.uniform(0.01, 0.2, batch)) for _ in range(rounds)]
     sampler = Dictated(n, draws)
     problem = KMeans(KINDS[kind](X), k, sample_weight=weights)
@@ -67,7 +67,7 @@ def test_rounds_are_those_of_the_oracle(kind):
         expected = naive.kmeans_round(X, weights, centres, counts, items, 1 / (n * chances))
         np.testing.assert_allclose(fed, expected, rtol=1e-11, atol=1e-6)
     np.testing.assert_allclose(result.solution, centres, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(result.state["arrays"]["counts"], counts, rtol=1e-12)
+    np.testing.assert_allclose(result.state["parts"]["centres"]["counts"], counts, rtol=1e-12)
     assert (result.solution[3] == 50.0).all()
     assert (result.rounds, result.item_gradients) == (rounds, rounds * batch)
 
@@ -83,7 +83,9 @@ def test_each_item_once_moves_centres_to_the_means_of_their_clusters(kind):
     labels = problem.labels(start)
     means = [X[labels == q].mean(axis=0) for q in range(4)]
     np.testing.assert_allclose(result.solution, means, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(result.state["arrays"]["counts"], np.bincount(labels), rtol=1e-12)
+    np.testing.assert_allclose(
+        result.state["parts"]["centres"]["counts"], np.bincount(labels), rtol=1e-12
+    )
 
 
 @pytest.mark.kernels
@@ -93,7 +95,7 @@ def test_a_row_of_no_weight_is_no_row(kind):
     weights = np.ones(41)
     weights[7] = 0.0
     more = np.insert(X, 7, 1e3, axis=0)
-    start[3] = 900.0  # the nearest to the row that is none, and to no other one
+    start[3] = 900.0  # nearest to the row of weight 0 only
     without = MiniBatchKMeans(40).minimize(
         KMeans(KINDS[kind](X), 4), sampler=Outside(Shuffle(40)), start=start, rounds=3
     )
@@ -114,8 +116,8 @@ def test_dense_and_sparse_agree():
         for make in KINDS.values()
     )
     np.testing.assert_allclose(dense.solution, sparse.solution, rtol=1e-10)
-    arrays = sparse.state["arrays"]
-    np.testing.assert_allclose(arrays["squares"], (arrays["w"] ** 2).sum(axis=0), rtol=1e-12)
+    centres = sparse.state["parts"]["centres"]
+    np.testing.assert_allclose(centres["squares"], (centres["w"] ** 2).sum(axis=0), rtol=1e-12)
 
 
 def test_single_precision_is_as_good():
@@ -154,7 +156,7 @@ SAMPLERS = {
 
 
 def excess(sampler):
-    """How much more the solution costs than that of Lloyd's algorithm from the same start."""
+    """The excess over the solution of Lloyd's algorithm from the same start."""
     lloyd = Lloyd(4, init=START, n_init=1, tol=0.0).fit(X)
     problem = KMeans(X, 4)
     assert problem.value(lloyd.cluster_centers_) == pytest.approx(lloyd.inertia_ / 300)
@@ -173,7 +175,7 @@ def test_every_sampler_reaches_what_lloyd_reaches(name):
 
 
 class Liar(Outside):
-    """Draws some items more often, and says that all are alike."""
+    """Draws some items more often, but reports uniform probabilities."""
 
     def _draw(self, size):
         items, chances = self.inner._draw(size)
@@ -260,7 +262,7 @@ def test_losses_are_called_gradient_norms():
 
 
 class Script:
-    """A stream that hands out what it is told to."""
+    """A stream of given words."""
 
     def __init__(self, numbers):
         self.numbers = list(numbers)
@@ -360,7 +362,7 @@ def test_bad_starts_are_named():
         MiniBatchKMeans().minimize(problem, sampler=sampler, start=START[:3], rounds=1)
     with pytest.raises(ValueError, match="not finite"):
         MiniBatchKMeans().minimize(problem, sampler=sampler, start=START * np.nan, rounds=1)
-    with pytest.raises(ValueError, match="so far out"):
+    with pytest.raises(ValueError, match="too large"):
         MiniBatchKMeans().minimize(problem, sampler=sampler, start=START + 1e200, rounds=1)
     with pytest.raises(ValueError, match="over 7 items"):
         MiniBatchKMeans().minimize(problem, sampler=Uniform(7), rounds=1)

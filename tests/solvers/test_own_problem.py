@@ -37,7 +37,9 @@ class Huber(LinearProblem):
 def huber():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3))
-    return Huber(X, X @ [1.0, 2.0, -1.0] + rng.standard_t(1.5, size=50), l2=0.05, intercept=True)
+    return Huber(
+        X, X @ [1.0, 2.0, -1.0] + rng.standard_t(1.5, size=50), alpha=0.05, fit_intercept=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ class Mine(Linear):
 
 
 def typed_in(slope="z[0]", loss="0.5 * z[0] * z[0]", before=""):
-    """A class as one would type it into a notebook: there is no file to look at."""
+    """A class as typed into a notebook: it has no source file."""
     sys.modules.setdefault("typed_in", types.ModuleType("typed_in"))
     names = {"Linear": Linear, "math": math, "__name__": "typed_in"}
     exec(before + SOURCE.format(slope=slope, loss=loss), names)
@@ -91,7 +93,7 @@ def test_machine_code_is_filed_by_source(other):
 
 
 def test_the_same_source_has_the_same_name():
-    """Or nothing would ever be found on disk again."""
+    """Otherwise cached code would never be found again."""
     options = {"before": "SCALE = 3.0\n", "slope": "SCALE * math.sin(z[0])"}
     assert typed_in(**options).__name__ == typed_in(**options).__name__
 
@@ -117,26 +119,28 @@ def test_what_a_function_looks_up_counts(one, other):
 
 
 def test_a_solver_of_your_own_is_compiled_anew_when_its_step_changes(tmp_path, monkeypatch):
-    """Machine code on disk is filed by the name of the run's class: that must follow the source."""
+    """Machine code is filed by the name of the run's class, which must follow the source."""
     source = """
 from typing import NamedTuple, Any
 import numpy as np
-from tombola.solvers.base import Solver
+from tombola.compiling import new_record
+from tombola.solvers import Solver
+from tombola.solvers.loop import new_batch
+from tombola.solvers.run import Run
 
 
-class Run(NamedTuple):
-    items: Any
-    chances: Any
-    importances: Any
-    losses: Any
-    clock: Any
+class Parts(NamedTuple):
+    batch: Any
+    progress: Any
     w: Any
 
+
+class Counting(Parts, Run):
     @staticmethod
     def step(run):
-        run.clock[0] += 1
+        run.progress[0].rounds += 1
         run.w[0] += {amount}
-        run.losses[0] = 1.0
+        run.batch.losses[0] = 1.0
         return -1
 
 
@@ -145,9 +149,7 @@ class Counter(Solver):
         pass
 
     def _begin(self, problem, start, sampler):
-        one = np.ones(1)
-        clock = np.zeros(2, dtype=np.int64)
-        return Run(np.zeros(1, dtype=np.int64), one, one.copy(), one.copy(), clock, np.zeros(1))
+        return Counting(new_batch(1), new_record(rounds=0, item_gradients=0), np.zeros(1))
 
     def _solution(self, problem, run):
         return run.w.copy()

@@ -1,10 +1,10 @@
-"""The trace: where it looks, what it counts, and that looking changes nothing."""
+"""The trace: its rounds and counts, and that it changes nothing."""
 
 import numpy as np
 import pytest
 
 import tombola
-from players import Outside
+from players import Outside, Replay
 from states import leaves
 from tombola.problems import Logistic
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
@@ -14,7 +14,7 @@ SOLVERS = {
     "SGD": SGD(0.1, batch_size=3),
     "AdaGrad, average": AdaGrad(0.3, average=True, batch_size=3),
     "SAGA": SAGA(0.1, batch_size=3),
-    "SVRG": SVRG(0.1, every=40, batch_size=3),
+    "SVRG": SVRG(0.1, snapshot_every=40, batch_size=3),
 }
 
 
@@ -22,7 +22,7 @@ def problem():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, D)) * rng.exponential(size=(N, 1))
     weights = rng.uniform(0.5, 2.0, size=N)
-    return Logistic(X, X[:, 0] > 0.3, l2=0.1, intercept=True, sample_weight=weights)
+    return Logistic(X, X[:, 0] > 0.3, alpha=0.1, fit_intercept=True, sample_weight=weights)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -59,14 +59,14 @@ def test_marks(rounds, trace, marks):
 
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("name", SOLVERS)
-def test_looking_changes_nothing(name, plain):
+def test_a_trace_changes_nothing(name, plain):
     results = []
     for trace in (0, 7):
         sampler = tombola.VRB(N, seed=4)
         player = Outside(sampler) if plain else sampler
         result = SOLVERS[name].minimize(problem(), sampler=player, rounds=200, trace=trace)
         results.append(
-            ({**result.state["arrays"], **leaves(sampler.state_dict()["parts"])}, result)
+            ({**leaves(result.state["parts"]), **leaves(sampler.state_dict()["parts"])}, result)
         )
     for part, array in results[0][0].items():
         np.testing.assert_array_equal(array, results[1][0][part], err_msg=part)
@@ -81,8 +81,8 @@ def test_the_variance_ratio_is_exact(name):
     result = SOLVERS[name].minimize(it, sampler=sampler, rounds=50, trace=1)
     w = result.solution
     gradients = np.array([it.item_gradient(i, w) for i in range(N)])
-    if name != "SGD":  # what is on file, as gradients
-        slopes = result.state["arrays"]["table"]
+    if name != "SGD":  # the stored slopes, as gradients
+        slopes = result.state["parts"]["stored"]["table"]
         gradients -= slopes * np.column_stack([it.model.rows.values, np.ones(N)])
     mean = gradients.mean(axis=0)
 
@@ -109,11 +109,17 @@ def test_good_draws_have_less():
 
 
 class Careful(Outside):
-    """Full information: remembers what it was fed."""
+    """Full information: remembers what it drew and what it was fed."""
+
+    feedback = "all"
 
     def __init__(self, n):
         super().__init__(tombola.Uniform(n))
-        self.seen = []
+        self.seen, self.draws = [], []
+
+    def _draw(self, size):
+        self.draws.append(super()._draw(size))
+        return self.draws[-1]
 
     def update_all(self, losses):
         self.seen.append(losses)
@@ -121,8 +127,11 @@ class Careful(Outside):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_full_information_is_about_the_estimate_of_the_round(name):
-    """All losses are those that the items drawn have: with SVRG 0 right after a snapshot."""
+    """All losses include those of the items drawn: with SVRG 0 right after a snapshot."""
     for rounds in (1, 2, 40, 41, 42, 81):
-        result = SOLVERS[name].minimize(problem(), sampler=Careful(N), rounds=rounds)
-        fed = result.sampler.seen[-1][result.state["arrays"]["items"]]
-        np.testing.assert_allclose(fed, result.state["arrays"]["losses"], rtol=1e-9, atol=1e-14)
+        careful = Careful(N)
+        SOLVERS[name].minimize(problem(), sampler=careful, rounds=rounds)
+        drawn = Replay(N, careful.draws)  # the same draws, and feedback for them alone
+        SOLVERS[name].minimize(problem(), sampler=drawn, rounds=rounds)
+        items = careful.draws[-1][0]
+        np.testing.assert_allclose(careful.seen[-1][items], drawn.fed[-1], rtol=1e-9, atol=1e-14)

@@ -24,9 +24,9 @@ CHANCES = {
 
 
 def estimates(name, problem, before, batch, chances, reported=None):
-    """The place after the draws before, each next estimate there, and its probability."""
+    """Yield the iterate after earlier draws, each possible estimate there, and its probability."""
     reported = chances if reported is None else reported
-    options = {"every": 4} if name == "SVRG" else {}
+    options = {"snapshot_every": 4} if name == "SVRG" else {}
     solver = SOLVERS[name](RATE, batch_size=batch, **options)
     start = np.linspace(-1.0, 1.0, int(np.prod(problem.shape))).reshape(problem.shape)
 
@@ -41,7 +41,7 @@ def estimates(name, problem, before, batch, chances, reported=None):
 
 
 def bias(*args, **options):
-    """The expectation of the estimate less the gradient."""
+    """The expectation of the estimate minus the gradient."""
     problem = args[1]
     found = list(estimates(*args, **options))
     return sum(p * g for _, g, p in found) - problem.gradient(found[0][0])
@@ -57,7 +57,7 @@ def test_estimates_are_unbiased(name, rounds, batch, outputs, distribution):
     X, weights = rng.normal(size=(N, D)), rng.uniform(0.0, 2.0, size=N)
     y = np.arange(N) % outputs if outputs > 1 else np.arange(N) % 2
     kind = Softmax if outputs > 1 else Logistic
-    problem = kind(X, y, sample_weight=weights, intercept=True)
+    problem = kind(X, y, sample_weight=weights, fit_intercept=True)
     before = some_draws(rng, N, batch, rounds)
     # an estimate of a rare item is 1/(N p) = 200 times as large: so is its last bit
     assert np.abs(bias(name, problem, before, batch, CHANCES[distribution])).max() < 1e-12

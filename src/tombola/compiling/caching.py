@@ -69,8 +69,8 @@ def kernel(
         return lambda inner: kernel(inner, allocates=allocates, inline=inline, fast=fast)
     # no kernel divides by zero; a test for it at each division would keep LLVM from vectorising
     options: dict[str, Any] = {"_nrt": allocates, "error_model": "numpy"}
-    if fast:
-        options["fastmath"] = {"reassoc", "contract"}
+    # said either way: left open, it would be that of whichever caller is compiled first
+    options["fastmath"] = {"reassoc", "contract"} if fast else False
     compiled = njit(forceinline=inline, **options)(function)
     if compiled is not function:  # which it is with numba switched off
         with contextlib.suppress(RuntimeError):  # nowhere to write: compile in every process

@@ -1,7 +1,7 @@
 """k-means: the loss of an item is its squared distance to the nearest of k centres.
 
-The kernels keep the centres transposed: each number of a row meets all centres at once, side by
-side in memory. So does each entry of a sparse row, and no other column is looked at.
+The kernels keep the centres transposed, so that each value of a row meets all centres side by
+side in memory. With sparse rows, only the columns of the row's entries are read.
 """
 
 import hashlib
@@ -25,19 +25,19 @@ from tombola.problems.rows import (
 
 __all__ = ["Centres", "KMeans", "nearest", "pull"]
 
-TOO_LONG = 2.0**900  # squared norms of rows stay below: sums of so many do not overflow
-TOO_FAR = 2.0**400  # and the numbers of a solution below this
+TOO_LONG = 2.0**900  # limit of the squared norms of rows, so that their sums do not overflow
+TOO_FAR = 2.0**400  # limit of the values of a solution
 
 
 class Centres(NamedTuple):
     """Centre q is ``w[:, q] * shares[q]``.
 
     With dense rows all shares are 1. With sparse rows w holds sums of rows, and the shares
-    are 1 over their number, so that averaging a row in touches its own columns alone.
+    are 1 over their number, so that including a row in the average touches only its own columns.
     """
 
-    w: NDArray[np.float64]  # (d, clusters)
-    counts: NDArray[np.float64]  # how much each centre is the average of; 0: it is a start
+    w: NDArray[np.float64]  # (d, n_clusters)
+    counts: NDArray[np.float64]  # the weight that each centre is the average of; 0 at the start
     shares: NDArray[np.float64]
     squares: NDArray[np.float64]  # |w[:, q]|^2, for sparse rows
 
@@ -49,7 +49,7 @@ class _Arrays(NamedTuple):
 
 
 class DenseModel(_Arrays):
-    """Dense rows: distances are sums of squares, and centres move as a whole."""
+    """Dense rows: distances are sums of squares, and all of a centre moves."""
 
     __slots__ = ()
 
@@ -69,23 +69,23 @@ class DenseModel(_Arrays):
 
 
 class SparseModel(_Arrays):
-    """Sparse rows: |x|^2 - 2 x.q + |q|^2 takes the row's own columns and no other.
+    """Sparse rows: |x|^2 - 2 x.q + |q|^2 needs only the row's own columns.
 
-    It is exact to about 1e-16 (|x|^2 + |q|^2), not to that part of the distance itself.
+    The error is about 1e-16 (|x|^2 + |q|^2), which may exceed 1e-16 of the distance.
     """
 
     __slots__ = ()
 
     @staticmethod
     def fill_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
-        """out[q] = |x|^2 - 2 x.q + |q|^2, and at least 0."""
+        """out[q] = max(0, |x|^2 - 2 x.q + |q|^2)."""
         sparse_distances(model, item, centres, out)
 
     @staticmethod
     def pull(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
-        """counts[q] += amount;  w_q += amount x, of which the centre is w_q / counts[q]."""
+        """counts[q] += amount;  w_q += amount x, where the centre is w_q / counts[q]."""
         rows, w = model.rows, centres.w
-        if centres.counts[q] == 0.0:  # where it started counts for nothing
+        if centres.counts[q] == 0.0:  # the start is not part of the average
             w[:, q] = 0.0
             centres.squares[q] = 0.0
         inner = 0.0
@@ -107,15 +107,15 @@ def fill_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
 
 @by_type
 def pull(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
-    """Take an item, which counts `amount` (above 0), into the average that is centre q."""
+    """Include an item, with weight `amount` (above 0), in the average that is centre q."""
 
 
 @kernel
 def dense_distances(row: Any, w: Any, out: Any) -> None:
     """out[q] = sum_j (row[j] - w[j, q])^2, four columns at a time.
 
-    The inner loop goes along centres, each with its own sum: a processor takes several at once
-    without adding in another order, so all machines get the same digits.
+    The inner loop runs over centres, each with its own sum: it is vectorised without a change
+    of the order of additions, so the result is the same on all machines.
     """
     d, clusters = w.shape
     for q in range(clusters):
@@ -136,7 +136,7 @@ def dense_distances(row: Any, w: Any, out: Any) -> None:
 
 @kernel
 def sparse_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
-    """out[q] = |x|^2 + share (share |w_q|^2 - 2 x.w_q), and at least 0."""
+    """out[q] = max(0, |x|^2 + share (share |w_q|^2 - 2 x.w_q))."""
     rows, shares, squares = model.rows, centres.shares, centres.squares
     for q in range(out.size):
         out[q] = 0.0
@@ -151,7 +151,7 @@ def sparse_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
 
 @kernel(inline=True)
 def nearest(model: Any, item: Any, centres: Any, out: Any) -> Any:
-    """Write the squared distances of an item; return the nearest centre, the first of equals."""
+    """Write the squared distances of an item; return the nearest centre, the first of ties."""
     fill_distances(model, item, centres, out)
     best = 0
     for q in range(1, out.size):
@@ -161,7 +161,7 @@ def nearest(model: Any, item: Any, centres: Any, out: Any) -> Any:
 
 
 @kernel
-def survey(
+def evaluate_items(
     model: Any,
     centres: Any,
     scratch: NDArray[np.float64],
@@ -170,7 +170,7 @@ def survey(
     masses: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> None:
-    """Write loss and nearest centre of every item; add up s_i and s_i x_i of each centre's."""
+    """Write loss and nearest centre of every item, and the sums of s_i and s_i x_i per centre."""
     for item in range(losses.size):
         q = nearest(model, item, centres, scratch)
         weight = model.weights[item]
@@ -186,20 +186,21 @@ class KMeans:
     Parameters
     ----------
     X : array-like or scipy sparse matrix, shape (n, d)
-        C-ordered float32 or float64, and CSR, are used where they lie.
-    clusters : int
+        C-ordered float32 or float64, and CSR, are used without a copy.
+    n_clusters : int
         k, from 1 to n.
     sample_weight : array-like, shape (n,), optional
-        Not negative, one at least positive. They are divided by their mean, so a weight of 2
+        Not negative, at least one positive. They are divided by their mean, so a weight of 2
         is the same as the row twice, and 0 the same as no row.
     normalise : bool, default=True
-        Whether they are: not for a part of the rows, whose weights count beside those of others.
+        Whether the sample weights are divided by their mean; False for a part of a data set, whose
+        weights are relative to those of the other parts.
 
     Attributes
     ----------
-    n, d, clusters : int
+    n, d, n_clusters : int
     shape : tuple
-        (clusters, d), the shape of a solution.
+        (n_clusters, d), the shape of a solution.
     model : DenseModel or SparseModel
         The arrays, for kernels.
 
@@ -221,18 +222,18 @@ class KMeans:
     def __init__(
         self,
         X: Any,
-        clusters: int,
+        n_clusters: int,
         *,
         sample_weight: ArrayLike | None = None,
         normalise: bool = True,
     ) -> None:
         rows = as_rows(X)
         self.n, self.d = shape_of(rows)
-        if isinstance(clusters, bool) or not isinstance(clusters, (int, np.integer)):
-            raise TypeError(f"clusters must be an integer, got {clusters!r}")
-        if not 1 <= clusters <= self.n:
-            raise ValueError(f"clusters must be from 1 to the {self.n} rows, got {clusters}")
-        self.clusters = int(clusters)
+        if isinstance(n_clusters, bool) or not isinstance(n_clusters, (int, np.integer)):
+            raise TypeError(f"n_clusters must be an integer, got {n_clusters!r}")
+        if not 1 <= n_clusters <= self.n:
+            raise ValueError(f"n_clusters must be from 1 to the {self.n} rows, got {n_clusters}")
+        self.n_clusters = int(n_clusters)
         squares = squared_norms(rows)
         if not squares.max() < TOO_LONG:
             position = int(squares.argmax())
@@ -244,18 +245,18 @@ class KMeans:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of a solution: (clusters, d)."""
-        return self.clusters, self.d
+        """The shape of a solution: (n_clusters, d)."""
+        return self.n_clusters, self.d
 
     def as_matrix(self, solution: ArrayLike) -> NDArray[np.float64]:
-        """Return a copy of a solution, or raise an error that names the fault."""
+        """Return a copy of a solution, or raise an error that says what is wrong."""
         centres = np.array(solution, dtype=np.float64)
         if centres.shape != self.shape:
             raise ValueError(f"a solution has shape {self.shape}, got {centres.shape}")
         if not np.isfinite(centres).all():
             raise ValueError("the solution holds a value that is not finite")
         if np.abs(centres).max() > TOO_FAR:
-            raise ValueError("the solution is so far out that squared distances would overflow")
+            raise ValueError("the solution is too large: squared distances would overflow")
         return centres
 
     def row(self, item: int) -> NDArray[np.float64]:
@@ -264,17 +265,17 @@ class KMeans:
         add_row(self.model.rows, item, 1.0, out)
         return out
 
-    # --- what it is worth ----------------------------------------------------------------------
+    # --- values and gradients ----------------------------------------------------------------
 
-    def survey(self, solution: ArrayLike) -> tuple[Any, Any, Any]:
-        """Return losses (n,), the nearest centres (n,), and the gradient of F (clusters, d)."""
-        return self._survey(self.as_matrix(solution))
+    def evaluate(self, solution: ArrayLike) -> tuple[Any, Any, Any]:
+        """Return losses (n,), the nearest centres (n,), and the gradient of F (n_clusters, d)."""
+        return self._evaluate(self.as_matrix(solution))
 
-    def _survey(self, centres: NDArray[np.float64]) -> tuple[Any, Any, Any]:
+    def _evaluate(self, centres: NDArray[np.float64]) -> tuple[Any, Any, Any]:
         losses, labels = np.empty(self.n), np.empty(self.n, dtype=np.int64)
         masses, sums = np.zeros(len(centres)), np.zeros_like(centres)
         scratch = np.empty(len(centres))
-        survey(self.model, kept(centres), scratch, losses, labels, masses, sums)
+        evaluate_items(self.model, kept(centres), scratch, losses, labels, masses, sums)
         return losses, labels, 2.0 / self.n * (masses[:, None] * centres - sums)
 
     def value(self, solution: ArrayLike) -> float:
@@ -283,12 +284,12 @@ class KMeans:
 
     def losses(self, solution: ArrayLike) -> NDArray[np.float64]:
         """Return s_i |x_i - q|^2 of each item, q its nearest centre."""
-        losses: NDArray[np.float64] = self.survey(solution)[0]
+        losses: NDArray[np.float64] = self.evaluate(solution)[0]
         return losses
 
     def labels(self, solution: ArrayLike) -> NDArray[np.int64]:
-        """Return the nearest centre of each item; of several as near the first."""
-        labels: NDArray[np.int64] = self.survey(solution)[1]
+        """Return the nearest centre of each item, the first of ties."""
+        labels: NDArray[np.int64] = self.evaluate(solution)[1]
         return labels
 
     def norms(self, solution: ArrayLike) -> NDArray[np.float64]:
@@ -296,25 +297,25 @@ class KMeans:
         return self.norms_of(self.losses(solution))
 
     def norms_of(self, losses: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the gradient norms that belong to losses of shape (n,)."""
+        """Return the gradient norms for given losses of shape (n,)."""
         norms: NDArray[np.float64] = 2.0 * np.sqrt(self.model.weights * losses)
         return norms
 
     def gradient(self, solution: ArrayLike) -> NDArray[np.float64]:
-        """Return the gradient of F in the centres, (clusters, d)."""
-        gradient: NDArray[np.float64] = self.survey(solution)[2]
+        """Return the gradient of F in the centres, (n_clusters, d)."""
+        gradient: NDArray[np.float64] = self.evaluate(solution)[2]
         return gradient
 
     def bounds(self, point: int) -> NDArray[np.float64]:
-        """Return L_i = 4 s_i^2 |x_i - u|^2, with u the row of this number (section 5.2).
+        """Return L_i = 4 s_i^2 |x_i - u|^2, with u the row of this index (section 5.2).
 
-        A bound on the squared gradient norm wherever some centre is as near to x_i as u is.
+        It bounds the squared gradient norm wherever some centre is as near to x_i as u is.
         """
         if isinstance(point, bool) or not isinstance(point, (int, np.integer)):
-            raise TypeError(f"point must be the number of a row, got {point!r}")
+            raise TypeError(f"point must be the index of a row, got {point!r}")
         if not 0 <= point < self.n:
             raise ValueError(f"point must be from 0 to {self.n - 1}, got {point}")
-        losses = self._survey(self.row(int(point))[None, :])[0]
+        losses = self._evaluate(self.row(int(point))[None, :])[0]
         bounds: NDArray[np.float64] = 4.0 * self.model.weights * losses
         return bounds
 
@@ -327,11 +328,11 @@ class KMeans:
 
     def __repr__(self) -> str:
         kind = "dense" if isinstance(self.model.rows, Dense) else "sparse"
-        return f"KMeans({self.n} x {self.d}, {kind}, clusters={self.clusters})"
+        return f"KMeans({self.n} x {self.d}, {kind}, n_clusters={self.n_clusters})"
 
 
 def kept(centres: NDArray[np.float64]) -> Centres:
-    """Return centres (clusters, d) as kernels want them; none has seen an item."""
+    """Return centres (n_clusters, d) for the kernels; none includes an item yet."""
     return Centres(
         w=np.ascontiguousarray(centres.T),
         counts=np.zeros(len(centres)),

@@ -39,7 +39,7 @@ class LeastSquares(LinearProblem):
     curvature = 1.0
 
     def gap(self, solution: ArrayLike | None) -> float:
-        """Return a duality gap: by so much at most is F above its minimum.
+        """Return a duality gap: an upper bound on the distance of F from its minimum.
 
         With r = y - X w, u = X'(s r) / n and < > for a mean over items, it is F(w) minus the
         larger of
@@ -47,17 +47,17 @@ class LeastSquares(LinearProblem):
             l1 > 0:  c <s y r> - c^2/2 (<s r^2> + l2 |w|^2),   c = min(1, l1 / max_j |u - l2 w|_j)
             l2 > 0:  <s y r> - <s r^2> / 2 - sum_j max(|u_j| - l1, 0)^2 / (2 l2)
 
-        The first is that of scikit-learn's lasso: r, scaled until it is dual feasible, with l2
-        as d more rows. The second needs no scaling.
+        The first is that of scikit-learn's lasso: r, scaled to be dual feasible, with l2 as d
+        more rows. The second needs no scaling.
 
         Parameters
         ----------
         solution : array-like, shape (d,)
-            With an intercept (d + 1,): the dual point is then at the best intercept for w.
+            With an intercept (d + 1,); the dual point is then that of the best intercept for w.
 
         Examples
         --------
-        >>> lasso = LeastSquares([[1.0], [2.0]], [1.0, 0.0], l1=0.1)
+        >>> lasso = LeastSquares([[1.0], [2.0]], [1.0, 0.0], alpha=0.1, l1_ratio=1.0)
         >>> lasso.gap([0.16]) < 1e-15, round(lasso.gap([0.2]), 4)
         (True, 0.02)
 
@@ -66,14 +66,14 @@ class LeastSquares(LinearProblem):
         Kim, Koh, Lustig, Boyd, Gorinevsky (2007). An Interior-Point Method for Large-Scale
         l1-Regularized Least Squares.
         """
-        if self.l1 == 0 and self.l2 == 0:
-            raise ValueError("a duality gap needs l1 or l2 above 0, both are 0")
+        if self.alpha == 0:
+            raise ValueError("a duality gap needs a problem with alpha above 0")
         w = self.as_matrix(solution)
-        losses, slopes, gradient = self.survey(solution)
+        losses, slopes, gradient = self.evaluate(solution)
         value = float(losses.mean()) + self.penalty(solution)
-        if self.intercept:
+        if self.fit_intercept:
             w[0, -1] -= slopes.mean()  # a dual point is orthogonal to ones
-            losses, slopes, gradient = self.survey(w.reshape(self.shape))
+            losses, slopes, gradient = self.evaluate(w.reshape(self.shape))
         w, u = w[0, : self.d], -gradient[0, : self.d]
         squares, product = 2.0 * losses.mean(), -(self.model.targets * slopes[:, 0]).mean()
         duals = []

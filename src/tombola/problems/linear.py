@@ -3,10 +3,10 @@
     F(w) = (1/n) sum_i s_i phi(x_i w, y_i) + l2/2 |w|^2 + l1 |w|_1
 
 A loss is one small function on a subclass of `Linear`: `slopes`, which returns phi and writes its
-derivative in the inner products. All else follows: the gradient of an item is the outer product
-of slopes and row, so its norm is the product of their norms and nobody has to form it.
+derivative in the inner products. Everything else follows: the gradient of an item is the outer
+product of slopes and row, so its norm is the product of their norms and is never formed.
 
-The regulariser is not part of what items cost: solvers apply it exactly, at every step, so it
+The regulariser is not part of the items' losses: solvers apply it exactly, at every step, so it
 adds no variance.
 """
 
@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import by_type, kernel, name_by_source
+from tombola.compiling import by_type, kernel, name_by_source, new_record
+from tombola.compiling.records import Record
 from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of, squared_norms
 from tombola.problems.rows import transposed as transposed_rows
 from tombola.validation import number
 
-__all__ = ["Linear", "LinearProblem", "item_slopes", "score", "slopes", "survey"]
+__all__ = ["Linear", "LinearProblem", "evaluate_items", "item_slopes", "score", "slopes"]
 
 
 class _Arrays(NamedTuple):
@@ -30,12 +31,11 @@ class _Arrays(NamedTuple):
     targets: NDArray[np.float64]
     weights: NDArray[np.float64]  # s_i, of mean 1
     norms: NDArray[np.float64]  # |x_i|, the 1 of an intercept included
-    penalties: NDArray[np.float64]  # l1, l2
-    intercept: NDArray[np.int64]  # 1 where the last column of w is an intercept, else 0
+    settings: Record  # l1, l2; intercept: 1 where the last column of w is one, else 0
 
 
 class Linear(_Arrays):
-    """All arrays of a problem, as one argument for the kernels, and its loss."""
+    """The arrays of a problem, as one argument for kernels, and its loss."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
 def score(model: Any, w: Any, k: Any, item: Any) -> Any:
     """Return the inner product of a row with w[k], and the intercept."""
     z = dot(model.rows, item, w[k])
-    if model.intercept[0]:
+    if model.settings[0].intercept:
         z += w[k, w.shape[1] - 1]
     return z
 
@@ -75,7 +75,7 @@ def item_slopes(model: Any, w: Any, item: Any, z: Any, out: Any) -> Any:
 
 
 @kernel
-def survey(
+def evaluate_items(
     model: Any,
     w: NDArray[np.float64],
     z: NDArray[np.float64],
@@ -93,7 +93,7 @@ def survey(
         losses[item] = item_slopes(model, w, item, z, table[item])
         for k in range(outputs):
             add_row(model.rows, item, table[item, k] / n, gradient[k])
-            if model.intercept[0]:
+            if model.settings[0].intercept:
                 gradient[k, width - 1] += table[item, k] / n
 
 
@@ -103,29 +103,37 @@ class LinearProblem:
     Parameters
     ----------
     X : array-like or scipy sparse matrix, shape (n, d)
-        C-ordered float32 or float64, and CSR, are used where they lie.
+        C-ordered float32 or float64, and CSR, are used without a copy.
     y : array-like, shape (n,)
-    l2, l1 : float, default=0.0
-        l2/2 |w|^2 and l1 |w|_1 are added to the mean of the losses. The intercept is free.
+    alpha : float, default=0.0
+        The strength of the elastic net penalty alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2),
+        which is added to the mean loss. The intercept is not penalised.
+    l1_ratio : float, default=0.0
+        The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
     sample_weight : array-like, shape (n,), optional
-        Not negative, one at least positive. They are divided by their mean, so a weight of 2
+        Not negative, at least one positive. They are divided by their mean, so a weight of 2
         is the same as the row twice, and 0 the same as no row.
     normalise : bool, default=True
-        Whether they are: not for a part of the rows, whose weights count beside those of others.
-    intercept : bool, default=False
-        Whether solutions have one more entry, at their end: a constant.
+        Whether the sample weights are divided by their mean; False for a part of a data set, whose
+        weights are relative to those of the other parts.
+    fit_intercept : bool, default=False
+        Whether to fit an intercept, the last entry of a solution.
 
     Attributes
     ----------
     n, d, outputs : int
-        Items, columns, and inner products an item (1, or the number of classes for `Softmax`).
+        Items, columns, and inner products per item (1, or the number of classes for `Softmax`).
+    alpha, l1_ratio : float
+    l1, l2 : float
+        The penalty as l1 |w|_1 + l2/2 |w|^2: alpha * l1_ratio and alpha * (1 - l1_ratio).
+    fit_intercept : bool
     model : Linear
         The arrays, for kernels.
     """
 
     model_class: type[Linear]
     curvature: float  # the largest second derivative of phi, in any direction of z
-    straight: float | None = None  # the same along each z alone, where that is less
+    coordinate_curvature: float | None = None  # the same along each z alone, where that is less
     outputs = 1
 
     def __init__(
@@ -133,44 +141,55 @@ class LinearProblem:
         X: Any,
         y: ArrayLike,
         *,
-        l2: float = 0.0,
-        l1: float = 0.0,
+        alpha: float = 0.0,
+        l1_ratio: float = 0.0,
         sample_weight: ArrayLike | None = None,
         normalise: bool = True,
-        intercept: bool = False,
+        fit_intercept: bool = False,
     ) -> None:
         rows = as_rows(X)
         self.n, self.d = shape_of(rows)
-        for name, penalty in (("l2", l2), ("l1", l1)):
-            if not 0 <= number(name, penalty) < math.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {penalty!r}")
-        self.l2, self.l1, self.intercept = float(l2), float(l1), bool(intercept)
+        if not 0 <= number("alpha", alpha) < math.inf:
+            raise ValueError(f"alpha must be finite and not negative, got {alpha!r}")
+        if not 0 <= number("l1_ratio", l1_ratio) <= 1:
+            raise ValueError(f"l1_ratio must be from 0 to 1, got {l1_ratio!r}")
+        self.alpha, self.l1_ratio = float(alpha), float(l1_ratio)
+        self.fit_intercept = bool(fit_intercept)
         self.model = self.model_class(
             rows=rows,
             targets=self._checked_targets(np.asarray(y)),
             weights=checked_weights(sample_weight, self.n, normalise),
-            norms=np.sqrt(squared_norms(rows) + self.intercept),
-            penalties=np.array([self.l1, self.l2]),
-            intercept=np.array([int(intercept)]),
+            norms=np.sqrt(squared_norms(rows) + self.fit_intercept),
+            settings=new_record(l1=self.l1, l2=self.l2, intercept=int(self.fit_intercept)),
         )
 
     def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the targets as the kernels want them, or raise an error that names the fault."""
+        """Return the targets for the kernels, or raise an error that says what is wrong."""
         if y.shape != (self.n,):
             raise ValueError(f"y must have shape ({self.n},), one for each row, got {y.shape}")
         return checked_array(y, "y", dimensions=1).astype(np.float64)
+
+    @property
+    def l1(self) -> float:
+        """The factor of |w|_1."""
+        return self.alpha * self.l1_ratio
+
+    @property
+    def l2(self) -> float:
+        """The factor of |w|^2 / 2."""
+        return self.alpha * (1.0 - self.l1_ratio)
 
     # --- solutions ---------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a solution: (d,), or (outputs, d); one more column with an intercept."""
-        width = self.d + self.intercept
+        width = self.d + self.fit_intercept
         return (width,) if self.outputs == 1 else (self.outputs, width)
 
     def as_matrix(self, solution: ArrayLike | None) -> NDArray[np.float64]:
         """Return a copy of a solution (None: zeros) of shape (outputs, width)."""
-        width = self.d + self.intercept
+        width = self.d + self.fit_intercept
         if solution is None:
             return np.zeros((self.outputs, width))
         w = np.array(solution, dtype=np.float64, order="C")  # kernels are compiled for that
@@ -180,14 +199,14 @@ class LinearProblem:
             raise ValueError("the solution holds a value that is not finite")
         return w.reshape(self.outputs, width)
 
-    # --- what it is worth ----------------------------------------------------------------------
+    # --- values and gradients ----------------------------------------------------------------
 
-    def survey(self, solution: ArrayLike | None) -> tuple[Any, Any, Any]:
+    def evaluate(self, solution: ArrayLike | None) -> tuple[Any, Any, Any]:
         """Return losses (n,), slopes (n, outputs), and the mean gradient (outputs, width)."""
         w = self.as_matrix(solution)
         table, losses = np.empty((self.n, self.outputs)), np.empty(self.n)
         gradient = np.empty_like(w)
-        survey(self.model, w, np.empty(self.outputs), table, losses, gradient)
+        evaluate_items(self.model, w, np.empty(self.outputs), table, losses, gradient)
         return losses, table, gradient
 
     def penalty(self, solution: ArrayLike | None) -> float:
@@ -196,20 +215,20 @@ class LinearProblem:
         return float(self.l2 / 2 * (w * w).sum() + self.l1 * np.abs(w).sum())
 
     def value(self, solution: ArrayLike | None) -> float:
-        """Return F: the mean of the losses, and the regulariser."""
+        """Return F: the mean of the losses plus the regulariser."""
         return float(self.losses(solution).mean()) + self.penalty(solution)
 
     def losses(self, solution: ArrayLike | None) -> NDArray[np.float64]:
         """Return the loss of each item, its sample weight included."""
-        losses: NDArray[np.float64] = self.survey(solution)[0]
+        losses: NDArray[np.float64] = self.evaluate(solution)[0]
         return losses
 
     def norms(self, solution: ArrayLike | None) -> NDArray[np.float64]:
-        """Return the norm of the gradient of each item's loss; O(n d), nothing is formed."""
-        return self.norms_of(self.survey(solution)[1])
+        """Return the norm of the gradient of each item's loss; O(n d), no gradient is formed."""
+        return self.norms_of(self.evaluate(solution)[1])
 
     def norms_of(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the gradient norms that belong to slopes of shape (n, outputs)."""
+        """Return the gradient norms for given slopes of shape (n, outputs)."""
         with np.errstate(over="ignore", invalid="ignore"):  # where a solver diverges
             norms: NDArray[np.float64] = np.sqrt((table * table).sum(axis=1)) * self.model.norms
         return norms
@@ -217,7 +236,7 @@ class LinearProblem:
     def gradient(self, solution: ArrayLike | None) -> NDArray[np.float64]:
         """Return the gradient of F without its l1 term, in the shape of a solution."""
         w = self.as_matrix(solution)
-        gradient = self.survey(solution)[2]
+        gradient = self.evaluate(solution)[2]
         gradient[:, : self.d] += self.l2 * w[:, : self.d]
         return np.asarray(gradient.reshape(self.shape))
 
@@ -231,11 +250,11 @@ class LinearProblem:
         gradient = np.zeros_like(w)
         for k in range(self.outputs):
             add_row(self.model.rows, item, out[k], gradient[k])
-        if self.intercept:
+        if self.fit_intercept:
             gradient[:, -1] = out
         return gradient.reshape(self.shape)
 
-    # --- how curved it is ----------------------------------------------------------------------
+    # --- curvature ---------------------------------------------------------------------------
 
     def lipschitz(self) -> NDArray[np.float64]:
         """Return L_i, the Lipschitz constant of each item's gradient (without the regulariser)."""
@@ -247,29 +266,30 @@ class LinearProblem:
 
         With several outputs it is the same for all of them.
         """
-        curvature = self.curvature if self.straight is None else self.straight
+        own = self.coordinate_curvature
+        curvature = self.curvature if own is None else own
         columns = transposed_rows(self.model.rows)
         squares = squared_norms(columns, self.model.weights) / self.n
         smooth: NDArray[np.float64] = curvature * squares + self.l2
-        return np.append(smooth, curvature) if self.intercept else smooth
+        return np.append(smooth, curvature) if self.fit_intercept else smooth
 
     def fingerprint(self) -> str:
         """Return a hash of targets, weights, norms of rows, shape and penalties: O(n)."""
         model, digest = self.model, hashlib.sha256(repr(self.shape).encode())
-        for part in (model.targets, model.weights, model.norms, model.penalties, model.intercept):
+        for part in (model.targets, model.weights, model.norms, model.settings):
             digest.update(part.tobytes())
         return digest.hexdigest()[:16]
 
     def __repr__(self) -> str:
         kind = "sparse" if hasattr(self.model.rows, "columns") else "dense"
-        penalties = f", l2={self.l2:g}, l1={self.l1:g}"
+        penalties = f", alpha={self.alpha:g}, l1_ratio={self.l1_ratio:g}"
         return f"{type(self).__name__}({self.n} x {self.d}, {kind}{penalties})"
 
 
 def checked_weights(
     sample_weight: ArrayLike | None, n: int, normalise: bool = True
 ) -> NDArray[np.float64]:
-    """Return sample weights (of mean 1), or raise an error that names the first fault."""
+    """Return sample weights (of mean 1), or raise an error that names the first wrong one."""
     if sample_weight is None:
         return np.ones(n)
     weights = checked_array(sample_weight, "sample_weight", dimensions=1).astype(np.float64)
@@ -279,10 +299,10 @@ def checked_weights(
         position = int((weights < 0).argmax())
         raise ValueError(f"sample_weight[{position}] is {weights[position]}, which is negative")
     if not weights.any():
-        raise ValueError("all sample weights are 0: one at least must be positive")
+        raise ValueError("all sample weights are 0: at least one must be positive")
     if not normalise:
         return weights
-    weights /= weights.max()  # so that neither their sum overflows nor their mean vanishes
+    weights /= weights.max()  # so that their sum does not overflow and their mean is not 0
     return np.asarray(weights / weights.mean())
 
 

@@ -38,7 +38,7 @@ class Logistic(LinearProblem):
     Examples
     --------
     >>> import numpy as np
-    >>> problem = Logistic([[1.0, 0.0], [0.0, 2.0]], [1, 0], l2=0.1)
+    >>> problem = Logistic([[1.0, 0.0], [0.0, 2.0]], [1, 0], alpha=0.1)
     >>> round(problem.value([0.0, 0.0]), 3)               # log 2
     0.693
     >>> problem.norms([0.0, 0.0])                         # |slope| |x|

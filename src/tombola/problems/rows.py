@@ -1,4 +1,4 @@
-"""The data, row by row: dense or compressed sparse rows, used where they lie."""
+"""The data, row by row: dense or compressed sparse rows, used without a copy."""
 
 from typing import Any, NamedTuple
 
@@ -48,17 +48,17 @@ class Dense(NamedTuple):
 
     @staticmethod
     def first(rows: Any, item: Any) -> Any:
-        """Return the number of a row's first entry."""
+        """Return the index of a row's first entry."""
         return 0
 
     @staticmethod
     def end(rows: Any, item: Any) -> Any:
-        """Return the number after that of its last one."""
+        """Return the index after that of a row's last entry."""
         return rows.values.shape[1]
 
     @staticmethod
     def column(rows: Any, entry: Any) -> Any:
-        """Return the column that an entry is in."""
+        """Return the column of an entry."""
         return entry
 
 
@@ -90,33 +90,33 @@ class Sparse(NamedTuple):
 
     @staticmethod
     def first(rows: Any, item: Any) -> Any:
-        """Return the number of a row's first entry."""
+        """Return the index of a row's first entry."""
         return np.int64(rows.starts[item])
 
     @staticmethod
     def end(rows: Any, item: Any) -> Any:
-        """Return the number after that of its last one."""
+        """Return the index after that of a row's last entry."""
         return np.int64(rows.starts[item + 1])
 
     @staticmethod
     def column(rows: Any, entry: Any) -> Any:
-        """Return the column that an entry is in."""
+        """Return the column of an entry."""
         return np.int64(rows.columns[entry])
 
 
 @by_type
 def first(rows: Any, item: Any) -> Any:
-    """Return the number of a row's first entry."""
+    """Return the index of a row's first entry."""
 
 
 @by_type
 def end(rows: Any, item: Any) -> Any:
-    """Return the number after that of a row's last entry."""
+    """Return the index after that of a row's last entry."""
 
 
 @by_type
 def column(rows: Any, entry: Any) -> Any:
-    """Return the column that an entry is in."""
+    """Return the column of an entry."""
 
 
 @by_type
@@ -150,7 +150,9 @@ def sparse_dot(values: Any, columns: Any, starts: Any, item: Any, vector: Any) -
     """Return the sum of values[k] vector[columns[k]] over a row, in float64."""
     total = 0.0
     for k in range(np.uint64(starts[item]), np.uint64(starts[item + 1])):
-        total += values[k] * vector[np.uint64(columns[k])]  # unsigned: no test for negative ones
+        total += (
+            values[k] * vector[np.uint64(columns[k])]
+        )  # unsigned: not checked for negative values
     return total
 
 
@@ -164,8 +166,8 @@ def sparse_add(values: Any, columns: Any, starts: Any, item: Any, factor: Any, v
 def as_rows(X: Any, name: str = "X") -> Any:
     """Return data as rows: without a copy where it is C-ordered float32 or float64, or CSR.
 
-    Integers, booleans and other orders are copied; a matrix of scipy is recognised by its
-    `tocsr`. NaN and infinity are refused, with their place.
+    Integers, booleans and other orders are copied; a scipy sparse matrix is recognised by its
+    method `tocsr`. NaN and infinity raise an error that says where they are.
 
     Examples
     --------
@@ -181,7 +183,7 @@ def as_rows(X: Any, name: str = "X") -> Any:
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        entries = int(matrix.indptr[-1])  # there may be room for more
+        entries = int(matrix.indptr[-1])  # the arrays may be longer
         values = checked_values(matrix.data[:entries], f"{name}.data", dimensions=1)
         wrong = first_infinite(values)
         if wrong is not None:
@@ -201,7 +203,7 @@ def as_rows(X: Any, name: str = "X") -> Any:
 
 
 class _Alias:
-    """Says that the memory of an array may be written to, and keeps the array alive."""
+    """Declares the memory of an array writable, and keeps the array alive."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.array = array
@@ -210,16 +212,15 @@ class _Alias:
 
 
 def as_writable(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view for kernels, which only read: of one type, be the array read-only or not.
+    """Return a view of the same type for read-only and writable arrays; kernels only read it.
 
-    For a type of its own, such as that of a file mapped into memory, everything would be
-    compiled again.
+    Kernels would otherwise be compiled again for read-only arrays, such as mapped files.
     """
     return array if array.flags.writeable else np.asarray(_Alias(array))
 
 
 def check_places(matrix: Any, name: str) -> None:
-    """Raise an error where compressed rows point outside of themselves: no kernel would notice."""
+    """Raise an error where compressed rows point outside of their arrays; kernels do not check."""
     n, d = matrix.shape
     columns, starts = matrix.indices, matrix.indptr
     if (
@@ -229,7 +230,7 @@ def check_places(matrix: Any, name: str) -> None:
         or (starts[1:] < starts[:-1]).any()
     ):
         raise ValueError(
-            f"{name}.indptr must rise from 0 to the number of entries in {n + 1} numbers"
+            f"{name}.indptr must be {n + 1} rising numbers, from 0 to the number of entries"
         )
     if columns.size and not (columns.min() >= 0 and columns.max() < d):
         place = int(((columns < 0) | (columns >= d)).argmax())
@@ -237,7 +238,7 @@ def check_places(matrix: Any, name: str) -> None:
 
 
 def checked_array(values: Any, name: str, dimensions: int) -> NDArray[Any]:
-    """Return finite float32 or float64 in C order, or raise an error that says where."""
+    """Return finite float32 or float64 in C order, or raise an error that says what is wrong."""
     array = checked_values(values, name, dimensions)
     wrong = first_infinite(array)
     if wrong is not None:
@@ -258,7 +259,7 @@ def checked_values(values: Any, name: str, dimensions: int) -> NDArray[Any]:
 
 
 def first_infinite(array: NDArray[Any]) -> tuple[int, ...] | None:
-    """Return the place of the first value that is infinite or not a number, or None."""
+    """Return the position of the first value that is infinite or not a number, or None."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(array.sum()):  # one pass without a mask; large values may overflow it
             return None
@@ -273,7 +274,7 @@ def shape_of(rows: Any) -> tuple[int, int]:
 
 
 def squared_norms(rows: Any, weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Return the squared norm of each row; with weights, each column's square counts as much."""
+    """Return the squared norm of each row, with weights for the columns."""
     n, d = shape_of(rows)
     out = np.empty(n)
     fill_squares(rows, np.ones(d) if weights is None else weights, out)
@@ -293,7 +294,7 @@ def square_sum(rows: Any, item: Any, weights: Any) -> Any:
 
 
 def transposed(rows: Any) -> Any:
-    """Return the columns, as rows of their own: a copy."""
+    """Return the columns as rows, a copy."""
     if isinstance(rows, Dense):
         return Dense(np.ascontiguousarray(rows.values.T))
     n, d = shape_of(rows)

@@ -41,8 +41,8 @@ class Softmax(LinearProblem):
 
     Parameters
     ----------
-    classes : int, optional
-        K; by default the largest label and one more.
+    n_classes : int, optional
+        K; by default the largest label plus one.
 
     Examples
     --------
@@ -53,21 +53,23 @@ class Softmax(LinearProblem):
 
     model_class = SoftmaxModel
     curvature = 0.5
-    straight = 0.25
+    coordinate_curvature = 0.25
 
-    def __init__(self, X: Any, y: ArrayLike, *, classes: int | None = None, **others: Any) -> None:
-        if classes is not None and (
-            isinstance(classes, bool) or not isinstance(classes, (int, np.integer))
+    def __init__(
+        self, X: Any, y: ArrayLike, *, n_classes: int | None = None, **others: Any
+    ) -> None:
+        if n_classes is not None and (
+            isinstance(n_classes, bool) or not isinstance(n_classes, (int, np.integer))
         ):
-            raise TypeError(f"classes must be an integer, got {classes!r}")
-        self._classes = classes
+            raise TypeError(f"n_classes must be an integer, got {n_classes!r}")
+        self._n_classes = n_classes
         super().__init__(X, y, **others)
 
     def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
         if y.shape != (self.n,):
             raise ValueError(f"y must have shape ({self.n},), one for each row, got {y.shape}")
         labels = checked_array(y, "y", dimensions=1).astype(np.float64)
-        self.outputs = int(labels.max()) + 1 if self._classes is None else int(self._classes)
+        self.outputs = int(labels.max()) + 1 if self._n_classes is None else int(self._n_classes)
         wrong = (labels != np.floor(labels)) | (labels < 0) | (labels >= self.outputs)
         if wrong.any():
             position = int(wrong.argmax())

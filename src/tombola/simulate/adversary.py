@@ -91,7 +91,7 @@ class Adversary:
         return tuple.__new__, (type(self), tuple(self))  # type: ignore[arg-type]
 
     def __init_subclass__(cls) -> None:
-        name_by_source(cls, cls.fill)
+        name_by_source(cls)
 
 
 def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:

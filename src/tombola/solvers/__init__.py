@@ -1,10 +1,12 @@
-"""The solvers that draws serve: the loop of the paper's Figure 1, compiled."""
+"""Solvers: the loop of the paper's Figure 1, compiled."""
 
 from tombola.solvers.adagrad import AdaGrad
-from tombola.solvers.base import DivergenceError, Result, Solver, Trace
+from tombola.solvers.base import DivergenceError, Solver
 from tombola.solvers.block import BlockCoordinateDescent
-from tombola.solvers.coordinate import CoordinateDescent, Cyclic
+from tombola.solvers.coordinate import CoordinateDescent
+from tombola.solvers.cyclic import Cyclic
 from tombola.solvers.kmeans import MiniBatchKMeans
+from tombola.solvers.result import Result, Trace
 from tombola.solvers.saga import SAGA
 from tombola.solvers.sgd import SGD
 from tombola.solvers.svrg import SVRG

@@ -1,12 +1,14 @@
-"""AdaGrad: rates that follow the gradients."""
+"""AdaGrad: rates that adapt to the gradients."""
 
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent import DIAGONAL, NORM, Descent, new_descent
+from tombola.solvers.descent import Descent, new_descent
 from tombola.solvers.linear import LinearSolver, checked_radius, checked_rate
+from tombola.solvers.rates import DIAGONAL, NORM
 from tombola.validation import whole
 
 __all__ = ["AdaGrad"]
@@ -21,8 +23,8 @@ class AdaGrad(LinearSolver):
     with g_t = (1/B) sum_b grad_b(w_t) / (n p_b), and w_{t+1} = prox(w_t - rate_t g_t).
 
     The norm version is the one of appendix A: in a set of diameter D, with rate D / sqrt(2) and
-    the average of the iterates, F is at most (2 D / T) sqrt(sum_t E |g_t|^2) above its minimum.
-    That sum is what samplers make small.
+    the average of the iterates, F exceeds its minimum by at most (2 D / T) sqrt(sum_t E |g_t|^2).
+    Samplers make that sum small.
 
     Parameters
     ----------
@@ -32,8 +34,8 @@ class AdaGrad(LinearSolver):
     radius : float, optional
         w is kept within this distance from 0.
     average : bool, default=False
-        Whether the solution is the average of the places w_1 to w_T that gradients were taken
-        at.
+        Whether the solution is the average of the iterates w_1 to w_T at which gradients were
+        taken.
 
     Notes
     -----
@@ -47,7 +49,7 @@ class AdaGrad(LinearSolver):
     >>> from tombola.problems import Logistic
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 5))
-    >>> problem = Logistic(X, X[:, 0] > 1.5, l2=1e-3, intercept=True)
+    >>> problem = Logistic(X, X[:, 0] > 1.5, alpha=1e-3, fit_intercept=True)
     >>> result = AdaGrad(0.5).minimize(problem, sampler=tombola.VRB(500), rounds=5000, trace=4)
     >>> result.trace.objective.round(2)
     array([0.69, 0.07, 0.06, 0.06, 0.06])
@@ -84,5 +86,14 @@ class AdaGrad(LinearSolver):
             schedule=DIAGONAL if self.version == "diagonal" else NORM,
             rate=self.rate,
             radius=self.radius,
-            average=int(self.average),
+            averaging=int(self.average),
         )
+
+    def _carried(self, run: Any) -> dict[str, NDArray[Any]]:
+        square_sum = np.array(run.rates["square_sum"][0])
+        return {**super()._carried(run), "square_sum": square_sum, "squares": run.squares}
+
+    def _carry(self, run: Any, carried: dict[str, Any]) -> None:
+        super()._carry(run, carried)
+        run.rates["square_sum"] = carried["square_sum"]
+        run.squares[:] = carried["squares"]

@@ -1,4 +1,4 @@
-"""Block coordinate descent: the items that are drawn are blocks of coordinates."""
+"""Block coordinate descent: the items are blocks of coordinates."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from tombola.compiling import kernel
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import add_row, column, dot, end, first
 from tombola.samplers import Sampler
-from tombola.solvers.coordinate import Blocks, Coordinates, CoordinateSolver, columns_of
+from tombola.solvers.coordinate import Blocks, CoordinateRun, CoordinateSolver, columns_of
 from tombola.validation import whole
 
 __all__ = ["BlockCoordinateDescent"]
@@ -26,36 +26,36 @@ class BlockCoordinateDescent(CoordinateSolver):
 
         w_j <- soft(L_B w_j - g_j, l1) / (L_B + l2)                      for every j in B
 
-    The items of the sampler are the blocks, by default ``VRB`` of their number. All else is as
-    in `CoordinateDescent`; fed back is (L_B + l2)^(1/4) |change|^(1/2).
+    The items of the sampler are the blocks, by default ``VRB`` of their number. Everything else is
+    as in `CoordinateDescent`; fed back is (L_B + l2)^(1/4) |change|^(1/2).
 
     Parameters
     ----------
     blocks : int or sequence of sequences of int, default=8
-        A number: so many neighbouring columns each, and an intercept, which has no neighbours,
-        by itself. Or the coordinates of each block: every one of them in one block, the
-        intercept (coordinate d) too.
+        The number of neighbouring columns in a block; the intercept is a block of its own. Or
+        the coordinates of each block: every coordinate, including the intercept (coordinate d),
+        must be in exactly one.
     batch_size : int, default=1
         Blocks drawn at a time.
 
     Notes
     -----
-    Up to 32 coordinates, L_B is the largest eigenvalue of curvature * X_B' S X_B / n, up to a
-    billionth that makes sure of it. A larger block is cut into parts of 32, and L_B is the sum
-    of their eigenvalues, which is never too small and at most (number of parts) times too large:
-    the trace would be up to |B| times too large.
+    Up to 32 coordinates, L_B is the largest eigenvalue of curvature * X_B' S X_B / n, plus a
+    margin of 1e-9 for rounding. A larger block is cut into parts of 32, and L_B is the sum of
+    their eigenvalues, which is never too small and at most (number of parts) times too large; the
+    trace would be up to |B| times too large.
 
-    Finding L_B takes as much as min(|B|, 32) / 2 steps in all blocks. Where columns are
-    correlated, steps in large blocks are short: one coordinate at a time is often as fast.
-    Blocks serve where they mean something, or where there are more coordinates than a sampler
-    can learn about.
+    Computing all L_B costs as much as min(|B|, 32) / 2 steps in each block. Where columns are
+    correlated, steps in large blocks are short, and one coordinate at a time is often as fast.
+    Blocks are useful where they have a meaning, or where there are more coordinates than a
+    sampler can learn about.
 
     Examples
     --------
     >>> import numpy as np
     >>> from tombola.problems import LeastSquares
     >>> X, y = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, -1.0]]), [1.0, 2.5, 2.0]
-    >>> lasso = LeastSquares(X, y, l1=0.1)
+    >>> lasso = LeastSquares(X, y, alpha=0.1, l1_ratio=1.0)
     >>> solver = BlockCoordinateDescent([[0], [1]])
     >>> solver.minimize(lasso, rounds=100).solution.round(4)
     array([0.8741, 0.537 ])
@@ -78,11 +78,11 @@ class BlockCoordinateDescent(CoordinateSolver):
         return self._layout(problem)[1].size - 1
 
     def _layout(self, problem: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the members of all blocks, and where each begins; or raise an error."""
-        width = problem.d + problem.intercept
+        """Return the members of all blocks, and where each begins, or raise an error."""
+        width = problem.d + problem.fit_intercept
         if isinstance(self.blocks, int):
             starts = np.append(np.arange(0, problem.d, self.blocks), problem.d)
-            return np.arange(width), np.append(starts, width) if problem.intercept else starts
+            return np.arange(width), np.append(starts, width) if problem.fit_intercept else starts
         members = np.concatenate([np.array(block, dtype=np.int64) for block in self.blocks])
         starts = np.append(0, np.cumsum([len(block) for block in self.blocks]))
         outside = (members < 0) | (members >= width)
@@ -100,15 +100,15 @@ class BlockCoordinateDescent(CoordinateSolver):
             )
         return members, starts
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Coordinates:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> CoordinateRun:
         columns = columns_of(problem)
         members, starts = self._layout(problem)
         smooth = smoothness(problem, columns, members, starts)
-        return self._run(problem, start, columns, Blocks(members, starts, smooth))
+        return self._in_blocks(problem, start, columns, Blocks(members, starts, smooth))
 
 
 def _checked_blocks(blocks: Any) -> int | tuple[tuple[int, ...], ...]:
-    """Return a size, or the coordinates of each block; or raise an error that names the fault."""
+    """Return a size or the coordinates of each block, or raise an error that says what is wrong."""
     if isinstance(blocks, (int, np.integer)) and not isinstance(blocks, bool):
         if blocks < 1:
             raise ValueError(f"blocks must hold at least 1 coordinate each, got {blocks}")

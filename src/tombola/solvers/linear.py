@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from tombola.problems.linear import LinearProblem
 from tombola.solvers.base import Solver, variance_ratio
-from tombola.solvers.descent import EARLIER, LOSSES, ROUND, SNAPSHOT, SQUARES, settle
+from tombola.solvers.dense_run import DenseRun
+from tombola.solvers.scaled_run import ScaledRun
 from tombola.validation import number
 
 __all__ = ["LinearSolver", "checked_radius", "checked_rate"]
@@ -24,30 +25,24 @@ class LinearSolver(Solver):
             )
 
     def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
-        if run.mean.size and run.clock[0]:
-            return np.array(run.mean, dtype=np.float64).reshape(problem.shape)
-        out = np.empty(run.w.shape)
-        settle(run, out)
-        return out.reshape(problem.shape)
+        averaged = isinstance(run, DenseRun) and run.average.size and run.rounds
+        w: NDArray[np.float64] = run.average.copy() if averaged else run.iterate()
+        return w.reshape(problem.shape)
 
-    def _differences(self, problem: Any, run: Any) -> tuple[Any, Any]:
-        """Return what the estimate is made of at the present iterate: norms, and their mean."""
-        w = np.empty_like(run.w)
-        settle(run, w)
-        _, slopes, gradient = problem.survey(w.reshape(problem.shape))
-        if run.table.size:
-            slopes, gradient = slopes - run.table, gradient - run.drift
+    def _estimated(self, problem: Any, run: Any) -> tuple[Any, Any]:
+        """Return, at the present iterate, |grad_i(w) - grad_i(y)| of all items, and their mean."""
+        _, slopes, gradient = problem.evaluate(run.iterate().reshape(problem.shape))
+        if not isinstance(run, ScaledRun) and run.stored.table.size:
+            slopes = slopes - run.stored.table
+            gradient = gradient - run.stored.mean_gradient
         return problem.norms_of(slopes), gradient
 
     def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
-        every = run.clock[SNAPSHOT]
-        if every and run.clock[ROUND] % every == 0:  # the step begins with a snapshot, of here
-            return np.zeros(problem.n)
-        norms: NDArray[np.float64] = self._differences(problem, run)[0]
+        norms: NDArray[np.float64] = self._estimated(problem, run)[0]
         return norms
 
     def _variance_ratio(self, problem: Any, run: Any, chances: NDArray[np.float64]) -> float:
-        norms, mean = self._differences(problem, run)
+        norms, mean = self._estimated(problem, run)
         return variance_ratio(norms, float((mean * mean).sum()), chances)
 
     def _advice(self, problem: Any) -> str:
@@ -56,31 +51,21 @@ class LinearSolver(Solver):
             return "numbers overflow: scale the data"
         return (
             f"the rate is too large. 1 / max L = {1 / smooth:.3g} suits uniform draws of one item "
-            "(L: how fast an item's gradient changes); rows of one scale allow larger ones"
+            "(L: Lipschitz constants of the items' gradients); rows of one scale allow larger ones"
         )
 
     def _loss_sum(self, run: Any) -> float:
-        return float(run.numbers[LOSSES])
+        return float(run.progress["loss_sum"][0])
 
     def _carried(self, run: Any) -> dict[str, NDArray[Any]]:
-        rounds = run.clock[EARLIER] + run.clock[ROUND]
-        return {
-            "rounds": np.array(rounds),
-            "squares": run.squares,
-            "square_sum": run.numbers[SQUARES],
-        }
+        return {"rounds": np.array(run.rates["earlier_rounds"][0] + run.rounds)}
 
     def _carry(self, run: Any, carried: dict[str, Any]) -> None:
-        if not {"rounds", "squares", "square_sum"} <= set(carried):
-            raise ValueError('what is carried over is not the state["carried"] of a result')
-        if carried["squares"].shape != run.squares.shape:
-            raise ValueError(
-                f"what is carried over is of another solver or problem: its squares have shape "
-                f"{carried['squares'].shape}, these {run.squares.shape}"
-            )
-        run.clock[EARLIER] = carried["rounds"]
-        run.squares[:] = carried["squares"]
-        run.numbers[SQUARES] = carried["square_sum"]
+        own = self._carried(run)
+        for name in own.keys() | carried.keys():
+            if name not in own or name not in carried or np.shape(carried[name]) != own[name].shape:
+                raise ValueError(f"carry is of another solver or problem: {name!r} does not fit")
+        run.rates["earlier_rounds"] = carried["rounds"]
 
 
 def checked_rate(rate: Any) -> float:
@@ -91,7 +76,7 @@ def checked_rate(rate: Any) -> float:
 
 
 def checked_radius(radius: Any) -> float:
-    """Return a radius, infinite where there is none, or raise an error that names it."""
+    """Return a radius, infinite where none was given, or raise an error that names it."""
     if radius is None:
         return float("inf")
     if not number("radius", radius) > 0:

@@ -1,39 +1,55 @@
-"""The loop of the paper's Figure 1: draw, step, feed back. All solvers run in it."""
+"""The loop of the paper's Figure 1: draw, step, feed back. Every solver runs in it."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import by_type, kernel
+from tombola.compiling.records import Record
 from tombola.gauge import record_one
 from tombola.samplers.compiled import draw_one, update_one
 
-__all__ = ["advance", "step", "take_step"]
+__all__ = ["Batch", "advance", "new_batch", "step", "step_once"]
+
+
+class Batch(NamedTuple):
+    """The items drawn in a round, and what is fed back for them."""
+
+    items: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    importances: NDArray[np.float64]
+    losses: NDArray[np.float64]  # written by the step
+
+
+def new_batch(size: int) -> Batch:
+    """Return an empty batch of this size."""
+    return Batch(np.zeros(size, dtype=np.int64), np.ones(size), np.ones(size), np.zeros(size))
 
 
 @by_type
 def step(run: Any) -> Any:
-    """Take the solver's step with the items drawn; return the first of a bad loss, or -1."""
+    """Take the solver's step with the batch; return the position of the first bad loss, or -1."""
 
 
 @kernel
-def advance(run: Any, board: Any, gauge_sums: NDArray[np.float64], n: Any, rounds: Any) -> Any:
-    """Run rounds of Figure 1; return the place in the draw of the first bad loss, or -1."""
+def advance(run: Any, state: Any, tally: Record, n: Any, rounds: Any) -> Any:
+    """Run rounds with a compiled sampler; return the position of the first bad loss, or -1."""
+    batch = run.batch
     for _ in range(rounds):
-        for b in range(run.items.size):
-            run.items[b], run.chances[b] = draw_one(board)
-            run.importances[b] = 1.0 / (n * run.chances[b])
+        for b in range(batch.items.size):
+            batch.items[b], batch.probabilities[b] = draw_one(state)
+            batch.importances[b] = 1.0 / (n * batch.probabilities[b])
         wrong = step(run)
         if wrong >= 0:
             return wrong
-        for b in range(run.items.size):
-            record_one(gauge_sums, n, run.chances[b], run.losses[b])
-            update_one(board, run.items[b], run.chances[b], run.losses[b])
+        for b in range(batch.items.size):
+            record_one(tally, n, batch.probabilities[b], batch.losses[b])
+            update_one(state, batch.items[b], batch.probabilities[b], batch.losses[b])
     return -1
 
 
 @kernel
-def take_step(run: Any) -> Any:
-    """Take one step, for the loop in Python."""
+def step_once(run: Any) -> Any:
+    """Take one step, for samplers that are called from Python."""
     return step(run)

@@ -1,4 +1,4 @@
-"""k-means++: centres to start from, far from each other."""
+"""k-means++: initial centres that are far from each other."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ __all__ = ["plus_plus"]
 
 
 def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.float64]:
-    """Return rows to start from: each drawn by its squared distance to those before (D^2).
+    """Return rows as centres, each drawn by its squared distance to the centres before it.
 
         P(i) ~ s_i min_q |x_i - q|^2          over a subsample; the first: P(i) ~ s_i
 
@@ -21,15 +21,15 @@ def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.flo
     ----------
     problem : KMeans
     subsample : int
-        So many rows to choose from, drawn without replacement from those of positive weight;
-        all of them where there are fewer, and never fewer than clusters.
+        The number of rows to choose from, drawn without replacement from those of positive
+        weight: all of them where there are fewer, and at least n_clusters.
     stream : Stream
-        The same words give the same centres.
+        The source of randomness.
 
     Returns
     -------
-    ndarray of shape (clusters, d)
-        Where there are fewer distinct rows than clusters, some are equal.
+    ndarray of shape (n_clusters, d)
+        Where there are fewer distinct rows than clusters, some centres are equal.
 
     Examples
     --------
@@ -43,20 +43,20 @@ def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.flo
     Arthur, Vassilvitskii (2007). k-means++: The Advantages of Careful Seeding.
     """
     model = problem.model
-    rows = sample(np.flatnonzero(model.weights), max(subsample, problem.clusters), stream)
+    rows = sample(np.flatnonzero(model.weights), max(subsample, problem.n_clusters), stream)
     centres, scratch = np.empty(problem.shape), np.empty(1)
     squared = np.ones(rows.size)
-    for q in range(problem.clusters):
+    for q in range(problem.n_clusters):
         row = rows[draw_by(model.weights[rows] * squared, stream)]
         centres[q] = problem.row(int(row))
         if q == 0:
             squared[:] = np.inf
-        come_nearer(model, rows, kept(centres[q : q + 1]), scratch, squared)
+        include_centre(model, rows, kept(centres[q : q + 1]), scratch, squared)
     return centres
 
 
 def sample(rows: NDArray[np.int64], size: int, stream: Stream) -> NDArray[np.int64]:
-    """Return so many of the rows, in random order and without replacement; all if too few."""
+    """Return `size` of the rows, or all, in random order and without replacement."""
     for place in range(min(size, rows.size)):
         other = place + int(stream.integers(rows.size - place, 1)[0])
         rows[place], rows[other] = rows[other], rows[place]
@@ -64,14 +64,14 @@ def sample(rows: NDArray[np.int64], size: int, stream: Stream) -> NDArray[np.int
 
 
 def draw_by(masses: NDArray[np.float64], stream: Stream) -> int:
-    """Return a place, drawn in proportion to masses; where all are 0, any place alike."""
+    """Return a position, drawn in proportion to masses; uniformly where all are 0."""
     sums = np.cumsum(masses if masses.any() else np.ones_like(masses))
     share = float(stream.words(1)[0] >> np.uint64(11)) * 2.0**-53  # from 0 to below 1
     return int(np.searchsorted(sums, share * sums[-1], side="right"))
 
 
 @kernel
-def come_nearer(
+def include_centre(
     model: Any, rows: NDArray[np.int64], centre: Any, scratch: Any, squared: Any
 ) -> None:
     """squared[i] = min(squared[i], |x_i - q|^2), for one more centre."""

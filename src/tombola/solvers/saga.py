@@ -5,34 +5,37 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent import CONSTANT, Descent, new_descent
-from tombola.solvers.variance_reduced import ReducedSolver
+from tombola.solvers.descent import Descent, new_descent
+from tombola.solvers.rates import CONSTANT
+from tombola.solvers.variance_reduced import VarianceReducedSolver
 
 __all__ = ["SAGA"]
 
 
-class SAGA(ReducedSolver):
+class SAGA(VarianceReducedSolver):
     """SAGA with importances: proximal, with a table of the slopes of all items.
 
         g_t = (1/B) sum_b (grad_b(w_t) - y_b) / (n p_b) + mean_i y_i,    then y_b = grad_b(w_t)
         w_{t+1} = prox(w_t - rate g_t)
 
-    Fed back is |grad_b(w_t) - y_b|. Without a sampler, items are drawn by how curved they are:
+    Fed back is |grad_b(w_t) - y_b|. The default sampler draws items by their curvature:
     ``Static.partially_biased(L)``, with L the Lipschitz constants of their gradients, or uniformly
-    where all are alike. Shuffled epochs do badly here: within an epoch they are biased.
+    where all are alike. Shuffled epochs do badly here, since they are biased within an epoch.
 
     Parameters
     ----------
     rate : float, optional
-        By default 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i), for the p that the sampler
-        starts with: max L for uniform draws, up to mean L for those that know better.
+        By default 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i), for the initial p of the
+        sampler. L_Q is max L for uniform draws, and at best mean L.
     batch_size : int, default=1
 
     Notes
     -----
-    The table starts with the gradients at the start: one pass. It holds `outputs` numbers an
-    item. The proof of Schmidt et al. (2015) for non-uniform draws updates the table at a second,
-    uniform item; here it is the item drawn, as in every code that we know of: g is unbiased
+    The table is filled with the gradients at the start, in one pass. It holds `outputs` numbers
+    per item.
+
+    Deviation: the proof of Schmidt et al. (2015) for non-uniform draws updates the table at a
+    second, uniform item. Here, as in other implementations, it is the item drawn: g is unbiased
     given the table either way, and the second gradient would double the work.
 
     Examples
@@ -59,5 +62,5 @@ class SAGA(ReducedSolver):
             self.batch_size,
             schedule=CONSTANT,
             rate=self._rate(problem, sampler),
-            refile=True,
+            replaces_slopes=True,
         )

@@ -5,13 +5,14 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent import CONSTANT, ROOT, STRONG, Descent, new_descent
+from tombola.solvers.descent import Descent, new_descent
 from tombola.solvers.linear import LinearSolver, checked_radius, checked_rate
+from tombola.solvers.rates import CONSTANT, ROOT, STRONGLY_CONVEX
 from tombola.validation import whole
 
 __all__ = ["SGD"]
 
-SCHEDULES = {"constant": CONSTANT, "root": ROOT, "strongly convex": STRONG}
+SCHEDULES = {"constant": CONSTANT, "root": ROOT, "strongly convex": STRONGLY_CONVEX}
 
 
 class SGD(LinearSolver):
@@ -23,23 +24,24 @@ class SGD(LinearSolver):
     Parameters
     ----------
     rate : float, default=0.1
-        For the strongly convex schedule it is not used.
+        Not used by the strongly convex schedule.
     schedule : {"constant", "root", "strongly convex"}, default="constant"
         rate_t is ``rate``, ``rate / sqrt(t)``, or ``2 / (mu t)`` with mu the problem's l2. With
-        the last one the solution is the average of w_1 to w_T weighted by t, whose F is above
-        its minimum by at most 2 / (mu T (T + 1)) times the sum of E |g_t|^2 (appendix A); not so
-        with an intercept, which l2 leaves free.
+        the last one the solution is the average of w_1 to w_T weighted by t, whose F exceeds
+        its minimum by at most 2 / (mu T (T + 1)) times the sum of E |g_t|^2 (appendix A). The
+        bound does not hold with an intercept, which is not penalised.
     batch_size : int, default=1
     radius : float, optional
         w is kept within this distance from 0.
     average : bool, optional
-        Whether the solution is the average of the places w_1 to w_T that gradients were taken
-        at: by default with the strongly convex schedule (weights t) and not with the others
-        (equal weights).
+        Whether the solution is the average of the iterates w_1 to w_T at which gradients were
+        taken. By default it is with the strongly convex schedule (weights t), and is not with
+        the others (equal weights).
 
     Notes
     -----
     With sparse rows a step takes O(entries of the rows drawn); with `radius` or `average` O(d).
+
     Deviation from appendix A: the regulariser is applied by its prox instead of its gradient,
     which is the same to first order in the rate and never overshoots.
 
@@ -77,14 +79,15 @@ class SGD(LinearSolver):
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
         strong = self.schedule == "strongly convex"
         if strong and problem.l2 == 0:
-            raise ValueError('the schedule "strongly convex" needs a problem with l2 above 0')
+            raise ValueError(
+                'the schedule "strongly convex" needs a problem with alpha > 0 and l1_ratio < 1'
+            )
         return new_descent(
             problem,
             problem.as_matrix(start),
             self.batch_size,
             schedule=SCHEDULES[self.schedule],
             rate=self.rate,
-            convexity=problem.l2,
             radius=self.radius,
-            average=(2 if strong else 1) if self.average else 0,
+            averaging=(2 if strong else 1) if self.average else 0,
         )

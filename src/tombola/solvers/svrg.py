@@ -2,41 +2,43 @@
 
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent import CONSTANT, Descent, new_descent
-from tombola.solvers.variance_reduced import ReducedSolver
+from tombola.solvers.descent import Descent, new_descent
+from tombola.solvers.rates import CONSTANT
+from tombola.solvers.variance_reduced import VarianceReducedSolver
 from tombola.validation import whole
 
 __all__ = ["SVRG"]
 
 
-class SVRG(ReducedSolver):
-    """SVRG with importances: proximal, with a full gradient now and then.
+class SVRG(VarianceReducedSolver):
+    """SVRG with importances: proximal, with a full gradient at each snapshot.
 
         every m rounds:  x = w_t,  G = mean_i grad_i(x)
         g_t = (1/B) sum_b (grad_b(w_t) - grad_b(x)) / (n p_b) + G
         w_{t+1} = prox(w_t - rate g_t)
 
-    Fed back is |grad_b(w_t) - grad_b(x)|. Without a sampler, items are drawn by how curved they
-    are: ``Static.partially_biased(L)``, with L the Lipschitz constants of their gradients, or
-    uniformly where all are alike.
+    Fed back is |grad_b(w_t) - grad_b(x)|. The default sampler draws items by their curvature:
+    ``Static.partially_biased(L)``, with L the Lipschitz constants of their gradients, or uniformly
+    where all are alike.
 
     Parameters
     ----------
     rate : float, optional
-        By default 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i), for the p that the sampler
-        starts with. Xiao and Zhang's proof has 0.1 / L_Q.
-    every : int, optional
-        m, the rounds between snapshots; by default 2 n / B.
+        By default 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i), for the initial p of the
+        sampler. The proof of Xiao and Zhang has 0.1 / L_Q.
+    snapshot_every : int, optional
+        m, the number of rounds between snapshots; by default 2 n / B.
     batch_size : int, default=1
 
     Notes
     -----
     A snapshot is one pass over all items, and is counted in `item_gradients`. The slopes at the
-    snapshot are kept, `outputs` numbers an item, so that a round computes one gradient an item,
-    not two. The next snapshot is taken at the last iterate.
+    snapshot are stored, `outputs` numbers per item, so that a round computes one gradient per
+    item, not two. The next snapshot is taken at the last iterate.
 
     Examples
     --------
@@ -54,18 +56,27 @@ class SVRG(ReducedSolver):
     """
 
     def __init__(
-        self, rate: float | None = None, *, every: int | None = None, batch_size: int = 1
+        self, rate: float | None = None, *, snapshot_every: int | None = None, batch_size: int = 1
     ) -> None:
         super().__init__(rate, batch_size)
-        self.every = None if every is None else whole("every", every, 1)
+        self.snapshot_every = (
+            None if snapshot_every is None else whole("snapshot_every", snapshot_every, 1)
+        )
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
-        every = -(-2 * problem.n // self.batch_size) if self.every is None else self.every
+        every = self.snapshot_every
+        if every is None:
+            every = -(-2 * problem.n // self.batch_size)
         return new_descent(
             problem,
             problem.as_matrix(start),
             self.batch_size,
             schedule=CONSTANT,
             rate=self._rate(problem, sampler),
-            snapshot=every,
+            snapshot_every=every,
         )
+
+    def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
+        if run.rounds % run.options["snapshot_every"][0] == 0:  # begins with a snapshot of w
+            return np.zeros(problem.n)
+        return super()._all_losses(problem, run)

@@ -1,4 +1,4 @@
-"""What SAGA and SVRG share: rates that are safe, and draws that make them large."""
+"""What SAGA and SVRG share: safe rates, and draws that allow large ones."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from tombola.samplers import Sampler, Static, Uniform
 from tombola.solvers.linear import LinearSolver, checked_rate
 from tombola.validation import whole
 
-__all__ = ["ReducedSolver", "by_curvature", "safe_rate"]
+__all__ = ["VarianceReducedSolver", "by_curvature", "safe_rate"]
 
 
-class ReducedSolver(LinearSolver):
-    """A solver whose estimates are of differences: grad_b(w) - grad_b(y), for some y on file."""
+class VarianceReducedSolver(LinearSolver):
+    """A solver that estimates differences of gradients, grad_b(w) - grad_b(y), with y stored."""
 
     quantity = "gradient difference norm"
 
@@ -22,7 +22,7 @@ class ReducedSolver(LinearSolver):
         return by_curvature(problem)
 
     def _rate(self, problem: Any, sampler: Sampler) -> float:
-        """Return the rate that was given, or the safe one."""
+        """Return the given rate, or the safe one."""
         return safe_rate(problem, sampler) if self.rate is None else self.rate
 
 
@@ -40,7 +40,7 @@ def by_curvature(problem: Any, seed: int = 0) -> Sampler:
 
 
 def safe_rate(problem: Any, sampler: Sampler) -> float:
-    """Return 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i); 1 where nothing is curved."""
+    """Return 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i); 1 where the problem is linear."""
     lipschitz = problem.lipschitz()
     chances = sampler.probabilities()
     drawn = chances > 0
