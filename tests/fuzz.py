@@ -1,4 +1,4 @@
-"""Damage a state that is sound: one field at a time, as somebody would who computes checksums anew."""
+"""Damage a sound state in one field at a time: what an attacker with valid checksums would do."""
 
 import copy
 

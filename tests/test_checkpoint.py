@@ -8,9 +8,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from states import same
-
 import tombola
+from states import same
 from tombola import VRB, Draw, Shuffle, Uniform, archive, checkpoint
 from tombola.checkpoint import CheckpointError
 

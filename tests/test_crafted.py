@@ -104,11 +104,15 @@ def crafted(path, members, compression=zipfile.ZIP_STORED):
 
 
 def text(value):
-    return np.frombuffer(value if isinstance(value, bytes) else json.dumps(value).encode(), np.uint8)
+    return np.frombuffer(
+        value if isinstance(value, bytes) else json.dumps(value).encode(), np.uint8
+    )
 
 
-HUGE = np.lib.format.magic(1, 0) + b"\x76\x00" + (
-    b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117) + b"\n"
+HUGE = (
+    np.lib.format.magic(1, 0)
+    + b"\x76\x00"
+    + (b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117) + b"\n")
 )
 
 

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from states import leaves
-
 from tombola import VRB, Draw, checkpoint
 
 N, BATCH, LAG, SAVE_EVERY = 300, 20, 2, 3

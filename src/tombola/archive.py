@@ -116,9 +116,9 @@ def _unpacked(file: Any, size: int) -> dict[str, Any]:
 def _array(data: bytes) -> Any:
     """Return the array of an npy file; its header must describe exactly what follows it."""
     stream = io.BytesIO(data)
-    if npy.read_magic(stream) != (1, 0):  # type: ignore[no-untyped-call]
+    if npy.read_magic(stream) != (1, 0):
         raise ValueError("an array is of another version of the npy format")
-    shape, fortran, dtype = npy.read_array_header_1_0(stream)  # type: ignore[no-untyped-call]
+    shape, fortran, dtype = npy.read_array_header_1_0(stream)
     if dtype.kind not in "biufUS":
         raise ValueError(f"an array has dtype {dtype}")
     rest = len(data) - stream.tell()

@@ -96,8 +96,7 @@ def test_draws_follow_the_reported_probabilities():
     p = sampler.probabilities()
     weights, starts = sampler.state.index.weights, sampler.state.groups.starts
     exact = [
-        Fraction(int(weights[c]), int(weights.sum()))
-        / int(starts[c + 1] - starts[c])
+        Fraction(int(weights[c]), int(weights.sum())) / int(starts[c + 1] - starts[c])
         for c in sampler.state.groups.number
     ]
     assert sum(exact) == 1

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tombola import Avare, Draw, Uniform
-from tombola.samplers import avare
 
 pytestmark = pytest.mark.kernels
 

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from states import assert_same
-
 import budget
 import naive
+from states import assert_same
 from tombola import VRB, Draw, Uniform
 from tombola.samplers.compiled import fill_probabilities
 from tombola.samplers.vrb import cube_root

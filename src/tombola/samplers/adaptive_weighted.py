@@ -24,7 +24,7 @@ TOTAL_WEIGHT = 2.0**40
 
 class _Parts(NamedTuple):
     stream: Record
-    index: Index  # over groups
+    index: Index  # type: ignore[assignment]  # over groups
     groups: Groups
     tau: NDArray[np.float64]  # the logarithms of shares, before they are capped
     shares: NDArray[np.float64]  # P(c), the softmax of tau

@@ -51,7 +51,7 @@ class _Parts(NamedTuple):
     members: Index  # over the members of each group, with sums for each group
     scores: NDArray[np.float64]  # h, by place
     visits: NDArray[np.uint8]  # by place, at most MEMORY
-    index: Index  # over groups
+    index: Index  # type: ignore[assignment]  # over groups
     levels: NDArray[np.float64]  # kappa of each group
     seen: NDArray[np.int64]  # losses of each group
 

@@ -101,8 +101,8 @@ class GroupVRB(CompiledSampler):
         kept = self.labels if simple else list(range(count))
         scales = None
         if bound is not None:
-            bound = checked_bounds(bound, n)
-            scales = np.sqrt(bound / bound.max()) * np.ones(n)
+            bound = bounds = checked_bounds(bound, n)
+            scales = np.sqrt(bounds / bounds.max()) * np.ones(n)
             scales = np.maximum(scales / scales.mean(), LEAST_SCALE)
         given = {
             "groups": np.array(kept)[numbers],

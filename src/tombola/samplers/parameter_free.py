@@ -49,7 +49,7 @@ TOO_LARGE = 2.0**100  # a loss this much larger than the first one makes the sam
 
 class _Parts(NamedTuple):
     stream: Record
-    index: Index
+    index: Index  # type: ignore[assignment]
     sweep: Record
     rule: Record
     fallback: Record

@@ -22,7 +22,7 @@ PASSES = 100
 
 class _Parts(NamedTuple):
     stream: Record
-    index: Index
+    index: Index  # type: ignore[assignment]
     sweep: Record
     rule: Record
     norms: NDArray[np.float64]  # of each item, at its last visit ...

@@ -83,7 +83,7 @@ def _check_numbers(name: str, given: Any, limits: Mapping[str, tuple[float, floa
             _check_numbers(f"{name}.{key}", inner, limits)
         return
     if np.asarray(given).dtype.kind in "iub":
-        usual = (0.0, LARGEST_COUNT)
+        usual = 0.0, float(LARGEST_COUNT)
     else:
         usual = (0.0 if name.startswith("rule.") else -MOST, MOST)
     _check_range(name, given, limits.get(name, usual))

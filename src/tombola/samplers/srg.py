@@ -24,7 +24,7 @@ COINS = 2**64 - 2  # the coins have a child of the stream to themselves
 class _Parts(NamedTuple):
     stream: Record
     coins: Record  # the stream that the coins come from
-    index: Index
+    index: Index  # type: ignore[assignment]
     sweep: Record
     rule: Record
     norms: NDArray[np.float64]  # the last one seen of each item
@@ -164,6 +164,8 @@ class SRG(WeightedSampler):
         self._begin(rule=rule, coins=coins, norms=np.full(self.n, UNSEEN), stale=True)
 
     def _draw(self, size: int) -> Draw:
+        items: Any
+        probabilities: Any
         items, probabilities = super()._draw(size)
         tags = None
         if self.state.rule[0].by_coin:

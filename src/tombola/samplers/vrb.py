@@ -23,7 +23,7 @@ CUBE_ROOT_OF_HALF = 0.7937005259840998  # a literal: pow differs between machine
 
 class _Parts(NamedTuple):
     stream: Record
-    index: Index
+    index: Index  # type: ignore[assignment]
     sweep: Record
     rule: Record
     scores: NDArray[np.float64]  # w

@@ -112,7 +112,7 @@ class Weighted(Compiled):
 
 class _ScoredParts(NamedTuple):
     stream: Record
-    index: Index
+    index: Index  # type: ignore[assignment]
     sweep: Record
     rule: Record
     scores: NDArray[np.float64]

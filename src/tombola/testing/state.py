@@ -29,7 +29,7 @@ def check_resume(factory: Factory, n: int = 6) -> None:
             copies[0].load_state_dict(checkpoint.read(path))
             copies[1].load_state_dict(state)
             if type(sampler) in [getattr(samplers, name) for name in samplers.__all__]:
-                checkpoint.save(path, sampler)
+                checkpoint.save(sampler, path)
                 copies.append(checkpoint.load(path))
         for copy in copies:
             promise(same(copy.state_dict(), state), "a loaded state differs from the saved one")

@@ -56,7 +56,7 @@ def make_shard(
         sampler = make_sampler(sampler, n, seed, groups, what="items", whose="the dataset")
     elif sampler.n != n:
         raise ValueError(f"the sampler is over {sampler.n} items, the dataset has {n} items")
-    if quantity != Sampler.quantity:  # the default leaves a sampler as its maker has set it up
+    if quantity != "loss":  # the default leaves a sampler as its maker has set it up
         sampler.quantity = quantity
     return Shard(start, sampler)
 
