@@ -87,8 +87,12 @@ class ParameterFreeState(Weighted, _Parts):
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
         """Return the range of what the rule keeps."""
-        known = super().limits(state)
-        return {**known, **fallback.limits(state), "visits": (0.0, 2.0**100)}
+        return {
+            **super().limits(state),
+            **fallback.limits(state),
+            "rule.disagreement": (-1e-9, 1.0 + 1e-9),  # rounding errors included
+            "visits": (0.0, 2.0**100),
+        }
 
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
