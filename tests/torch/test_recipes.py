@@ -105,10 +105,25 @@ def test_the_ddp_example_resumed_in_the_middle_of_an_epoch(tmp_path):
 SAME = r"sampler state on (\d) processes: the same, (\w{16})"
 
 
-def test_the_ddp_example_under_torchrun():
-    printed = run("examples/torch_ddp.py", "--steps", "40", processes=2)
+WATCHED = """
+import pathlib, runpy, sys
+
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+threads = pathlib.Path("/proc/self/task").glob("*/comm")
+print("threads:", *[path.read_text().strip() for path in threads])
+"""
+
+
+def test_the_ddp_example_under_torchrun(tmp_path):
+    """No thread of gloo may be left: one that releases a tensor at exit aborts the interpreter."""
+    watched = tmp_path / "watched.py"
+    watched.write_text(WATCHED)
+    printed = run(watched, "examples/torch_ddp.py", "--steps", "40", processes=2)
     assert re.search(SAME, printed)[1] == "2"
     assert "adaptive" in printed
+    assert printed.count("threads:") == 2
+    assert "gloo" not in printed
 
 
 @pytest.mark.slow
