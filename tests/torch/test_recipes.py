@@ -70,7 +70,7 @@ def run(*command, processes=1, timeout=300):
 
 
 def bare(lag=1):
-    """A sampler, and the loader that somebody built with it."""
+    """A sampler, and a plain loader built with it."""
     sampler, numbered = ImportanceSampler(len(DATA), 16, lag=lag), Numbered(DATA)
     return sampler, DataLoader(numbered, batch_sampler=sampler, collate_fn=numbered.collate)
 
@@ -221,7 +221,7 @@ def test_the_lightning_example(tmp_path):
             assert resumed.global_step == straight.global_step
             assert model.loader.most_drawn(model.loader.n) == drawn
 
-    # asked for anew each epoch, the loader is the same and forgets nothing
+    # asked for again each epoch, the loader is the same and forgets nothing
     _, model = recipe.train(3, enable_checkpointing=False, reload_dataloaders_every_n_epochs=1)
     assert model.loader.most_drawn(model.loader.n) == drawn
 
