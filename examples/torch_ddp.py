@@ -15,6 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+# DDP imports this later, and its default arguments would then keep the process group alive: gloo's
+# threads would outlive destroy_process_group() and could abort the interpreter while it exits.
+import torch.distributed.nn.functional
 from torch import distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -109,7 +113,7 @@ def main():
         equal = "the same" if len(set(hashes)) == 1 else "NOT THE SAME"
         print(f"sampler state on {len(hashes)} processes: {equal}, {hashes[0][:16]}")
     if dist.is_initialized():
-        dist.barrier()  # nobody leaves while another one still reads
+        dist.barrier()  # no process closes its connections while another one reads
         dist.destroy_process_group()
 
 

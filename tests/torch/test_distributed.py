@@ -142,7 +142,7 @@ def test_settings_that_differ_between_ranks_are_named(two):
 
 
 def test_a_killed_rank_and_a_restart_with_one_process_lose_nothing(two):
-    """The run that goes on alone is, to the last bit, the one that nobody killed."""
+    """The run that continues alone equals, to the last bit, an uninterrupted one."""
     undisturbed = make(2 * BATCH)
     drawn = steps(undisturbed, 60)
     alone = make(2 * BATCH)
@@ -182,7 +182,7 @@ def test_sharded_ranks_draw_from_their_own_items(two):
 
 
 def test_a_sharded_run_goes_on_under_one_process(two, monkeypatch):
-    """One process takes both shards over: same samplers, and what was drawn ahead anew."""
+    """One process takes both shards over; what was drawn ahead is drawn again."""
     states = [result["sharded state"] for result in two[0]]
     crowd = Crowd(1, monkeypatch)
 
@@ -312,7 +312,7 @@ def test_shards_of_equal_size_have_streams_of_their_own(monkeypatch):
 def test_shards_move_to_other_processes_with_all_feedback_and_the_rest_of_the_epoch(
     before, after, monkeypatch
 ):
-    """What had been drawn ahead is drawn anew: the epoch is as long as it was."""
+    """What had been drawn ahead is drawn again: the epoch is as long as it was."""
 
     def begun(rank):
         loader = make(24 // before, lag=4, n=240, distributed="sharded", shards=4)
@@ -465,7 +465,7 @@ def test_a_bad_loss_on_one_rank_is_an_error_on_all(monkeypatch):
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 4), (3, 2), (4, 3)])
-def test_batches_drawn_ahead_are_split_anew(before, after, monkeypatch):
+def test_batches_drawn_ahead_are_split_differently(before, after, monkeypatch):
     """Drawn for some ranks, handed out to others: each item once, in equal parts."""
 
     def begun(rank):

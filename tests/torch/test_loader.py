@@ -500,7 +500,7 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     with pytest.raises(ValueError, match=r"losses\[0\] of batch 1 is nan"):
         next(batches)
     assert loader.sampler.gauge.count == 0
-    (_, draw), *rest = list(loader)  # which goes on with the epoch
+    (_, draw), *rest = list(loader)  # which continues the epoch
     assert loader.sampler.gauge.count == 32
     assert [draw.number, *(later.number for _, later in rest)] == [3, 4]
     assert loader.epoch == 1
@@ -720,7 +720,7 @@ def test_something_that_draws_further_ahead_than_the_lag_is_told():
 
 
 @pytest.mark.parametrize("lag", [1, 100])
-def test_batches_that_nobody_pairs_with_their_draws_are_refused(lag):
+def test_batches_that_are_not_paired_with_their_draws_are_refused(lag):
     """As when a framework iterates over the loader itself, or draws an epoch in advance."""
     sampler = ImportanceSampler(N, 16, lag=lag)
     for iterate in (
@@ -736,7 +736,7 @@ def test_batches_that_nobody_pairs_with_their_draws_are_refused(lag):
         list(sampler)
 
 
-def test_a_sampler_that_somebody_has_wrapped_or_replaced_is_refused():
+def test_a_sampler_that_was_wrapped_or_replaced_is_refused():
     sampler = ImportanceSampler(N, 16)
     with pytest.raises(TypeError, match="the loader draws by a list, not by this sampler"):
         sampler.batches(own_loader(list(range(5))))

@@ -696,7 +696,7 @@ def test_compiled_layers_are_refused():
 def test_nothing_waits_for_a_value(name):
     make, inputs = MODELS[name]
     model, x, draw = make(), inputs(), uneven()
-    with torch.device("meta"):  # tensors without values: whoever looks at one gets an error
+    with torch.device("meta"):  # tensors without values: reading one is an error
         model, x = model.to("meta"), x.to("meta")
         with gradient_norms(model) as norms:
             (torch.empty(BATCH) * crossed(model(x), torch.empty(BATCH, 3))).mean().backward()

@@ -70,7 +70,7 @@ def run(*command, processes=1, timeout=300):
 
 
 def bare(lag=1):
-    """A sampler, and the loader that somebody built with it."""
+    """A sampler, and a plain loader built with it."""
     sampler, numbered = ImportanceSampler(len(DATA), 16, lag=lag), Numbered(DATA)
     return sampler, DataLoader(numbered, batch_sampler=sampler, collate_fn=numbered.collate)
 
@@ -105,10 +105,25 @@ def test_the_ddp_example_resumed_in_the_middle_of_an_epoch(tmp_path):
 SAME = r"sampler state on (\d) processes: the same, (\w{16})"
 
 
-def test_the_ddp_example_under_torchrun():
-    printed = run("examples/torch_ddp.py", "--steps", "40", processes=2)
+WATCHED = """
+import pathlib, runpy, sys
+
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+threads = pathlib.Path("/proc/self/task").glob("*/comm")
+print("threads:", *[path.read_text().strip() for path in threads])
+"""
+
+
+def test_the_ddp_example_under_torchrun(tmp_path):
+    """No thread of gloo may be left: one that releases a tensor at exit aborts the interpreter."""
+    watched = tmp_path / "watched.py"
+    watched.write_text(WATCHED)
+    printed = run(watched, "examples/torch_ddp.py", "--steps", "40", processes=2)
     assert re.search(SAME, printed)[1] == "2"
     assert "adaptive" in printed
+    assert printed.count("threads:") == 2
+    assert "gloo" not in printed
 
 
 @pytest.mark.slow
@@ -206,7 +221,7 @@ def test_the_lightning_example(tmp_path):
             assert resumed.global_step == straight.global_step
             assert model.loader.most_drawn(model.loader.n) == drawn
 
-    # asked for anew each epoch, the loader is the same and forgets nothing
+    # asked for again each epoch, the loader is the same and forgets nothing
     _, model = recipe.train(3, enable_checkpointing=False, reload_dataloaders_every_n_epochs=1)
     assert model.loader.most_drawn(model.loader.n) == drawn
 

@@ -1,4 +1,4 @@
-"""Stopped at any batch and resumed, a run goes on as one that nobody stopped."""
+"""Stopped at any batch and resumed, a run continues as an uninterrupted one does."""
 
 import hashlib
 import io
@@ -51,7 +51,7 @@ def digest(value):
 
 
 def train(loader, stop=None):
-    """Train to the end, or until so many batches; return them, and what to go on with."""
+    """Train to the end, or for `stop` batches; return them, and the state."""
     drawn = []
     for _ in range(loader.epoch, EPOCHS):
         for (items,), draw in loader:
@@ -166,7 +166,7 @@ def test_a_state_does_not_change_afterwards():
 
 
 def test_answers_to_batches_handed_out_before_still_count():
-    """Saved before the update; the losses are computed anew after the resume."""
+    """Saved before the update; the losses are computed again after the resume."""
     undisturbed, _ = train(make())
     loader = make()
     drawn, state = [], None

@@ -11,6 +11,7 @@ really drawn ahead, nor how fast the workers are: draws depend on the feedback a
 K + 1 leaves losses on a device one step to arrive on the host.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,7 @@ class Epochs:
     processes : Processes
     feedback : FeedbackQueue
     stopwatch : Stopwatch
-        Measures drawing.
+        Adds up the time of draws and of feedback.
     before_group : bool
         Whether other processes were looked for before torch.distributed was initialised.
     """
@@ -163,14 +164,15 @@ class Epochs:
                 "prefetch_factor, and what a framework adds); where a whole epoch is drawn in "
                 "advance, nothing can adapt"
             )
-        with self._stopwatch:
-            self._feedback.learn(number)
-            # of equal size on each process, and with items from each shard
-            rest = -(-position.left // self._processes.world)
-            size = max(self._processes.smallest_batch, min(self._batch_size, rest))
-            batch = self.waiting[number] = self._processes.draw(size)
-            position.drawn += 1
-            position.left = max(0, position.left - size * self._processes.world)
+        start = time.perf_counter()
+        self._feedback.learn(number)
+        # of equal size on each process, and with items from each shard
+        rest = -(-position.left // self._processes.world)
+        size = max(self._processes.smallest_batch, min(self._batch_size, rest))
+        batch = self.waiting[number] = self._processes.draw(size)
+        position.drawn += 1
+        position.left = max(0, position.left - size * self._processes.world)
+        self._stopwatch.seconds += time.perf_counter() - start
         return number, batch
 
     def batches(self, loader: Any) -> Iterator[tuple[Any, TensorDraw]]:

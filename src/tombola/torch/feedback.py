@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +69,7 @@ class FeedbackQueue:
         self.gather(number)
         due = [feedback for feedback in self.gathered if feedback.due <= number]
         self.gathered = self.gathered[len(due) :]  # it is sorted by due
-        for _, parts in groupby(due, key=lambda feedback: feedback[:2]):
+        for _, parts in groupby(due, key=attrgetter("due", "number")):
             self._processes.learn(list(parts))
 
     def gather(self, number: float, saving: bool = False) -> None:
@@ -77,7 +78,8 @@ class FeedbackQueue:
         Bad losses raise an error. They are dropped, and everything else is kept.
         """
         self.gathered += self._processes.share(self._arrived(number), saving)
-        self.gathered.sort(key=lambda feedback: feedback.order)
+        # stable: what one process gave for one batch stays in the order it was given
+        self.gathered.sort(key=attrgetter("due", "number", "rank"))
         for k, feedback in enumerate(self.gathered):
             try:
                 check_losses(feedback.losses, feedback.draw, feedback.number)

@@ -37,11 +37,6 @@ class Feedback(NamedTuple):
     losses: NDArray[np.float64]
     rank: int = 0
 
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """The sort key. What one process gave for one batch stays in the order it was given."""
-        return self.due, self.number, self.rank
-
 
 def share_feedback(
     connection: Connection,

@@ -13,30 +13,23 @@ __all__ = ["Stopwatch", "logged_values", "most_drawn"]
 
 
 class Stopwatch:
-    """The time spent inside ``with`` blocks, as a share of the time since `begin`."""
+    """The seconds spent on draws and feedback, as a share of the time since `begin`."""
 
     def __init__(self) -> None:
+        self.seconds = 0.0
         self._begun: float | None = None
-        self._seconds = 0.0
-        self._entered = 0.0
 
     def begin(self) -> None:
         """Start the time that the share refers to; only the first call counts."""
         if self._begun is None:
             self._begun = time.perf_counter()
 
-    def __enter__(self) -> None:
-        self._entered = time.perf_counter()
-
-    def __exit__(self, *exception: object) -> None:
-        self._seconds += time.perf_counter() - self._entered
-
     @property
     def share(self) -> float:
-        """The share of time spent inside; 0 before `begin`."""
+        """The share of time; 0 before `begin`."""
         if self._begun is None:
             return 0.0
-        return self._seconds / (time.perf_counter() - self._begun)
+        return self.seconds / (time.perf_counter() - self._begun)
 
 
 def most_drawn(shards: Sequence[Shard], k: int) -> list[tuple[int, int]]:

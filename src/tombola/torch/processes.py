@@ -123,11 +123,11 @@ class Single(Processes):
 
     def learn(self, feedback: Sequence[Feedback]) -> None:
         """Update the sampler once, whatever parts the feedback came in."""
-        losses = [part.losses for part in feedback]
-        self.shards[0].sampler.update(
-            join_draws([part.draw for part in feedback]),
-            losses[0] if len(losses) == 1 else np.concatenate(losses),
-        )
+        draw, losses = feedback[0].draw, feedback[0].losses
+        if len(feedback) > 1:
+            draw = join_draws([part.draw for part in feedback])
+            losses = np.concatenate([part.losses for part in feedback])
+        self.shards[0].sampler.update(draw, losses)
 
 
 class Replicated(Single):
