@@ -174,7 +174,7 @@ def deviation(bound, games=2000):
 
 
 def test_mean_cost_is_that_of_all_draws():
-    """Algorithm 1 over all 2^8 sequences of draws, against games; `budget` sets the false-alarm rate."""
+    """Algorithm 1 over all 2^8 sequences of draws, against games; at the rate of `budget`."""
     limit = NormalDist().inv_cdf(1 - budget.ALPHA / 2)
     assert deviation(bound=1.0) < limit
     assert deviation(bound=0.3) > limit  # the wrong sampler has a different bound
