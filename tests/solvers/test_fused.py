@@ -31,7 +31,7 @@ def test_compiled_and_plain_loop_agree_to_the_last_bit(name, solver, batch):
     assert_same(fused.state["parts"], plain.state["parts"])
     np.testing.assert_array_equal(fused.solution, plain.solution)
     assert inside.gauge.count == ROUNDS * batch
-    assert_same(inside.state_dict(), outside.state_dict())
+    assert_same(inside.state_dict()["parts"], outside.state_dict()["parts"])
     assert inside.rounds == ROUNDS
     # and the next draws are the same, too
     np.testing.assert_array_equal(inside.draw(20).indices, outside.draw(20).indices)
