@@ -11,7 +11,7 @@ import pytest
 import tombola
 from tombola import VRB, Draw, Shuffle, Uniform, checkpoint
 from tombola.checkpoint import CheckpointError
-from tombola.testing import _same
+from tombola.testing.judging import same as _same
 
 SAMPLERS = {
     "Uniform": lambda: Uniform(7, seed=2**100),

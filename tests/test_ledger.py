@@ -176,7 +176,7 @@ def test_pseudo_regret():
     assert pseudo_regret(other[:1]).high == np.inf
 
 
-def test_a_page_is_cleared_when_it_is_taken_over():
+def test_a_sheet_is_cleared_when_it_is_added():
     sheet = ledgers.new_sheet(3)
     sheet.losses[:] = 1.0
     assert ledgers.account(sheet, 2.0) == -1

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import budget
 from states import assert_same
 from test_theory import expected_cost
 from tombola import VRB, Sampler, Shuffle, Stream, Uniform, theory
+from tombola.compiling import new_record
 from tombola.ledger import Ledger, pseudo_regret
 from tombola.simulate import (
     Adversary,
@@ -26,23 +28,24 @@ from tombola.simulate import (
     log_normal,
     play,
 )
-from tombola.simulate.adversaries import LOSSES, ROUNDS
+from tombola.simulate.randomness import LOSSES, ROUNDS
 
 BASE = [3.0, 1.0, 0.5, 2.0, 1.0, 0.1]
 
 
 class Slow:
-    """Hides the board of a sampler, so that it plays in Python."""
+    """Hides the state of a sampler, so that it plays in Python."""
 
     def __init__(self, sampler):
-        self.sampler = sampler
-        self.n = sampler.n
+        self.n, self.feedback = sampler.n, sampler.feedback
         self.draw, self.update = sampler.draw, sampler.update
         self.probabilities = sampler.probabilities
 
 
 class FTRL(Sampler):
     """A stand-in with full information: p ~ sqrt(sum of squared losses + L)."""
+
+    feedback = "all"
 
     def __init__(self, n, bound=1.0, seed=0):
         super().__init__(n, seed, {"bound": bound})
@@ -55,7 +58,7 @@ class FTRL(Sampler):
         return np.zeros(size, dtype=np.int64), np.full(size, self.probabilities()[0])
 
     def _update(self, draw, losses):
-        raise AssertionError("this player wants all losses")
+        raise AssertionError("this player needs all losses")
 
     def update_all(self, losses):
         self.squares += losses**2
@@ -70,7 +73,7 @@ def makers():
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("options", [{}, {"batch_size": 7}, {"feed": False}, {"every": 5}])
+@pytest.mark.parametrize("options", [{}, {"batch_size": 7}, {"feed": False}, {"stride": 5}])
 @pytest.mark.parametrize("make", makers())
 def test_compiled_and_python_loops_play_the_same_game(make, options):
     fast, slow = make(), make()
@@ -87,11 +90,11 @@ def test_the_same_against_moving_losses(adversary):
     fast, slow = makers()[0](), makers()[0]()
     first, second = adversary(), adversary()
     assert play(fast, first, 200).table() == play(Slow(slow), second, 200).table()
-    assert first.clock[0] == second.clock[0] == 200
+    assert first.rounds == second.rounds == 200
 
 
 @pytest.mark.kernels
-def test_a_game_can_go_on():
+def test_a_game_can_be_continued():
     whole, parts = makers()[0](), makers()[0]()
     ledger = play(whole, Noisy(BASE, seed=1), 500)
     adversary, account = Noisy(BASE, seed=1), Ledger(6, marks="geometric")
@@ -120,16 +123,16 @@ def test_account_of_a_game():
     assert ledger.regret == pytest.approx((cost - np.sqrt(squares).sum() ** 2) / 36)
 
 
-def test_looking_less_often():
+def test_a_larger_stride_is_close():
     losses = log_normal(20, 1.5, seed=1)
     exact = play(VRB(20, seed=1), Stationary(losses), 20_000)
-    coarse = play(VRB(20, seed=1), Stationary(losses), 20_000, every=10)
+    coarse = play(VRB(20, seed=1), Stationary(losses), 20_000, stride=10)
     assert coarse.best_cost() == pytest.approx(exact.best_cost(), rel=1e-12)
     assert coarse.regret == pytest.approx(exact.regret, rel=0.02)
     assert coarse.regret != exact.regret
-    for every, adversary in [(2, Noisy(losses)), (2, Neglect(losses)), (0, Stationary(losses))]:
-        with pytest.raises(ValueError, match="every"):
-            play(VRB(20), adversary, 10, every=every)
+    for stride, adversary in [(2, Noisy(losses)), (2, Neglect(losses)), (0, Stationary(losses))]:
+        with pytest.raises(ValueError, match="stride"):
+            play(VRB(20), adversary, 10, stride=stride)
 
 
 @pytest.mark.kernels
@@ -171,10 +174,10 @@ def deviation(bound, games=2000):
 
 
 def test_mean_cost_is_that_of_all_draws():
-    """Algorithm 1 over all 2^8 sequences of draws, against games; `budget` says how sure."""
+    """Algorithm 1 over all 2^8 sequences of draws, against games; `budget` sets the false-alarm rate."""
     limit = NormalDist().inv_cdf(1 - budget.ALPHA / 2)
     assert deviation(bound=1.0) < limit
-    assert deviation(bound=0.3) > limit  # the wrong sampler has another bound
+    assert deviation(bound=0.3) > limit  # the wrong sampler has a different bound
 
 
 # --- adversaries ----------------------------------------------------------------------------
@@ -255,7 +258,7 @@ def test_noise_is_redrawn_for_each_round_and_item():
 
 
 @pytest.mark.kernels
-def test_random_words_are_nobody_elses():
+def test_random_words_are_not_shared():
     state = np.random.get_state()[1].copy()
     first = {int(word) for word in Stream(3).words(1000)}
     for child in (LOSSES, ROUNDS, 0, 1):
@@ -265,17 +268,22 @@ def test_random_words_are_nobody_elses():
     assert np.array_equal(state, np.random.get_state()[1])
 
 
-class Broken(Adversary):
+class BrokenParts(NamedTuple):
+    progress: np.ndarray
+    broken: np.ndarray
+
+
+class Broken(Adversary, BrokenParts):
     __slots__ = ()
 
     def __new__(cls, n, loss):
-        return cls.made(np.ones(n), (), [loss])
+        return cls.build(n, broken=new_record(loss=loss))
 
     @staticmethod
     def fill(adversary, t, probabilities, out):
-        out[:] = adversary.base
+        out[:] = 1.0
         if t == 3:
-            out[1] = adversary.numbers[0]
+            out[1] = adversary.broken[0].loss
 
 
 @pytest.mark.kernels
@@ -284,6 +292,15 @@ class Broken(Adversary):
 def test_bad_losses(loss, wrap):
     with pytest.raises(ValueError, match="item 1 in round 3"):
         play(wrap(makers()[0]()), Broken(6, loss), 10)
+
+
+@pytest.mark.kernels
+def test_a_game_that_ends_early_counts_the_rounds_that_were_played():
+    fast, slow = makers()[0](), makers()[0]()
+    for sampler in (fast, Slow(slow)):
+        with pytest.raises(ValueError, match="item 1 in round 3"):
+            play(sampler, Broken(6, np.nan), 10)
+    assert fast.rounds == slow.rounds == 4
 
 
 @pytest.mark.kernels
@@ -305,4 +322,4 @@ def test_adversaries_can_be_copied():
     for twin in (copy.deepcopy(adversary), pickle.loads(pickle.dumps(adversary))):
         after = copy.deepcopy(adversary).losses()
         assert np.array_equal(twin.losses(), after)
-        assert adversary.clock[0] == 1
+        assert adversary.rounds == 1

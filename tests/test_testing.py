@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tombola
-from tombola import VRB, Sampler, Shuffle, Uniform, testing
-from tombola.testing import check_sampler
+from tombola import VRB, Draw, Sampler, Shuffle, Uniform
+from tombola.testing import CHECKS, check_sampler, feedback, frequencies, suite
 
 OURS = {
     "Uniform": lambda n, seed: Uniform(n, seed=seed),
@@ -50,28 +50,28 @@ USES_NO_PROBABILITY = [
     "SRG",
     "SRG, always",
     "Safe",
-]  # plain losses do
+]  # their rules use the losses alone
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_ours_pass(name):
-    # the two items of a MirrorDescent are at its floor in no time, whatever is fed
+    # with two items, MirrorDescent reaches its floor at once, whatever the losses
     sizes = (1, 6, 40) if name == "MirrorDescent" else (1, 2, 6, 40)
     check_sampler(OURS[name], n=sizes, uses_probability=name not in USES_NO_PROBABILITY)
 
 
 def test_full_information_passes():
-    check_sampler(lambda n, seed: tombola.FTRL(n, bound=1.0, seed=seed), feedback="all")
+    check_sampler(lambda n, seed: tombola.FTRL(n, bound=1.0, seed=seed))
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_which_of_ours_use_the_probability(name):
-    """So that the check of late look-ups cannot pass for want of learning."""
-    assert testing._learns(OURS[name], 6) == (name not in LEARNS_NOTHING)
+    """A sampler that does not learn would pass the check of late look-ups."""
+    assert feedback.learns(OURS[name], 6) == (name not in LEARNS_NOTHING)
 
 
 class Plain(Sampler):
-    """A correct sampler in plain Python, to be broken below; float sums instead of an index."""
+    """A correct sampler in plain Python, for the broken ones below to derive from."""
 
     def __init__(self, n, *, seed=0):
         super().__init__(n, seed)
@@ -110,7 +110,7 @@ class LooksUpLate(Plain):
 
 
 class RemembersLastProbability(Plain):
-    """As river's EXP3: the probability of the last draw, whatever draw comes back."""
+    """Uses the probability of the last draw for any feedback, as river's EXP3 does."""
 
     def _draw(self, size):
         self.last = self.probabilities()
@@ -141,7 +141,7 @@ class ReportsWithoutMixing(Plain):
 
 
 class DealsInOrder(Plain):
-    """Epochs that nobody shuffled: in the long run, frequencies are right."""
+    """Epochs without shuffling: the frequencies of a long run are right."""
 
     def __init__(self, n, *, seed=0):
         super().__init__(n, seed=seed)
@@ -206,7 +206,7 @@ class EmptyDrawCosts(Plain):
 
 
 class NoFloor(Plain):
-    """Nothing left to draw by once the evidence is all zero."""
+    """Has no distribution left once all losses are zero."""
 
     def __init__(self, n, *, seed=0):
         super().__init__(n, seed=seed)
@@ -255,7 +255,7 @@ class WantsOrder(Plain):
 
 class GaugeOfNow(Plain):
     def update(self, draw, losses):
-        now = testing.Draw(draw.indices, self.probabilities()[draw.indices], self.n, draw.round)
+        now = Draw(draw.indices, self.probabilities()[draw.indices], self.n, draw.round)
         self._update(draw, self._checked(now, losses))
 
 
@@ -292,7 +292,7 @@ BROKEN = {
 }
 
 
-# Other checks see these too: no distribution, no fresh state, feedback refused.
+# These fail other checks as well: no distribution, no new state, or feedback refused.
 BREAKS_MORE = (
     SumsToMore,
     ReportsWithoutMixing,
@@ -304,13 +304,13 @@ BREAKS_MORE = (
 )
 
 
-def test_the_plain_one_passes():
+def test_the_plain_sampler_passes():
     check_sampler(lambda n, seed: Plain(n, seed=seed))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda kind: kind.__name__)
-def test_broken_ones_fail_in_the_check_meant_for_them(broken):
+def test_broken_samplers_fail_the_check_meant_for_them(broken):
     with pytest.raises(AssertionError) as caught:
         check_sampler(lambda n, seed: broken(n, seed=seed), n=(6,))
     failed = [line.split()[0] for line in str(caught.value).splitlines()[1:]]
@@ -320,17 +320,16 @@ def test_broken_ones_fail_in_the_check_meant_for_them(broken):
 
 def test_every_check_has_a_sampler_that_fails_it():
     aimed_at = {name for names in BROKEN.values() for name in names}
-    assert aimed_at == {check.__name__ for check in testing.CHECKS} - {
+    assert aimed_at == {check.__name__ for check in CHECKS} - {
         "check_draws",
         "check_one_item",
     }
 
 
 class FullInformation(Plain):
-    """Wants the losses of all items."""
+    """Learns from the losses of all items."""
 
-    def update(self, draw, losses):
-        raise TypeError("feed update_all")
+    feedback = "all"
 
     def update_all(self, losses):
         array = np.asarray(losses)
@@ -359,9 +358,9 @@ class HalfAppliesAll(FullInformation):
 
 
 def test_feedback_for_all_items():
-    check_sampler(lambda n, seed: FullInformation(n, seed=seed), feedback="all")
+    check_sampler(lambda n, seed: FullInformation(n, seed=seed))
     with pytest.raises(AssertionError, match=r"fails\n  check_bad_feedback.*has changed$"):
-        check_sampler(lambda n, seed: HalfAppliesAll(n, seed=seed), feedback="all")
+        check_sampler(lambda n, seed: HalfAppliesAll(n, seed=seed))
 
 
 class LastLoss(Plain):
@@ -372,14 +371,14 @@ class LastLoss(Plain):
             self.scores[item] = min(loss, 1e100) ** 2
 
 
-def test_rules_that_never_use_the_probability_say_so():
+def test_rules_that_never_use_the_probability():
     def factory(n, seed):
         return LastLoss(n, seed=seed)
 
     check_sampler(factory, uses_probability=False)
-    with pytest.raises(AssertionError, match="say uses_probability=False"):
+    with pytest.raises(AssertionError, match="pass uses_probability=False"):
         check_sampler(factory)
-    with pytest.raises(AssertionError, match="say uses_probability=True"):
+    with pytest.raises(AssertionError, match="pass uses_probability=True"):
         check_sampler(OURS["VRB"], uses_probability=False)
 
 
@@ -387,10 +386,17 @@ def test_skip_and_sizes():
     check_sampler(
         lambda n, seed: ForgetsDuplicates(n, seed=seed), n=(3,), skip=["check_duplicates"]
     )
-    with pytest.raises(ValueError, match="'check_nothing', which is no check"):
+    with pytest.raises(ValueError, match="'check_nothing', which is not a check"):
         check_sampler(OURS["Uniform"], skip=["check_nothing"])
-    with pytest.raises(ValueError, match='feedback must be "drawn" or "all"'):
-        check_sampler(OURS["Uniform"], feedback="some")
+
+
+class WantsSome(Plain):
+    feedback = "some"
+
+
+def test_feedback_of_an_unknown_kind():
+    with pytest.raises(AssertionError, match='feedback must be "drawn" or "all", got \'some\''):
+        check_sampler(lambda n, seed: WantsSome(n, seed=seed))
 
 
 def test_an_error_inside_the_sampler_is_reported_with_its_type():
@@ -401,18 +407,14 @@ def test_an_error_inside_the_sampler_is_reported_with_its_type():
         check_sampler(factory)
 
 
-def test_false_alarms_stay_within_the_budget():
+def test_false_alarms_stay_within_the_budget(monkeypatch):
     """The statistical checks of a correct sampler, with the limits of a budget of 1%."""
-    statistics = [check for check in testing.CHECKS if check in testing._STATISTICAL]
-    strict, testing.ALPHA = testing.ALPHA, 0.01
-    try:
-        alarms = 0
-        for offset in range(8):
-            for check in statistics:
-                try:
-                    check(lambda n, seed: VRB(n, bound=1.0, mixing=0.3, seed=seed + 10**6 * offset))  # noqa: B023
-                except AssertionError:
-                    alarms += 1
-    finally:
-        testing.ALPHA = strict
-    assert alarms <= 5  # 8 * 6 tests at 1% or less: more than 5 has a chance below 1e-5
+    monkeypatch.setattr(frequencies, "ALPHA", 0.01)
+    alarms = 0
+    for offset in range(8):
+        for check in suite.STATISTICAL:
+            try:
+                check(lambda n, seed: VRB(n, bound=1.0, mixing=0.3, seed=seed + 10**6 * offset))  # noqa: B023
+            except AssertionError:
+                alarms += 1
+    assert alarms <= 5  # 8 * 6 tests at 1% or less: more than 5 has a probability below 1e-5

@@ -1,4 +1,4 @@
-"""The bounds against brute force on small cases, and the lemmas that carry them."""
+"""The bounds against brute force on small cases, and the lemmas behind them."""
 
 import itertools
 import math

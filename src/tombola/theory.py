@@ -1,9 +1,9 @@
 """The paper's bounds, as functions.
 
-L is a bound on the *squared* losses, regret is divided by n^2, and numbers of theorems and
-lemmas are those of Borsos, Krause, Levy (2018), "Online Variance Reduction for Stochastic
-Optimization", counted together. Bounds for unknown horizons, which the paper leaves as a
-remark, are derived in the docstrings.
+L is a bound on the *squared* losses, and regret is divided by n^2. Theorems and lemmas have the
+numbers of Borsos, Krause, Levy (2018), "Online Variance Reduction for Stochastic Optimization",
+where they share one counter. Bounds for unknown horizons, which the paper only mentions, are
+derived in the docstrings.
 """
 
 import math
@@ -29,8 +29,8 @@ __all__ = [
     "uniform_crossing",
 ]
 
-# Lemma 13: sum_t a_t^4 / (a_1^2 + .. + a_t^2)^(3/2) is at most this for a_t in [0, 1]; the tests
-# find nothing above 2.8
+# Lemma 13: sum_t a_t^4 / (a_1^2 + .. + a_t^2)^(3/2) is at most this for a_t in [0, 1]; the
+# largest value in the tests is 2.8
 SUM_CONSTANT = 44.0
 BANDIT_CONSTANT = 74.0  # Theorem 7
 ANYTIME_CONSTANT = 72.5  # 1.5 + 27 + 44, see `anytime`
@@ -61,7 +61,7 @@ def full_information(
     179.0
     """
     if (rounds is None) == (squares is None):
-        raise ValueError("give either rounds or squares")
+        raise ValueError("pass either rounds or squares")
     if squares is not None:
         return 27.0 * math.sqrt(bound) * float(np.sqrt(squares).mean()) + 44.0 * bound
     assert rounds is not None
@@ -73,8 +73,10 @@ def bandit(bound: float, n: int, rounds: float) -> float:
 
         74 L n^(1/3) T^(2/3)
 
-    Adding up `bandit_with_mixing` gives 72; the theorem says 74.
+    The terms of `bandit_with_mixing` add up to 72; the theorem states 74.
 
+    Examples
+    --------
     >>> round(bandit(1.0, 8, 1000), 6)
     14800.0
     """
@@ -95,7 +97,7 @@ def bandit_with_mixing(
     mixing : float in (0, 1]
         theta.
     squares : array-like of float, shape (n,), optional
-        l_{1:T}^2(i); L T for each item where not given.
+        l_{1:T}^2(i); by default L T for each item.
 
     Examples
     --------
@@ -115,8 +117,8 @@ def bandit_with_mixing(
 def non_oblivious_rate(bound: float, n: int, rounds: float) -> float:
     """Return L n^(1/3) T^(2/3), for T >= n.
 
-    Against an adversary that sees the player's past, the expected regret of Algorithm 1 grows
-    no faster than this, up to logarithms and a constant that the paper leaves open (Theorem 8).
+    Against an adversary that sees the player's past draws, the expected regret of Algorithm 1
+    grows no faster than this, up to logarithms and an unspecified constant (Theorem 8).
     """
     if not rounds >= n:
         raise ValueError(f"the theorem needs T >= n, got T = {rounds}, n = {n}")
@@ -128,8 +130,8 @@ def anytime(bound: float, n: int, rounds: float) -> float:
 
         72.5 L n^(1/3) T^(2/3)
 
-    L n / theta_t never falls, so FTRL with growing regularisers keeps the stability term of the
-    paper, 27, and its last term, 44; mixing costs sum_t theta_t L <= 1.5 L n^(1/3) T^(2/3).
+    L n / theta_t never decreases, so FTRL with growing regularisers keeps the paper's stability
+    term, 27, and its last term, 44. Mixing costs sum_t theta_t L <= 1.5 L n^(1/3) T^(2/3).
     """
     return ANYTIME_CONSTANT * non_oblivious_rate(bound, n, rounds)
 
@@ -139,10 +141,12 @@ def doubling(bound: float, n: int, rounds: float) -> float:
 
         74 L n sum_{k <= K} 2^(2k/3),   K the phase of round T
 
-    Phase k lasts n 2^k rounds and pays Theorem 7 for all of them. The worst T, at the start of a
-    phase, makes that 74 / (1 - 2^(-2/3)) L n^(1/3) T^(2/3) at most: 2.7 times as much as for a
-    known horizon.
+    Phase k lasts n 2^k rounds, and Theorem 7 bounds its regret. The worst T is at the start of a
+    phase, where the sum is at most 74 / (1 - 2^(-2/3)) L n^(1/3) T^(2/3): 2.7 times the bound for
+    a known horizon.
 
+    Examples
+    --------
     >>> doubling(1.0, 10, 10) == bandit(1.0, 10, 10)
     True
     >>> round(doubling(1.0, 1, 2**30) / bandit(1.0, 1, 2**30), 2)
@@ -160,9 +164,11 @@ def doubling(bound: float, n: int, rounds: float) -> float:
 def uniform_crossing(n: int) -> float:
     """Return the T from which uniform draws *can* break Theorem 7: (4 * 74)^3 n.
 
-    Their regret is at most L T / 4 (half of the items at the bound, half at 0). Below this T, no
-    player that stays near uniform breaks the bound, whatever the losses.
+    Their regret is at most L T / 4, with half of the losses at the bound and half at 0. For smaller
+    T, no player that stays near uniform breaks the bound, whatever the losses.
 
+    Examples
+    --------
     >>> f"{uniform_crossing(2):.3g}"
     '5.19e+07'
     """
@@ -174,6 +180,8 @@ def restricted_price(squares: ArrayLike, p_min: float) -> float:
 
         6 n p_min (sum_i sqrt(l_{1:T}^2(i)))^2
 
+    Examples
+    --------
     >>> restricted_price([4.0, 9.0], p_min=0.1)     # the price itself: 0, since p = (0.4, 0.6)
     30.000000000000004
     """
@@ -184,18 +192,18 @@ def restricted_price(squares: ArrayLike, p_min: float) -> float:
 
 
 def fixed_price(losses: ArrayLike, limits: ArrayLike) -> float:
-    """Bound what the best *fixed* distribution costs above the best of each round (Lemma 1).
+    """Bound the excess cost of the best *fixed* distribution over the best of each round (Lemma 1).
 
         2 sqrt(T) L* (1/n) sum_i sqrt(V(i)) + ((1/n) sum_i sqrt(V(i)))^2
 
     with V(i) = sum_t (l_t(i) - l*(i))^2 and L* the mean of the limits l*. Both costs are divided
-    by n^2. Holds where the mean loss, averaged over rounds, is at least L*.
+    by n^2. The mean loss, averaged over rounds, must be at least L*.
 
     Parameters
     ----------
     losses : array-like of float, shape (T, n)
     limits : array-like of float, shape (n,)
-        l*(i): what the losses of each item converge to.
+        l*(i): the limits of the losses.
 
     Examples
     --------
@@ -217,6 +225,8 @@ def adagrad(diameter: float, second_moments: ArrayLike) -> float:
 
         2 D / T  sqrt(sum_t E |g_t|^2)
 
+    Examples
+    --------
     >>> adagrad(1.0, [4.0] * 16)
     1.0
     """
@@ -229,6 +239,8 @@ def strongly_convex_sgd(strength: float, second_moments: ArrayLike) -> float:
 
         2 / (mu T (T + 1))  sum_t E |g_t|^2,   steps 2 / (mu t), weights proportional to t
 
+    Examples
+    --------
     >>> strongly_convex_sgd(0.5, [1.0, 1.0, 1.0])
     1.0
     """

@@ -16,16 +16,16 @@ def npz(**arrays):
 SIX = np.arange(12.0).reshape(6, 2)
 HALF = np.array([0, 1] * 3)
 
-# name of the file, what is in it, arguments, what must be said
+# name and content of the file, arguments, part of the expected error
 DIRT = {
     "no such file": ("t.csv", None, [], "there is no file 't.csv', and no data set of that name"),
     "a near name": ("digts", None, [], "did you mean 'digits'?"),
     "empty": ("t.csv", "", ["--target", "y"], "t.csv is empty"),
-    "blank": ("t.csv", "\n\n", ["--target", "y"], "t.csv is empty: it has blank lines only"),
-    "a header alone": ("t.csv", "a,y\n", ["--target", "y"], "t.csv has a header and no rows"),
+    "blank": ("t.csv", "\n\n", ["--target", "y"], "t.csv is empty: it has only blank lines"),
+    "a header alone": ("t.csv", "a,y\n", ["--target", "y"], "t.csv has a header but no rows"),
     "too few fields": (
         "t.csv", GOOD + "7,8\n", ["--target", "y"],
-        "line 8 of t.csv has 2 fields, and the first line has 3",
+        "line 8 of t.csv has 2 fields, but the first line has 3",
     ),
     "too many fields": (
         "t.csv", "a,b,y\n1,2,0\n1,2,3,1\n", ["--target", "y"], "line 3 of t.csv has 4 fields",
@@ -34,7 +34,7 @@ DIRT = {
         "t.csv", GOOD + "7,many,0\n", ["--target", "y"],
         "line 8 of t.csv, column 'b': 'many' is not a number, unlike 6 other values",
     ),
-    "no target": ("t.csv", GOOD, [], "--target names the column: a, b and y"),
+    "no target": ("t.csv", GOOD, [], "choose the target with --target: a, b and y"),
     "unknown target": (
         "t.csv", "age,price,size\n" + ROWS, ["--target", "prise"],
         "there is no column 'prise': did you mean 'price'? There are age, price and size",
@@ -49,7 +49,7 @@ DIRT = {
     ),
     "missing values": (
         "t.csv", GOOD + ",,1\nNA,1,0\n", ["--target", "y"],
-        "3 values are missing, in 'a' (2, first in line 8) and 'b' (1, first in line 8): --impute",
+        "3 values are missing, in 'a' (2, first in line 8) and 'b' (1, first in line 8): fill",
     ),
     "missing text": (
         "t.csv", "k,y\nu,0\n,1\nv,0\n", ["--target", "y"], "in 'k' (1, first in line 3)",
@@ -73,7 +73,7 @@ DIRT = {
         "t.csv", "y\n0\n1\n", ["--target", "y"], "t.csv has no column besides the target",
     ),
     "two columns of one name": (
-        "t.csv", "a,a,y\n" + ROWS, ["--target", "y"], "t.csv has two columns of the name 'a'",
+        "t.csv", "a,a,y\n" + ROWS, ["--target", "y"], "t.csv has two columns named 'a'",
     ),
     "an identifier": (
         "t.csv", "id,y\n" + "".join(f"user{k},{k % 2}\n" for k in range(201)), ["--target", "y"],
@@ -89,10 +89,10 @@ DIRT = {
     ),
     "fractions for classification": (
         "t.csv", "a,y\n1,.5\n2,1\n", ["--target", "y", "--task", "classification"],
-        "the target 'y' has numbers that are not whole",
+        "the target 'y' has numbers that are not integers",
     ),
-    "bytes": ("t.csv", b"a,y\n\xff\xfe\x00,1\n", ["--target", "y"], "t.csv is not a text in UTF-8"),
-    "an unknown kind": ("t.xlsx", "PK", [], "t.xlsx is none of the files that can be read"),
+    "bytes": ("t.csv", b"a,y\n\xff\xfe\x00,1\n", ["--target", "y"], "t.csv is not UTF-8 text"),
+    "an unknown kind": ("t.xlsx", "PK", [], "t.xlsx has no known format"),
     "too few rows to hold out": (
         "t.csv", "a,y\n1,0.5\n2,1\n", ["--target", "y"], "2 rows are too few to hold out 0.2",
     ),
@@ -105,14 +105,14 @@ DIRT = {
     "objects": (
         "t.npz", npz(X=SIX, y=np.array([{}] * 6, dtype=object)), [], "not a readable npz archive",
     ),
-    "no X": ("t.npz", npz(Z=SIX, y=HALF), [], "neither X nor indices, indptr and shape: it has Z"),
+    "no X": ("t.npz", npz(Z=SIX, y=HALF), [], "neither X nor indices, indptr and shape, but Z"),
     "no y": ("t.npz", npz(X=SIX, z=HALF), [], "t.npz has no y"),
     "no such key": (
         "t.npz", npz(X=SIX, label=HALF), ["--target", "labels"],
         "there is no key 'labels': did you mean 'label'?",
     ),
     "a flat X": ("t.npz", npz(X=HALF, y=HALF), [], "X in t.npz must be a table of numbers"),
-    "an empty X": ("t.npz", npz(X=SIX[:0], y=HALF[:0]), [], "X in t.npz is empty: it is 0 x 2"),
+    "an empty X": ("t.npz", npz(X=SIX[:0], y=HALF[:0]), [], "X in t.npz is empty: its shape"),
     "a short y": ("t.npz", npz(X=SIX, y=HALF[:5]), [], "'y' in t.npz must have 6 entries"),
     "NaN in y": (
         "t.npz", npz(X=SIX, y=np.where(SIX[:, 0] > 5, np.nan, 0.5)), [],
@@ -123,7 +123,7 @@ DIRT = {
         "1 value is missing, in 'column 1' (1, first in row 3)",
     ),
     "a broken CSR": (
-        "t.npz", npz(indices=[5], indptr=[0, 1], shape=[1, 5], y=[0]), [], "do not make CSR rows",
+        "t.npz", npz(indices=[5], indptr=[0, 1], shape=[1, 5], y=[0]), [], "not a valid CSR",
     ),
     "NaN in CSR": (
         "t.npz", npz(indices=[1, 2], indptr=[0, 1, 2], shape=[2, 5], data=[1.0, np.nan], y=[0, 1]),
@@ -140,7 +140,7 @@ DIRT = {
     ),
     "NaN in LIBSVM": ("t.libsvm", "1 1:1\n0 1:nan\n", [], "line 2 of t.libsvm has '1:nan'"),
     "a target for LIBSVM": (
-        "t.libsvm", "1 1:1\n0 1:2\n", ["--target", "y"], "leave --target y out",
+        "t.libsvm", "1 1:1\n0 1:2\n", ["--target", "y"], "leave out --target y",
     ),
     "a target for a set with one": ("iris", None, ["--target", "kind"], "iris needs no --target"),
     "a set without classes": (
@@ -154,9 +154,9 @@ DIRT = {
     "groups for numbers": (
         "diabetes", None, ["--sampler", "group-vrb"], "--sampler group-vrb needs classes",
     ),
-    "no epochs": ("iris", None, ["--epochs", "0"], "'0' is not a whole number from 1 on"),
-    "all held out": ("iris", None, ["--test", "1"], "'1' is not a number from 0 to below 1"),
-    "a negative penalty": ("iris", None, ["--l2", "-1"], "'-1' is not a number from 0"),
+    "no epochs": ("iris", None, ["--epochs", "0"], "'0' is not an integer of at least 1"),
+    "all held out": ("iris", None, ["--test", "1"], "number of at least 0 and less than 1"),
+    "a negative penalty": ("iris", None, ["--l2", "-1"], "'-1' is not a number of at least 0"),
     "a folder for public sets that is not there": (
         "kdd", None, ["--data", "/nowhere"], "there is no folder /nowhere",
     ),
@@ -168,7 +168,7 @@ def everything(folder):
 
 
 @pytest.mark.parametrize("kind", DIRT)
-def test_dirt_is_answered_with_a_sentence(kind, tmp_path, monkeypatch, capsys):
+def test_bad_input_gets_one_sentence(kind, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     name, content, arguments, said = DIRT[kind]
     path = tmp_path / name
@@ -189,7 +189,7 @@ def test_dirt_is_answered_with_a_sentence(kind, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_is_no_file(tmp_path, monkeypatch, capsys):
+def test_a_folder_is_not_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").mkdir()
     assert main(["train", "t.csv"]) == 2

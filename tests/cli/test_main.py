@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import tombola
-from tombola.cli import common
+from tombola.cli import progress as progress_module
+from tombola.cli.errors import CommandError
 from tombola.cli.main import COMMANDS, main
+from tombola.cli.progress import Progress
 
 
 def test_help_lists_the_commands_and_loads_nothing_heavy():
@@ -25,7 +27,7 @@ def test_help_lists_the_commands_and_loads_nothing_heavy():
         assert what.split()[0] in done.stdout
 
 
-def test_without_a_command_it_is_help(capsys):
+def test_without_a_command_help_is_printed(capsys):
     assert main([]) == 0
     assert "COMMAND" in capsys.readouterr().out
 
@@ -82,7 +84,7 @@ def test_other_import_errors_are_not_hidden(monkeypatch):
         (KeyboardInterrupt("stopped; go on later"), 130, "stopped; go on later"),
         (OSError(28, "No space left on device", "model.npz"), 2, "model.npz: No space left"),
         (MemoryError("Unable to allocate 9 TiB"), 2, "not enough memory: Unable to allocate 9 TiB"),
-        (common.CommandError("no"), 2, "tombola: no"),
+        (CommandError("no"), 2, "tombola: no"),
     ],
 )
 def test_exit_codes(error, code, said, monkeypatch, capsys):
@@ -109,16 +111,16 @@ def test_datasets_says_what_was_found(tmp_path, monkeypatch, capsys):
 
 
 def test_short_work_shows_nothing(capsys):
-    with common.Progress("counting") as progress:
+    with Progress("counting") as progress:
         for k in range(1000):
             progress(k, 1000)
     assert capsys.readouterr().err == ""
 
 
-def test_away_from_a_terminal_there_is_a_line_now_and_then(monkeypatch, capsys):
+def test_outside_a_terminal_lines_are_printed(monkeypatch, capsys):
     clock = iter(range(1000))
-    monkeypatch.setattr(common.time, "monotonic", lambda: next(clock))
-    with common.Progress("counting") as progress:
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(clock))
+    with Progress("counting") as progress:
         for k in range(50):
             progress(k, 50)
     lines = capsys.readouterr().err.splitlines()
@@ -126,10 +128,10 @@ def test_away_from_a_terminal_there_is_a_line_now_and_then(monkeypatch, capsys):
     assert all(line.startswith("counting: ") and line.endswith("%") for line in lines)
 
 
-def test_in_a_terminal_there_is_a_bar_even_while_nothing_is_heard(monkeypatch, capsys):
+def test_in_a_terminal_there_is_a_bar_even_before_the_first_call(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(common.Progress, "FIRST", 0.01)
-    with common.Progress("compiling") as progress:
+    monkeypatch.setattr(Progress, "FIRST", 0.01)
+    with Progress("compiling") as progress:
         deadline = time.monotonic() + 20
         while progress._bar is None and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -138,20 +140,3 @@ def test_in_a_terminal_there_is_a_bar_even_while_nothing_is_heard(monkeypatch, c
         assert progress._bar.tasks[0].percentage == 50.0
     assert progress._bar.finished is False
     assert "compiling" in capsys.readouterr().err
-
-
-# --- what is recorded ---------------------------------------------------------------------------
-
-
-def test_a_text_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "t.txt"
-    common.write_text(path, "before")
-
-    def fail(*others):
-        raise OSError("no room")
-
-    monkeypatch.setattr(common.os, "replace", fail)
-    with pytest.raises(OSError, match="no room"):
-        common.write_text(path, "after")
-    assert path.read_text() == "before"
-    assert [p.name for p in tmp_path.iterdir()] == ["t.txt"]

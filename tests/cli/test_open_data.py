@@ -1,4 +1,4 @@
-"""What commands get to train on, and that the saved arrays predict with numpy alone."""
+"""The data that commands train on, and predictions from saved arrays with numpy alone."""
 
 import argparse
 from types import SimpleNamespace
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tombola.cli.common import add_data_arguments, open_data
+from tombola.cli.arguments import add_data_arguments
+from tombola.cli.data import open_data
 from tombola.cli.train import Fit
 from tombola.cli.train_report import snippet
 from tombola.datasets import DataError, public
@@ -35,7 +36,7 @@ def voc(tmp_path):
     return tmp_path
 
 
-def test_one_class_of_voc_without_what_is_difficult(voc):
+def test_one_class_of_voc_without_difficult_images(voc):
     data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True)
     assert data.y.tolist() == [1, -1, 1, -1, -1]
     assert data.y_test.tolist() == [1, -1, -1]
@@ -43,13 +44,13 @@ def test_one_class_of_voc_without_what_is_difficult(voc):
     assert data.X.dtype == np.float32
     np.testing.assert_allclose(data.X.mean(axis=0), 0, atol=1e-6)
     assert data.notes[:2] == (
-        "2 rows, difficult to tell, were left out.",
-        "The test part of voc-vgg19, 3 rows, was held out.",
+        "2 rows marked as difficult were left out.",
+        "The 3 test rows of voc-vgg19 were held out.",
     )
 
 
 def test_voc_needs_a_class(voc):
-    with pytest.raises(DataError, match="--target names one: cat and dog"):
+    with pytest.raises(DataError, match="choose the target with --target: cat and dog"):
         opened("voc-vgg19", "--data", voc)
     with pytest.raises(DataError, match=r"no target 'dgo': did you mean 'dog'\?"):
         opened("voc-vgg19", "--target", "dgo", "--data", voc)
@@ -66,7 +67,7 @@ def test_voc_may_be_clustered_whole(voc):
     assert data.y is None
 
 
-def test_a_share_goes_before_the_set_s_own_test_part(voc):
+def test_a_share_takes_precedence_over_the_test_rows_of_the_set(voc):
     data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True, test=0.4)
     assert data.X.shape[0] + data.X_test.shape[0] == 5
     data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True, test=0.0)

@@ -44,7 +44,7 @@ def test_the_demo_writes_rows_a_picture_and_a_page(shown):
 
 def test_the_demo_overwrites_nothing(shown, capsys):
     page = (shown / "report.html").read_bytes()
-    assert "is there already and not empty" in refused(capsys, "demo", "--out", shown)
+    assert "exists and is not empty" in refused(capsys, "demo", "--out", shown)
     assert (shown / "report.html").read_bytes() == page
 
 
@@ -59,13 +59,13 @@ def test_a_report_is_made_of_the_rows_alone(shown, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["report", str(copy / "demo"), "--out", str(page)]) == 0
     capsys.readouterr()
-    assert "is there already" in refused(capsys, "report", copy / "demo", "--out", page)
+    assert "exists already" in refused(capsys, "report", copy / "demo", "--out", page)
 
 
-def test_a_report_of_several_counts_what_was_seen(shown, tmp_path):
+def test_a_report_of_several_counts_what_was_confirmed(shown, tmp_path):
     page = tmp_path / "page.html"
     assert main(["report", str(shown), str(shown / "demo"), "--out", str(page)]) == 0
-    assert "were seen here" in page.read_text()
+    assert "were confirmed" in page.read_text()
     assert page.read_text().count("<svg") == 2
 
 
@@ -73,7 +73,7 @@ def test_reports_of_nothing_are_refused(tmp_path, capsys):
     assert "there is no folder" in refused(capsys, "report", tmp_path / "none", "--out", "p.html")
     assert "holds no results" in refused(capsys, "report", tmp_path)
     (tmp_path / "about.json").write_text("{}")
-    assert "does not say what" in refused(capsys, "report", tmp_path)
+    assert "is not the record of an experiment" in refused(capsys, "report", tmp_path)
     about = {"experiment": "demo", "settings": {}, "data": {}}
     (tmp_path / "about.json").write_text(json.dumps(about))
     assert "holds no results" in refused(capsys, "report", tmp_path)
@@ -95,8 +95,8 @@ def test_missing_data_are_named_before_anything_runs(name, tmp_path, capsys, mon
 
 def test_bad_arguments_are_refused(tmp_path, capsys):
     assert "'vocc'" in refused(capsys, "reproduce", "vocc")
-    assert "whole number from 1 on" in refused(capsys, "reproduce", "voc", "--runs", "0")
-    assert "whole number from 1 on" in refused(capsys, "reproduce", "voc", "--jobs", "two")
+    assert "integer of at least 1" in refused(capsys, "reproduce", "voc", "--runs", "0")
+    assert "integer of at least 1" in refused(capsys, "reproduce", "voc", "--jobs", "two")
     (tmp_path / "file").write_text("")
     assert "is a file" in refused(capsys, "reproduce", "regret", "--out", tmp_path / "file")
 
@@ -108,5 +108,5 @@ def test_a_folder_of_other_settings_is_refused(tmp_path, capsys):
     other = {"experiment": "coordinates", "settings": {}, "data": {}}
     (folder / "about.json").write_text(json.dumps(other))
     message = refused(capsys, "reproduce", "coordinates", "--out", tmp_path)
-    assert "holds runs with another settings" in message
+    assert "holds runs with different settings" in message
     assert not list((folder / "runs").iterdir())

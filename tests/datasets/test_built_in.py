@@ -19,12 +19,12 @@ def test_built_in_sets_are_what_the_catalogue_says(name):
     assert data.X_test is None
 
 
-def test_labels_are_words_where_there_are_some():
+def test_labels_are_names_if_the_set_has_them():
     assert set(load("iris").y) == {"setosa", "versicolor", "virginica"}
     assert set(load("digits").y) == set(range(10))
 
 
-def test_an_unknown_name_is_met_with_a_near_one():
+def test_an_unknown_name_gets_a_suggestion():
     with pytest.raises(DataError, match="no data set 'digts': did you mean 'digits'"):
         load("digts")
 

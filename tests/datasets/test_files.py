@@ -1,4 +1,4 @@
-"""What is written in each format is read back equal; what is unclear is guessed, and said."""
+"""Files of each format are read back equal; guesses are reported in notes."""
 
 import csv
 import decimal
@@ -54,7 +54,7 @@ def test_tables_are_read_back_equal(tmp_path, form, target):
     assert data.X.flags.c_contiguous
     assert data.checksum == checksum_of_file(path)
     assert data.notes == (
-        "Taken for classification, since the target 'label' has 3 different whole numbers.",
+        "Taken as classification, since the target 'label' has 3 different integers.",
     )
 
 
@@ -134,7 +134,7 @@ def test_a_first_line_with_fractions_is_no_header(tmp_path):
     assert data.y.tolist() == ["setosa", "setosa", "other", "other"]
 
 
-def test_whole_numbers_may_be_names(tmp_path):
+def test_integers_can_be_names(tmp_path):
     path = written(tmp_path / "t.csv", "0,1,label\n3,4,1\n5,6,0\n")
     assert read(path, "label").columns == ("0", "1")
 
@@ -153,13 +153,13 @@ def test_lines_are_counted_in_the_file_and_not_in_records(tmp_path):
         read(path, "y")
 
 
-def test_underscores_make_no_numbers(tmp_path):
+def test_numbers_have_no_underscores(tmp_path):
     path = written(tmp_path / "t.csv", "a,y\n1,0\n2,1\n1_000,0\n")
     with pytest.raises(DataError, match=r"line 4.*'1_000' is not a number, unlike 2 other values"):
         read(path, "y")
 
 
-def test_missing_values_are_kept_where_they_will_be_imputed(tmp_path):
+def test_missing_values_are_kept_for_imputation(tmp_path):
     path = written(tmp_path / "t.csv", "a,b,y\n1,red,0\n,NA,1\nNaN,blue,0\n")
     data = read(path, "y", impute=True)
     assert data.columns == ("a", "b=blue", "b=red", "b=(missing)")
@@ -167,7 +167,7 @@ def test_missing_values_are_kept_where_they_will_be_imputed(tmp_path):
     np.testing.assert_array_equal(data.X[1, 1:], [0, 0, 1])
 
 
-def test_the_file_s_progress_is_told(tmp_path):
+def test_progress_is_reported(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,y\n" + "1,0\n2,1\n" * 40_000)
     seen = []
@@ -221,16 +221,16 @@ def test_dates_are_refused_by_name(tmp_path):
         (["yes", "no"] * 30, "classification"),
     ],
 )
-def test_the_task_is_guessed_from_the_target_and_said(tmp_path, values, task):
+def test_the_task_is_guessed_from_the_target_and_noted(tmp_path, values, task):
     path = tmp_path / "t.csv"
     path.write_text("a,y\n" + "".join(f"{k},{value}\n" for k, value in enumerate(values)))
     data = read(path, "y")
     assert data.task == task
-    assert data.notes[-1].startswith(f"Taken for {task}, since the target 'y' has ")
+    assert data.notes[-1].startswith(f"Taken as {task}, since the target 'y' has ")
     assert (data.y.dtype == np.float64) == (task == "regression")
 
 
-def test_a_given_task_is_not_discussed(tmp_path):
+def test_a_given_task_needs_no_note(tmp_path):
     path = written(tmp_path / "t.csv", "a,y\n1,0\n2,1\n")
     assert read(path, "y", task="regression").notes == ()
     assert read(path, "y", task="clustering").X.shape == (2, 1)

@@ -1,4 +1,4 @@
-"""The generated sets have the structure that they claim, and a set without it is told apart."""
+"""Generated data sets have the structure that they claim; data without it fail the tests."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_imbalanced_needs_rows_of_both_classes(rare):
         imbalanced(100, rare=rare)
 
 
-def test_heavy_tailed_clusters_are_the_smaller_the_farther_out():
+def test_distant_heavy_tailed_clusters_are_smaller():
     data = heavy_tailed(n=50_000, d=4, clusters=9, seed=1)
     sizes = np.bincount(data.y)
     assert sizes.sum() == 50_000
@@ -56,30 +56,30 @@ def test_heavy_tailed_clusters_are_the_smaller_the_farther_out():
     for k in range(9):
         middle = np.linalg.norm(np.median(data.X[data.y == k], axis=0))
         assert abs(middle - 10 * k) < 1.0
-    # a few rows in a thousand are much of the cost of any centres near the origin
+    # a few rows in a thousand carry much of the cost of centres near the origin
     cost = (data.X**2).sum(axis=1)
     assert (data.y >= 6).mean() < 0.006
     assert cost[data.y >= 6].sum() > 0.15 * cost.sum()
 
 
 def test_the_tails_of_heavy_tailed_are_those_of_pareto():
-    """With many columns, the length of a row is its factor, more or less."""
+    """With many columns, the norm of a row is close to its factor."""
     X = heavy_tailed(n=50_000, d=50, clusters=1, seed=2).X
     radii = np.linalg.norm(X - np.median(X, axis=0), axis=1) / np.sqrt(50)
     normal = np.linalg.norm(np.random.default_rng(0).normal(size=X.shape), axis=1) / np.sqrt(50)
     for t in (2.0, 3.0, 4.0):
         expected = t**-3
         assert abs((radii > t).mean() - expected) < 0.15 * expected
-        assert (normal > t).mean() < 0.01 * expected  # rows without tails would be told apart
+        assert (normal > t).mean() < 0.01 * expected  # rows without tails fail
 
 
 def test_more_clusters_than_rows_are_refused():
-    with pytest.raises(DataError, match="9 clusters need as many rows"):
+    with pytest.raises(DataError, match="9 clusters need at least as many rows"):
         heavy_tailed(8, clusters=9)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.5])
-def test_uneven_rows_have_the_spread_and_the_noise_that_were_asked_for(spread):
+def test_uneven_rows_have_the_requested_spread_and_noise(spread):
     data = uneven_regression(n=5_000, d=200, spread=spread, noise=0.3, seed=4)
     lengths = np.log(np.linalg.norm(data.X, axis=1))
     assert abs(lengths.std() - np.hypot(spread, 1 / np.sqrt(2 * 200))) < 0.05 * max(spread, 0.1)
@@ -88,7 +88,7 @@ def test_uneven_rows_have_the_spread_and_the_noise_that_were_asked_for(spread):
     assert abs(residuals.std() / 0.3 * np.sqrt(5_000 / 4_800) - 1) < 0.05
 
 
-def test_generators_say_what_is_wrong():
+def test_generators_name_bad_arguments():
     with pytest.raises(DataError, match="noise must be finite"):
         uneven_regression(noise=-1.0)
     with pytest.raises(ValueError, match="n must be at least 2, got 1"):

@@ -13,14 +13,14 @@ def test_columns_get_mean_0_and_deviation_1():
     assert Z.flags.c_contiguous
 
 
-def test_other_rows_are_treated_as_the_training_rows_were():
+def test_other_rows_are_prepared_like_the_training_rows():
     train, test = np.array([[0.0], [2.0]]), np.array([[4.0], [np.nan]])
     ready = prepare(train, impute="mean")
     np.testing.assert_array_equal(ready.apply(test), [[3.0], [0.0]])
 
 
 @pytest.mark.parametrize(("impute", "value"), [("median", 2.0), ("mean", 4.0)])
-def test_missing_values_become_what_was_asked_for(impute, value):
+def test_missing_values_are_imputed(impute, value):
     X = np.array([[1.0], [2.0], [9.0], [np.nan]])
     ready = prepare(X, impute=impute, scale=False)
     assert ready.apply(X)[3, 0] == value

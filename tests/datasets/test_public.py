@@ -1,4 +1,4 @@
-"""Public sets: small files of their layout, and real ones where TOMBOLA_DATA names them."""
+"""Public data sets: small files of their layout, and real ones if TOMBOLA_DATA is set."""
 
 import os
 import re
@@ -63,7 +63,7 @@ def test_a_set_with_a_rare_class(tmp_path):
     assert data.y.tolist() == [0, 1, 0]
 
 
-def test_adbench_s_own_file_names_do_as_well(tmp_path):
+def test_adbench_file_names_are_accepted(tmp_path):
     np.savez(tmp_path / "23_mammography.npz", X=np.eye(2), y=[0, 1])
     assert load("mammography", tmp_path).X.shape == (2, 2)
 
@@ -116,7 +116,7 @@ def test_a_missing_file_is_described(tmp_path):
         assert part in str(error.value)
 
 
-def test_without_a_folder_it_says_how_to_name_one(monkeypatch):
+def test_without_a_folder_the_error_tells_how_to_pass_one(monkeypatch):
     monkeypatch.delenv("TOMBOLA_DATA", raising=False)
     with pytest.raises(DataError, match="--data or TOMBOLA_DATA"):
         load("kdd")
@@ -137,7 +137,7 @@ def test_a_folder_that_is_not_there_is_named():
 
 def test_a_file_of_another_layout_is_described(tmp_path):
     put(tmp_path, "hapt", X=np.eye(2), y=[0, 1])
-    with pytest.raises(DataError, match=r"no key 'label'.*there are X and y"):
+    with pytest.raises(DataError, match=r"no key 'label'.*got X and y"):
         load("hapt", tmp_path)
 
 
@@ -175,7 +175,7 @@ def answer(monkeypatch, outcome):
 def test_openml_is_asked_only_on_request(nothing_here, monkeypatch):
     X, target = np.ones((11_183, 6)), np.array(["'-1'", "'1'"] * 5_591 + ["'-1'"], dtype=object)
     answer(monkeypatch, (X, target))
-    with pytest.raises(DataError, match="not at hand"):
+    with pytest.raises(DataError, match="was not found"):
         load("mammography")
     data = load("mammography", download=True)
     assert data.y.tolist() == [0, 1] * 5_591 + [0]
@@ -183,7 +183,7 @@ def test_openml_is_asked_only_on_request(nothing_here, monkeypatch):
     assert len(data.checksum) == 64
 
 
-def test_sparse_sets_of_openml_are_parted_alike(nothing_here, monkeypatch):
+def test_sparse_sets_of_openml_are_split_alike(nothing_here, monkeypatch):
     X = sp.random(48_842, 123, density=0.01, format="csc", random_state=0)
     answer(monkeypatch, (X, np.array(["-1", "1"] * 24_421)))
     data = load("a9a", download=True)
@@ -193,10 +193,11 @@ def test_sparse_sets_of_openml_are_parted_alike(nothing_here, monkeypatch):
     assert set(data.y) == {-1, 1}
 
 
-def test_no_network_is_said_plainly(nothing_here, monkeypatch):
+def test_a_missing_network_is_reported(nothing_here, monkeypatch):
     answer(monkeypatch, URLError("no route"))
     with pytest.raises(
-        DataError, match=r"could not be had from OpenML.*no route.*a file adbench_33_skin.npz"
+        DataError,
+        match=r"could not be downloaded.*no route.*a file adbench_33_skin.npz",
     ):
         load("skin", download=True)
 

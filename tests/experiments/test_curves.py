@@ -9,7 +9,7 @@ from tombola.ledger import mean_estimate
 
 
 def eleven_points(scores, positive):
-    """As the development kit of VOC 2007 has it, point by point."""
+    """Compute it point by point, like the development kit of VOC 2007."""
     order = np.argsort(-scores, kind="stable")
     found, precision, recall = 0, [], []
     for rank, item in enumerate(order, 1):
@@ -65,7 +65,7 @@ def test_speed_compares_mean_curves_and_resamples_by_start():
     assert (ratio.low, ratio.high) == (1.0, 5.0)
 
 
-def test_never_is_no_speed_at_all():
+def test_a_curve_that_never_arrives_has_speed_zero():
     marks = np.array([1.0, 2.0])
     theirs = {(0,): np.array([3.0, 1.0]), (1,): np.array([3.0, 1.0])}
     ours = {key: np.array([3.0, 2.0]) for key in theirs}
@@ -74,7 +74,7 @@ def test_never_is_no_speed_at_all():
     assert tuple(ratio) == (0.0, 0.0, 0.0)
 
 
-def test_what_there_is_to_gain():
+def test_possible_gain():
     losses = np.array([1.0, 1.0, 1.0, 0.0])
     assert entropy(losses) == pytest.approx(np.log(3) / np.log(4))
     best = losses / losses.sum()

@@ -1,4 +1,4 @@
-"""What an exhibit claims follows from the rows, both ways."""
+"""Findings follow from the rows: they are confirmed or refuted by made-up ones."""
 
 import numpy as np
 import pytest
@@ -23,28 +23,28 @@ def kmeans_rows(factors, name="kdd"):
     ]  # fmt: skip
 
 
-def seen(exhibit, words):
+def verdicts(exhibit, words):
     found = [finding for finding in exhibit.findings if words in finding.claim]
     assert found, [finding.claim for finding in exhibit.findings]
-    return [finding.seen for finding in found]
+    return [finding.confirmed for finding in found]
 
 
 def test_kmeans_says_whether_a_tenth_of_the_rounds_is_enough():
-    assert seen(kmeans.show(kmeans_rows({"VRB": 0.5})), "a tenth of the rounds") == [True]
-    assert seen(kmeans.show(kmeans_rows({"VRB": 0.99})), "a tenth of the rounds") == [False]
-    assert seen(kmeans.show(kmeans_rows({"VRB": 1.5})), "a tenth of the rounds") == [False]
+    assert verdicts(kmeans.show(kmeans_rows({"VRB": 0.5})), "a tenth of the rounds") == [True]
+    assert verdicts(kmeans.show(kmeans_rows({"VRB": 0.99})), "a tenth of the rounds") == [False]
+    assert verdicts(kmeans.show(kmeans_rows({"VRB": 1.5})), "a tenth of the rounds") == [False]
 
 
 def test_kmeans_says_whether_it_is_worse_than_uniform():
-    assert seen(kmeans.show(kmeans_rows({}, "mnist")), "not worse than uniform") == [True]
-    assert seen(kmeans.show(kmeans_rows({"VRB": 1.02}, "mnist")), "not worse") == [False]
-    assert seen(kmeans.show(kmeans_rows({"MABS": 0.9}, "mnist")), "do not help") == [False]
-    assert seen(kmeans.show(kmeans_rows({}, "mnist")), "near uniform") == [True]
-    assert seen(kmeans.show(kmeans_rows({"VRB": 0.9}, "hapt")), "stands in") == [True]
+    assert verdicts(kmeans.show(kmeans_rows({}, "mnist")), "not worse than uniform") == [True]
+    assert verdicts(kmeans.show(kmeans_rows({"VRB": 1.02}, "mnist")), "not worse") == [False]
+    assert verdicts(kmeans.show(kmeans_rows({"MABS": 0.9}, "mnist")), "do not help") == [False]
+    assert verdicts(kmeans.show(kmeans_rows({}, "mnist")), "near uniform") == [True]
+    assert verdicts(kmeans.show(kmeans_rows({"VRB": 0.9}, "hapt")), "data set replaces") == [True]
 
 
 def voc_rows(speed_of):
-    """Precision 1 - 1 / (1 + draws times a speed): a method that is k times as fast is k times."""
+    """Precision 1 - 1 / (1 + speed * draws), with a speed for each method."""
     rows = []
     for features in voc.FEATURES:
         for name, (_, settings) in voc.METHODS.items():
@@ -72,15 +72,15 @@ def voc_rows(speed_of):
     return rows
 
 
-def test_voc_says_whether_a_tenth_and_a_third_were_seen():
+def test_voc_says_whether_a_tenth_and_a_third_were_confirmed():
     slow, quick = voc.show(voc_rows({})), voc.show(voc_rows({"VRB as printed": 12, "GroupVRB": 4}))
-    assert not any(seen(slow, "a tenth of uniform's draws"))
-    assert not any(seen(slow, "a third of uniform's draws"))
-    assert all(seen(quick, "a tenth of uniform's draws"))
-    assert all(seen(quick, "a third of uniform's draws"))
+    assert not any(verdicts(slow, "a tenth of uniform's draws"))
+    assert not any(verdicts(slow, "a third of uniform's draws"))
+    assert all(verdicts(quick, "a tenth of uniform's draws"))
+    assert all(verdicts(quick, "a third of uniform's draws"))
     half = voc.show(voc_rows({"VRB as printed": 5, "GroupVRB": 2}))
-    assert not any(seen(half, "a tenth of uniform's draws"))
-    assert not any(seen(half, "a third of uniform's draws"))
+    assert not any(verdicts(half, "a tenth of uniform's draws"))
+    assert not any(verdicts(half, "a third of uniform's draws"))
 
 
 def test_voc_takes_the_setting_and_the_rate_that_were_best():
@@ -91,7 +91,7 @@ def test_voc_takes_the_setting_and_the_rate_that_were_best():
 
 
 def hyper_rows(best, free):
-    """Precision that grows with the draws; the objective is 1 less that."""
+    """Precision that grows with the draws; the objective is 1 minus it."""
     rows = []
     for run in range(2):
         for mark in MARKS:
@@ -108,10 +108,10 @@ def hyper_rows(best, free):
 
 def test_hyper_says_whether_no_parameters_are_as_good_as_the_best():
     words = "within 5% of the grid's best cell"
-    assert seen(hyper.show(hyper_rows(0.8, 0.795)), words) == [True, True]
-    assert seen(hyper.show(hyper_rows(0.8, 0.75)), words) == [False, False]
-    assert seen(hyper.show(hyper_rows(0.8, 0.75)), "the early stage only") == [False]
-    assert seen(hyper.show(hyper_rows(0.8, 0.795)), "the early stage only") == [None]
+    assert verdicts(hyper.show(hyper_rows(0.8, 0.795)), words) == [True, True]
+    assert verdicts(hyper.show(hyper_rows(0.8, 0.75)), words) == [False, False]
+    assert verdicts(hyper.show(hyper_rows(0.8, 0.75)), "the early stage only") == [False]
+    assert verdicts(hyper.show(hyper_rows(0.8, 0.795)), "the early stage only") == [None]
 
 
 def regret_rows(panel, growth, factor=1e-3):
@@ -130,15 +130,15 @@ def regret_rows(panel, growth, factor=1e-3):
 @pytest.mark.parametrize("panel", ["a", "b2"])
 def test_regret_says_whether_a_bound_holds(panel):
     held, broken = (regret.show(regret_rows(panel, 0.6, factor)) for factor in (0.1, 2.0))
-    assert seen(held, " holds") == [True]
-    assert seen(broken, " holds") == [False]
-    assert seen(held, "could have failed") == [True]
+    assert verdicts(held, " holds") == [True]
+    assert verdicts(broken, " holds") == [False]
+    assert verdicts(held, "could have failed") == [True]
 
 
 @pytest.mark.parametrize(("panel", "words"), [("c10", "sees p"), ("d10", "without parameters")])
 def test_regret_says_how_it_grows(panel, words):
-    assert seen(regret.show(regret_rows(panel, 0.4)), words) == [True]
-    assert seen(regret.show(regret_rows(panel, 0.9)), words) == [False]
+    assert verdicts(regret.show(regret_rows(panel, 0.4)), words) == [True]
+    assert verdicts(regret.show(regret_rows(panel, 0.9)), words) == [False]
 
 
 def test_coordinates_compare_epochs():
@@ -150,8 +150,8 @@ def test_coordinates_compare_epochs():
             if method != "cyclic" or run == 0
         ]  # fmt: skip
 
-    assert seen(coordinates.show(rows(3.0)), "fewer epochs") == [True]
-    assert seen(coordinates.show(rows(0.5)), "fewer epochs") == [False]
+    assert verdicts(coordinates.show(rows(3.0)), "fewer epochs") == [True]
+    assert verdicts(coordinates.show(rows(0.5)), "fewer epochs") == [False]
 
 
 def test_the_demo_can_say_no():
@@ -164,9 +164,9 @@ def test_the_demo_can_say_no():
             for method in demo.METHODS[race] for mark in marks
         ]  # fmt: skip
 
-    assert all(seen(demo.show(rows(0.9)), "fewer draws than shuffling"))
+    assert all(verdicts(demo.show(rows(0.9)), "fewer draws than shuffling"))
     worse = demo.show(rows(1.1))
-    assert not any(seen(worse, "fewer draws than shuffling"))
+    assert not any(verdicts(worse, "fewer draws than shuffling"))
     assert "times fewer" not in worse.lead
     assert "**more**" in worse.lead
 
@@ -174,7 +174,7 @@ def test_the_demo_can_say_no():
 def test_one_run_is_enough_for_a_figure():
     rows = [row for row in kmeans_rows({"VRB": 0.5}) if row["start"] == row["seed"] == 0]
     exhibit = kmeans.show(rows)
-    assert seen(exhibit, "lowers the spread") == [None]
+    assert verdicts(exhibit, "lowers the spread") == [None]
     assert not any(
         "nan" in str(cell) for _, _, lines in exhibit.tables for row in lines for cell in row
     )

@@ -1,11 +1,11 @@
-"""An experiment of a fraction of a second, to sweep over: see test_sweep.py."""
+"""An experiment that takes a fraction of a second, for test_sweep.py."""
 
 import time
 
 import numpy as np
 
 from tombola.experiments import sweep
-from tombola.experiments.sweep import Exhibit
+from tombola.experiments.exhibit import Exhibit
 
 TITLE = "Toy"
 SETTINGS = {"marks": [1, 2, 3]}
@@ -32,7 +32,7 @@ def show(rows):
 
 
 def install(monkeypatch):
-    """Make the toy known by its name."""
+    """Register the toy as an experiment."""
     import sys
 
     monkeypatch.setattr(sweep, "ALL", (*sweep.ALL, "toy"))

@@ -14,7 +14,7 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
 class Reader(html.parser.HTMLParser):
-    """Collects tags and texts, and fails where tags are not closed in their order."""
+    """Collects tags and texts, and fails if tags are not closed in order."""
 
     def __init__(self, text):
         super().__init__()
@@ -60,7 +60,7 @@ def whole_page():
     return page
 
 
-def test_the_page_is_well_formed_and_says_what_was_put_in():
+def test_the_page_is_well_formed_and_complete():
     reader = Reader(whole_page().html())
     text = "".join(reader.texts)
     for part in ("Title <1>", "The lead & code", "a < b, not <b> and", "x <- 'y' ** 2 ** 3",
@@ -119,14 +119,14 @@ def test_columns_of_numbers_are_aligned_to_the_right():
     [(None, "&ndash;"), (np.nan, "&ndash;"), (1234567, "1,234,567"), (np.int64(1000), "1,000"),
      (0.123456, "0.1235"), (np.float32(2), "2"), (True, "yes"), ("<i>", "&lt;i&gt;")],
 )  # fmt: skip
-def test_cells_are_shown_for_people(value, shown):
+def test_cells_are_formatted(value, shown):
     page = Page("t")
     page.table(["a", "b"], [["x", value]])
     assert f">{shown}</td>" in page.html()
 
 
 def test_a_row_of_the_wrong_length_is_named():
-    with pytest.raises(ValueError, match=r"rows\[1\] has 1 cells, there are 2 columns"):
+    with pytest.raises(ValueError, match=r"rows\[1\] has 1 cells, but there are 2 columns"):
         Page("t").table(["a", "b"], [["x", 1], ["y"]])
 
 

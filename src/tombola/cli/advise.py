@@ -6,16 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tombola.cli.common import (
-    CommandError,
-    OpenData,
-    Progress,
-    add_data_arguments,
-    check_clusters,
-    number_from,
-    open_data,
-    whole_number,
-)
+from tombola.cli.arguments import add_data_arguments, number_from, whole_number
+from tombola.cli.data import OpenData, check_clusters, open_data
+from tombola.cli.errors import CommandError
+from tombola.cli.progress import Progress
 from tombola.datasets import DataError
 from tombola.report.record import versions
 

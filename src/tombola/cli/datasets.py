@@ -1,7 +1,8 @@
-"""`tombola datasets`: the names that other commands take for DATA."""
+"""`tombola datasets`: list the names that other commands accept as DATA."""
 
 import argparse
 
+from tombola.cli.arguments import add_data_folder
 from tombola.datasets import catalogue
 
 __all__ = ["add_arguments", "run"]
@@ -9,13 +10,11 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "--data", metavar="FOLDER", help="where files of public sets are; or set TOMBOLA_DATA"
-    )
+    add_data_folder(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a line for each set: its name, what it is for, what it is, where it is."""
+    """Print one line for each data set: name, task, availability and description."""
     lines = []
     for entry in catalogue(options.data):
         where = entry.kind if entry.kind != "public" else "found" if entry.path else "not found"
@@ -25,6 +24,6 @@ def run(options: argparse.Namespace) -> int:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         print("  ".join(cells).rstrip())
     if any(where == "not found" for _, _, where, _ in lines):
-        print("\nPublic sets are files in a folder: --data FOLDER or TOMBOLA_DATA names it, and a")
-        print("command that misses one says which file to put there, and where it comes from.")
+        print("\nPublic data sets are files in the folder given by --data or TOMBOLA_DATA.")
+        print("A command that needs a missing one names the file, and where to get it.")
     return 0

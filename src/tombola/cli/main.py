@@ -1,4 +1,4 @@
-"""The entry point: one command a file, each with `add_arguments(parser)` and `run(options)`."""
+"""The entry point. Each command is a module with `add_arguments(parser)` and `run(options)`."""
 
 import argparse
 import os
@@ -8,18 +8,18 @@ from importlib import import_module
 from typing import NoReturn
 
 import tombola
-from tombola.cli.common import CommandError
+from tombola.cli.errors import CommandError
 from tombola.datasets import DataError
 
 __all__ = ["main"]
 
-# Each is a module of its name beside this one; a line here is all that a new one needs.
+# Each command is a module of this package with the same name.
 COMMANDS = {
-    "advise": "does adaptive sampling pay on my data, by how much, and how do I use it?",
+    "advise": "find out whether adaptive sampling pays on your data, and how to use it",
     "train": "fit a model; save it with its trace and a report",
-    "demo": "see it work: two small races on generated data, in a minute",
-    "reproduce": "do the paper's experiments again, on real data",
-    "report": "write one page on experiments, from their rows alone",
+    "demo": "run two small comparisons on generated data, in a minute",
+    "reproduce": "reproduce the experiments of the paper on real data",
+    "report": "write an HTML page from the rows of experiments",
     "datasets": "list the data sets that have a name",
 }
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -27,17 +27,18 @@ EXTRA = {"matplotlib", "pyarrow", "rich", "scipy", "sklearn"}  # what tombola[cl
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in a sentence, and leaves exiting to `main`."""
+    """A parser that raises its errors, so that `main` prints them in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print."""
-        raise CommandError(f"{message} ({self.prog} --help says more)")
+        """Raise the error that argparse would print."""
+        raise CommandError(f"{message} (see {self.prog} --help)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code.
 
-    0 where all went well; 2 for bad input, with one sentence on stderr; 130 after Ctrl-C.
+    The exit code is 0 on success, 2 for bad input, with one sentence on stderr, and 130 after
+    Ctrl-C.
 
     Examples
     --------
@@ -61,10 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         message = f"this needs {missing}, which is not installed: pip install tombola[cli]"
     except MemoryError as error:
         message = f"there is not enough memory: {error}"
-    except BrokenPipeError:  # whoever read the output has gone: `tombola datasets | head`
+    except BrokenPipeError:  # the reader has closed the pipe: `tombola datasets | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:  # no room, no permission
+    except OSError as error:  # disk full, no permission
         message = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
     except (CommandError, DataError) as error:
         message = str(error)
@@ -79,7 +80,7 @@ def _run(arguments: Sequence[str]) -> int:
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     for name, what in COMMANDS.items():
         sub = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}")
-        if name == chosen:  # the others are not loaded
+        if name == chosen:  # the other commands are not imported
             import_module(f"tombola.cli.{name}").add_arguments(sub)
     options = parser.parse_args(arguments)
     if options.command is None:
@@ -90,7 +91,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _missing_extra(error: BaseException | None) -> str | None:
-    """Return which package of the extra is missing, if that is why an import has failed."""
+    """Return the package of the extra that is missing, if this caused the import error."""
     while error is not None:
         name = str(getattr(error, "name", None)).split(".")[0]
         if isinstance(error, ModuleNotFoundError) and name in EXTRA:

@@ -1,12 +1,14 @@
-"""`tombola report`: one page from the rows of experiments alone."""
+"""`tombola report`: write a page from the rows of experiments."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tombola.cli.common import CommandError
-from tombola.experiments.sweep import ALL, Exhibit, SweepError, about, experiment, read
+from tombola.cli.errors import CommandError
+from tombola.experiments.exhibit import Exhibit
+from tombola.experiments.rows import SweepError, read
+from tombola.experiments.sweep import ALL, about, experiment
 from tombola.report import Page
 
 __all__ = ["add_arguments", "find", "run", "show", "write"]
@@ -16,18 +18,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
         "folders", metavar="RUN", nargs="+", type=Path,
-        help="what `tombola reproduce` or `tombola demo` wrote, or the folder of one experiment",
+        help="a folder written by `tombola reproduce` or `tombola demo`, or that of one experiment",
     )  # fmt: skip
     parser.add_argument(
-        "--out", metavar="PAGE", type=Path, help="by default report.html in the first folder"
+        "--out", metavar="PAGE", type=Path, help="default: report.html in the first folder"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the page, and say where it is."""
+    """Write the page and print its path."""
     path = options.out or options.folders[0] / "report.html"
     if options.out is not None and path.exists():
-        raise CommandError(f"{path} is there already: name another by --out")
+        raise CommandError(f"{path} exists already: choose another file with --out")
     if not path.parent.is_dir():
         raise CommandError(f"there is no folder {path.parent} to write {path.name} into")
     found = [folder for given in options.folders for folder in find(given)]
@@ -37,20 +39,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def find(given: Path) -> list[Path]:
-    """Return the folders of experiments that are in a folder, or that it is."""
+    """Return the folder if it holds an experiment, and its subfolders that do."""
     if not given.is_dir():
         raise CommandError(f"there is no folder {given}")
     places = [given, *(given / name for name in ALL)]
     found = [place for place in places if (place / "about.json").is_file()]
     if not found:
-        raise CommandError(
-            f"{given} holds no results: `tombola reproduce` and `tombola demo` write some"
-        )
+        raise CommandError(f"{given} holds no results of `tombola reproduce` or `tombola demo`")
     return found
 
 
 def show(folder: Path) -> tuple[Exhibit, dict[str, Any]]:
-    """Return what the rows of an experiment say, and what is known about them."""
+    """Return the exhibit of an experiment, and the record of its runs."""
     try:
         known = about(folder)
         rows = read(folder)
@@ -60,23 +60,23 @@ def show(folder: Path) -> tuple[Exhibit, dict[str, Any]]:
     except (ValueError, KeyError, IndexError, TypeError, StopIteration) as error:
         raise CommandError(
             f"the results in {folder} cannot be read ({type(error).__name__}: {error}): "
-            "start the experiment again, or take them out"
+            "run the experiment again, or remove them"
         ) from error
 
 
 def write(folders: Sequence[Path], path: Path) -> list[Exhibit]:
-    """Write one page on all experiments; return what they show."""
+    """Write one page about all experiments; return their exhibits."""
     shown = [show(folder) for folder in folders]
     first = shown[0][0]
     if len(shown) == 1:
         page = Page(first.title, first.lead)
     else:
-        seen = [finding.seen for exhibit, _ in shown for finding in exhibit.findings]
+        verdicts = [finding.confirmed for exhibit, _ in shown for finding in exhibit.findings]
         page = Page(
             "tombola: the experiments",
-            f"Of {len(seen)} claims, the paper's and our own, **{seen.count(True)}** were seen "
-            f"here and **{seen.count(False)}** were not. Everything on this page is computed "
-            "from the rows of the runs.",
+            f"Of {len(verdicts)} claims, the paper's and our own, **{verdicts.count(True)}** were "
+            f"confirmed and **{verdicts.count(False)}** were not. Everything on this page is "
+            "computed from the rows of the runs.",
         )
     for exhibit, known in shown:
         if len(shown) > 1:
@@ -91,12 +91,12 @@ def write(folders: Sequence[Path], path: Path) -> list[Exhibit]:
             page.text(exhibit.notes)
         for caption, columns, lines in exhibit.tables:
             page.table(columns, lines, caption)
-        page.table(["", "what these runs were given"], _given(known))
+        page.table(["", "settings of these runs"], _settings(known))
     page.save(path)
     return [exhibit for exhibit, _ in shown]
 
 
-def _given(known: dict[str, Any]) -> list[list[str]]:
+def _settings(known: dict[str, Any]) -> list[list[str]]:
     lines = []
     for name, value in known["settings"].items():
         if isinstance(value, dict):

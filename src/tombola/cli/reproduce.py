@@ -1,4 +1,4 @@
-"""`tombola reproduce`: the paper's experiments, on real data."""
+"""`tombola reproduce`: the experiments of the paper, on real data."""
 
 import argparse
 import os
@@ -6,50 +6,51 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tombola.cli import report
-from tombola.cli.common import CommandError, Progress, whole_number
-from tombola.experiments.sweep import NAMES, Exhibit, SweepError, check, gather, sweep
+from tombola.cli.arguments import add_data_folder, whole_number
+from tombola.cli.errors import CommandError
+from tombola.cli.progress import Progress
+from tombola.experiments.exhibit import Exhibit
+from tombola.experiments.rows import SweepError, gather
+from tombola.experiments.sweep import NAMES, check, sweep
 
 __all__ = ["add_arguments", "play", "print_exhibit", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("name", choices=[*NAMES, "all"], help="which experiment")
-    parser.add_argument(
-        "--data", metavar="FOLDER", type=Path,
-        help="where files of public sets are; or set TOMBOLA_DATA",
-    )  # fmt: skip
+    parser.add_argument("name", choices=[*NAMES, "all"], help="the experiment")
+    add_data_folder(parser)
     parser.add_argument(
         "--runs", type=whole_number(1), default=10,
-        help="how often all is repeated (k-means: starts, and seeds for each); 10 is the paper's",
+        help="repetitions (k-means: starts, and seeds for each); default: 10, as in the paper",
     )  # fmt: skip
-    parser.add_argument("--jobs", type=whole_number(1), help="runs at a time; by default all cores")
+    parser.add_argument("--jobs", type=whole_number(1), help="parallel runs; default: all cores")
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, default=Path("out/reproduce"),
-        help="where runs that are finished are kept, and not done again",
+        help="where finished runs are kept, so that they are not repeated",
     )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what is left to do of the runs, then show what they say."""
+    """Do the runs that are missing, then show the results."""
     names = NAMES if options.name == "all" else (options.name,)
     exhibits = play(names, options.out, options.runs, options.jobs, options.data)
     for exhibit in exhibits:
         print_exhibit(exhibit)
-    print(f"\nThe page: {options.out / 'report.html'}")
+    print(f"\nReport: {options.out / 'report.html'}")
     return 0
 
 
 def play(
     names: Sequence[str], out: Path, runs: int, jobs: int | None, data: Path | None
 ) -> list[Exhibit]:
-    """Do all runs that are not done, gather their rows, draw figures and the page."""
+    """Do the runs that are missing, gather their rows, and write figures and the page."""
     jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or 1
     if out.exists() and not out.is_dir():
         raise CommandError(f"{out} is a file, not a folder")
     folders = []
     try:
-        for name in names:  # what is missing is said before anything runs
+        for name in names:  # report missing data before anything runs
             check(name, data)
         for name in names:
             with Progress(name) as progress:
@@ -59,10 +60,10 @@ def play(
         raise CommandError(str(error)) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"interrupted: finished runs are in {out}, and the same command goes on"
+            f"interrupted: finished runs are in {out}; repeat the command to continue"
         ) from None
-    there = report.find(out)  # those of earlier calls, too
-    exhibits = dict(zip(there, report.write(there, out / "report.html"), strict=True))
+    found = report.find(out)  # including those of earlier calls
+    exhibits = dict(zip(found, report.write(found, out / "report.html"), strict=True))
     for folder in folders:
         for k, (figure, _) in enumerate(exhibits[folder].figures):
             figure.savefig(folder / f"{folder.name}{k or ''}.png", dpi=110)

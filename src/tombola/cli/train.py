@@ -4,7 +4,6 @@ import argparse
 import csv
 import io
 import json
-import os
 import shutil
 import time
 from dataclasses import dataclass
@@ -13,20 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tombola.cli.common import (
-    CommandError,
-    OpenData,
-    Progress,
-    add_data_arguments,
-    check_clusters,
-    check_folder,
-    number_from,
-    open_data,
-    wants_scale,
-    whole_number,
-    write_text,
-)
+from tombola.cli.arguments import add_data_arguments, number_from, whole_number
+from tombola.cli.data import OpenData, check_clusters, open_data, wants_scale
+from tombola.cli.errors import CommandError
+from tombola.cli.folders import check_folder
+from tombola.cli.progress import Progress
 from tombola.datasets import DataError
+from tombola.files import replaced_file, write_text
 from tombola.report.record import versions
 
 __all__ = ["add_arguments", "run"]
@@ -366,12 +358,8 @@ def _save(folder: Path, fit: Fit, record: dict[str, Any]) -> None:
     text = io.StringIO()
     names, rows = fit.trace()
     csv.writer(text, lineterminator="\n").writerows([names, *rows])
-    part = folder / f".model.{os.getpid()}.npz"
-    try:
-        np.savez(part, **fit.model())
-        os.replace(part, folder / "model.npz")
-    finally:
-        part.unlink(missing_ok=True)
+    with replaced_file(folder / "model.npz") as file:
+        np.savez(file, **fit.model())
     write_text(folder / "trace.csv", text.getvalue())
     report(fit, record).save(folder / "report.html")
     write_text(folder / "run.json", _as_json(record))

@@ -1,4 +1,4 @@
-"""Data: public sets by name, small built-in and generated ones, and people's own files."""
+"""Data sets: public ones by name, small built-in and generated ones, and files of your own."""
 
 import os
 from dataclasses import dataclass
@@ -29,27 +29,27 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Entry:
-    """A name that `load` knows."""
+    """A data set that `load` can return."""
 
     name: str
     task: str
     what: str
     kind: str  # "built in", "generated" or "public"
-    path: Path | None = None  # the file of a public set, where it was found
+    path: Path | None = None  # the file of a public set, if it was found
 
 
 def load(
     name: str, folder: str | os.PathLike[str] | None = None, *, download: bool = False
 ) -> Dataset:
-    """Return a set by name; `catalogue` has the names.
+    """Return a data set by name; `catalogue` lists the names.
 
     Parameters
     ----------
     name : str
     folder : path, optional
-        Where files of public sets are; by default what the environment variable TOMBOLA_DATA says.
+        The folder with the files of public sets; by default $TOMBOLA_DATA.
     download : bool, default=False
-        Whether a public set that is not there may be fetched from OpenML.
+        Whether to download a public set from OpenML if its file is missing.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def load(
 
 
 def catalogue(folder: str | os.PathLike[str] | None = None) -> list[Entry]:
-    """Return all names that `load` knows, with the files of public sets that are in a folder."""
+    """Return all data sets that `load` knows, with the files of public sets in a folder."""
     return [
         *(Entry(name, *about, "built in") for name, about in built_in.BUILT_IN.items()),
         *(Entry(name, it.task, it.what, "generated") for name, it in GENERATED.items()),

@@ -1,4 +1,4 @@
-"""Files that hold arrays: NPZ and LIBSVM."""
+"""Read files that hold arrays: NPZ and LIBSVM."""
 
 import zipfile
 from pathlib import Path
@@ -17,13 +17,13 @@ __all__ = ["read_archive", "read_libsvm", "read_npz"]
 
 
 def read_archive(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an npz file; Python objects, which could run code, are refused."""
+    """Return the arrays of an NPZ file; refuse Python objects, which could run code."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, AttributeError) as error:
         pickled = "pickle" in str(error)
-        reason = "it is damaged, holds Python objects, or is none" if pickled else str(error)
+        reason = "damaged, no archive, or with Python objects" if pickled else str(error)
         raise DataError(f"{path} is not a readable npz archive: {reason}") from None
 
 
@@ -33,16 +33,16 @@ def read_npz(path: Path, target: str | None, task: str | None, impute: bool) -> 
     if "X" in arrays:
         X: Any = arrays["X"]
         if X.ndim != 2 or X.dtype.kind not in "fiub":
-            raise DataError(f"X in {path.name} must be a table of numbers, it is {_shown(X)}")
+            raise DataError(f"X in {path.name} must be a table of numbers, but is {_shown(X)}")
         X = np.ascontiguousarray(X, dtype=np.float64)
     elif {"indices", "indptr", "shape"} <= set(arrays):
         X = _csr(path, arrays)
     else:
         raise DataError(
-            f"{path.name} has neither X nor indices, indptr and shape: it has {in_words(arrays)}"
+            f"{path.name} has neither X nor indices, indptr and shape, but {in_words(arrays)}"
         )
     if 0 in X.shape:
-        raise DataError(f"X in {path.name} is empty: it is {X.shape[0]} x {X.shape[1]}")
+        raise DataError(f"X in {path.name} is empty: its shape is {X.shape[0]} x {X.shape[1]}")
     names = tuple(map(str, range(X.shape[1])))
     key = "y" if target is None else target
     y, label = arrays.get(key), repr(key)
@@ -54,8 +54,8 @@ def read_npz(path: Path, target: str | None, task: str | None, impute: bool) -> 
         raise no_such("key", target, arrays)
     if y is None and task != "clustering":
         raise DataError(
-            f"what is to be predicted? {path.name} has no y, and --target names no other key: "
-            f"{in_words(arrays)} (--task clustering needs none)"
+            f"{path.name} has no y: choose the target with --target among {in_words(arrays)} "
+            "(--task clustering needs none)"
         )
     if target is None and task == "clustering":
         y = None
@@ -83,17 +83,19 @@ def _csr(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
         and (not len(indices) or 0 <= indices.min() <= indices.max() < shape[1])
     )
     if not fits:
-        raise DataError(f"indices, indptr, shape (and data) in {path.name} do not make CSR rows")
+        raise DataError(
+            f"indices, indptr, shape (and data) in {path.name} are not a valid CSR matrix"
+        )
     return as_csr(values, indices, indptr, shape)
 
 
 def _checked_target(path: Path, y: NDArray[Any], label: str, n: int) -> NDArray[Any]:
     if y.shape != (n,):
-        raise DataError(f"{label} in {path.name} must have {n:,} entries, it is {_shown(y)}")
+        raise DataError(f"{label} in {path.name} must have {n:,} entries, but is {_shown(y)}")
     if y.dtype.kind == "U":
         return y
     if y.dtype.kind not in "fiub":
-        raise DataError(f"{label} in {path.name} must hold numbers or text, it is {_shown(y)}")
+        raise DataError(f"{label} in {path.name} must hold numbers or text, but is {_shown(y)}")
     numbers = y.astype(np.float64)
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
@@ -111,7 +113,7 @@ def _check_values(X: Any, impute: bool) -> None:
             row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
             raise DataError(
                 f"column {X.indices[wrong[0]]} of sparse data is {X.data[wrong[0]]} in "
-                f"{_place(row)}: it must be finite"
+                f"{_place(row)}: values must be finite"
             )
     elif not np.isfinite(X).all():
         names, columns = [f"column {j}" for j in range(X.shape[1])], list(X.T)
@@ -137,15 +139,15 @@ def read_libsvm(path: Path, target: str | None) -> dict[str, Any]:
 
     if target is not None:
         raise DataError(
-            f"the target of a LIBSVM file is the first number of each line: leave --target "
-            f"{target} out"
+            f"the target of a LIBSVM file is the first number of each line: leave out --target "
+            f"{target}"
         )
     try:
         X, y = load_svmlight_file(path)
     except (ValueError, OverflowError) as error:
         raise DataError(_first_fault(path) or f"{path.name} cannot be read: {error}") from None
     if 0 in X.shape:
-        raise DataError(f"{path.name} has no rows, or nothing in them")
+        raise DataError(f"{path.name} has no rows or no columns")
     if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
         raise DataError(_first_fault(path) or f"{path.name} holds a value that is not finite")
     X = as_csr(X.data, X.indices, X.indptr, X.shape)
@@ -153,7 +155,7 @@ def read_libsvm(path: Path, target: str | None) -> dict[str, Any]:
 
 
 def _first_fault(path: Path) -> str | None:
-    """Return what is wrong in the first line that cannot be read."""
+    """Return what is wrong with the first line that cannot be read."""
     with path.open("rb") as file:
         for line, raw in enumerate(file, 1):
             words = raw.decode(errors="replace").split("#")[0].split()
@@ -165,6 +167,6 @@ def _first_fault(path: Path) -> str | None:
                 if not (column.isdecimal() and np.isfinite(as_number(value))):
                     return f"{here} has {word!r}, which is not column:number"
                 if int(column) <= before:
-                    return f"{here} has column {column} after column {before}: they must rise"
+                    return f"{here} has column {column} after column {before}: they must increase"
                 before = int(column)
     return None

@@ -1,4 +1,4 @@
-"""What a data set is, and what is wrong with one."""
+"""What a data set is, and the error for bad data."""
 
 import difflib
 import hashlib
@@ -24,17 +24,17 @@ __all__ = [
 ]
 
 TASKS = ("classification", "regression", "clustering")
-Progress = Callable[[int, int], None]  # called with what is done, and what there is in all
-NARROW = 2**31  # up to here the places of a sparse matrix fit 32 bits
+Progress = Callable[[int, int], None]  # called with the amount done and the total
+NARROW = 2**31  # below this, the indices of a sparse matrix fit 32 bits
 
 
 class DataError(ValueError):
-    """Data that are not there or cannot be used: what, where and why, in one sentence."""
+    """Data are missing or cannot be used: the message says what, where and why."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows, what is known about each, and where they are from; one shape for all sets.
+    """Rows, targets and their origin, in the same form for all data sets.
 
     Attributes
     ----------
@@ -42,22 +42,22 @@ class Dataset:
     X : ndarray of shape (n, d), or scipy CSR matrix
         float32 or float64.
     y : ndarray of shape (n,), or None
-        Labels of any kind, or numbers. VOC has one column for each class, with 1, -1, and 0 for
-        images that are difficult to tell.
-    task : str
-        "classification", "regression" or "clustering": what the set is for.
+        Labels of any type, or numbers. VOC has one column for each class, with 1, -1, and 0 for
+        images marked as difficult.
+    task : {"classification", "regression", "clustering"}
+        What the data set is for.
     source : str
         Where it comes from.
     checksum : str
-        SHA-256 of the file, or of the arrays where there is no file; for the record of a run.
+        SHA-256 of the file, or of the arrays if there is no file.
     X_test, y_test : as X and y, or None
-        Where the set has a test part of its own.
+        The test rows, if the data set defines them.
     columns : tuple of str
-        Names of the columns of X; empty where they have none.
+        Names of the columns of X; empty if they have none.
     targets : tuple of str
-        Names of the columns of y, where it has several.
+        Names of the columns of y, if it has several.
     notes : tuple of str
-        What was done to the data, a sentence each.
+        What was done to the data, in one sentence each.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Dataset:
     def __repr__(self) -> str:
         n, d = self.X.shape
         kind = "sparse" if hasattr(self.X, "tocsr") else "dense"
-        tested = "" if self.X_test is None else f", {self.X_test.shape[0]} more to test"
+        tested = "" if self.X_test is None else f", {self.X_test.shape[0]} test rows"
         return f"Dataset({self.name!r}, {n} x {d}, {kind}, {self.task}{tested})"
 
 
@@ -86,7 +86,7 @@ def checksum_of_file(path: Path) -> str:
 
 
 def checksum_of_arrays(*arrays: Any) -> str:
-    """Return the SHA-256 of arrays (sparse ones too): types, shapes and all entries."""
+    """Return the SHA-256 of dense or sparse arrays: types, shapes and all entries."""
     digest = hashlib.sha256()
     for array in arrays:
         if hasattr(array, "tocsr"):
@@ -101,7 +101,7 @@ def checksum_of_arrays(*arrays: Any) -> str:
 
 
 def as_csr(values: Any, indices: Any, indptr: Any, shape: Any) -> Any:
-    """Return a CSR matrix of float64, its places in 32 bits where they fit: one kind for all."""
+    """Return a CSR matrix of float64, with 32-bit indices if they fit."""
     from scipy.sparse import csr_matrix
 
     n, d = (int(size) for size in shape)
@@ -114,12 +114,12 @@ def as_csr(values: Any, indices: Any, indptr: Any, shape: Any) -> Any:
 
 
 def count(number: int, what: str) -> str:
-    """Return a number and what it counts."""
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"1 {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def in_words(names: Iterable[str], most: int = 12) -> str:
-    """Return names in a row, the last ones as a number where there are many."""
+    """Return names as a list in words; of a long list, the end is only counted."""
     names = list(names)
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most:,} more"
@@ -127,14 +127,14 @@ def in_words(names: Iterable[str], most: int = 12) -> str:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return "did you mean ...? ", or nothing where no known name is near."""
+    """Return "did you mean ...? ", or an empty string if no known name is similar."""
     lower = {other.lower(): other for other in known}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
     return f"did you mean {lower[near[0]]!r}? " if near else ""
 
 
 def no_such(what: str, name: str, known: Iterable[str]) -> DataError:
-    """Return an error that says what there is instead."""
+    """Return an error that lists the names that exist."""
     known = list(known)
-    there = f"There is {in_words(known)}" if len(known) == 1 else f"There are {in_words(known)}"
-    return DataError(f"there is no {what} {name!r}: {nearest_name(name, known)}{there}")
+    listed = f"There is {in_words(known)}" if len(known) == 1 else f"There are {in_words(known)}"
+    return DataError(f"there is no {what} {name!r}: {nearest_name(name, known)}{listed}")

@@ -1,4 +1,4 @@
-"""Small sets that come with scikit-learn: nothing has to be fetched."""
+"""Small data sets that come with scikit-learn."""
 
 import numpy as np
 
@@ -6,18 +6,18 @@ from tombola.datasets.base import Dataset, checksum_of_arrays
 
 __all__ = ["BUILT_IN", "load"]
 
-# What each is, by the name that scikit-learn loads it with.
+# Task and description, by the name in scikit-learn.
 BUILT_IN = {
-    "breast_cancer": ("classification", "569 x 30: is a tumour malignant? (37% are)"),
-    "diabetes": ("regression", "442 x 10: progress of the disease after a year"),
+    "breast_cancer": ("classification", "569 x 30: malignant tumours (37%)"),
+    "diabetes": ("regression", "442 x 10: disease progression after one year"),
     "digits": ("classification", "1,797 x 64: digits of 8 x 8 pixels, ten classes"),
-    "iris": ("classification", "150 x 4: three kinds of irises"),
-    "wine": ("classification", "178 x 13: wines of three growers"),
+    "iris": ("classification", "150 x 4: three species of iris"),
+    "wine": ("classification", "178 x 13: wines from three growers"),
 }
 
 
 def load(name: str) -> Dataset:
-    """Return one of scikit-learn's sets.
+    """Return one of scikit-learn's data sets.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def load(name: str) -> Dataset:
     bunch = getattr(datasets, f"load_{name}")()
     X, y = np.ascontiguousarray(bunch.data, dtype=np.float64), bunch.target
     if hasattr(bunch, "target_names") and bunch.target_names.dtype.kind == "U":
-        y = bunch.target_names[y]  # "setosa" says more than 0
+        y = bunch.target_names[y]  # names instead of numbers
     return Dataset(
         name=name,
         X=X,

@@ -1,4 +1,4 @@
-"""People's own files: CSV, Parquet, NPZ and LIBSVM, read whole or refused with a reason."""
+"""Read CSV, Parquet, NPZ and LIBSVM files, or refuse them with a reason."""
 
 import os
 from pathlib import Path
@@ -13,8 +13,8 @@ from tombola.datasets.tables import read_csv, read_parquet
 
 __all__ = ["read"]
 
-FEW_CLASSES = 20  # up to so many different whole numbers are taken for classes
-EXACT = 2.0**53  # whole numbers up to here are exact in float64
+FEW_CLASSES = 20  # at most this many different integers are taken for classes
+EXACT = 2.0**53  # integers up to here are exact in float64
 KINDS = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -35,36 +35,36 @@ def read(
     impute: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    r"""Read a file into rows, targets and names of columns.
+    r"""Read a file into rows, targets and column names.
 
-    Numbers stay as they are, booleans become 0 and 1, and a column of text one column of 0 and 1
-    for each of its values. A column is one of text where less than half of its values are numbers.
+    Numbers are kept, booleans become 0 and 1, and a text column becomes one column of 0 and 1 for
+    each of its values. A column is text if fewer than half of its values are numbers.
 
     Parameters
     ----------
     path : path
         CSV (comma, semicolon or tab; with or without a header), Parquet, NPZ (keys X and y, or
-        indices, indptr, shape, and data where not all are 1) or LIBSVM.
+        indices, indptr, shape, and data unless all values are 1) or LIBSVM.
     target : str, optional
-        The column to predict: its name, or its number from 0 (-1: the last one). In an NPZ file
-        a key, by default y. In a LIBSVM file it is the first number of each line.
+        The column to predict: its name, or its number from 0 (-1 is the last one). In an NPZ file
+        a key, by default y. In a LIBSVM file the target is the first number of each line.
     task : {"classification", "regression", "clustering"}, optional
-        By default regression where the target has numbers that are not whole, or more than 20
-        different ones.
+        By default regression if the target has non-integer numbers or more than 20 different
+        integers, and classification otherwise.
     impute : bool, default=False
         Whether values may be missing; X then holds NaN. Missing text is a value of its own.
     progress : callable, optional
-        Called now and then with the bytes read and the bytes in all.
+        Called from time to time with the number of bytes read and the total.
 
     Returns
     -------
     Dataset
-        Its X is float64, dense or CSR.
+        With X of float64, dense or CSR.
 
     Raises
     ------
     DataError
-        In one sentence: what is wrong, and in which line and column.
+        What is wrong, and in which line and column.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def read(
         parts = _parts(path, target, task, impute, progress)
         checksum = checksum_of_file(path)
     except PermissionError:
-        raise DataError(f"{path} may not be read: permission denied") from None
+        raise DataError(f"{path} cannot be read: permission denied") from None
     chosen, why = _chosen_task(parts.pop("label"), parts["y"], task)
     if chosen == "regression":
         parts["y"] = parts["y"].astype(np.float64)
@@ -105,7 +105,7 @@ def read(
 def _parts(
     path: Path, target: str | None, task: str | None, impute: bool, progress: Progress | None
 ) -> dict[str, Any]:
-    """Return X, y, columns and notes, and what the target is called."""
+    """Return X, y, columns and notes, and the name of the target."""
     kind = KINDS.get(path.suffix.lower()) or _guessed_kind(path)
     if kind == "csv":
         return read_csv(path, target, task, impute, progress)
@@ -117,14 +117,12 @@ def _parts(
 
 
 def _guessed_kind(path: Path) -> str:
-    """Return "libsvm" where the first line looks like that; its files often have no suffix."""
+    """Return "libsvm" if the first line looks like it, since such files often have no suffix."""
     with path.open("rb") as file:
         words = file.readline(2**20).split()
     if len(words) > 1 and all(word.count(b":") == 1 for word in words[1:]):
         return "libsvm"
-    raise DataError(
-        f"{path.name} is none of the files that can be read: .csv, .tsv, .parquet, .npz, .libsvm"
-    )
+    raise DataError(f"{path.name} has no known format: use .csv, .tsv, .parquet, .npz or .libsvm")
 
 
 def _chosen_task(
@@ -139,7 +137,7 @@ def _chosen_task(
     if different == 1:
         raise DataError(
             f"the target {label} has one value only, {y[0] if text else f'{y[0]:g}'}: there is "
-            "nothing to tell apart"
+            "nothing to predict"
         )
     if text and (different == len(y) or (different > FEW_CLASSES and 2 * different > len(y))):
         raise DataError(
@@ -152,11 +150,11 @@ def _chosen_task(
         )
     if task == "classification" and not whole:
         raise DataError(
-            f"classification needs labels, and the target {label} has numbers that are not whole"
+            f"classification needs labels, and the target {label} has numbers that are not integers"
         )
     if task is not None:
         return task, ()
     task = "classification" if text or (whole and different <= FEW_CLASSES) else "regression"
-    kind = "values" if text else "whole numbers" if whole else "numbers, not all of them whole"
-    note = f"Taken for {task}, since the target {label} has {different:,} different {kind}."
+    kind = "values" if text else "integers" if whole else "numbers, not all of them integers"
+    note = f"Taken as {task}, since the target {label} has {different:,} different {kind}."
     return task, (note,)

@@ -1,4 +1,4 @@
-"""Generated sets, with a structure that is known because it was put there."""
+"""Generated data sets, whose structure is known."""
 
 import math
 from collections.abc import Callable
@@ -16,19 +16,19 @@ __all__ = ["GENERATED", "heavy_tailed", "imbalanced", "uneven_regression"]
 def imbalanced(
     n: int = 20_000, d: int = 50, rare: float = 0.02, shift: float = 3.0, seed: int = 0
 ) -> Dataset:
-    """Two classes, one of them rare: normal rows, those of the rare class shifted.
+    """Two classes, one of them rare: normal rows, shifted for the rare class.
 
-    Nine rare rows in ten are shifted along the first half of the columns, the others along the
-    second half, by as much.
+    Of the rare rows, nine in ten are shifted along the first half of the columns and the others
+    along the second half, by the same distance.
 
     Parameters
     ----------
     n, d : int
-        Rows, and columns (2 at least).
+        Rows and columns, at least 2 of each.
     rare : float
-        Share of the rare class, labelled 1: ``round(rare * n)`` rows, in random places.
+        Share of the rare class, labelled 1: ``round(rare * n)`` rows at random positions.
     shift : float
-        How far: the larger, the easier they are told apart.
+        The distance of the shift. A larger one makes the classes easier to separate.
     seed : int
 
     Returns
@@ -60,16 +60,16 @@ def imbalanced(
 
 
 def heavy_tailed(n: int = 20_000, d: int = 10, clusters: int = 20, seed: int = 0) -> Dataset:
-    """Clusters of very unequal size, the small ones far out, with heavy tails around each.
+    """Clusters of very unequal size with heavy tails, the small ones far from the origin.
 
-    Cluster k = 0, 1, ... has a share of rows in proportion to 1 / (k + 1)^3, its centre is at
-    the distance 10 k from the origin, in a random direction, and a row is at a normal vector from
-    its centre, times a factor of Pareto's law: above t with probability t^-3.
+    Cluster k = 0, 1, ... has a share of rows proportional to 1 / (k + 1)^3. Its centre is at
+    distance 10 k from the origin in a random direction. The offset of a row from its centre is a
+    normal vector times a Pareto factor, which exceeds t with probability t^-3.
 
     Parameters
     ----------
     n, d, clusters : int
-        Rows, columns, and clusters, of which each has a row at least.
+        Rows, columns and clusters; each cluster has at least one row.
     seed : int
 
     Returns
@@ -85,7 +85,7 @@ def heavy_tailed(n: int = 20_000, d: int = 10, clusters: int = 20, seed: int = 0
     """
     n, d, clusters = whole("n", n, 1), whole("d", d, 1), whole("clusters", clusters, 1)
     if clusters > n:
-        raise DataError(f"{clusters} clusters need as many rows at least, there are {n}")
+        raise DataError(f"{clusters} clusters need at least as many rows, got {n}")
     rng = np.random.default_rng(seed)
     shares = 1.0 / np.arange(1, clusters + 1) ** 3
     sizes = 1 + np.floor((n - clusters) * shares / shares.sum()).astype(np.int64)
@@ -103,7 +103,7 @@ def heavy_tailed(n: int = 20_000, d: int = 10, clusters: int = 20, seed: int = 0
 def uneven_regression(
     n: int = 20_000, d: int = 20, spread: float = 1.0, noise: float = 0.1, seed: int = 0
 ) -> Dataset:
-    """Linear regression on rows of very different length.
+    """Linear regression on rows of very different norms.
 
         x_i = exp(spread g_i) z_i,   y_i = x_i w + noise e_i        with g, z, w and e normal
 
@@ -111,7 +111,7 @@ def uneven_regression(
     ----------
     n, d : int
     spread : float
-        Standard deviation of the logarithm of the rows' length, more or less; 0: all alike.
+        The approximate standard deviation of the logarithm of the norms; 0 for similar norms.
     noise : float
     seed : int
 
@@ -147,7 +147,7 @@ def _made(
 
 
 class Generator(NamedTuple):
-    """A set that is made, and what it is with no argument."""
+    """A function that makes a data set, and what it makes by default."""
 
     make: Callable[..., Dataset]
     task: str
@@ -157,9 +157,9 @@ class Generator(NamedTuple):
 GENERATED = {
     "imbalanced": Generator(imbalanced, "classification", "20,000 x 50: two classes, one of 2%"),
     "heavy_tailed": Generator(
-        heavy_tailed, "clustering", "20,000 x 10: small clusters far out, and long tails"
+        heavy_tailed, "clustering", "20,000 x 10: small distant clusters, heavy tails"
     ),
     "uneven_regression": Generator(
-        uneven_regression, "regression", "20,000 x 20: rows of very uneven length"
+        uneven_regression, "regression", "20,000 x 20: rows of very different norms"
     ),
 }

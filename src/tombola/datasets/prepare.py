@@ -1,4 +1,4 @@
-"""From columns as they are to columns that solvers like; learnt from the training rows alone."""
+"""Prepare dense columns for solvers: impute, scale, and drop constant ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ IMPUTE = ("median", "mean")
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """What is done to the columns of a dense X.
+    """A transformation of the columns of a dense X, fitted to training rows.
 
     Attributes
     ----------
     kept : ndarray of int
-        The columns that are used; those that are constant are left out.
+        The columns that are used; constant ones are left out.
     columns : tuple of str
         Their names.
     fill, mean, scale : ndarray of float64
-        Of the columns kept: what stands in for NaN, what is subtracted, what is divided by.
+        For each kept column: the value that replaces NaN, and the offset and divisor applied.
     notes : tuple of str
-        What was done, a sentence each.
+        What was done, in one sentence each.
     """
 
     kept: NDArray[np.int64]
@@ -38,7 +38,7 @@ class Preparation:
     notes: tuple[str, ...]
 
     def apply(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return rows as a model wants them: a copy, in C order and of the type of X."""
+        """Return transformed rows: a copy, in C order and with the type of X."""
         out = np.empty((len(X), self.kept.size), dtype=X.dtype)
         for k, j in enumerate(self.kept):
             column = X[:, j].astype(np.float64)
@@ -54,18 +54,22 @@ def prepare(
     impute: str | None = None,
     scale: bool = True,
 ) -> Preparation:
-    """Look at training rows, and say what to do with these and with others.
+    """Fit the preparation of columns to training rows.
 
     Parameters
     ----------
     X : ndarray of shape (n, d)
         NaN is a missing value.
     columns : sequence of str
-        Names; by default numbers.
+        Names; by default numbers from 0.
     impute : {"median", "mean"}, optional
-        What stands in for missing values: that of their column.
+        The statistic of a column that replaces its missing values.
     scale : bool, default=True
-        Whether each column gets mean 0 and standard deviation 1.
+        Whether to scale each column to mean 0 and standard deviation 1.
+
+    Returns
+    -------
+    Preparation
 
     Examples
     --------
@@ -87,7 +91,7 @@ def prepare(
             continue
         lost = int(missing.sum())
         if lost and impute is None:
-            raise DataError(f"{count(lost, 'value')} of {name!r} missing, and impute is not given")
+            raise DataError(f"{count(lost, 'value')} of {name!r} missing, but impute is None")
         holes += lost
         kept.append(j)
         fill.append(float(np.mean(known) if impute == "mean" else np.median(known)))
@@ -120,7 +124,7 @@ def prepare(
 
 
 def _mean_and_spread(column: NDArray[np.float64]) -> tuple[float, float]:
-    """Return mean and standard deviation, also of numbers whose squares overflow."""
+    """Return mean and standard deviation, even if squares overflow."""
     unit = float(np.abs(column).max())
     relative = column / unit
     spread = float(relative.std()) * unit
@@ -130,10 +134,10 @@ def _mean_and_spread(column: NDArray[np.float64]) -> tuple[float, float]:
 def split(
     n: int, share: float, seed: int, labels: NDArray[Any] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows to train on and those to test on, each in rising order.
+    """Return the rows for training and those for testing, each in increasing order.
 
-    With labels, the same share of each class is held out, to the nearest row; of each class, one
-    row at least is trained on.
+    With labels, the split is stratified: the same share of each class is held out, rounded to
+    whole rows, and at least one row of each class is kept for training.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Public sets by name, from files in a folder, or from OpenML where it has them."""
+"""Public data sets by name, from files in a folder or from OpenML."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ FOLDER = "TOMBOLA_DATA"  # the environment variable that names the folder
 
 @dataclass(frozen=True)
 class OpenML:
-    """Where a set is at OpenML, how large, and which label is the rare class, called 1 here."""
+    """A data set on OpenML; `rare` is the label that becomes 1, if there is a rare class."""
 
     name: str
     shape: tuple[int, int]
@@ -39,11 +39,11 @@ class OpenML:
 
 @dataclass(frozen=True)
 class PublicSet:
-    """What a set is, and which file holds it."""
+    """The description of a public data set, and the file that holds it."""
 
     what: str
     task: str
-    files: tuple[str, ...]  # the names that its file may have
+    files: tuple[str, ...]  # possible names of its file
     layout: str
     source: str
     read: Callable[[Arrays], dict[str, Any]]
@@ -58,7 +58,7 @@ def _labelled(arrays: Arrays) -> dict[str, Any]:
 
 
 def _sparse(arrays: Arrays) -> dict[str, Any]:
-    """CSR without values: all are 1; the first `n_train` rows are for training."""
+    """CSR rows whose values are all 1; the first `n_train` rows are for training."""
     X = as_csr(
         np.ones(len(arrays["indices"])), arrays["indices"], arrays["indptr"], arrays["shape"]
     )
@@ -114,16 +114,16 @@ def _voc_features(file: str, what: str, columns: int) -> PublicSet:
         (file,),
         f"keys Xtrain (5011 x {columns}), Xtest (4952 x {columns}), Ytrain and Ytest (20 columns "
         "of 1, -1 and 0 = difficult), classes",
-        "PASCAL VOC 2007, host.robots.ox.ac.uk/pascal/VOC; compute the features yourself",
+        "PASCAL VOC 2007, host.robots.ox.ac.uk/pascal/VOC; features to be computed from the images",
         _voc,
     )
 
 
-CSR_LAYOUT = "keys indices, indptr, shape (CSR, all values 1), y, n_train (rows of training first)"
+CSR_LAYOUT = "keys indices, indptr, shape (CSR, all values 1), y, n_train (training rows first)"
 
 PUBLIC = {
     "a9a": PublicSet(
-        "32,561 + 16,281 x 123, sparse: who earns more than 50,000 dollars? (24% do)",
+        "32,561 + 16,281 x 123, sparse: income above 50,000 dollars (24%)",
         "classification",
         ("libsvm_a9a.npz",),
         CSR_LAYOUT,
@@ -131,11 +131,11 @@ PUBLIC = {
         _sparse,
         OpenML("a9a", (48_842, 123), n_train=32_561),
     ),
-    "aloi": _rare_class(1, "ALOI", "49,534 x 27: pictures of objects, 3.0% odd ones"),
+    "aloi": _rare_class(1, "ALOI", "49,534 x 27: images of objects, 3.0% anomalies"),
     "campaign": _rare_class(5, "campaign", "41,188 x 62: calls of a bank, 11.3% successful"),
     "cover": _rare_class(10, "cover", "286,048 x 10: forests, 0.96% of a rare type"),
     "hapt": PublicSet(
-        "80,000 x 17: windows of a phone's accelerometer, 30 people",
+        "80,000 x 17: phone accelerometer windows, 30 people",
         "classification",
         ("hapt_phone_accel_windows_80000x17.npz",),
         "keys X (80000 x 17), label",
@@ -161,24 +161,24 @@ PUBLIC = {
         "60,000 + 10,000 x 784: handwritten digits, ten classes",
         "classification",
         ("mnist_full_uint8.npz",),
-        "keys X (70000 x 784, rows of training first) and y",
+        "keys X (70000 x 784, training rows first) and y",
         "MNIST, yann.lecun.com/exdb/mnist",
         _mnist,
         OpenML("mnist_784", (70_000, 784), n_train=60_000),
     ),
     "mushrooms": PublicSet(
-        "6,513 + 1,611 x 127, sparse: which mushrooms are poisonous? (48% are)",
+        "6,513 + 1,611 x 127, sparse: poisonous mushrooms (48%)",
         "classification",
         ("mushrooms_agaricus.npz",),
         CSR_LAYOUT,
         "UCI, Mushroom, as in github.com/dmlc/xgboost, demo/data/agaricus.txt",
         _sparse,
     ),
-    "shuttle": _rare_class(32, "shuttle", "49,097 x 9: a space shuttle's radiators, 7.2% odd"),
+    "shuttle": _rare_class(32, "shuttle", "49,097 x 9: space shuttle radiators, 7.2% anomalies"),
     "skin": _rare_class(
         33,
         "skin",
-        "245,057 x 3: colours, 20.8% of them skin",
+        "245,057 x 3: colours, 20.8% skin",
         OpenML("skin-segmentation", (245_057, 3), rare="1"),
     ),
     "smtp": _rare_class(34, "smtp", "95,156 x 3: connections, 0.03% attacks"),
@@ -195,21 +195,12 @@ PUBLIC = {
 def load(
     name: str, folder: str | os.PathLike[str] | None = None, *, download: bool = False
 ) -> Dataset:
-    """Return a public set, all of it and as it is: nothing scaled, no row left out.
-
-    Parameters
-    ----------
-    name : str
-        A key of `PUBLIC`.
-    folder : path, optional
-        Where the files are; by default what the environment variable TOMBOLA_DATA says.
-    download : bool, default=False
-        Whether to try OpenML where there is no file.
+    """Return a public data set with all its rows, unscaled; see `tombola.datasets.load`.
 
     Raises
     ------
     DataError
-        It says which file to put where, what is in it, and where the set comes from.
+        The message names the missing file, its content, where to put it and where to get it.
     """
     public = PUBLIC[name]
     path = find(name, folder)
@@ -225,8 +216,8 @@ def load(
     if download and public.openml is not None:
         return _fetch(name, public, public.openml)
     where = folder or os.environ.get(FOLDER)
-    missing = f"there is no {public.files[0]} in {where}" if where else f"{name} is not at hand"
-    place = "there" if where else f"into a folder, and name it by --data or {FOLDER}"
+    missing = f"there is no {public.files[0]} in {where}" if where else f"{name} was not found"
+    place = "there" if where else f"into a folder, and pass it by --data or {FOLDER}"
     raise DataError(
         f"{missing}: put the file {' or '.join(public.files)} {place} ({public.layout}; from "
         f"{public.source})" + ("" if public.openml is None else ", or --download it from OpenML")
@@ -234,7 +225,7 @@ def load(
 
 
 def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Return the file that holds a set, or None where there is none."""
+    """Return the file of a data set, or None if there is none."""
     where = folder or os.environ.get(FOLDER)
     if not where:
         return None
@@ -250,8 +241,7 @@ def _read(path: Path, public: PublicSet) -> dict[str, Any]:
         parts = public.read(arrays)
     except KeyError as error:
         raise DataError(
-            f"{path} has no key {error}: there should be {public.layout}, and there are "
-            f"{in_words(arrays)}"
+            f"{path} has no key {error}: expected {public.layout}, got {in_words(arrays)}"
         ) from None
     if parts["y"] is not None and len(parts["y"]) != parts["X"].shape[0]:
         raise DataError(f"{path} has {parts['X'].shape[0]} rows and {len(parts['y'])} labels")
@@ -261,20 +251,20 @@ def _read(path: Path, public: PublicSet) -> dict[str, Any]:
 def _fetch(name: str, public: PublicSet, at: OpenML) -> Dataset:
     from sklearn import datasets
 
-    parser = "auto" if importlib.util.find_spec("pandas") else "liac-arff"  # slow, but its own
+    parser = "auto" if importlib.util.find_spec("pandas") else "liac-arff"  # slower, without pandas
     try:
-        with warnings.catch_warnings(action="ignore"):  # that it tries again
+        with warnings.catch_warnings(action="ignore"):  # about retries
             bunch = datasets.fetch_openml(at.name, version=1, as_frame=False, parser=parser)
-    except (OSError, ValueError) as error:  # no network, or OpenML does not answer as it should
+    except (OSError, ValueError) as error:  # no network, or an unexpected answer
         raise DataError(
-            f"{name} could not be had from OpenML ({error}): a file {public.files[0]} in a folder "
-            f"that --data or {FOLDER} names does as well ({public.layout})"
+            f"{name} could not be downloaded from OpenML ({error}): put a file {public.files[0]} "
+            f"({public.layout}) into a folder, and pass it by --data or {FOLDER}"
         ) from error
     X, labels = bunch.data, np.array([str(label).strip("'\"") for label in bunch.target])
     if X.shape != at.shape:
         raise DataError(
             f"OpenML's {at.name} is {X.shape[0]} x {X.shape[1]}, not {at.shape[0]} x {at.shape[1]}:"
-            " it is another set than it was"
+            " it has changed"
         )
     if hasattr(X, "tocsr"):
         X = X.tocsr()

@@ -1,4 +1,4 @@
-"""Tables of named columns: CSV and Parquet."""
+"""Read tables of named columns: CSV and Parquet."""
 
 import csv
 import functools
@@ -22,14 +22,14 @@ __all__ = [
     "refuse_missing",
 ]
 
-MISSING = {"", "na", "n/a", "nan", "null", "none"}  # in a CSV, in any case
+MISSING = {"", "na", "n/a", "nan", "null", "none"}  # in a CSV file, in upper or lower case
 TRUTH = {"false": 0.0, "true": 1.0}
-MOST_VALUES = 200  # a column of text with more different ones is an identifier, or prose
+MOST_VALUES = 200  # a text column with more different values is an identifier, or prose
 SEPARATORS = ",;\t"
-ENCODING = "utf-8-sig"  # with a byte order mark, or without
+ENCODING = "utf-8-sig"  # with or without a byte order mark
 
-Column = NDArray[np.float64] | list[str | None]  # numbers or text; NaN and None where missing
-Place = Callable[[int], str]  # says where a row is
+Column = NDArray[np.float64] | list[str | None]  # numbers or text; NaN or None if missing
+Place = Callable[[int], str]  # describes where a row is in its file
 
 
 # --- CSV ----------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def read_csv(
         records = _records(path, file)
         _, first = next(records, (0, []))
         if not first:
-            raise DataError(f"{path.name} is empty: it has blank lines only")
+            raise DataError(f"{path.name} is empty: it has only blank lines")
         headed = _is_header(first)
         if not headed:
             records = _records(path, file)
@@ -69,7 +69,7 @@ def read_csv(
 
 
 def _records(path: Path, file: TextIO) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line that a record begins in, and its fields; blank lines are skipped."""
+    """Yield the first line and the fields of each record; skip blank lines."""
     line = 1
     try:
         file.seek(0)
@@ -81,13 +81,13 @@ def _records(path: Path, file: TextIO) -> Iterator[tuple[int, list[str]]]:
                 yield line, record
             line = reader.line_num + 1
     except UnicodeDecodeError as error:
-        raise DataError(f"{path.name} is not a text in UTF-8: {error.reason}") from None
+        raise DataError(f"{path.name} is not UTF-8 text: {error.reason}") from None
     except csv.Error as error:
         raise DataError(f"line {line} of {path.name} cannot be read: {error}") from None
 
 
 def _is_header(record: Sequence[str]) -> bool:
-    """Return whether a first line has names: not all numbers, and none with a fraction."""
+    """Return whether a line has names: not only numbers, and no fractions."""
     numbers = [as_number(cell) for cell in record]
     named = any(
         math.isnan(number) and cell.strip() for number, cell in zip(numbers, record, strict=True)
@@ -102,9 +102,10 @@ def _parse(
     file: TextIO,
     progress: Progress | None,
 ) -> tuple[NDArray[np.float64], Any, dict[int, tuple[int, int, str]]]:
-    """Return the cells as numbers, the line of each row, and what is neither number nor missing.
+    """Return the cells as numbers, the line of each row, and the columns with text.
 
-    The last by column: how many such cells, the first one's row, and what it says.
+    For each such column, return the number of its text cells, and the row and content of the
+    first one.
     """
     cells, lines = array("d"), array("q")
     texts: dict[int, tuple[int, int, str]] = {}
@@ -112,14 +113,14 @@ def _parse(
     for line, record in records:
         if len(record) != width:
             raise DataError(
-                f"line {line} of {path.name} has {count(len(record), 'field')}, and the first line "
-                f"has {width}"
+                f"line {line} of {path.name} has {count(len(record), 'field')}, but the first "
+                f"line has {width}"
             )
-        for j in texts:  # known to hold some, and so looked at first: exceptions take long
+        for j in texts:  # check known text columns first: exceptions are slow
             _take(record, j, len(lines), texts)
         try:
             numbers = list(map(float, record))
-            if "_" in "".join(record):  # Python reads 1_000 as a number, and nobody else does
+            if "_" in "".join(record):  # only Python reads 1_000 as a number
                 raise ValueError
         except ValueError:
             for j in range(width):
@@ -134,7 +135,7 @@ def _parse(
 
 
 def _take(record: list[str], j: int, row: int, texts: dict[int, tuple[int, int, str]]) -> None:
-    """Replace a cell that is no number by "nan"; where it is not missing either, note it."""
+    """Replace a cell that is not a number by "nan"; record it in `texts` unless it is missing."""
     cell = record[j]
     if math.isnan(as_number(cell)):
         record[j] = "nan"
@@ -145,7 +146,7 @@ def _take(record: list[str], j: int, row: int, texts: dict[int, tuple[int, int, 
 
 @functools.lru_cache(maxsize=2**14)
 def as_number(cell: str) -> float:
-    """Return what a cell says, NaN where that is no number."""
+    """Return the number in a cell, or NaN if it is not a number."""
     try:
         return math.nan if "_" in cell else float(cell)
     except ValueError:
@@ -153,7 +154,7 @@ def as_number(cell: str) -> float:
 
 
 def _read_texts(path: Path, chosen: Sequence[int], skip: int) -> dict[int, list[str | None]]:
-    """Return the cells of some columns as they are written; None where there is nothing."""
+    """Return the cells of some columns as text, with None for missing ones."""
     found: dict[int, list[str | None]] = {j: [] for j in chosen}
     if chosen:
         with path.open(encoding=ENCODING, newline="") as file:
@@ -165,7 +166,7 @@ def _read_texts(path: Path, chosen: Sequence[int], skip: int) -> dict[int, list[
 
 
 def _as_truth(text: list[str | None]) -> Column:
-    """Return 0 and 1 where all that is said is true or false, and the text elsewhere."""
+    """Return 0 and 1 if all cells are true or false, and the text otherwise."""
     words = [None if value is None else value.lower() for value in text]
     if all(word is None or word in TRUTH for word in words):
         return np.array([math.nan if word is None else TRUTH[word] for word in words])
@@ -200,8 +201,8 @@ def read_parquet(path: Path, target: str | None, task: str | None, impute: bool)
             columns.append(column.to_pylist())
         else:
             raise DataError(
-                f"the column {name!r} of {path.name} holds {kind}: numbers, booleans and text can "
-                "be used"
+                f"the column {name!r} of {path.name} holds {kind}: only numbers, booleans and text "
+                "can be used"
             )
 
     def place(row: int) -> str:
@@ -223,18 +224,17 @@ def _assembled(
     impute: bool,
     notes: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Return X, y and names, of columns that hold what they should."""
+    """Return X, y and names; refuse columns that cannot be used."""
     twice = next((name for k, name in enumerate(names) if name in names[:k]), None)
     if twice is not None:
-        raise DataError(f"{path.name} has two columns of the name {twice!r}")
+        raise DataError(f"{path.name} has two columns named {twice!r}")
     if target is None and task != "clustering":
         raise DataError(
-            f"what is to be predicted? --target names the column: {in_words(names)} "
-            "(--task clustering needs none)"
+            f"choose the target with --target: {in_words(names)} (--task clustering needs none)"
         )
     held = None if target is None else column_number(names, target)
     if not len(columns[0]):
-        raise DataError(f"{path.name} has a header and no rows")
+        raise DataError(f"{path.name} has a header but no rows")
     y = None if held is None else _labels(names[held], columns[held], place)
     used = [j for j in range(len(names)) if j != held]
     if not used:
@@ -263,7 +263,7 @@ def _assembled(
 
 
 def column_number(names: Sequence[str], target: str) -> int:
-    """Return the place of a column, by name or number."""
+    """Return the position of a column, given by name or number."""
     if target in names:
         return names.index(target)
     number = as_number(target)
@@ -273,7 +273,7 @@ def column_number(names: Sequence[str], target: str) -> int:
 
 
 def _labels(name: str, column: Column, place: Place) -> NDArray[Any]:
-    """Return the target; none may be missing."""
+    """Return the target; refuse missing values."""
     lost = _missing(column)
     if lost:
         raise DataError(
@@ -292,7 +292,7 @@ def _one_hot(name: str, column: list[str | None]) -> tuple[list[str], NDArray[np
     if len(values) > MOST_VALUES:
         raise DataError(
             f"the column {name!r} is text with {len(values):,} different values, more than "
-            f"{MOST_VALUES}: an identifier, perhaps; remove it, or put numbers in its place"
+            f"{MOST_VALUES}: if it is an identifier, remove it; otherwise encode it as numbers"
         )
     numbers: dict[str | None, int] = {value: k for k, value in enumerate(values)}
     if None in column:
@@ -310,7 +310,7 @@ def _missing(column: Column) -> list[int]:
 
 
 def refuse_missing(names: Sequence[str], columns: Sequence[Column], place: Place) -> None:
-    """Raise an error that counts what is missing, by column."""
+    """Raise an error that counts missing values by column."""
     lost = {name: _missing(column) for name, column in zip(names, columns, strict=True)}
     found = [
         f"{name!r} ({len(rows):,}, first in {place(rows[0])})"
@@ -321,7 +321,7 @@ def refuse_missing(names: Sequence[str], columns: Sequence[Column], place: Place
         total = sum(map(len, lost.values()))
         raise DataError(
             f"{count(total, 'value')} {'is' if total == 1 else 'are'} missing, in "
-            f"{in_words(found, most=5)}: --impute median or --impute mean would fill in"
+            f"{in_words(found, most=5)}: fill them in with --impute median or --impute mean"
         )
 
 

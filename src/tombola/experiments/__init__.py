@@ -1,1 +1,1 @@
-"""Experiments: one module for each figure, run as ``python -m tombola.experiments.NAME``."""
+"""The experiments of the paper, the demo, and a suite that compares all samplers."""

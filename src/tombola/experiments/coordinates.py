@@ -1,11 +1,12 @@
-"""Coordinate and block descent: epochs that each way to choose coordinates takes.
+"""Coordinate and block descent: the epochs that each way to choose coordinates needs.
 
-A lasso (2000 x 1000, columns correlated through 20 factors, with log-normal scales, 50 of them
-in the truth, l1 a tenth of the smallest that gives w = 0), another one (1000 x 500) with l1 a
-hundredth of that, and a logistic regression with l1 on sparse rows (2000 x 1000, 2% non-zero,
-log-normal scales, l1 a twentieth); the first lasso also in blocks of ten neighbouring columns. An
-epoch is d visits of coordinates. The gap is that of the objective to its minimum, over what it
-was at w = 0. The minimum is from a run of 1,000 epochs. Data are the same in all runs.
+There are three problems, with l1 given as a fraction of the smallest value that gives w = 0: a
+lasso (2000 x 1000, columns correlated through 20 factors with log-normal scales, 50 non-zero
+coefficients, l1 a tenth), a smaller lasso (1000 x 500, l1 a hundredth), and a logistic regression
+on sparse rows (2000 x 1000, 2% non-zero, log-normal scales, l1 a twentieth). The first lasso is
+also solved in blocks of ten neighbouring columns. An epoch is d coordinate updates. The gap is the
+distance of the objective to its minimum, relative to that at w = 0; the minimum comes from a run
+of 1,000 epochs. The data are the same in all runs.
 """
 
 import functools
@@ -17,7 +18,8 @@ import numpy as np
 
 import tombola
 from tombola.experiments.curves import arrival, collect
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting, go_on
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
+from tombola.experiments.running import minimize
 from tombola.problems import LeastSquares, Logistic
 from tombola.problems.linear import LinearProblem
 from tombola.report import figures
@@ -77,48 +79,48 @@ def solved(name: str) -> tuple[LinearProblem, float]:
         problem: LinearProblem = logistic()
     else:
         problem = lasso(1000, 500, 0.01) if name == "lasso-small-l1" else lasso(2000, 1000, 0.1)
-    long = go_on(CoordinateDescent(), problem, rounds=1000 * problem.d)
+    long = minimize(CoordinateDescent(), problem, rounds=1000 * problem.d)
     return problem, problem.value(long.solution)
 
 
 def stages(runs: int) -> list[list[Setting]]:
-    """Each problem, over and over."""
+    """Return one run of each problem for each repetition."""
     return [[{"problem": name, "run": run} for run in range(runs) for name in PROBLEMS]]
 
 
 def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterator[Row]:
-    """Do one run: each way to choose coordinates, until the goal is passed."""
+    """Do one run: each way to choose coordinates, until the gap is well below the goal."""
     problem, best = solved(str(setting["problem"]))
     blocks = str(setting["problem"]).endswith("blocks")
     solver: Any = BlockCoordinateDescent(BLOCK) if blocks else CoordinateDescent()
     each = BLOCK if blocks else 1
     smooth = problem.coordinate_lipschitz()
-    if blocks:  # a stand-in for the blocks' own constants, which the solver keeps to itself
+    if blocks:  # an approximation of the blocks' constants
         smooth = np.add.reduceat(smooth, np.arange(0, problem.d, BLOCK))
     begin = problem.value(None) - best
     for method, make in SAMPLERS.items():
         if method == "cyclic" and setting["run"] != 0:
-            continue  # nothing is random in it
+            continue  # it is deterministic
         sampler, result = make(smooth, int(setting["run"])), None
         for mark in MARKS:
             rounds = round(mark * problem.d / each)
-            result = go_on(solver, problem, sampler=sampler, rounds=rounds, resume=result)
+            result = minimize(solver, problem, sampler=sampler, rounds=rounds, resume=result)
             gap = max((problem.value(result.solution) - best) / begin, 0.0)
             yield {"method": method, "epochs": float(mark), "gap": gap}
             if gap < GOAL / 100:
                 break
 
 
-# --- what the rows say ----------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
 
 
 def show(rows: list[Row]) -> Exhibit:
-    """Draw gaps, and the epochs to a small one."""
+    """Show the gaps, and the epochs to reach the goal."""
     runs = len({row["run"] for row in rows})
     exhibit = Exhibit(
         TITLE,
-        f"Epochs until the objective is within {GOAL:g} of its minimum, relative to where it "
-        f"began; medians and ranges over {runs} runs. `Cyclic` has nothing random in it.",
+        f"Epochs until the gap of the objective to its minimum is {GOAL:g} of the initial one; "
+        f"medians and ranges over {runs} runs. `Cyclic` is deterministic.",
     )
     names = [name for name in PROBLEMS if any(row["problem"] == name for row in rows)]
     figure, axes = figures.new_figure(2, (len(names) + 1) // 2)
@@ -153,7 +155,7 @@ def show(rows: list[Row]) -> Exhibit:
             )
         )
     figures.legend_below(figure)
-    exhibit.figures.append((figure, "Median gap; the line is the goal."))
+    exhibit.figures.append((figure, "Median gap; the horizontal line is the goal."))
     exhibit.tables.append((f"Epochs to {GOAL:g}", ["problem", "coordinates", "median", "range"],
                            lines))  # fmt: skip
     return exhibit

@@ -1,4 +1,4 @@
-"""Curves over repetitions: means with intervals, and when one of them reaches a level."""
+"""Curves over repetitions: means with intervals, and the time to reach a level."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +12,13 @@ __all__ = ["Curves", "arrival", "band", "collect", "shown", "speed"]
 
 RESAMPLES = 2000
 
-Curves = dict[Any, NDArray[np.float64]]  # by repetition: values at the marks
+Curves = dict[Any, NDArray[np.float64]]  # values at the marks, by repetition
 
 
 def collect(
     rows: Sequence[dict[str, Any]], x: str, y: str, unit: Sequence[str]
 ) -> tuple[NDArray[np.float64], Curves]:
-    """Return the marks, and for each repetition the curve of y over them.
+    """Return the marks, and the curve of y over them for each repetition.
 
     >>> rows = [{"seed": 0, "t": 1, "v": 5.0}, {"seed": 0, "t": 2, "v": 4.0}]
     >>> collect(rows, "t", "v", ["seed"])
@@ -45,7 +45,7 @@ def band(curves: Curves) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 def arrival(
     marks: NDArray[np.float64], curve: NDArray[np.float64], level: float, upwards: bool
 ) -> float:
-    """Return the first mark at which a curve is at the level or better; infinity if never.
+    """Return the first mark where a curve reaches a level, or infinity if it never does.
 
     >>> arrival(np.array([1.0, 2.0, 3.0]), np.array([9.0, 4.0, 3.0]), 5.0, upwards=False)
     2.0
@@ -57,11 +57,11 @@ def arrival(
 def speed(
     marks: NDArray[np.float64], ours: Curves, theirs: Curves, upwards: bool, seed: int = 0
 ) -> tuple[float, Estimate]:
-    """How soon the mean of our curves is as good as the mean of theirs is at the end.
+    """Return how soon the mean of our curves reaches the final mean of theirs.
 
-    Returns the mark, and the last mark over it (how many times sooner) with a 95% interval:
-    a bootstrap over the first part of the repetitions' names (the start, the run), since
-    repetitions that share it are not independent.
+    The result is the mark, and the speed-up, which is the last mark divided by this one, with a
+    95% bootstrap interval. The bootstrap resamples groups of repetitions that share the first
+    part of their key (the start or the run), since these are not independent.
     """
     keys = [key for key in ours if key in theirs]
     mine, other = (np.array([curves[key] for key in keys]) for curves in (ours, theirs))
@@ -70,7 +70,7 @@ def speed(
     member = np.array([[f == g for f in first] for g in groups], dtype=np.float64)
 
     def sooner(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return when our mean curve arrives, for each row of weights of the repetitions."""
+        """Return when our mean curve arrives, for each row of weights over repetitions."""
         weights = weights / weights.sum(axis=1, keepdims=True)
         curves, levels = weights @ mine, (weights @ other)[:, -1:]
         good = curves >= levels if upwards else curves <= levels
@@ -88,7 +88,7 @@ def speed(
 
 
 def shown(estimate: Estimate, digits: int = 1, zero: str | None = None) -> str:
-    """Write an estimate with its interval, where it has one; `zero` is what 0 means.
+    """Return an estimate as text, with its interval if it is finite; `zero` replaces 0.
 
     >>> shown(Estimate(2.0, 1.5, 2.5))
     '2.0 [1.5, 2.5]'

@@ -1,14 +1,13 @@
-"""What a newcomer sees first: two small races on generated data, in a minute.
+"""The demo: two small comparisons on generated data, in a minute.
 
-Classification: 20,000 rows of 500 columns, one in fifty of the rare class, which is told apart
-easily; logistic regression by AdaGrad at rate 0.1. Clustering: 80,000 rows of 10 columns in
-clusters of very unequal size, the small ones far out; mini-batch k-means, k = 50, b = 100, from
-k-means++ on 1,000 rows. Both are made to have what adaptive draws are for: a few rows that carry
-the noise. `tombola advise` says whether your data have it.
+Classification: 20,000 rows with 500 columns, 2% of them in a rare class that is easy to separate;
+logistic regression by AdaGrad at rate 0.1. Clustering: 80,000 rows with 10 columns in clusters of
+very unequal size, the small ones far from the origin; mini-batch k-means, k = 50, b = 100, started
+with k-means++ on 1,000 rows. In both data sets a few rows carry most of the noise, which is what
+adaptive draws need. `tombola advise` tells whether this is true for your data.
 """
 
 import functools
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ import numpy as np
 import tombola
 from tombola import datasets
 from tombola.experiments.curves import band, collect, shown, speed
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.experiments.kmeans import make_sampler
 from tombola.experiments.one_vs_all import average_precisions
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting, go_on
+from tombola.experiments.running import minimize, timed
 from tombola.problems import KMeans, Logistic
 from tombola.random import Stream
 from tombola.report import figures
@@ -42,7 +42,7 @@ SETTINGS = {"rate": RATE, "l2": L2, "clusters": CLUSTERS, "batch": BATCH, "metho
 
 
 def stages(runs: int) -> list[list[Setting]]:
-    """Both races, over and over."""
+    """Return one run of each comparison for each repetition."""
     return [[{"race": name, "run": run} for run in range(runs) for name in MARKS]]
 
 
@@ -57,7 +57,7 @@ def _data(race: str) -> Any:
 
 
 def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterator[Row]:
-    """Do one run: the methods in turn, each from the same start."""
+    """Do one run: all methods in turn, from the same start."""
     race, seed = str(setting["race"]), int(setting["run"])
     for method in METHODS[race]:
         yield from (_classify if race == "classification" else _cluster)(method, seed)
@@ -73,7 +73,7 @@ def _classify(method: str, seed: int) -> Iterator[Row]:
         sampler = {"shuffle": tombola.Shuffle, "VRB": tombola.VRB}[method](problem.n, seed=seed)
     solver, result = AdaGrad(RATE), None
     for mark in MARKS["classification"]:
-        result = go_on(solver, problem, sampler=sampler, rounds=mark, resume=result)
+        result = minimize(solver, problem, sampler=sampler, rounds=mark, resume=result)
         w = result.solution
         yield {"method": method, "draws": mark, "seconds": result.seconds,
                "objective": problem.value(w),
@@ -83,13 +83,10 @@ def _classify(method: str, seed: int) -> Iterator[Row]:
 def _cluster(method: str, seed: int) -> Iterator[Row]:
     problem, test = _data("clustering")
     start = plus_plus(problem, 1000, Stream(seed))
-    make_sampler(method, problem, seed)  # compiles, off the clock
-    began = time.perf_counter()
-    sampler = make_sampler(method, problem, seed)
-    setup = time.perf_counter() - began
+    sampler, setup = timed(lambda: make_sampler(method, problem, seed))
     solver, result = MiniBatchKMeans(BATCH), None
     for mark in MARKS["clustering"]:
-        result = go_on(
+        result = minimize(
             solver,
             problem,
             sampler=sampler,
@@ -102,14 +99,14 @@ def _cluster(method: str, seed: int) -> Iterator[Row]:
                "score": test.value(result.solution)}  # fmt: skip
 
 
-# --- what the rows say ----------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
 
 TITLES = {"classification": "Rare class, logistic regression", "clustering": "Heavy tails, k-means"}
 SCORES = {"classification": "average precision, test", "clustering": "cost, test"}
 
 
 def show(rows: list[Row]) -> Exhibit:
-    """Draw both races, and say who was sooner."""
+    """Show both comparisons, and which method was sooner."""
     runs = len({row["run"] for row in rows})
     figure, axes = figures.new_figure(2, 2, height=2.6)
     lines, findings, headline = [], [], []
@@ -144,7 +141,12 @@ def show(rows: list[Row]) -> Exhibit:
                 shown(scored, zero="never"),
             ])  # fmt: skip
             if method != "shuffle":
-                when = f"{came:,.0f} of {marks[-1]:,.0f} draws" if len(place) else "no draws at all"
+                reached = (
+                    f"It reaches the final objective of shuffling after {came:,.0f} of "
+                    f"{marks[-1]:,.0f} draws; times fewer: {shown(ratio, zero='never')}."
+                    if len(place)
+                    else "It does not reach the final objective of shuffling."
+                )
                 headline.append(
                     f"{method}, {TITLES[race].split(',')[1].strip()}: **{_times(ratio)}**"
                 )
@@ -152,27 +154,26 @@ def show(rows: list[Row]) -> Exhibit:
                     Finding(
                         f"{method} needs fewer draws than shuffling ({TITLES[race].lower()}).",
                         ratio.low > 1 if runs > 1 else None,
-                        f"It has the objective that shuffling ends with after {when}; times "
-                        f"fewer: {shown(ratio, zero='never')}.",
+                        reached,
                     )
                 )
     figures.legend_below(figure)
     exhibit = Exhibit(
         TITLE,
-        "Draws that adaptive sampling needs for what shuffled epochs reach at the end: "
+        "Draws that adaptive sampling needs to reach the final objective of shuffled epochs: "
         + "; ".join(headline) + ".",
-        f"Two generated sets, {runs} runs, 95% intervals; the same solver, rate and start for all. "
-        "VRB knows nothing but the losses it is fed; GroupVRB also knows the labels; for k-means "
-        "VRB begins with the distance of each row to a random one. The sets are made to have a "
-        "few rows that carry the noise: `tombola advise` says whether yours do.",
+        f"Two generated data sets, {runs} runs, 95% intervals; all methods have the same solver, "
+        "rate and start. VRB knows only the losses that it is fed; GroupVRB also knows the labels; "
+        "for k-means, VRB starts with the distance of each row to a random one. In both data sets "
+        "a few rows carry most of the noise: `tombola advise` tells whether yours are like that.",
     )  # fmt: skip
     caption = (
-        "Left: the training objective. Right: what is measured on rows that were held out. Lower "
-        "is better but for precision."
+        "Left: the training objective. Right: the score on held-out rows. Lower is better, except "
+        "for precision."
     )
     exhibit.figures.append((figure, caption))
     exhibit.tables.append((
-        "To what shuffled epochs have at the end",
+        "Draws to reach the final values of shuffled epochs",
         ["race", "method", "draws to the objective", "times fewer", "seconds to it",
          "times fewer to the test score"], lines,
     ))  # fmt: skip

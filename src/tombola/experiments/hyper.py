@@ -1,9 +1,9 @@
-"""Figure 4: what the parameters of Algorithm 1 do, over ten orders of magnitude.
+"""Figure 4: the effect of the parameters of Algorithm 1, over ten orders of magnitude.
 
 One-vs-all logistic regression on VOC 2007 as in `tombola.experiments.voc` (EfficientNet-Lite2
-features at mean norm 1, AdaGrad at rate 0.1, 15,000 draws), drawn by VRB as printed on a grid of
-bounds and mixings, and by the samplers without parameters beside it. No loss exceeds 2.5 here, so
-a bound of 10^8 is as wrong as the paper's best one, and one of 10^-2 breaks the theory.
+features with mean norm 1, AdaGrad at rate 0.1, 15,000 draws), with VRB as printed on a grid of
+bounds and mixings, and with samplers without parameters for comparison. No loss exceeds 2.5 here,
+so a bound of 10^8, the paper's best one, is far too large, and one of 10^-2 violates the theory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ import numpy as np
 import tombola
 from tombola import datasets
 from tombola.experiments.curves import band, collect, shown
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.experiments.one_vs_all import MARKS, RATE, Make, race, tasks
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting
 from tombola.ledger import mean_estimate
 from tombola.report import figures
 
@@ -33,12 +33,12 @@ SETTINGS = {"rate": RATE, "draws": MARKS[-1], "bounds": BOUNDS, "mixings": MIXIN
 
 
 def checksums(data: Path | None) -> dict[str, str]:
-    """Return that of the data set."""
+    """Return the checksum of the data set."""
     return {"efficientnet": datasets.load("voc-efficientnet", data).checksum}
 
 
 def stages(runs: int) -> list[list[Setting]]:
-    """One after the other."""
+    """Return one run for each repetition."""
     return [[{"run": run} for run in range(runs)]]
 
 
@@ -47,7 +47,7 @@ def _printed(bound: float, mixing: float) -> Make:
 
 
 def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterator[Row]:
-    """Do one run: the grid and the samplers beside it, in turn."""
+    """Do one run: the grid, then the samplers without parameters."""
     contenders: dict[str, tuple[Make, float]] = {
         f"{bound!r}|{mixing!r}": (_printed(bound, mixing), RATE)
         for bound in BOUNDS
@@ -66,17 +66,16 @@ def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterato
         yield {**own, **row}
 
 
-# --- what the rows say ----------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
 
 
 def show(rows: list[Row]) -> Exhibit:
-    """Draw the grid and three of its curves; compare its best cell with no parameters at all."""
+    """Show the grid and three of its curves; compare its best cell with no parameters."""
     runs = len({row["run"] for row in rows})
     exhibit = Exhibit(
         TITLE,
         f"Mean average precision (eleven points, 20 classes) after {MARKS[-1]:,} draws, {runs} "
-        "runs. The grid is Algorithm 1 as printed; the parameter-free samplers are chosen by "
-        "nobody.",
+        "runs. The grid is Algorithm 1 as printed; the parameter-free samplers are not tuned.",
     )
     last = [row for row in rows if row["draws"] == MARKS[-1]]
     grid = {
@@ -88,14 +87,14 @@ def show(rows: list[Row]) -> Exhibit:
     down = {cell: np.mean([row["objective"] for row in own]) for cell, own in grid.items()}
     free = {name: [row for row in last if row["method"] == name] for name in FREE}
     caption = (
-        "Mean average precision at the end, for each cell of the grid; below, the samplers "
-        "without parameters."
+        "Final mean average precision, for each cell of the grid; below, the samplers without "
+        "parameters."
     )
     exhibit.figures.append((_heat(score, free), caption))
     best = max(score, key=lambda cell: score[cell])
     lowest = min(down, key=lambda cell: down[cell])
-    exhibit.figures.append((_curves(rows, best), "On the way: the best cell, the paper's two, and "
-                            "the samplers without parameters."))  # fmt: skip
+    exhibit.figures.append((_curves(rows, best), "The best cell, the paper's two, and the samplers "
+                            "without parameters."))  # fmt: skip
     lines = []
     for label, own in [
         *((f"VRB as printed, L = {b:g}, theta = {m:g}", grid[b, m]) for b, m in
@@ -108,8 +107,8 @@ def show(rows: list[Row]) -> Exhibit:
         lines.append([label, shown(precision, digits=4),
                       f"{np.mean(early):.4f}", f"{loss.value:.5f}"])  # fmt: skip
     exhibit.tables.append((
-        "At the end, and after 1,000 draws",
-        ["sampler", "precision at the end", "after 1,000 draws", "training objective"], lines,
+        "Final values, and after 1,000 draws",
+        ["sampler", "final precision", "after 1,000 draws", "training objective"], lines,
     ))  # fmt: skip
     plain = float(np.mean([row["eleven"] for row in free["uniform"]]))
     for name in ("VRB", "GroupVRB"):
@@ -120,7 +119,7 @@ def show(rows: list[Row]) -> Exhibit:
                 f"Our goal: {name}, without parameters, is within 5% of the grid's best cell.",
                 mine >= 0.95 * score[best] and reached <= 1.05 * down[lowest],
                 f"Precision {mine:.4f} against {score[best]:.4f} (L = {best[0]:g}, theta = "
-                f"{best[1]:g}; uniform draws have {plain:.4f}, so this says little); training "
+                f"{best[1]:g}; uniform draws reach {plain:.4f}, so this says little); training "
                 f"objective {reached:.5f} against {down[lowest]:.5f} (L = {lowest[0]:g}, theta = "
                 f"{lowest[1]:g}), {reached / down[lowest] - 1:+.1%}.",
             )
@@ -131,17 +130,17 @@ def show(rows: list[Row]) -> Exhibit:
         Finding(
             "The paper's claim: a wrong bound hurts the early stage only.",
             None if gain < 0.01 else spreads[MARKS[-1]] < 0.2 * spreads[EARLY],
-            f"Over bounds at the same mixing, precisions are up to {spreads[EARLY]:.4f} apart "
-            f"after {EARLY:,} draws and {spreads[MARKS[-1]]:.4f} at the end. The best cell is "
-            f"{gain:.4f} above uniform draws at the end: where that is less than 0.01, there is "
-            "nothing for a wrong bound to hurt.",
+            f"At the same mixing, precisions with different bounds differ by up to "
+            f"{spreads[EARLY]:.4f} after {EARLY:,} draws and {spreads[MARKS[-1]]:.4f} at the end. "
+            f"The best cell is {gain:.4f} above uniform draws at the end; with a gain below 0.01, "
+            "a wrong bound has nothing to hurt.",
         )
     )
     return exhibit
 
 
 def _spread(rows: list[Row], draws: int) -> float:
-    """Return how far apart bounds are at a mark, at most, at the same mixing."""
+    """Return the largest difference between bounds at a mark, at the same mixing."""
     table = [
         [
             np.mean([r["eleven"] for r in rows

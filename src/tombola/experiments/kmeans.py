@@ -1,17 +1,16 @@
-"""Figure 5: mini-batch k-means, the cost of test rows against rounds and seconds.
+"""Figure 5: mini-batch k-means, the cost on test rows against rounds and seconds.
 
-k = b = 100, 1,500 rounds, four fifths of the rows to train on; centres start from k-means++ on
-1,000 rows and are the same for all methods. KDD Cup 2004, MNIST (whitened, 10 dimensions), and
-accelerometer windows of phones, which stand in for the paper's CSN.
+k = b = 100, 1,500 rounds, training on four fifths of the rows. All methods start from the same
+centres, from k-means++ on 1,000 rows. The data sets are KDD Cup 2004, MNIST (whitened, 10
+dimensions), and accelerometer windows of phones, which replace the paper's CSN.
 
-VRB has the paper's bounds, L_i = 4 |x_i - u|^2 with u a random row, and mixing 0.5: it is the
+VRB has the paper's bounds, L_i = 4 |x_i - u|^2 with u a random row, and mixing 0.5, which is the
 default of `tombola.solvers.MiniBatchKMeans`. MABS and mirror descent have the steps of their
-theory, with the largest of these bounds and the number of draws. Adaptive weighting needs labels:
-there are none.
+theory, with the largest of these bounds and the number of draws. Adaptive weighting is left out
+since it needs labels.
 """
 
 import functools
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ from numpy.typing import NDArray
 import tombola
 from tombola import datasets
 from tombola.experiments.curves import Curves, band, collect, shown, speed
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting, go_on
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
+from tombola.experiments.running import minimize, timed
 from tombola.ledger import mean_estimate
 from tombola.problems import KMeans
 from tombola.random import Stream
@@ -48,16 +48,16 @@ SETTINGS = {
 
 
 def checksums(data: Path | None) -> dict[str, str]:
-    """Return those of the data sets."""
+    """Return the checksums of the data sets."""
     return {name: datasets.load(name, data).checksum for name in SETS}
 
 
 def stages(runs: int) -> list[list[Setting]]:
-    """As many starts as runs, and as many seeds for each."""
+    """Return one run for each data set, start and seed."""
     return [
         [
             {"data": name, "start": start, "seed": seed}
-            for total in range(runs)  # few starts with few seeds first
+            for total in range(runs)  # smaller numbers of starts and seeds first
             for start in range(runs)
             for seed in range(runs)
             if max(start, seed) == total
@@ -68,7 +68,7 @@ def stages(runs: int) -> list[list[Setting]]:
 
 @functools.lru_cache(maxsize=len(SETS))
 def problems(name: str, data: Path | None) -> tuple[KMeans, KMeans]:
-    """Return the problem, and that of the test rows."""
+    """Return the problems of the training rows and of the test rows."""
     X = np.asarray(datasets.load(name, data).X, dtype=np.float64)
     if name == "mnist":
         from sklearn.decomposition import PCA
@@ -105,19 +105,16 @@ def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterato
     seed = 1000 * int(setting["start"]) + int(setting["seed"])
     first = setting["start"] == setting["seed"] == 0
     for method in METHODS:
-        make_sampler(method, problem, seed)  # compiles, off the clock
-        began = time.perf_counter()
-        sampler = make_sampler(method, problem, seed)
-        setup = time.perf_counter() - began
+        sampler, setup = timed(functools.partial(make_sampler, method, problem, seed))
         result, squares = None, np.zeros(problem.n)
         for mark in MARKS:
-            result = go_on(
+            result = minimize(
                 solver, problem, sampler=sampler, rounds=mark, start=None if result else start,
                 resume=result,
             )  # fmt: skip
             row = {"method": method, "rounds": mark, "seconds": setup + result.seconds,
                    "cost": test.value(result.solution)}  # fmt: skip
-            if first and method == "uniform":  # what there is to gain
+            if first and method == "uniform":  # the possible gain
                 squares += problem.norms(result.solution) ** 2
                 row |= {"entropy": entropy(np.sqrt(squares)),
                         "possible": possible(problem.norms(result.solution))}  # fmt: skip
@@ -125,7 +122,7 @@ def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterato
 
 
 def entropy(weights: NDArray[np.float64]) -> float:
-    """Return that of the distribution in proportion to weights, over that of the uniform one.
+    """Return the entropy of the distribution proportional to weights, over that of the uniform one.
 
     >>> entropy(np.ones(4))
     1.0
@@ -139,18 +136,19 @@ def possible(losses: NDArray[np.float64]) -> float:
     return float(losses.mean() ** 2 / (losses**2).mean())
 
 
-# --- what the rows say ----------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
 
 
 def show(rows: list[Row]) -> Exhibit:
-    """Draw the curves, and say when each method had uniform's final cost."""
+    """Show the curves, and when each method reaches the final cost of uniform draws."""
     starts = len({row["start"] for row in rows})
     seeds = len({row["seed"] for row in rows})
     exhibit = Exhibit(
         TITLE,
         f"k = b = {CLUSTERS}, {MARKS[-1]:,} rounds, {starts} starts x {seeds} seeds, 95% "
         "intervals over starts. The cost of the test rows is the mean squared distance to the "
-        "nearest centre. Setting up a sampler counts in seconds, looking at the cost does not.",
+        "nearest centre. Seconds include the construction of the sampler, but not the evaluation "
+        "of the cost.",
     )
     names = [name for name in SETS if any(row["data"] == name for row in rows)]
     figure, axes = figures.new_figure(len(names), 2)
@@ -179,7 +177,7 @@ def show(rows: list[Row]) -> Exhibit:
         tables.append(_table(name, marks, curves))
         facts += _findings(name, marks, curves, own)
     figures.legend_below(figure)
-    exhibit.figures.append((figure, "Cost of the test rows over uniform's final mean cost."))
+    exhibit.figures.append((figure, "Cost of the test rows over the final mean cost of uniform."))
     exhibit.tables, exhibit.findings = [*tables, _gain(rows)], facts
     return exhibit
 
@@ -227,10 +225,10 @@ def _findings(name: str, marks: Any, curves: Any, rows: list[Row]) -> list[Findi
     came, ratio = speed(marks, curves[OURS][0], uniform, upwards=False)
     found = []
     sooner = (
-        f"Its mean test cost is that of uniform draws at the end after {came:,.0f} rounds of "
-        f"{marks[-1]:,.0f}, {shown(ratio, zero='never')} times sooner."
+        f"Its mean test cost reaches the final one of uniform draws after {came:,.0f} of "
+        f"{marks[-1]:,.0f} rounds, {shown(ratio, zero='never')} times sooner."
         if np.isfinite(came)
-        else "Its mean test cost never is that of uniform draws at the end."
+        else "Its mean test cost never reaches the final one of uniform draws."
     )
     if name == "kdd":
         found.append(
@@ -238,26 +236,26 @@ def _findings(name: str, marks: Any, curves: Any, rows: list[Row]) -> list[Findi
         )
         found.append(
             Finding(
-                "The paper's claim: on KDD, VRB lowers the spread over runs (by a tenth, say).",
+                "The paper's claim: on KDD, VRB lowers the spread over runs (by at least a tenth).",
                 bool(spread[OURS] < 0.9 * spread["uniform"]) if len(uniform) > 1 else None,
                 f"Standard deviation of the final cost {spread[OURS]:.4f} against "
-                f"{spread['uniform']:.4f}, of uniform's mean.",
+                f"{spread['uniform']:.4f}, relative to uniform's mean.",
             )
         )
     else:
         found.append(
             Finding(
-                f"Our goal: on {SETS[name]}, VRB is not worse than uniform draws by over 1%.",
+                f"Our goal: on {SETS[name]}, VRB is not worse than uniform draws by more than 1%.",
                 bool(last[OURS] <= 1.01),
-                f"Final mean test cost {last[OURS]:.4f} of uniform's.",
+                f"Final mean test cost {last[OURS]:.4f} times uniform's.",
             )
         )
     if name == "hapt":
         found.append(
             Finding(
-                "The paper's claim for CSN, for which this set stands in: VRB is much better.",
+                "The paper's claim for CSN, which this data set replaces: VRB is much better.",
                 bool(last[OURS] < 0.99 or ratio.value >= 2),
-                f"Final mean test cost {last[OURS]:.4f} of uniform's. {sooner}",
+                f"Final mean test cost {last[OURS]:.4f} times uniform's. {sooner}",
             )
         )
     seen = [row for row in rows if "entropy" in row]
@@ -266,7 +264,7 @@ def _findings(name: str, marks: Any, curves: Any, rows: list[Row]) -> list[Findi
             Finding(
                 "The paper's claim: on MNIST there is no advantage.",
                 bool(abs(last[OURS] - 1) < 0.01),
-                f"Final mean test cost {last[OURS]:.4f} of uniform's.",
+                f"Final mean test cost {last[OURS]:.4f} times uniform's.",
             )
         )
     if name == "mnist" and seen:
@@ -275,7 +273,7 @@ def _findings(name: str, marks: Any, curves: Any, rows: list[Row]) -> list[Findi
             Finding(
                 "The paper's claim: on MNIST the best fixed distribution is near uniform.",
                 end["entropy"] > 0.99,
-                f"Its entropy is {end['entropy']:.4f} of the uniform one's.",
+                f"Its entropy is {end['entropy']:.4f} times that of the uniform one.",
             )
         )
     rivals = {m: last[m] for m in ("VRB without bounds", "MABS", "MirrorDescent")}
@@ -292,7 +290,7 @@ def _findings(name: str, marks: Any, curves: Any, rows: list[Row]) -> list[Findi
 
 
 def _gain(rows: list[Row]) -> tuple[str, list[str], list[list[Any]]]:
-    """Return the table of what there is to gain, along one run of uniform draws."""
+    """Return the table of the possible gain, along one run of uniform draws."""
     lines = []
     for name, title in SETS.items():
         seen = [row for row in rows if row["data"] == name and "entropy" in row]
@@ -301,4 +299,4 @@ def _gain(rows: list[Row]) -> tuple[str, list[str], list[list[Any]]]:
             lines.append([title, f"{end['entropy']:.4f}", f"{end['possible']:.3f}"])
     columns = ["data", "entropy of the best fixed distribution over log n",
                "least second moment over uniform's, at the end"]  # fmt: skip
-    return "What there is to gain, along one run of uniform draws", columns, lines
+    return "Possible gain, along one run of uniform draws", columns, lines

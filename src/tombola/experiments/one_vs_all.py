@@ -1,7 +1,6 @@
-"""One-vs-all logistic regression on VOC 2007 by AdaGrad: what `voc` and `hyper` have in common."""
+"""One-vs-all logistic regression on VOC 2007 by AdaGrad, for `voc` and `hyper`."""
 
 import functools
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola import datasets
-from tombola.experiments.sweep import go_on
+from tombola.experiments.running import minimize, timed
 from tombola.problems import Logistic
 from tombola.samplers import Sampler
 from tombola.solvers import AdaGrad
@@ -24,7 +23,7 @@ SPLIT_SEED = 2007
 
 
 class Task(NamedTuple):
-    """One class against the rest; difficult images are left out."""
+    """One class against the rest, without images marked as difficult."""
 
     name: str
     X: NDArray[np.float32]
@@ -46,12 +45,11 @@ def tasks(features: str, scaled: bool, validate: bool, folder: Path | None) -> I
     ----------
     features : {"efficientnet", "vgg19"}
     scaled : bool
-        Whether rows are divided by the mean of their norms.
+        Whether to divide rows by the mean of their norms.
     validate : bool
-        Whether a fifth of trainval, of each class in its share, is held out instead of the test
-        images: for choosing settings.
+        Whether to hold out a stratified fifth of trainval instead of the test images, for tuning.
     folder : Path or None
-        Where the data are.
+        The folder with the data.
     """
     data = _load(features, folder)
     X, held = (np.asarray(part, dtype=np.float32) for part in (data.X, data.X_test))
@@ -75,10 +73,10 @@ def tasks(features: str, scaled: bool, validate: bool, folder: Path | None) -> I
 
 
 def average_precisions(scores: NDArray[Any], positive: NDArray[np.bool_]) -> tuple[float, float]:
-    """Return average precision at eleven points, as in VOC 2007, and as an area.
+    """Return the average precision at eleven points, as in VOC 2007, and as an area.
 
     The first is the mean, over the recalls 0, 0.1, ..., 1, of the best precision at that recall
-    or a higher one; the second the sum of precisions at each positive, over their number.
+    or a higher one. The second is the mean of the precisions at each positive.
 
     >>> average_precisions(np.array([3.0, 2.0, 1.0]), np.array([True, False, True]))[1]
     0.8333333333333333
@@ -87,7 +85,7 @@ def average_precisions(scores: NDArray[Any], positive: NDArray[np.bool_]) -> tup
     found = np.cumsum(hits)
     precision, recall = found / np.arange(1, len(hits) + 1), found / found[-1]
     best = np.maximum.accumulate(precision[::-1])[::-1]  # at this recall or a higher one
-    # 1e-9: recalls such as 3/10 are the tenths that they are meant to be
+    # 1e-9 allows for rounding in recalls such as 3/10
     points = np.searchsorted(recall, np.arange(11) / 10 - 1e-9)
     return float(best[points].mean()), float(precision[hits].mean())
 
@@ -96,15 +94,12 @@ Make = Callable[[Task, int], Sampler]
 
 
 def train(task: Task, make: Make, seed: int, rate: float) -> list[dict[str, float]]:
-    """Train on one class; return what was seen at each mark."""
-    make(task, seed)  # compiles, off the clock
-    began = time.perf_counter()
-    sampler = make(task, seed)
-    setup = time.perf_counter() - began
+    """Train on one class; return the measurements at each mark."""
+    sampler, setup = timed(lambda: make(task, seed))
     problem, solver = Logistic(task.X, task.y), AdaGrad(rate)
     result, solutions, seconds, ratios, moments = None, [], [], [], []
     for mark in MARKS:
-        result = go_on(solver, problem, sampler=sampler, rounds=mark, resume=result)
+        result = minimize(solver, problem, sampler=sampler, rounds=mark, resume=result)
         solutions.append(result.solution)
         seconds.append(setup + result.seconds)
         moments.append(sampler.probabilities())
@@ -126,9 +121,9 @@ def train(task: Task, make: Make, seed: int, rate: float) -> list[dict[str, floa
 def race(
     chosen: Iterable[Task], contenders: Mapping[str, tuple[Make, float]], seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Train each contender (a sampler and a rate) on each class, in turns.
+    """Train each contender (a sampler and a rate) on each class.
 
-    Yields, for each contender and mark, the means over the classes; seconds are summed up.
+    Yields the means over the classes for each contender and mark; seconds are summed.
     """
     runs: dict[str, list[Any]] = {name: [] for name in contenders}
     for k, task in enumerate(chosen):

@@ -1,11 +1,12 @@
-"""The theory, measured: regret under the paper's bounds, and wrong players that break them.
+"""The theory, measured: regret below the paper's bounds, and wrong players that break them.
 
-(a) FTRL with full information, under Theorem 3. (b) Algorithm 1, under Theorem 7. (c) Algorithm 1
-against an adversary that sees the player's distribution: growth as Theorem 8 says. (d) How regret
-grows with T on stationary losses, for the paper's constants and for the parameter-free rule.
+(a) FTRL with full information, against Theorem 3. (b) Algorithm 1, against Theorem 7. (c)
+Algorithm 1 against an adversary that sees the player's distribution: the growth of Theorem 8. (d)
+The growth of regret with T on stationary losses, for the paper's constants and for the
+parameter-free rule.
 
-Constants such as 74 make the bounds easy to satisfy: below T = 2.6e7 n, uniform draws do (see
-`tombola.theory.uniform_crossing`). So n is small, T large, and each panel has wrong players.
+Constants such as 74 make the bounds loose: below T = 2.6e7 n, even uniform draws satisfy them (see
+`tombola.theory.uniform_crossing`). So n is small, T is large, and each panel has wrong players.
 """
 
 import math
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from tombola import simulate, theory
 from tombola.experiments.curves import shown
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.ledger import Estimate, Ledger, mean_estimate
 from tombola.report import figures
 from tombola.samplers import FTRL, VRB, Uniform
@@ -27,13 +28,13 @@ from tombola.simulate import Adversary, Neglect, Stationary, Switching, log_norm
 __all__ = ["SETTINGS", "TITLE", "play", "show", "stages"]
 
 TITLE = "Regret, and the paper's bounds"
-DRAWS = 10  # a frozen player learns from so many
-LONGEST = 10**8  # where even a player near uniform breaks the bound; three runs of it
-GREEDY: dict[str, Any] = {"bound": 1e-20, "mixing": 0.001}  # no prior to speak of, little mixing
+DRAWS = 10  # after which a frozen player stops learning
+LONGEST = 10**8  # where even a player near uniform breaks the bound; only in three runs
+GREEDY: dict[str, Any] = {"bound": 1e-20, "mixing": 0.001}  # almost no prior, little mixing
 
 
 def powers(first: float, last: float, in_a_decade: int = 1) -> list[int]:
-    """Powers of ten, and what lies between: 10^4, 10^4.5, ...
+    """Return powers of ten, with steps between them: 10^4, 10^4.5, ...
 
     >>> powers(3, 4, in_a_decade=2)
     [1000, 3162, 10000]
@@ -88,7 +89,7 @@ PANELS = {
 
 
 def stages(runs: int) -> list[list[Setting]]:
-    """Each panel, over and over; the first has nothing random in it."""
+    """Return one run of each panel for each repetition; the first panel is deterministic."""
     return [
         [
             {"panel": name, "run": run}
@@ -121,7 +122,7 @@ def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterato
 def game(
     sampler: Any, adversary: Adversary, rounds: int, frozen: bool = False, **options: Any
 ) -> Ledger:
-    """Play; a frozen player is fed in its first ten rounds only."""
+    """Play a game; a frozen player is fed only in the first ten rounds."""
     ledger: Ledger = options.pop("ledger", None) or Ledger(sampler.n, marks=[])
     if not frozen:
         return simulate.play(sampler, adversary, rounds, ledger=ledger, **options)
@@ -130,7 +131,7 @@ def game(
 
 
 def full_information() -> Iterator[Row]:
-    """FTRL under Theorem 3; the losses move from one item to the other after ten rounds."""
+    """Play FTRL against Theorem 3; the losses switch to the other item after ten rounds."""
     players: list[tuple[str, Any, bool]] = [
         ("FTRL", FTRL(2, bound=1.0), False),
         ("FTRL, frozen after 10 rounds", FTRL(2, bound=1.0), True),
@@ -152,46 +153,46 @@ def bandit(
     players: Sequence[Player],
     adversary: type[Adversary] = Stationary,
 ) -> Iterator[Row]:
-    """Each player at each horizon: regret, and the bound (against Neglect: the rate).
+    """Play each player at each horizon; yield regrets and bounds (against Neglect, the rate).
 
-    From T = 10^7 on, the cost of stationary games is looked at every T / 10^6 rounds: p moves
-    little in so few rounds.
+    For T >= 10^7, stationary games compute the cost once in T / 10^6 rounds, since p hardly
+    changes in between.
     """
     n = len(losses)
     limit = theory.bandit if adversary is Stationary else theory.non_oblivious_rate
     for player in players:
         for T in horizons:
-            every = max(1, T // 10**6) if adversary.steady else 1
-            opponent = adversary(losses)  # type: ignore[call-arg, arg-type]
-            ledger = game(player.make(n, T, seed), opponent, T, player.frozen, every=every)
+            stride = max(1, T // 10**6) if adversary.steady else 1
+            opponent = adversary(losses)  # type: ignore[call-arg]
+            ledger = game(player.make(n, T, seed), opponent, T, player.frozen, stride=stride)
             yield {"player": player.name, "rounds": T, "regret": float(ledger.regret),
                    "bound": limit(1.0, n, T)}  # fmt: skip
 
 
 def growth(n: int, horizons: Sequence[int], seed: int) -> Iterator[Row]:
-    """Regret on stationary log-normal(1.5) losses, in units of the largest squared loss."""
+    """Yield regrets on stationary log-normal(1.5) losses, in units of the largest squared loss."""
     losses = log_normal(n, 1.5, seed)
     scale = float(losses.max() ** 2)
     for T in horizons:
         sampler = VRB(n, bound=scale, horizon=T, seed=seed)
-        ledger = game(sampler, Stationary(losses), T, every=max(1, T // 10**6))
+        ledger = game(sampler, Stationary(losses), T, stride=max(1, T // 10**6))
         uniform = (ledger.uniform_cost - ledger.best_cost()) / n**2
         for name, regret in ((PRINTED, ledger.regret), ("uniform", uniform)):
             yield {"player": name, "rounds": T, "regret": float(regret) / scale,
                    "bound": theory.bandit(1.0, n, T)}  # fmt: skip
     ledger = Ledger(n, marks=horizons)
-    every = max(1, horizons[-1] // 10**6)
-    game(VRB(n, seed=seed), Stationary(losses), horizons[-1], ledger=ledger, every=every)
+    stride = max(1, horizons[-1] // 10**6)
+    game(VRB(n, seed=seed), Stationary(losses), horizons[-1], ledger=ledger, stride=stride)
     for T, regret in zip(horizons, ledger.history()["regret"], strict=True):
         yield {"player": FREE, "rounds": T, "regret": float(regret) / scale,
                "bound": theory.bandit(1.0, n, T)}  # fmt: skip
 
 
-# --- what the rows say ----------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
 
 
 def estimate(panel: Panel, regrets: Sequence[float]) -> Estimate:
-    """Return the mean regret with its 95% interval; geometric where losses differ by seed."""
+    """Return the mean regret with its 95% interval; geometric if losses differ by seed."""
     if panel.kind == "d" and len(regrets) > 1:
         logs = mean_estimate(np.log(regrets))
         return Estimate(*(math.exp(min(number, 700.0)) for number in logs))
@@ -199,7 +200,7 @@ def estimate(panel: Panel, regrets: Sequence[float]) -> Estimate:
 
 
 def exponent(rounds: Sequence[int], regrets: NDArray[np.float64]) -> Estimate:
-    """Fit regret ~ T^a for each repetition (a row of regrets); return the mean of a.
+    """Fit regret ~ T^a for each repetition, a row of regrets; return the mean of a.
 
     >>> round(exponent([10, 100], np.array([[1.0, 10.0], [1.0, 10.0]])).value, 6)
     1.0
@@ -220,7 +221,7 @@ class _Curve:
         self.regrets = [[row["regret"] for row in by[T]] for T in self.rounds]
         self.bounds = [by[T][0]["bound"] for T in self.rounds]
         self.means = [estimate(panel, regrets) for regrets in self.regrets]
-        # of those horizons that every run has; where the losses switch, not before that is past
+        # fitted to the horizons of all runs and, if the losses switch, only after the switch
         most = max(len(regrets) for regrets in self.regrets)
         late = [
             k
@@ -237,16 +238,16 @@ class _Curve:
 
 
 def show(rows: list[Row]) -> Exhibit:
-    """Draw regret against T in six panels, log-log; say which bounds hold."""
+    """Show regret against T in six panels, and which bounds hold."""
     exhibit = Exhibit(
         TITLE,
-        "Regret, divided by n^2, of right players and of wrong ones; 95% intervals. Above the "
-        "black line a theorem would be broken: wrong players are there to show that it can be.",
+        "Regret, divided by n^2, of right and wrong players, with 95% intervals. Above the black "
+        "line a theorem is violated: the wrong players show that this is possible.",
     )
-    there = [name for name in PANELS if any(row["panel"] == name for row in rows)]
-    figure, axes = figures.new_figure(math.ceil(len(there) / 2), 2, height=4.2)
+    names = [name for name in PANELS if any(row["panel"] == name for row in rows)]
+    figure, axes = figures.new_figure(math.ceil(len(names) / 2), 2, height=4.2)
     lines = []
-    for axis, name in zip(axes, there, strict=False):
+    for axis, name in zip(axes, names, strict=False):
         panel = PANELS[name]
         own = [row for row in rows if row["panel"] == name]
         players = dict.fromkeys(row["player"] for row in own)
@@ -261,7 +262,7 @@ def show(rows: list[Row]) -> Exhibit:
                 shown(fitted, digits=3),
             ])  # fmt: skip
         exhibit.findings += _findings(panel, curves)
-    exhibit.figures.append((figure, "Regret against T. Black: the bound. Full lines: right "
+    exhibit.figures.append((figure, "Regret against T. Black: the bound. Solid lines: right "
                             "players; dashed: wrong ones and uniform draws."))  # fmt: skip
     exhibit.tables.append((
         "Regrets and their growth, T^exponent",
@@ -291,9 +292,9 @@ def _draw(axis: Any, panel: Panel, curves: dict[str, _Curve]) -> None:
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=8, frameon=False)
 
 
-def _told(fitted: Estimate, seen: bool) -> bool | None:
-    """Return the verdict, or None where nothing could be fitted."""
-    return None if math.isnan(fitted.value) else seen
+def _decided(fitted: Estimate, holds: bool) -> bool | None:
+    """Return the verdict, or None if nothing could be fitted."""
+    return None if math.isnan(fitted.value) else holds
 
 
 def _findings(panel: Panel, curves: dict[str, _Curve]) -> list[Finding]:
@@ -306,7 +307,7 @@ def _findings(panel: Panel, curves: dict[str, _Curve]) -> list[Finding]:
             Finding(
                 f"{theorem} holds ({panel.title}).",
                 right.worst <= 1,
-                f"The largest regret is {right.worst:.3g} of the bound; that of wrong players: "
+                f"The largest regret is {right.worst:.3g} times the bound; that of wrong players: "
                 + ", ".join(f"{name} {worst:.3g}" for name, worst in wrong.items()) + ".",
             )
         )  # fmt: skip
@@ -314,7 +315,7 @@ def _findings(panel: Panel, curves: dict[str, _Curve]) -> list[Finding]:
             Finding(
                 f"A wrong player breaks {theorem}, so this could have failed ({panel.title}).",
                 max(wrong.values()) > 1,
-                f"The largest is {max(wrong.values()):.3g} of the bound.",
+                f"The largest regret is {max(wrong.values()):.3g} times the bound.",
             )
         )
     if panel.kind == "c":
@@ -323,19 +324,19 @@ def _findings(panel: Panel, curves: dict[str, _Curve]) -> list[Finding]:
         fitted = right.growth
         found.append(
             Finding(
-                "Against an adversary that sees p, regret is of the order n^(1/3) T^(2/3) at most "
+                "Against an adversary that sees p, regret is at most of order n^(1/3) T^(2/3) "
                 "(Theorem 8).",
-                _told(fitted, fitted.value <= 2 / 3 + 0.01 and right.worst <= 1),
-                f"Exponent {shown(fitted, digits=3)}, and {right.worst:.3g} of that rate at most; "
-                f"wrong players have up to {max(others, default=math.nan):.3g} of it.",
+                _decided(fitted, fitted.value <= 2 / 3 + 0.01 and right.worst <= 1),
+                f"Exponent {shown(fitted, digits=3)}, and at most {right.worst:.3g} times that "
+                f"rate; wrong players reach {max(others, default=math.nan):.3g} times it.",
             )
         )
     if panel.kind == "d":
         fitted = curves[FREE].growth
         found.append(
             Finding(
-                f"Our goal: without parameters, regret grows as T^0.5 at most (n = {panel.n}).",
-                _told(fitted, fitted.value <= 0.5),
+                f"Our goal: without parameters, regret grows at most as T^0.5 (n = {panel.n}).",
+                _decided(fitted, fitted.value <= 0.5),
                 f"Exponent {shown(fitted, digits=3)}; the paper's constants: "
                 f"{shown(curves[PRINTED].growth, digits=3)}.",
             )

@@ -2,20 +2,20 @@
 
 python -m tombola.experiments.suite [--quick] [--out DIR]
 
-n = 200 and 2,000 items with log-normal(1.5) losses, 50 epochs of single draws, 20 seeds, means
-with 95% intervals. The scenes: losses that stay (stationary), are redrawn half-way (switching),
-move from one draw to another as 1/sqrt(1 + t/n) (drifting), carry a log-normal(1) factor in each
-round (noisy), are non-zero one time in five (sparse), are all equal, or equal up to noise.
+There are n = 200 and 2,000 items with log-normal(1.5) losses, 50 epochs of single draws and 20
+seeds; results are means with 95% intervals. In the scenes, losses are constant (stationary), are
+redrawn half-way (switching), move from one sample to another as 1/sqrt(1 + t/n) (drifting), have
+a log-normal(1) factor in each round (noisy), are non-zero with probability 0.2 (sparse), are all
+equal, or are equal up to noise.
 
-Costs are expected ones: what E[l^2] / p sums to, given p, looked at in the first of every n/40
-rounds. Each sampler plays with its authors' defaults and, where it has a setting to choose, with
-the best of six on five other seeds: the same budget for each. Where that is the default again,
-the two rows agree. About an hour on one core, most of it for the samplers without a compiled
-loop; ``--only VRB`` takes two minutes.
+Costs are expectations given p, sums of E[l^2] / p, computed once in n/40 rounds. Each sampler
+plays with its authors' defaults and, if it has a parameter, also with the best of six values on
+five other seeds, so that all have the same tuning budget. The two rows agree if the best value
+is the default. The suite takes about an hour on one core, mostly for the samplers without a
+compiled loop; ``--only VRB`` takes two minutes.
 """
 
 import argparse
-import csv
 import math
 import sys
 import time
@@ -28,17 +28,21 @@ from numpy.typing import NDArray
 
 import tombola
 from tombola.compiling import kernel
-from tombola.ledger import mean_estimate
+from tombola.experiments.rows import as_csv
+from tombola.files import write_text
+from tombola.ledger import Sheet, account, mean_estimate, new_sheet
 from tombola.random import Stream
 from tombola.samplers.compiled import CompiledSampler, draw_one, fill_probabilities, update_one
 from tombola.simulate import log_normal
-from tombola.simulate.adversaries import next_normals, next_unit
+from tombola.simulate.randomness import next_normals, next_unit
 
 __all__ = ["main"]
 
 SCENES = ("stationary", "switching", "drifting", "noisy", "sparse", "equal", "equal + noise")
 STATIONARY, SWITCHING, DRIFTING, NOISY, SPARSE, EQUAL, EQUAL_NOISE = range(7)
 DENSITY = 0.2
+LOOKS = 40  # at the cost, in an epoch
+NOISE = 2**63 + 2  # child of a seed's stream for the noise
 GOALS = {
     "stationary": 1.35, "switching": 1.45, "drifting": 1.35, "noisy": 1.6, "sparse": 2.1,
     "equal": 1.02,
@@ -47,8 +51,8 @@ GOALS = {
 
 @kernel
 def clean(scene: Any, t: Any, rounds: Any, first: Any, second: Any, out: Any) -> None:
-    """Write the losses of round t, without the noise."""
-    share = 1.0  # of the first losses, the rest being the second ones
+    """Write the losses of round t, without noise."""
+    share = 1.0  # of the first losses; the rest is that of the second ones
     if scene == SWITCHING and t >= rounds // 2:
         share = 0.0
     elif scene == DRIFTING:
@@ -59,7 +63,7 @@ def clean(scene: Any, t: Any, rounds: Any, first: Any, second: Any, out: Any) ->
 
 @kernel
 def noise(scene: Any, words: Any) -> Any:
-    """Return the random factor of a loss in this round."""
+    """Return the random factor of one loss."""
     if scene in (NOISY, EQUAL_NOISE):
         return math.exp(next_normals(words)[0])
     if scene == SPARSE:
@@ -67,75 +71,58 @@ def noise(scene: Any, words: Any) -> Any:
     return 1.0
 
 
-@kernel
-def account(losses: Any, chances: Any, window: Any, sums: Any) -> Any:
-    """Add the squares of a window of rounds to the sums; return its cost."""
-    cost = 0.0
-    for item in range(losses.size):
-        squared = losses[item] * losses[item]
-        sums[item] += window * squared
-        cost += squared / chances[item]
-    return window * cost
-
-
 @kernel(allocates=True)
 def game(
-    board: Any, scene: Any, rounds: Any, first: Any, second: Any, words: Any, sums: Any
+    state: Any, scene: Any, rounds: Any, first: Any, second: Any, words: Any, sheet: Any
 ) -> Any:
-    """Play all rounds, one draw each; return the total cost."""
-    losses, chances = np.empty(first.size), np.empty(first.size)
-    every = max(1, first.size // 40)
-    cost = 0.0
+    """Play all rounds, one draw each; add the costs to the sheet."""
+    stride = max(1, first.size // LOOKS)
     for t in range(rounds):
-        item, probability = draw_one(board)
-        if t % every == 0:
-            clean(scene, t, rounds, first, second, losses)
-            fill_probabilities(board, chances)
-            cost += account(losses, chances, min(every, rounds - t), sums)
-        update_one(board, item, probability, losses[item] * noise(scene, words))
-    return cost
+        item, probability = draw_one(state)
+        if t % stride == 0:
+            clean(scene, t, rounds, first, second, sheet.losses)
+            fill_probabilities(state, sheet.probabilities)
+            account(sheet, float(min(stride, rounds - t)))
+        update_one(state, item, probability, sheet.losses[item] * noise(scene, words))
 
 
 def slow_game(
-    sampler: Any, scene: int, rounds: int, first: Any, second: Any, words: Any, sums: Any
-) -> float:
-    """Do what `game` does, for any sampler."""
-    losses = np.empty(len(first))
-    every = max(1, len(first) // 40)
-    cost = 0.0
-    full = sampler.feedback == "all"
+    sampler: Any, scene: int, rounds: int, first: Any, second: Any, words: Any, sheet: Sheet
+) -> None:
+    """Do the same as `game`, for any sampler."""
+    stride = max(1, len(first) // LOOKS)
     for t in range(rounds):
         draw = sampler.draw(1)
-        if t % every == 0:
-            clean(scene, t, rounds, first, second, losses)
-            cost += account(losses, sampler.probabilities(), min(every, rounds - t), sums)
-        if full:
-            if t % every == 0:  # all losses of the rounds that are held
-                sampler.update_all(losses * math.sqrt(min(every, rounds - t)))
-        else:
-            sampler.update(draw, losses[draw.indices] * noise(scene, words))
-    return cost
+        if t % stride == 0:
+            held = min(stride, rounds - t)
+            clean(scene, t, rounds, first, second, sheet.losses)
+            sheet.probabilities[:] = sampler.probabilities()
+            account(sheet, float(held))
+            if sampler.feedback == "all":  # the losses of all rounds of this stride at once
+                sampler.update_all(sheet.losses * math.sqrt(held))
+        if sampler.feedback == "drawn":
+            sampler.update(draw, sheet.losses[draw.indices] * noise(scene, words))
 
 
 class Situation(NamedTuple):
-    """What a sampler may be told before the game."""
+    """What a sampler may know before the game."""
 
     n: int
     bound: float  # the largest squared loss without noise
     horizon: int
     seed: int
-    losses: NDArray[np.float64]  # for samplers that are told them, or groups made of them
+    losses: NDArray[np.float64]  # for samplers that may know them, or groups made from them
 
     @property
     def groups(self) -> NDArray[np.int64]:
-        """Tenths of the items by their first loss: what a label might tell."""
+        """The decile of each item's first loss, in the role of a label."""
         ranks = np.argsort(np.argsort(self.losses, kind="stable"), kind="stable")
         return ranks * 10 // self.n
 
 
 Make = Callable[[Situation, float], Any]
 
-# For each sampler: how it is made, its authors' setting, and six to choose from.
+# For each sampler: its constructor, its authors' setting, and six candidates.
 PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
     "uniform": (lambda s, _: tombola.Uniform(s.n, seed=s.seed), 0, ()),
     "VRB(n)": (lambda s, _: tombola.VRB(s.n, seed=s.seed), 0, ()),
@@ -198,13 +185,13 @@ def ratio(make: Make, setting: float, scene: int, n: int, epochs: int, seed: int
     both = scene in (SWITCHING, DRIFTING)
     bound = float(max(first.max(), second.max() if both else 0.0) ** 2)
     sampler = make(Situation(n, bound, epochs * n, seed, first), setting)
-    words, sums = Stream(seed).child(2**63 + 2).state, np.zeros(n)
-    arguments = (scene, epochs * n, first, second, words, sums)
-    if isinstance(sampler, CompiledSampler) and sampler.feedback != "all":
-        cost = game(sampler.state, *arguments)
+    words, sheet = Stream(seed).child(NOISE).state, new_sheet(n)
+    arguments = (scene, epochs * n, first, second, words, sheet)
+    if isinstance(sampler, CompiledSampler) and sampler.feedback == "drawn":
+        game(sampler.state, *arguments)
     else:
-        cost = slow_game(sampler, *arguments)
-    return float(cost / np.sqrt(sums).sum() ** 2)
+        slow_game(sampler, *arguments)
+    return float(sheet.totals[0].cost / np.sqrt(sheet.squares).sum() ** 2)
 
 
 def main() -> None:
@@ -213,9 +200,11 @@ def main() -> None:
         prog="python -m tombola.experiments.suite", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, default=Path("out/suite"), help="folder for the rows")
-    parser.add_argument("--quick", action="store_true", help="n = 200, 5 seeds, no choosing")
-    parser.add_argument("--seeds", type=int, help="how many (default 20; with --quick 5)")
-    parser.add_argument("--first-seed", type=int, default=0, help="the others follow it")
+    parser.add_argument("--quick", action="store_true", help="n = 200, 5 seeds, no tuning")
+    parser.add_argument("--seeds", type=int, help="number of seeds (default 20; with --quick 5)")
+    parser.add_argument(
+        "--first-seed", type=int, default=0, help="the first seed; the others follow it"
+    )
     parser.add_argument("--only", nargs="+", help="samplers to play, by the start of their name")
     options = parser.parse_args()
     sizes, seeds = ((200,), 5) if options.quick else ((200, 2000), 20)
@@ -257,22 +246,14 @@ def main() -> None:
                         "half_width": estimate.high - estimate.value,
                         "worst": max(values), "seeds": seeds,
                     })  # fmt: skip
-            write(options.out / "suite.csv", rows)
+            write_text(options.out / "suite.csv", as_csv(rows))
     print("\r" + " " * 100 + "\r", end="", file=sys.stderr)
     show(rows)
     print(f"\nrows: {options.out / 'suite.csv'}  ({time.perf_counter() - start:.0f} s)")
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write the rows so far."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print the table, and for `VRB(n)` whether it meets its goals."""
+    """Print the table, and whether `VRB(n)` meets its goals."""
     for n in sorted({row["n"] for row in rows}):
         print(f"\nn = {n:,}, cost over that of the best fixed distribution\n")
         print("| sampler | setting | " + " | ".join(SCENES) + " |")

@@ -1,14 +1,14 @@
 """Figure 3: one-vs-all logistic regression on VOC 2007, mean average precision against draws.
 
-Twenty classes, AdaGrad at rate 0.1 from zero, one draw a step, 15,000 draws (three epochs),
-samplers fed with gradient norms; difficult images are left out. Three sets of features: those of
-EfficientNet-Lite2 and of VGG-19 divided by the mean norm of their rows, and those of VGG-19 as
-they are: the scale decides the outcome.
+Twenty classes, AdaGrad at rate 0.1 started at zero, one draw a step, 15,000 draws (three epochs),
+samplers fed with gradient norms, and no images marked as difficult. There are three sets of
+features: EfficientNet-Lite2 and VGG-19, divided by the mean norm of their rows, and VGG-19
+unscaled, since the scale decides the outcome.
 
-Settings are chosen on a fifth of trainval, of each class in its share, with the rest to train on,
-by the mean average precision (eleven points) at the end. A sampler with parameters has six
-settings to choose from, the paper's among them. Then each method plays at the rate of the paper,
-and at the best of six rates for it, chosen in the same way.
+Settings are tuned on a stratified fifth of trainval, training on the rest, by the final mean
+average precision (eleven points). A sampler with parameters has six candidate settings, including
+the paper's. Then each method runs at the rate of the paper, and at its best of six rates, tuned in
+the same way.
 """
 
 import math
@@ -21,8 +21,8 @@ import numpy as np
 import tombola
 from tombola import datasets
 from tombola.experiments.curves import band, collect, shown, speed
+from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.experiments.one_vs_all import MARKS, RATE, Make, Task, race, tasks
-from tombola.experiments.sweep import Exhibit, Finding, Row, Setting
 from tombola.report import figures
 
 __all__ = ["SETTINGS", "TITLE", "checksums", "play", "show", "stages"]
@@ -35,11 +35,11 @@ FEATURES = {
 }  # the name of the features, and whether rows are divided by their mean norm
 RATES = (0.01, 0.03, RATE, 0.3, 1.0, 3.0)
 TUNING_SEED = 1000
-DEFAULT = "GroupVRB"  # that of SGDClassifier(solver="adagrad"): labels are known here
+DEFAULT = "GroupVRB"  # of SGDClassifier(solver="adagrad"), since labels are known
 
 
 def _unit(task: Task) -> float:
-    """The mean squared norm of a row: bounds are given in this unit."""
+    """Return the mean squared norm of a row, the unit of bounds."""
     return float((task.norms**2).mean())
 
 
@@ -55,7 +55,7 @@ def _mirror(task: Task, seed: int, factor: float) -> Any:
     return tombola.MirrorDescent(n, bound=bound, step=factor * step, seed=seed)
 
 
-# For each method: how its sampler is made with a setting, and the settings to choose from.
+# For each method: a function from a setting to its sampler, and the candidate settings.
 METHODS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "uniform": (lambda task, seed, _: tombola.Uniform(len(task.y), seed=seed), (None,)),
     "shuffle": (lambda task, seed, _: tombola.Shuffle(len(task.y), seed=seed), (None,)),
@@ -66,7 +66,7 @@ METHODS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         lambda task, seed, s: tombola.VRB(
             len(task.y), bound=s[0] * _unit(task), mixing=s[1], seed=seed
         ),
-        # bound and mixing; the paper names L = 1 with 0.4, and L = 10^8
+        # bound and mixing; the paper uses L = 1 with 0.4, and L = 10^8
         ((1.0, 0.4), (1e8, 0.1), (1e-2, 0.4), (1e-2, 0.1), (1e-4, 0.4), (1e-4, 0.1)),
     ),
     "AW": (
@@ -85,12 +85,12 @@ SETTINGS = {
 
 
 def checksums(data: Path | None) -> dict[str, str]:
-    """Return those of the data sets."""
+    """Return the checksums of the data sets."""
     return {name: datasets.load(f"voc-{name}", data).checksum for name in ("efficientnet", "vgg19")}
 
 
 def stages(runs: int) -> list[list[Setting]]:
-    """Choose settings, then rates, then race."""
+    """Return the runs that tune settings, those that tune rates, and the races."""
     return [
         [{"part": "settings", "features": name} for name in FEATURES],
         [{"part": "rates", "features": name} for name in FEATURES],
@@ -139,13 +139,13 @@ def _made(name: str, place: int) -> Make:
 
 
 def best_setting(rows: Sequence[Row], name: str) -> int:
-    """Return the place of the setting that was best on the held fifth."""
+    """Return the index of the setting with the best validation score."""
     tried = [row for row in rows if row["part"] == "settings" and row["method"] == name]
     return int(max(tried, key=lambda row: row["score"])["setting"])
 
 
 def choices(rows: Sequence[Row]) -> dict[str, tuple[int, float]]:
-    """Return, for each method, the place of its setting and its best rate."""
+    """Return the index of the best setting and the best rate of each method."""
     found = {}
     for name in METHODS:
         place = best_setting(rows, name)
@@ -158,11 +158,11 @@ def choices(rows: Sequence[Row]) -> dict[str, tuple[int, float]]:
     return found
 
 
-# --- what the rows say ----------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
 
 
 def show(rows: list[Row]) -> Exhibit:
-    """Draw the curves, and say when each method had uniform's final score."""
+    """Show the curves, and when each method reaches the final score of uniform draws."""
     exhibit = Exhibit(TITLE, _lead(rows))
     for features in dict.fromkeys(row["features"] for row in rows if row["part"] == "race"):
         own = [row for row in rows if row["features"] == features]
@@ -180,13 +180,13 @@ def _lead(rows: list[Row]) -> str:
     return (
         f"One-vs-all logistic regression on 20 classes by AdaGrad, {MARKS[-1]:,} draws (three "
         f"epochs), {runs} runs, 95% intervals. Average precision at eleven points as in VOC 2007, "
-        "the area under the curve beside it. Settings were chosen on a fifth of trainval; the "
-        "rate is the paper's 0.1, and then the best of six for each method."
+        "and the area under the curve. Settings were tuned on a fifth of trainval; the rate is the "
+        "paper's 0.1, and then the best of six for each method."
     )
 
 
 def _caption(features: str) -> str:
-    scale = "as they are" if features.endswith("raw") else "divided by the mean norm of rows"
+    scale = "unscaled" if features.endswith("raw") else "divided by the mean norm of rows"
     return (
         f"{features.removesuffix('-raw')} features, {scale}; AdaGrad, rate {RATE:g}. Left: mean "
         "average precision on the test images; right: the training objective. Lower: second "
@@ -207,11 +207,11 @@ class _Race:
             self.by[name] = curves
 
     def sooner(self, name: str, y: str, rival: str = "uniform") -> Any:
-        """When the method had the final value of a rival."""
+        """Return when a method reaches the final value of a rival."""
         return speed(self.marks, self.by[name][y], self.by[rival][y], upwards=y != "objective")
 
     def seconds(self, name: str, draws: float) -> float:
-        """The median of seconds, over all classes, at a mark."""
+        """Return the median seconds at a mark, summed over all classes."""
         if not np.isfinite(draws):
             return float("inf")
         place = int(np.flatnonzero(self.marks == draws)[0])
@@ -283,23 +283,23 @@ def _findings(features: str, races: dict[str, _Race]) -> list[Finding]:
                 Finding(
                     f"{claim} ({features}, {what}).",
                     ratio.value >= least,
-                    f"{name} had uniform's final precision after {_draws(came)} of "
+                    f"{name} reaches uniform's final precision after {_draws(came)} of "
                     f"{own.marks[-1]:,.0f} draws, {shown(ratio, zero='never')} times fewer."
                     if np.isfinite(came)
-                    else f"{name} did not have it within {own.marks[-1]:,.0f} draws.",
+                    else f"{name} does not reach it within {own.marks[-1]:,.0f} draws.",
                 )
             )
         for y, of_what in (("eleven", "precision"), ("objective", "objective")):
             came, ratio = own.sooner(DEFAULT, y, "shuffle")
             found.append(
                 Finding(
-                    f"The default sampler has shuffling's final {of_what} sooner ({features}, "
+                    f"The default sampler reaches shuffling's final {of_what} sooner ({features}, "
                     f"{what}).",
                     bool(ratio.value > 1 and not ratio.low <= 1),
-                    f"{DEFAULT} had it after {_draws(came)} of {own.marks[-1]:,.0f} draws, "
+                    f"{DEFAULT} reaches it after {_draws(came)} of {own.marks[-1]:,.0f} draws, "
                     f"{shown(ratio, zero='never')} times fewer."
                     if np.isfinite(came)
-                    else f"{DEFAULT} did not have it within {own.marks[-1]:,.0f} draws.",
+                    else f"{DEFAULT} does not reach it within {own.marks[-1]:,.0f} draws.",
                 )
             )
     return found

@@ -1,4 +1,4 @@
-"""What people look at: one self-contained page, and figures in one style."""
+"""Reports: a self-contained HTML page, and figures in one style."""
 
 from tombola.report.page import Page
 

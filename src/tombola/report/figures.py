@@ -1,6 +1,6 @@
-"""Figures in one style: the same colour for the same method, legends that cover nothing.
+"""Figures in one style: a fixed colour for each method, and legends outside the axes.
 
-matplotlib is loaded when a figure is made, and its pyplot never.
+matplotlib is imported when the first figure is made; pyplot is never used.
 """
 
 import re
@@ -17,7 +17,7 @@ __all__ = ["STYLES", "band", "legend_below", "new_figure", "style"]
 INK, FAINT, GRID = "#1c1e21", "#5c636b", "#e4e7ea"
 OTHER = ("#7a5195", "-.")
 
-# Colours that colour-blind people can tell apart (Okabe, Ito 2008), and lines for print.
+# Colours for colour-blind readers (Okabe, Ito 2008), and line styles for print.
 STYLES: dict[str, tuple[str, str]] = {
     "vrb": ("#0072B2", "-"),
     "vrb-as-printed": ("#0072B2", "--"),
@@ -45,7 +45,7 @@ ALIASES = {"groupvrb": "group-vrb", "adaptiveweighted": "aw", "adaptive-weighted
 
 
 def style(label: str) -> dict[str, Any]:
-    """Return colour and line of a method, by the beginning of its label.
+    """Return the colour and line style of a method, found by the start of its label.
 
     Examples
     --------
@@ -66,15 +66,15 @@ def new_figure(
 ) -> tuple["Figure", list["Axes"]]:
     """Return a figure and its axes, row by row.
 
-    Panels are 4.4 inches wide: one fits a telephone, so prefer rows to columns.
+    Panels are 4.4 inches wide. A single one fits a phone, so prefer rows to columns.
 
     Parameters
     ----------
     rows, columns : int, default=1
     height : float, default=2.8
-        Of a panel, in inches.
+        The height of a panel, in inches.
     share_x : bool, default=False
-        Whether panels of a column have the same x axis.
+        Whether the panels of a column share their x axis.
 
     Examples
     --------
@@ -100,14 +100,14 @@ def new_figure(
 def band(
     ax: "Axes", x: ArrayLike, mean: ArrayLike, low: ArrayLike, high: ArrayLike, label: str
 ) -> None:
-    """Draw the curve of a method and the interval around it."""
+    """Draw the curve of a method with its interval."""
     look = style(label)
     ax.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
     ax.plot(x, mean, label=label, linewidth=1.7, **look)
 
 
 def legend_below(figure: "Figure") -> None:
-    """Put one legend for all panels below them, in as many columns as there is room for."""
+    """Put one legend below all panels, in as many columns as fit."""
     entries: dict[str, Any] = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):

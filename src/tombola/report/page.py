@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no script, no font and no picture from elsewhere."""
+"""A self-contained HTML page, without scripts, fonts or images from elsewhere."""
 
 import html
 import io
@@ -7,12 +7,13 @@ import os
 import re
 from collections.abc import Sequence
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
+
+from tombola.files import write_text
 
 __all__ = ["Page"]
 
-WIDEST, NARROWEST = 126, 68  # pixels of the screen for an inch of a figure
+WIDEST, NARROWEST = 126, 68  # screen pixels per inch of a figure
 
 # One or more numbers, as in "1.5 [never, 2.25]", "12%" or "-3.1e-05 s".
 NUMBERS = re.compile(r"([-+<>~]?\d[\d,.]*(e[-+]?\d+)?%?|never|[\s\[\](),])+([a-zA-Z]{1,3})?")
@@ -82,15 +83,16 @@ footer { color: var(--faint); font-size: .85rem; margin-top: 3rem; }
 
 
 class Page:
-    """A page of headings, paragraphs, tables, figures and code, in the order they are added.
+    """A page of headings, paragraphs, tables, figures and code, in the order of addition.
 
-    In texts, `` `words` `` are set as code and ``**words**`` in bold; all else is shown as it is.
+    In texts, `` `words` `` are set as code and ``**words**`` in bold. Everything else
+    is shown literally.
 
     Parameters
     ----------
     title : str
     lead : str, default=""
-        What the page says, in a sentence or two.
+        The main message, in one or two sentences.
 
     Examples
     --------
@@ -110,7 +112,7 @@ class Page:
             self._parts.append(f'<p class="lead">{_inline(lead)}</p>')
 
     def heading(self, text: str) -> None:
-        """Begin a section."""
+        """Start a section."""
         self._parts.append(f"<h2>{_inline(text)}</h2>")
 
     def text(self, paragraph: str) -> None:
@@ -118,7 +120,7 @@ class Page:
         self._parts.append(f"<p>{_inline(paragraph)}</p>")
 
     def code(self, text: str) -> None:
-        """Add lines of code."""
+        """Add a block of code."""
         self._parts.append(f"<pre><code>{html.escape(text.strip(chr(10)))}</code></pre>")
 
     def table(
@@ -129,21 +131,21 @@ class Page:
         Parameters
         ----------
         columns : sequence of str
-            What is above each column.
+            The header.
         rows : sequence of rows, each with one cell for each column
-            Numbers, or texts that are shown as they are. A column of numbers, or of texts of
-            numbers such as "1.5 [1, 2]", is aligned to the right. NaN and None are shown as a dash.
+            Numbers or strings. A column of numbers, or of strings of numbers such as
+            "1.5 [1, 2]", is aligned to the right. NaN and None are shown as a dash.
         caption : str, default=""
         """
         for place, row in enumerate(rows):
             if len(row) != len(columns):
                 raise ValueError(
-                    f"rows[{place}] has {len(row)} cells, there are {len(columns)} columns"
+                    f"rows[{place}] has {len(row)} cells, but there are {len(columns)} columns"
                 )
         right = [_is_numeric([row[k] for row in rows]) for k in range(len(columns))]
         kind = [' class="number"' if number else "" for number in right]
         lines, named = [], ""
-        if caption:  # beside the table, so that it does not scroll with it
+        if caption:  # outside the table, so that it does not scroll with it
             self._tables += 1
             named = f' aria-labelledby="table{self._tables}"'
             lines.append(f'<p class="caption" id="table{self._tables}">{_inline(caption)}</p>')
@@ -160,15 +162,15 @@ class Page:
         self._parts.append("\n".join([*lines, "</tbody></table></div>"]))
 
     def figure(self, figure: Any, caption: str, description: str) -> None:
-        """Add a figure, on a light ground in the dark too.
+        """Add a figure, on a light background even in dark mode.
 
         Parameters
         ----------
         figure : matplotlib.figure.Figure
         caption : str
-            What to see in it.
+            What the figure shows.
         description : str
-            The same for whoever cannot see it.
+            The same for readers who cannot see it.
         """
         self._figures += 1
         drawn = _inline_svg(figure, f"figure{self._figures}-", description)
@@ -198,22 +200,13 @@ class Page:
         ])  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file; one of that name is replaced only once all is written."""
-        path = Path(path)
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            part.write_text(self.html(), encoding="utf-8")
-            os.replace(part, path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        """Write the page to a file; an existing file is replaced only by a complete page."""
+        write_text(path, self.html())
 
 
 def _inline(text: str) -> str:
-    """Return a text for HTML, with its code and its bold words."""
-    parts = re.split(r"`([^`]+)`", text)  # every second one is code
+    """Return a text as HTML, with code and bold words."""
+    parts = re.split(r"`([^`]+)`", text)  # the odd ones are code
     for k, part in enumerate(parts):
         safe = html.escape(part)
         bold = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", safe)
@@ -222,7 +215,7 @@ def _inline(text: str) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Return a cell for HTML."""
+    """Return a cell as HTML."""
     if value is None or (isinstance(value, Real) and math.isnan(value)):
         return "&ndash;"
     if isinstance(value, bool):
@@ -235,7 +228,7 @@ def _cell(value: Any) -> str:
 
 
 def _is_numeric(cells: Sequence[Any]) -> bool:
-    """Return whether a column holds numbers, or texts of numbers."""
+    """Return whether a column holds numbers, or strings of numbers."""
     known = [cell for cell in cells if cell not in (None, "")]
     return any(cell != "never" for cell in known) and all(
         (isinstance(cell, Real) and not isinstance(cell, bool))
@@ -245,7 +238,7 @@ def _is_numeric(cells: Sequence[Any]) -> bool:
 
 
 def _inline_svg(figure: Any, prefix: str, description: str) -> str:
-    """Return a figure as SVG within HTML: letters are paths, ids have a prefix of their own."""
+    """Return a figure as inline SVG, with text as paths and a prefix for all ids."""
     import matplotlib
 
     out = io.StringIO()

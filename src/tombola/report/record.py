@@ -1,4 +1,4 @@
-"""What a run was made with, for its record."""
+"""Versions and machine, for the record of a run."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ __all__ = ["processor", "versions"]
 
 
 def versions() -> dict[str, str]:
-    """Return what a run was made with: packages, and the machine in words, without its name."""
+    """Return the versions of packages, and a description of the machine without its name."""
     found = {"tombola": tombola.__version__, "python": platform.python_version()}
     for package in ("numpy", "numba", "scipy", "scikit-learn"):
         found[package] = metadata.version(package)
@@ -22,7 +22,7 @@ def versions() -> dict[str, str]:
 
 
 def processor() -> str:
-    """Return the name of the processor, as far as the system tells."""
+    """Return the name of the processor, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))

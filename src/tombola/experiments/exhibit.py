@@ -1,0 +1,35 @@
+"""What an experiment shows: findings, figures and tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Exhibit", "Finding", "Row", "Setting"]
+
+Setting = Mapping[str, str | int | float]  # of one run
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim, whether the rows confirm it, and the numbers that decide."""
+
+    claim: str
+    confirmed: bool | None  # None: the rows cannot decide
+    evidence: str
+
+    def __str__(self) -> str:
+        verdict = {True: "Confirmed", False: "NOT confirmed", None: "Undecided"}[self.confirmed]
+        return f"{verdict}: {self.claim} {self.evidence}"
+
+
+@dataclass
+class Exhibit:
+    """The results of an experiment, for a page."""
+
+    title: str
+    lead: str  # one or two sentences
+    notes: str = ""  # how to read the results
+    figures: list[tuple[Any, str]] = field(default_factory=list)  # matplotlib figure, caption
+    tables: list[tuple[str, list[str], list[list[Any]]]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
