@@ -1,4 +1,4 @@
-"""Logistic regression on unbalanced data, in five lines: what did the draws gain?"""
+"""Logistic regression on imbalanced data, in five lines; prints what the draws gained."""
 
 from sklearn.datasets import make_classification
 from sklearn.model_selection import train_test_split

@@ -37,7 +37,7 @@ def test_the_text_begins_with_the_verdict(folder, capsys):
     assert first.startswith("data: ")
     assert first.endswith(".")
     for part in ("What is possible", "Race to 99.9%", "Groups that matter most", "rare",
-                 "Rows that matter most", "To use it", "X = StandardScaler().fit_transform(X)",
+                 "Rows that matter most", "To use it", "make_pipeline(", "StandardScaler(),",
                  "'same' is constant"):  # fmt: skip
         assert part in out
 
@@ -74,9 +74,9 @@ def test_regression_and_clustering_are_advised_about(folder, capsys):
     assert code == 0
     assert "SGDRegressor" in out
     code, out, _ = advise(capsys, folder, "--target", "label", "--task", "clustering",
-                          "--clusters", 5)  # fmt: skip
+                          "--n-clusters", 5)  # fmt: skip
     assert code == 0
-    assert "MiniBatchKMeans(5" in out
+    assert "MiniBatchKMeans(n_clusters=5" in out
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_regression_and_clustering_are_advised_about(folder, capsys):
         ("nowhere.csv", ["--target", "label"], "there is no file"),
         ("data.csv", ["--target", "lable"], "label"),
         ("one.csv", ["--target", "label"], "one value only"),
-        ("data.csv", ["--target", "label", "--clusters", "3"], "--clusters is not for"),
-        ("data.csv", ["--task", "clustering", "--target", "label", "--clusters", "401"],
-         "--clusters must be from 1 to 400"),
+        ("data.csv", ["--target", "label", "--n-clusters", "3"], "--n-clusters is not for"),
+        ("data.csv", ["--task", "clustering", "--target", "label", "--n-clusters", "401"],
+         "--n-clusters must be from 1 to 400"),
         ("data.csv", ["--target", "label", "--seed", "-1"], "--seed"),
-        ("data.csv", ["--target", "label", "--html", "{folder}/data.csv"], "is there already"),
+        ("data.csv", ["--target", "label", "--html", "{folder}/data.csv"], "exists already"),
         ("data.csv", ["--target", "label", "--html", "{folder}/no/page.html"], "no folder"),
     ],
 )  # fmt: skip

@@ -80,8 +80,8 @@ DIRT = {
         "the column 'id' is text with 201 different values, more than 200",
     ),
     "more clusters than rows": (
-        "t.csv", GOOD, ["--task", "clustering", "--clusters", "7", "--test", "0"],
-        "--clusters must be from 1 to 6, the number of rows, got 7",
+        "t.csv", GOOD, ["--task", "clustering", "--n-clusters", "7", "--test", "0"],
+        "--n-clusters must be from 1 to 6, the number of rows, got 7",
     ),
     "text for regression": (
         "t.csv", "a,y\n1,u\n2,v\n3,u\n4,v\n", ["--target", "y", "--task", "regression"],
@@ -98,7 +98,7 @@ DIRT = {
     ),
     "numbers that overflow": (
         "t.csv", "a,b\n1e200,1\n-1e200,2\n1,3\n4,4\n5,5\n",
-        ["--task", "clustering", "--clusters", "2", "--no-scale"], "too long",
+        ["--task", "clustering", "--n-clusters", "2", "--no-scale"], "too long",
     ),
     "no Parquet": ("t.parquet", "PAR1", ["--target", "y"], "t.parquet is not a readable Parquet"),
     "no archive": ("t.npz", "nothing", [], "t.npz is not a readable npz archive"),
@@ -147,16 +147,16 @@ DIRT = {
         "diabetes", None, ["--task", "classification"], "diabetes is for regression",
     ),
     "a set without numbers": ("iris", None, ["--task", "regression"], "iris is for classification"),
-    "l2 for clusters": (
-        "iris", None, ["--task", "clustering", "--l2", "1"], "--l2 is not for clustering",
+    "alpha for clusters": (
+        "iris", None, ["--task", "clustering", "--alpha", "1"], "--alpha is not for clustering",
     ),
-    "clusters for classes": ("iris", None, ["--clusters", "3"], "--clusters is not for classific"),
+    "clusters for classes": ("iris", None, ["--n-clusters", "3"], "--n-clusters is not for"),
     "groups for numbers": (
         "diabetes", None, ["--sampler", "group-vrb"], "--sampler group-vrb needs classes",
     ),
     "no epochs": ("iris", None, ["--epochs", "0"], "'0' is not an integer of at least 1"),
     "all held out": ("iris", None, ["--test", "1"], "number of at least 0 and less than 1"),
-    "a negative penalty": ("iris", None, ["--l2", "-1"], "'-1' is not a number of at least 0"),
+    "a negative penalty": ("iris", None, ["--alpha", "-1"], "'-1' is not a number of at least 0"),
     "a folder for public sets that is not there": (
         "kdd", None, ["--data", "/nowhere"], "there is no folder /nowhere",
     ),

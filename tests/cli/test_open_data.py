@@ -9,9 +9,10 @@ import scipy.sparse as sp
 
 from tombola.cli.arguments import add_data_arguments
 from tombola.cli.data import open_data
-from tombola.cli.train import Fit
+from tombola.cli.train_fit import Fit
 from tombola.cli.train_report import snippet
 from tombola.datasets import DataError, public
+from tombola.estimators.plan import ESTIMATORS, Plan
 
 
 def opened(*arguments, hold_out=False, test=None, seed=0):
@@ -128,11 +129,11 @@ def test_the_snippet_predicts_with_the_saved_arrays(kind, sparse, tmp_path, monk
     np.savez("t.npz", **parts)
     extra = ["--task", "clustering"] if kind == "clustering" else []
     data = opened("t.npz", "--impute", "mean", *extra)
-    own = {"clusters": 5} if kind == "clustering" else {"solver": "saga", "l2": 0.1, "l1": 0.0}
-    fit = Fit(data, {"seed": 0, "sampler": "auto", "epochs": 1, **own})
+    own = {"n_clusters": 5} if kind == "clustering" else {"alpha": 0.1}
+    fit = Fit(data, Plan(ESTIMATORS[data.task](**own)))
     width = 4 if kind == "clustering" else 5
     shape = (5, width) if kind == "clustering" else (width,)
-    fit.outcomes = [SimpleNamespace(solution=RNG.normal(size=shape)) for _ in fit.labels]
+    fit.outcomes = [SimpleNamespace(solution=RNG.normal(size=shape)) for _ in fit.parts]
     np.savez("model.npz", **fit.model())
     names = {"X": X}
     exec(snippet(fit), names)

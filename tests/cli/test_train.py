@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
+from states import leaves
 from tombola import estimators
 from tombola.checkpoint import read as read_checkpoint
-from tombola.cli import train
+from tombola.cli import train, train_fit
 from tombola.cli.main import main
 from tombola.datasets import prepare, split
+from tombola.estimators.linear import SOLVERS
 from tombola.solvers import Result
 
 
@@ -72,7 +74,7 @@ def test_the_model_is_that_of_the_estimator(capsys):
 
 
 def test_the_lines_in_the_report_predict_and_fit_the_same(capsys):
-    ran("digits", "--epochs", "3", "--l2", "0.01")
+    ran("digits", "--epochs", "3", "--alpha", "0.01")
     bunch = load_digits()
     X, X_test, rows, held = scaled(bunch.data, bunch.target)
     predict, fit = code_in("out/train-digits/report.html")
@@ -88,7 +90,7 @@ def test_the_lines_in_the_report_predict_and_fit_the_same(capsys):
 
 
 def test_clustering_is_that_of_the_estimator(capsys):
-    wanted = ["--task", "clustering", "--clusters", "3", "--epochs", "4", "--test", "0.1"]
+    wanted = ["--task", "clustering", "--n-clusters", "3", "--epochs", "4", "--test", "0.1"]
     ran("iris", *wanted, "--scale")
     predict, fit = code_in("out/train-iris/report.html")
     from sklearn.datasets import load_iris
@@ -148,7 +150,7 @@ def test_the_page_and_the_record_name_no_place_outside():
 # --- interrupted and resumed --------------------------------------------------------------------
 
 
-class Interrupting(train.Progress):
+class Interrupting(train_fit.Progress):
     """Presses Ctrl-C a few times on the way, over all instances."""
 
     pressed = 0
@@ -173,9 +175,8 @@ def outcome(folder):
         ]
     for path in sorted((folder / "state").iterdir()):
         state = read_checkpoint(path)["state"]
-        found[f"{path.name} sampler"] = repr(state["sampler"])
-        for name, array in state["arrays"].items():
-            found[f"{path.name} {name}"] = array.tolist()
+        for name, part in leaves(state).items():
+            found[f"{path.name} {name}"] = np.asarray(part).tobytes()
     return found
 
 
@@ -184,18 +185,18 @@ def outcome(folder):
     [
         ["breast_cancer", "--epochs", "1"],
         ["iris", "--epochs", "2", "--solver", "adagrad", "--sampler", "vrb"],
-        ["iris", "--task", "clustering", "--clusters", "3", "--epochs", "200"],
+        ["iris", "--task", "clustering", "--n-clusters", "3", "--epochs", "200"],
     ],
     ids=["saga", "three classes by adagrad", "k-means"],
 )
 def test_after_ctrl_c_a_run_goes_on_to_the_same_end(arguments, monkeypatch, capsys):
     ran(*arguments, "--out", "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(train, "Progress", Interrupting)
+        patch.setattr(train_fit, "Progress", Interrupting)
         patch.setattr(Interrupting, "pressed", 0)
         codes = [main(["train", *arguments, "--out", "parts"])]
         while codes[-1] == 130 and len(codes) < 100:
-            assert "--resume goes on" in capsys.readouterr().err
+            assert "--resume continues" in capsys.readouterr().err
             record = json.loads(Path("parts/run.json").read_text())
             assert record["finished"] is False
             codes.append(main(["train", *arguments, "--out", "parts", "--resume"]))
@@ -249,12 +250,12 @@ def test_a_damaged_state_is_refused(capsys):
     path = Path("one/state/0.npz")
     path.write_bytes(path.read_bytes()[:-1])
     assert main(["train", "breast_cancer", "--epochs", "2", "--out", "one", "--resume"]) == 2
-    assert "the saved run cannot be gone on with" in capsys.readouterr().err
+    assert "the saved run cannot be continued" in capsys.readouterr().err
 
 
 def test_a_run_is_saved_on_the_way(monkeypatch):
     saved = []
-    monkeypatch.setattr(train, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(train_fit, "SAVE_EVERY", 0.0)
     monkeypatch.setattr(Result, "save", lambda self, path: saved.append(self.rounds))
     ran("breast_cancer", "--epochs", "200", "--out", "one")
     assert len(saved) > 2
@@ -270,3 +271,7 @@ def test_divergence_is_said_plainly(monkeypatch, capsys):
     monkeypatch.setattr(SAGA, "minimize", diverge)
     assert main(["train", "breast_cancer"]) == 2
     assert "diverged in round 7" in capsys.readouterr().err
+
+
+def test_the_solvers_are_those_of_the_estimators():
+    assert train.SOLVERS == SOLVERS

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from tombola.checkpoint import read
-from tombola.cli import train
+from tombola.cli import train_fit
 from tombola.cli.main import main
 
-ARGUMENTS = ["breast_cancer", "--epochs", "3000", "--test", "0", "--l2", "0.01"]
+ARGUMENTS = ["breast_cancer", "--epochs", "3000", "--test", "0", "--alpha", "0.01"]
 TOTAL = 3000 * 569
 
 
@@ -39,7 +39,7 @@ def torment(folder, kills, seed):
     for life in range(kills + 1):
         child = os.fork()
         if child == 0:
-            train.SAVE_EVERY = 0.0
+            train_fit.SAVE_EVERY = 0.0
             os._exit(main(["train", *ARGUMENTS, "--out", str(folder / "run"), "--resume"]))
         if life < kills:
             time.sleep(rng.uniform(0.05, 0.25))
@@ -54,14 +54,15 @@ def torment(folder, kills, seed):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_and_resumed(tmp_path):
+    from states import assert_same  # the script does without
+
     command = [sys.executable, __file__, str(tmp_path), "8", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.splitlines()[-1]) >= 2, "no run was killed half-way"
     assert main(["train", *ARGUMENTS, "--out", str(tmp_path / "whole")]) == 0
     ends = [read(tmp_path / name / "state" / "0.npz")["state"] for name in ("run", "whole")]
-    for name, array in ends[1]["arrays"].items():
-        np.testing.assert_array_equal(ends[0]["arrays"][name], array, err_msg=name)
+    assert_same(*ends)
     models = [np.load(tmp_path / name / "model.npz") for name in ("run", "whole")]
     for name in models[1].files:
         np.testing.assert_array_equal(models[0][name], models[1][name], err_msg=name)

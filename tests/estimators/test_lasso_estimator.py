@@ -21,12 +21,13 @@ def data():
 
 
 @pytest.mark.parametrize("sampler", Lasso.samplers)
-@pytest.mark.parametrize("l2", [0.0, 0.1])
-def test_the_optimum(sampler, l2):
+@pytest.mark.parametrize(
+    "penalty", [{"alpha": 0.1, "l1_ratio": 1.0}, {"alpha": 0.2, "l1_ratio": 0.5}]
+)
+def test_the_optimum(sampler, penalty):
     X, y = data()
-    model = Lasso(0.1, l2=l2, tol=1e-12, sampler=sampler, random_state=0).fit(X, y)
-    alpha = 0.1 + l2
-    reference = linear_model.ElasticNet(alpha=alpha, l1_ratio=0.1 / alpha, tol=1e-12).fit(X, y)
+    model = Lasso(**penalty, tol=1e-12, sampler=sampler, random_state=0).fit(X, y)
+    reference = linear_model.ElasticNet(**penalty, tol=1e-12).fit(X, y)
     assert model.coef_ == pytest.approx(reference.coef_, abs=1e-5)
     assert model.intercept_ == pytest.approx(reference.intercept_, abs=1e-5)
     assert ((model.coef_ == 0) == (reference.coef_ == 0)).all()
@@ -38,7 +39,9 @@ def test_the_optimum(sampler, l2):
 def test_sparse_is_dense(fit_intercept):
     X, y = data()
     X[np.abs(X) < 0.7] = 0.0
-    settings = dict(l1=0.1, tol=1e-12, fit_intercept=fit_intercept, random_state=0, max_iter=9999)
+    settings = dict(
+        alpha=0.1, tol=1e-12, fit_intercept=fit_intercept, random_state=0, max_iter=9999
+    )
     dense, model = Lasso(**settings).fit(X, y), Lasso(**settings).fit(sparse.csr_array(X), y)
     assert model.coef_ == pytest.approx(dense.coef_, abs=1e-5)
     assert model.intercept_ == pytest.approx(dense.intercept_, abs=1e-5)
@@ -48,7 +51,7 @@ def test_sparse_is_dense(fit_intercept):
 def test_sample_weights_are_repeated_rows(convert):
     X, y = data()
     times = np.random.default_rng(1).integers(0, 4, N)
-    settings = dict(l1=0.1, tol=1e-12, random_state=0, max_iter=9999)
+    settings = dict(alpha=0.1, tol=1e-12, random_state=0, max_iter=9999)
     weighted = Lasso(**settings).fit(convert(X), y, sample_weight=times)
     repeated = Lasso(**settings).fit(convert(X.repeat(times, axis=0)), y.repeat(times))
     assert weighted.coef_ == pytest.approx(repeated.coef_, abs=1e-5)
@@ -68,8 +71,10 @@ def test_warm_start_warnings_and_lines(capsys):
     assert Lasso(0.1, warm_start=True).fit(sparse.csr_array(X), y).fit(X, y).n_iter_ == 1
     with pytest.raises(ValueError, match="warm_start needs"):
         model.fit(X[:, :3], y)
-    with pytest.raises(ValueError, match="'l1' parameter"):
+    with pytest.raises(ValueError, match="'alpha' parameter"):
         Lasso(0.0).fit(X, y)
+    with pytest.raises(ValueError, match="'l1_ratio' parameter"):
+        Lasso(0.1, l1_ratio=0.0).fit(X, y)
 
 
 def test_sampler_objects_and_clones():

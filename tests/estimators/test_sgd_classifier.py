@@ -31,11 +31,11 @@ def data(classes=2, n=N, seed=0):
     return StandardScaler().fit_transform(X), y
 
 
-def exact(X, y, l2=1e-2, sample_weight=None, class_weight=None):
-    """The optimum of the same objective by scikit-learn: C = 1 / (n l2), weights of mean 1."""
+def exact(X, y, alpha=1e-2, sample_weight=None, class_weight=None):
+    """The optimum of the same objective by scikit-learn: C = 1 / (n alpha), weights of mean 1."""
     mean = 1.0 if sample_weight is None else np.mean(sample_weight)
     reference = LogisticRegression(
-        C=1 / (len(y) * l2 * mean), tol=1e-10, max_iter=10_000, class_weight=class_weight
+        C=1 / (len(y) * alpha * mean), tol=1e-10, max_iter=10_000, class_weight=class_weight
     )
     return reference.fit(X, y, sample_weight)
 
@@ -45,7 +45,7 @@ def exact(X, y, l2=1e-2, sample_weight=None, class_weight=None):
 def test_variance_reduced_solvers_reach_the_optimum(solver, sampler):
     X, y = data()
     model = SGDClassifier(
-        l2=1e-2, solver=solver, sampler=sampler, max_iter=2000, tol=1e-7, random_state=0
+        alpha=1e-2, solver=solver, sampler=sampler, max_iter=2000, tol=1e-7, random_state=0
     ).fit(X, y)
     reference = exact(X, y)
     assert model.coef_ == pytest.approx(reference.coef_, abs=1e-5)
@@ -56,9 +56,9 @@ def test_variance_reduced_solvers_reach_the_optimum(solver, sampler):
 @pytest.mark.parametrize("solver", ["adagrad", "sgd"])
 def test_the_others_come_near(solver):
     X, y = data()
-    model = SGDClassifier(l2=1e-2, solver=solver, max_iter=300, tol=None, random_state=0)
+    model = SGDClassifier(alpha=1e-2, solver=solver, max_iter=300, tol=None, random_state=0)
     model.fit(X, y)
-    problem, reference = Logistic(X, y, l2=1e-2, intercept=True), exact(X, y)
+    problem, reference = Logistic(X, y, alpha=1e-2, fit_intercept=True), exact(X, y)
     values = [problem.value(np.append(m.coef_[0], m.intercept_)) for m in (model, reference)]
     assert values[0] < values[1] * 1.02
     assert model.n_iter_ == 300
@@ -68,10 +68,10 @@ def test_the_others_come_near(solver):
 def test_squared_hinge_is_the_linear_svm():
     X, y = data()
     model = SGDClassifier(
-        "squared_hinge", l2=0.1, fit_intercept=False, solver="saga", sampler="uniform",
+        "squared_hinge", alpha=0.1, fit_intercept=False, solver="saga", sampler="uniform",
         max_iter=2000, tol=1e-8, random_state=0,
     ).fit(X, y)  # fmt: skip
-    # C sum loss + |w|^2 / 2, and ours is l2 n times less
+    # C sum loss + |w|^2 / 2, and ours is alpha n times less
     reference = LinearSVC(
         C=1 / (0.1 * N), fit_intercept=False, tol=1e-10, max_iter=100_000, random_state=0
     )
@@ -79,14 +79,14 @@ def test_squared_hinge_is_the_linear_svm():
     assert not hasattr(model, "predict_proba")
     with pytest.raises(AttributeError):
         model.predict_log_proba(X)
-    problem = SquaredHinge(X, y, l2=0.1)
+    problem = SquaredHinge(X, y, alpha=0.1)
     assert problem.value(model.coef_[0]) <= problem.value(reference.coef_[0]) + 1e-9
 
 
 def test_softmax_is_multinomial_logistic_regression():
     X, y = data(classes=3)
     model = SGDClassifier(
-        multi_class="softmax", l2=1e-2, solver="saga", max_iter=2000, tol=1e-7, random_state=0
+        multi_class="softmax", alpha=1e-2, solver="saga", max_iter=2000, tol=1e-7, random_state=0
     ).fit(X, y)
     reference = exact(X, y)
     assert model.coef_ == pytest.approx(reference.coef_, abs=1e-4)
@@ -96,7 +96,7 @@ def test_softmax_is_multinomial_logistic_regression():
 
 def test_one_vs_all_is_a_problem_for_each_class():
     X, y = data(classes=3)
-    settings = dict(l2=1e-2, solver="saga", max_iter=2000, tol=1e-7, random_state=0)
+    settings = dict(alpha=1e-2, solver="saga", max_iter=2000, tol=1e-7, random_state=0)
     model = SGDClassifier(**settings).fit(X, y)
     assert model.coef_.shape == (3, 6)
     assert model.intercept_.shape == (3,)
@@ -115,7 +115,7 @@ def test_one_vs_all_is_a_problem_for_each_class():
 def test_sample_weights_are_repeated_rows(solver):
     X, y = data()
     times = np.random.default_rng(1).integers(0, 4, N)
-    settings = dict(l2=1e-2, solver=solver, max_iter=3000, tol=1e-8, random_state=0)
+    settings = dict(alpha=1e-2, solver=solver, max_iter=3000, tol=1e-8, random_state=0)
     weighted = SGDClassifier(**settings).fit(X, y, sample_weight=times)
     repeated = SGDClassifier(**settings).fit(X.repeat(times, axis=0), y.repeat(times))
     assert weighted.coef_ == pytest.approx(repeated.coef_, abs=1e-6)
@@ -125,7 +125,7 @@ def test_sample_weights_are_repeated_rows(solver):
 
 def test_class_weights():
     X, y = data()
-    settings = dict(l2=1e-2, solver="saga", max_iter=3000, tol=1e-8, random_state=0)
+    settings = dict(alpha=1e-2, solver="saga", max_iter=3000, tol=1e-8, random_state=0)
     given = {0: 1.0, 1: 5.0}
     model = SGDClassifier(class_weight=given, **settings).fit(X, y)
     weights = np.where(y == 1, 5.0, 1.0)
@@ -173,7 +173,7 @@ def test_deterministic():
     assert SGDClassifier(tol=None, max_iter=1).fit(X, y).coef_.shape == (1, 6)
 
 
-# --- going on -----------------------------------------------------------------------------------
+# --- continuing -----------------------------------------------------------------------------------
 
 
 def test_partial_fit_goes_on_with_rates_and_groups():
@@ -223,9 +223,9 @@ def test_partial_fit_does_not_leave_what_fit_has_found():
     """AdaGrad begins with the sums of an epoch, not with steps of 0.3 (which end at 0.81)."""
     X, y = data(n=400)
     X = X * 5.0
-    model = SGDClassifier(l2=0.0, random_state=0)
+    model = SGDClassifier(alpha=0.0, random_state=0)
     model.fit(X, y)
-    problem = Logistic(X, y == 1, intercept=True)
+    problem = Logistic(X, y == 1, fit_intercept=True)
     found = np.append(model.coef_[0], model.intercept_)
     before = problem.value(found)
     model.partial_fit(X, y)
@@ -237,7 +237,7 @@ def test_weights_count_over_calls_of_partial_fit():
     """Eight times the weight is eight times the step; shuffled draws do not depend on it."""
     X, y = data()
     start = SGDClassifier(
-        solver="sgd", sampler="shuffle", l2=0.0, max_iter=2, tol=None, random_state=0
+        solver="sgd", sampler="shuffle", alpha=0.0, max_iter=2, tol=None, random_state=0
     ).fit(X, y)
     moves = []
     for weight in (1.0, 8.0):
@@ -252,7 +252,7 @@ def test_weights_count_over_calls_of_partial_fit():
 def test_an_intercept_does_not_hide_that_coefficients_still_move():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2)) * [1.0, 0.03]
-    model = SGDRegressor(l2=0.0, random_state=0, max_iter=3000).fit(X, 1e6 + 100 * X[:, 1])
+    model = SGDRegressor(alpha=0.0, random_state=0, max_iter=3000).fit(X, 1e6 + 100 * X[:, 1])
     assert abs(model.coef_[1] - 100) < 5
 
 
@@ -345,7 +345,7 @@ def test_sampler_functions():
 def test_pipeline_and_grid_search():
     X, y = data()
     pipeline = make_pipeline(StandardScaler(), SGDClassifier(tol=None, random_state=0))
-    grid = {"sgdclassifier__sampler": ["auto", "shuffle"], "sgdclassifier__l2": [1e-3, 1e-1]}
+    grid = {"sgdclassifier__sampler": ["auto", "shuffle"], "sgdclassifier__alpha": [1e-3, 1e-1]}
     search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
     best = LogisticRegression(C=1000 / len(y)).fit(StandardScaler().fit_transform(X), y)
     assert search.score(X, y) > best.score(StandardScaler().fit_transform(X), y) - 0.02

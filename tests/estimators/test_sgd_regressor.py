@@ -26,7 +26,13 @@ def data():
 def test_elastic_net(solver, sampler):
     X, y = data()
     model = SGDRegressor(
-        l2=0.05, l1=0.05, solver=solver, sampler=sampler, max_iter=3000, tol=1e-8, random_state=0
+        alpha=0.1,
+        l1_ratio=0.5,
+        solver=solver,
+        sampler=sampler,
+        max_iter=3000,
+        tol=1e-8,
+        random_state=0,
     ).fit(X, y)
     reference = ElasticNet(alpha=0.1, l1_ratio=0.5, tol=1e-10).fit(X, y)
     assert model.coef_ == pytest.approx(reference.coef_, abs=1e-5)
@@ -36,10 +42,10 @@ def test_elastic_net(solver, sampler):
 @pytest.mark.parametrize("solver", ["adagrad", "sgd"])
 def test_the_others_come_near(solver):
     X, y = data()
-    model = SGDRegressor(l2=0.05, solver=solver, max_iter=500, tol=None, random_state=0)
+    model = SGDRegressor(alpha=0.05, solver=solver, max_iter=500, tol=None, random_state=0)
     model.fit(X, y)
     reference = Ridge(alpha=0.05 * N).fit(X, y)
-    problem = LeastSquares(X, y, l2=0.05, intercept=True)
+    problem = LeastSquares(X, y, alpha=0.05, fit_intercept=True)
     values = [problem.value(np.append(m.coef_, m.intercept_)) for m in (model, reference)]
     assert values[0] < values[1] * 1.05
 
@@ -47,7 +53,7 @@ def test_the_others_come_near(solver):
 def test_sample_weights_are_repeated_rows():
     X, y = data()
     times = np.random.default_rng(1).integers(0, 4, N)
-    settings = dict(l2=1e-2, solver="saga", max_iter=5000, tol=1e-9, random_state=0)
+    settings = dict(alpha=1e-2, solver="saga", max_iter=5000, tol=1e-9, random_state=0)
     weighted = SGDRegressor(**settings).fit(X, y, sample_weight=times)
     repeated = SGDRegressor(**settings).fit(X.repeat(times, axis=0), y.repeat(times))
     assert weighted.coef_ == pytest.approx(repeated.coef_, abs=1e-6)
@@ -58,7 +64,7 @@ def test_sample_weights_are_repeated_rows():
 def test_sparse_is_dense():
     X, y = data()
     X[np.abs(X) < 0.7] = 0.0
-    settings = dict(random_state=3, tol=None, max_iter=5, l1=1e-3)
+    settings = dict(random_state=3, tol=None, max_iter=5, alpha=1.1e-3, l1_ratio=0.9)
     dense = SGDRegressor(**settings).fit(X, y)
     model = SGDRegressor(**settings).fit(sparse.csr_array(X), y)
     assert model.coef_ == pytest.approx(dense.coef_, rel=1e-6)

@@ -615,7 +615,7 @@ def test_what_cannot_work_is_refused_with_the_reason():
         ImportanceLoader(DATA, batch_sampler=[[1]])
     with pytest.raises(TypeError, match=r"sampler must be a name.*got a WeightedRandomSampler"):
         ImportanceLoader(DATA, 16, WeightedRandomSampler([1.0] * N, N))
-    with pytest.raises(ValueError, match="sampler='best' is no sampler; there are"):
+    with pytest.raises(ValueError, match="sampler='best' is not a sampler; the names are"):
         ImportanceLoader(DATA, 16, "best")
     with pytest.raises(ValueError, match="sampler='group-vrb' needs class labels"):
         ImportanceLoader(DATA, 16, "group-vrb")

@@ -1,15 +1,20 @@
-"""Asking for advice."""
+"""The function `advise`."""
 
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.advice.base import Advice, Group, Item, Verdict
+from tombola.advice.account import Account
+from tombola.advice.advice import Advice
 from tombola.advice.data import Data, open_contests
-from tombola.advice.race import PLANS, Account, Curve, line_up, marks, plan, results, run
+from tombola.advice.entrants import line_up
+from tombola.advice.parts import Group, Item
+from tombola.advice.race import SCHEDULES, Curve, marks, run, schedule
+from tombola.advice.results import results
 from tombola.advice.verdict import decide
 from tombola.ledger import best_fixed
 from tombola.validation import number, whole
@@ -17,7 +22,7 @@ from tombola.validation import number, whole
 __all__ = ["advise"]
 
 LISTED = 10  # items and groups in the report
-POINTS = 101  # of the curve of shares
+POINTS = 101  # of the Lorenz curve
 
 
 def advise(
@@ -26,34 +31,41 @@ def advise(
     *,
     task: str,
     groups: ArrayLike | None = None,
-    clusters: int = 8,
+    n_clusters: int = 8,
+    scaled_by: Sequence[Any] = (),
     seed: int = 0,
     budget: float = 50.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Advice:
     """Measure what adaptive sampling is worth on these data.
 
+    Each plan that is raced is that of an estimator: its problem, solver, sampler and scaling. The
+    code in the advice is made from the plan that the verdict recommends.
+
     Classification is logistic regression: with more than two classes, of the rarest one against
-    the rest, and of the commonest one. Regression is least squares (of a standardised y),
-    clustering mini-batch k-means. l2 is 1e-4; AdaGrad has the same rate for all, the default.
+    the rest, and of the commonest one. Regression is least squares with a standardised y,
+    clustering is mini-batch k-means. alpha and the rate of AdaGrad are the estimators' defaults.
 
     Parameters
     ----------
     X : array-like or scipy sparse matrix, shape (n, d)
-        As it is to be trained on: columns of different units should be standardised. For linear
-        models it is divided by the mean norm of its rows where that is below 0.3 or above 10.
+        Columns of different units should be standardised. For linear models, X is divided by the
+        mean norm of its rows (`MeanNormScaler`) if that is below 0.3 or above 10.
     y : array-like of shape (n,)
         Labels of any kind, or numbers; not for clustering.
     task : {"classification", "regression", "clustering"}
     groups : array-like of shape (n,), optional
-        What `GroupVRB` shares between; by default the two sides of a classification.
-    clusters : int, default=8
+        The groups of `GroupVRB`; by default the two sides of a classification.
+    n_clusters : int, default=8
+    scaled_by : sequence of transformers, default=()
+        Those that X has already been through, such as ``StandardScaler()``: the first steps of
+        every plan. They are not applied again.
     seed : int, default=0
     budget : float, default=50.0
-        Seconds that it may take, about. The race has what compiling leaves, from a tenth to
-        three tenths of it; compiling takes most of a minute, once on a machine.
+        Roughly the seconds that it may take. The race gets what compiling leaves, from a tenth to
+        three tenths of it; compiling takes most of a minute, once per machine.
     progress : callable, optional
-        Called with runs done and runs in all.
+        Called with the number of runs done and in all.
 
     Returns
     -------
@@ -72,40 +84,43 @@ def advise(
     budget = number("budget", budget)
     if not budget > 0:
         raise ValueError(f"budget must be positive, got {budget}")
-    data = open_contests(X, y, task, groups, whole("clusters", clusters, 1), whole("seed", seed, 0))
+    n_clusters, seed = whole("n_clusters", n_clusters, 1), whole("seed", seed, 0)
+    data = open_contests(X, y, task, groups, n_clusters, seed, scaled_by)
     entrants = line_up(data)
-    done, total = 0, len(entrants) * (1 + PLANS[0][0] * len(data.contests))
-
-    def count_run() -> None:
-        nonlocal done
-        done += 1
+    first, total = len(entrants), len(entrants) * (1 + SCHEDULES[0][0] * len(data.contests))
+    for done, entrant in enumerate(entrants, 1):
+        run(data.contests[0], entrant, seed, rounds=1, looks={1})  # compiles
         if progress is not None:
             progress(done, total)
-
-    for entrant in entrants:
-        run(data.contests[0], entrant, seed, rounds=1, looks={1})  # compiles
-        count_run()
     compiling = time.perf_counter() - began
 
     allowed = min(0.3 * budget, max(0.1 * budget, budget - compiling))
-    seeds, epochs = plan(data, entrants, allowed, seed)
-    total = len(entrants) * (1 + seeds * len(data.contests))
+    seeds, epochs = schedule(data, entrants, allowed, seed)
+    total = first * (1 + seeds * len(data.contests))
     accounts = [Account(contest) for contest in data.contests]
     curves: list[dict[str, list[Curve]]] = [{e.label: [] for e in entrants} for _ in accounts]
-    every, looks = marks(data.n, epochs, entrants[0].batch)
-    for turn in range(seeds):
-        for contest, account, runs in zip(data.contests, accounts, curves, strict=True):
-            for entrant in entrants:
-                watch = account if turn == 0 and entrant.kind == "baseline" else None
-                runs[entrant.label].append(
-                    run(contest, entrant, seed + turn, max(looks) * every, looks, every, watch)
-                )
-                count_run()
+    every, looks = marks(data.n, epochs, entrants[0].plan.estimator.batch_size)
+    turns = itertools.product(range(seeds), range(len(accounts)), entrants)
+    for done, (turn, k, entrant) in enumerate(turns, first + 1):
+        watch = accounts[k] if turn == 0 and entrant.kind == "baseline" else None
+        curves[k][entrant.label].append(
+            run(data.contests[k], entrant, seed + turn, max(looks) * every, looks, every, watch)
+        )
+        if progress is not None:
+            progress(done, total)
 
     possible = [account.possible() for account in accounts]
     methods, races = results(data, entrants, curves)
     verdict = decide(methods, min(each.ideal for each in possible))
     chances = np.mean([best_fixed(account.squares) for account in accounts], axis=0)
+    took = time.perf_counter() - began
+    data.notes.append(f"Raced for {epochs} epochs with each of {seeds} seeds.")
+    if data.n < data.rows:
+        data.notes.append(
+            f"Raced over {data.n:,} of the {data.rows:,} rows, chosen at random, to keep it short; "
+            "a larger budget uses more of them."
+        )
+    data.notes.append(f"This took {took:.0f} seconds, {compiling:.0f} to compile and load.")
     return Advice(
         verdict=verdict,
         task=task,
@@ -120,9 +135,9 @@ def advise(
         groups=_groups(data, chances),
         losses=_lorenz(accounts[0].last),
         races=races,
-        code=_code(data, verdict),
+        code=next(e.plan.code() for e in entrants if e.label == verdict.method),
         notes=data.notes,
-        seconds={"compiling": compiling, "in all": time.perf_counter() - began},
+        seconds={"compiling": compiling, "in all": took},
     )
 
 
@@ -160,35 +175,3 @@ def _lorenz(losses: NDArray[np.float64]) -> list[float]:
     places = np.linspace(0, len(losses), POINTS)
     shares = np.interp(places, np.arange(len(sums)), sums)
     return (shares / sums[-1] if sums[-1] > 0 else places / len(losses)).tolist()  # type: ignore[no-any-return]
-
-
-def _code(data: Data, verdict: Verdict) -> str:
-    """Return lines that do what the verdict says."""
-    groups = "sampler=lambda n, seed, labels: tombola.GroupVRB(groups, seed=seed)"
-    names = {"shuffle": 'sampler="shuffle"', "VRB": 'sampler="vrb"', "GroupVRB": groups}
-    lines = []
-    if data.task == "clustering":
-        sampler = names.get(verdict.method)
-        given = f", {sampler}" if sampler else ""
-        model, fit = f"MiniBatchKMeans({data.clusters}{given})", "model.fit(X)"
-        lines.append("from tombola.estimators import MiniBatchKMeans")
-    else:
-        kind = "SGDClassifier" if data.task == "classification" else "SGDRegressor"
-        if data.groups is None:
-            names["GroupVRB"] = 'sampler="group-vrb"'
-        given = "" if verdict.method == "default" else f'solver="adagrad", {names[verdict.method]}'
-        model, fit = f"{kind}({given})", "model.fit(X, y)"
-        lines.append(f"from tombola.estimators import {kind}")
-    if "tombola." in model:
-        lines.insert(0, "import tombola")
-    if data.scaled:
-        lines.insert(0, "import numpy as np")
-        norms = (
-            "np.sqrt(X.multiply(X).sum(axis=1))"
-            if hasattr(data.X, "tocsr")
-            else ("np.linalg.norm(X, axis=1)")
-        )
-        lines.append(f"X = X / {norms}.mean()")
-    if data.task == "regression":
-        lines.append("y = (y - y.mean()) / y.std()")
-    return "\n".join([*lines, f"model = {model}", fit])

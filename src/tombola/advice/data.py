@@ -1,33 +1,39 @@
-"""The rows that are raced on, and the problems that they make."""
+"""The rows that are raced on, and the problems and plans that they make."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
-from tombola.problems import KMeans, LeastSquares, Logistic
-from tombola.problems.rows import as_rows, checked_array, squared_norms
+from tombola.estimators import MeanNormScaler
+from tombola.estimators.plan import ESTIMATORS, Plan
+from tombola.problems.rows import as_rows, checked_array
 from tombola.random import Stream
 from tombola.solvers.plus_plus import plus_plus
 
-__all__ = ["START", "Contest", "Data", "open_contests"]
+__all__ = ["Contest", "Data", "open_contests"]
 
-L2 = 1e-4  # as in the estimators
-START = 1000  # rows that k-means++ chooses from
 NORMS = (0.3, 10.0)  # mean norms of rows that the default rate of AdaGrad suits
-SCALES = 100.0  # columns are said to differ in scale: the longest is so many times the median
-ENTRIES = 5 * 10**7  # of X; rows beyond are left out
+SCALES = 100.0  # columns differ in scale: the longest is this many times as long as the median
+ENTRIES = 5 * 10**7  # the most entries of X; further rows are left out
 
 
 class Contest(NamedTuple):
-    """A problem to be raced on."""
+    """A problem of the race."""
 
     name: str
     problem: Any
-    groups: NDArray[np.int64] | None  # for GroupVRB
-    centres: Callable[[int], Any]  # where to start, by seed
+    groups: NDArray[Any] | None  # for GroupVRB
+    subsample: int | None  # the rows that k-means++ chooses from; None for linear models
+
+    def start(self, seed: int) -> Any:
+        """Return the solution at the start, None for zeros."""
+        if self.subsample is None:
+            return None
+        return plus_plus(self.problem, self.subsample, Stream(seed))
 
 
 @dataclass
@@ -38,12 +44,13 @@ class Data:
     y: NDArray[Any] | None
     groups: NDArray[Any] | None
     task: str
-    clusters: int
-    rows: int  # that were given
-    kept: NDArray[np.int64]  # their numbers
-    classes: list[Any]  # that are raced, each against the rest
-    notes: list[str]
-    scaled: bool = False
+    n_clusters: int
+    rows: int  # the number that was given
+    kept: NDArray[np.int64]  # which of them are raced on
+    scaling: tuple[Any, ...]  # the transformers that X has been through
+    target_scaling: Any = None
+    classes: list[Any] = field(default_factory=list)  # those raced, each against the rest
+    notes: list[str] = field(default_factory=list)
     contests: list[Contest] = field(default_factory=list)
 
     @property
@@ -51,8 +58,14 @@ class Data:
         """The number of rows that are raced on."""
         return len(self.kept)
 
+    def plan(self, **parameters: Any) -> Plan:
+        """Return the plan of the estimator for the task, with these parameters."""
+        if self.task == "clustering":
+            parameters["n_clusters"] = self.n_clusters
+        return Plan(ESTIMATORS[self.task](**parameters), self.scaling, self.target_scaling)
+
     def keep(self, size: int, seed: int) -> None:
-        """Go on with so many of the rows, at random; of each class as large a share."""
+        """Keep `size` of the rows, at random; of each class the same share, and at least one."""
         order = np.random.default_rng(seed).permutation(self.n)
         first = order[:0]
         if self.task == "classification":
@@ -66,43 +79,29 @@ class Data:
         self.groups = None if self.groups is None else self.groups[places]
 
     def make_contests(self) -> None:
-        """Make the problems, of the rows that are kept."""
-        given = None if self.groups is None else np.unique(self.groups, return_inverse=True)[1]
-
-        def nowhere(seed: int) -> Any:
-            return None
-
-        if self.task == "clustering":
-            problem = KMeans(self.X, self.clusters)
-
-            def centres(seed: int) -> Any:
-                return plus_plus(problem, START, Stream(seed))
-
-            self.contests = [Contest(f"{self.clusters} clusters", problem, given, centres)]
-            return
-        assert self.y is not None
-        if self.task == "regression":
-            least = LeastSquares(self.X, self.y, l2=L2, intercept=True)
-            self.contests = [Contest("least squares", least, given, nowhere)]
-            return
+        """Make the problems, as the estimator does, of the rows that are kept."""
+        estimator = self.plan().estimator
+        parts = {part.label: part for part in estimator.parts(self.X, self.y)}
         self.contests = []
-        for label in self.classes:
-            side = self.y == label
-            self.contests.append(
-                Contest(
-                    f"{label} against the rest ({side.sum():,} of {self.n:,} rows)",
-                    Logistic(self.X, side, l2=L2, intercept=True),
-                    side.astype(np.int64) if given is None else given,
-                    nowhere,
-                )
-            )
+        for label in self.classes or [None]:
+            part = parts[label if label in parts else None]
+            name = "least squares"
+            if self.task == "clustering":
+                name = f"{self.n_clusters} clusters"
+            elif self.task == "classification":
+                size = (np.asarray(self.y) == label).sum()
+                name = f"{label} against the rest ({size:,} of {self.n:,} rows)"
+            groups = part.groups if self.groups is None else self.groups
+            subsample = getattr(estimator, "subsample", None)
+            self.contests.append(Contest(name, part.make(), groups, subsample))
 
 
-def open_contests(X: Any, y: Any, task: str, groups: Any, clusters: int, seed: int) -> Data:
-    """Check what was given, and make the problems."""
-    tasks = ("classification", "regression", "clustering")
-    if task not in tasks:
-        raise ValueError(f"task must be one of {', '.join(tasks)}, got {task!r}")
+def open_contests(
+    X: Any, y: Any, task: str, groups: Any, n_clusters: int, seed: int, scaled_by: Sequence[Any]
+) -> Data:
+    """Check the arguments, scale the data, and make the problems."""
+    if task not in ESTIMATORS:
+        raise ValueError(f"task must be one of {', '.join(ESTIMATORS)}, got {task!r}")
     if hasattr(X, "tocsr"):
         X = X.tocsr()
         as_rows(X)  # raises an error that names the fault
@@ -114,15 +113,17 @@ def open_contests(X: Any, y: Any, task: str, groups: Any, clusters: int, seed: i
         if y is None:
             raise ValueError(f"{task} needs y, what is to be predicted")
         targets = _column("y", y, n)
+    elif n_clusters > n:
+        raise ValueError(f"n_clusters must be from 1 to the {n} rows, got {n_clusters}")
     names = None if groups is None else _column("groups", groups, n)
-    data = Data(X, targets, names, task, clusters, n, np.arange(n), [], [])
+    data = Data(X, targets, names, task, n_clusters, n, np.arange(n), tuple(scaled_by))
     if task == "classification":
         _choose_classes(data)
     elif task == "regression":
         _standardise_target(data)
     entries = X.nnz if hasattr(X, "tocsr") else X.size
     if entries > ENTRIES:
-        data.keep(max(clusters, int(n * ENTRIES / entries)), seed)
+        data.keep(max(n_clusters, int(n * ENTRIES / entries)), seed)
     if task != "clustering":
         _scale(data)
     data.make_contests()
@@ -148,7 +149,7 @@ def _column(name: str, values: Any, n: int) -> NDArray[Any]:
 def _choose_classes(data: Data) -> None:
     labels, counts = np.unique(np.asarray(data.y), return_counts=True)
     if len(labels) < 2:
-        raise ValueError(f"y has one class only, {labels[0]!s}: there is nothing to tell apart")
+        raise ValueError(f"y has one class only, {labels[0]!s}: there is nothing to learn")
     if len(labels) > max(2, data.n // 2):
         raise ValueError(
             f"y has {len(labels):,} classes in {data.n:,} rows: is it a number, to be predicted "
@@ -166,20 +167,17 @@ def _choose_classes(data: Data) -> None:
 
 def _standardise_target(data: Data) -> None:
     y = checked_array(data.y, "y", dimensions=1).astype(np.float64)
-    spread = float(y.std())
-    if spread == 0:
+    if y.min() == y.max():
         raise ValueError(f"y is {y[0]:g} in every row: there is nothing to predict")
-    data.y = (y - y.mean()) / spread
+    data.target_scaling = StandardScaler()
+    data.y = data.target_scaling.fit_transform(y[:, None])[:, 0]
     data.notes.append("The target was standardised.")
 
 
 def _scale(data: Data) -> None:
-    """Bring rows to a norm that suits the rate of AdaGrad; say so where columns differ a lot."""
+    """Bring rows to a norm that suits the rate of AdaGrad; note columns that differ in scale."""
     X = data.X
-    with np.errstate(over="ignore"):
-        norm = float(np.sqrt(squared_norms(as_rows(X))).mean())
-    if not np.isfinite(norm):
-        raise ValueError("X holds numbers so large that their squares overflow: scale its columns")
+    scaler = MeanNormScaler().fit(X)
     if hasattr(X, "tocsr"):
         squares = np.bincount(X.indices, weights=X.data.astype(np.float64) ** 2)
     else:
@@ -191,6 +189,6 @@ def _scale(data: Data) -> None:
             f"The longest column of X is {lengths.max() / np.median(lengths):.0f} times as long as "
             "the median one: standardise the columns, and ask again."
         )
-    if norm > 0 and not NORMS[0] <= norm <= NORMS[1]:
-        data.X, data.scaled = X / norm, True
-        data.notes.append(f"X was divided by {norm:.4g}, the mean norm of its rows.")
+    if not NORMS[0] <= scaler.scale_ <= NORMS[1]:
+        data.X, data.scaling = scaler.transform(X), (*data.scaling, scaler)
+        data.notes.append(f"X was divided by {scaler.scale_:.4g}, the mean norm of its rows.")

@@ -1,18 +1,11 @@
 """The page of `tombola advise`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tombola.advice import Advice, Possible, Race
-from tombola.advice.text import (
-    LEGEND,
-    about_race,
-    group_table,
-    item_table,
-    notes_on,
-    race_table,
-)
+from tombola.advice.text import GOAL_IN_WORDS, LEGEND, group_table, item_table, race_table
 from tombola.report.figures import band, legend_below, new_figure, style
 from tombola.report.page import Page
 
@@ -21,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page_of"]
 
-FLOOR = 1e-4  # of the way down: nearer than this to the lowest objective is drawn as this
+FLOOR = 1e-4  # smaller distances to the lowest objective are drawn as this one
 
 
 def page_of(advice: Advice, name: str) -> Page:
@@ -31,7 +24,7 @@ def page_of(advice: Advice, name: str) -> Page:
     ----------
     advice : Advice
     name : str
-        Of the data.
+        The name of the data.
     """
     verdict = advice.verdict
     page = Page(
@@ -47,22 +40,22 @@ def page_of(advice: Advice, name: str) -> Page:
     page.heading("To use it")
     page.code(advice.code)
     page.heading("The race")
-    page.text(about_race(advice) + ".")
-    page.table(*race_table(advice), caption=LEGEND)
+    page.text(GOAL_IN_WORDS + ".")
+    page.table(*race_table(advice.methods), caption=LEGEND)
     for race in advice.races:
         figure, said = _race_figure(race)
         page.figure(
             figure,
-            f"{race.name}: how much of the way to the lowest objective that anybody came to is "
-            "left, median and range over seeds. The dotted line is the goal. Above by draws, below "
-            "by seconds, with all that drawing and learning costs.",
+            f"{race.name}: the distance to the lowest objective that any method reached, "
+            "relative to the start; median and range over seeds. The dotted line is the goal. "
+            "Above by draws, below by seconds, which include the cost of drawing and learning.",
             said,
         )
     page.heading("What is possible")
     page.text(
-        "Second moment of gradient estimates, over that of uniform draws, on the way that shuffled "
-        "epochs took, from the exact losses of all items: below 1 is better, and no sampler can be "
-        "better than ideal."
+        "Second moment of gradient estimates, over that of uniform draws, along the path of "
+        "shuffled epochs, from the exact losses of all items: below 1 is better, and no sampler "
+        "can be better than ideal."
     )
     columns = ["problem", "ideal at each moment", "best fixed", "best fixed, a group alike"]
     rows = [
@@ -76,23 +69,23 @@ def page_of(advice: Advice, name: str) -> Page:
     figure, said = _share_figure(advice)
     page.figure(
         figure,
-        f"How unequal losses (gradient norms) are in the end. {said} The further the curve hangs "
+        f"How unequal losses (gradient norms) are in the end. {said} The further the curve is "
         "below the straight line, the more there is to gain.",
         said,
     )
     page.heading("What matters most")
     page.text("By the best fixed distribution in hindsight. Rows are numbered from 0.")
     if advice.groups:
-        page.table(*group_table(advice), caption="Groups")
-    page.table(*item_table(advice), caption="Rows")
+        page.table(*group_table(advice.groups), caption="Groups")
+    page.table(*item_table(advice.items), caption="Rows")
     page.heading("Notes")
-    for note in notes_on(advice):
+    for note in advice.notes:
         page.text(note)
     return page
 
 
 def _race_figure(race: Race) -> tuple["Figure", str]:
-    """Return the race by draws and by seconds, and what it shows."""
+    """Return the race by draws and by seconds, and its description."""
     objective = {label: np.array(rows) for label, rows in race.objective.items()}
     start = np.median([rows[:, 0] for rows in objective.values()])
     lowest = min(rows.min() for rows in objective.values())
@@ -100,7 +93,7 @@ def _race_figure(race: Race) -> tuple["Figure", str]:
     figure, (upper, lower) = new_figure(2, height=2.7)
     ends = []
     for label, rows in objective.items():
-        left = np.clip((rows - lowest) / way, FLOOR, None)[:, 1:]  # the start is at 0: left out
+        left = np.clip((rows - lowest) / way, FLOOR, None)[:, 1:]  # the start is at 0
         middle, low, high = np.median(left, axis=0), left.min(axis=0), left.max(axis=0)
         band(upper, race.epochs[1:], middle, low, high, label)
         band(lower, np.median(race.seconds[label], axis=0)[1:], middle, low, high, label)
@@ -108,27 +101,27 @@ def _race_figure(race: Race) -> tuple["Figure", str]:
     goal = float(np.median(race.goals) - lowest) / way
     for ax, unit in ((upper, "epochs"), (lower, "seconds")):
         ax.axhline(max(goal, FLOOR), color="#1c1e21", linewidth=1, linestyle=":")
-        ax.set(xscale="log", yscale="log", ylim=(FLOOR, 1.0), xlabel=unit, ylabel="way left")
+        ax.set(xscale="log", yscale="log", ylim=(FLOOR, 1.0), xlabel=unit, ylabel="distance left")
         ax.xaxis.set_major_formatter("{x:g}")
         ax.minorticks_off()
     legend_below(figure)
-    return figure, "Share of the way that is left in the end: " + ", ".join(ends) + "."
+    return figure, "Relative distance left at the end: " + ", ".join(ends) + "."
 
 
 def _possible_figure(possible: list[Possible]) -> tuple["Figure", str]:
-    """Return what was possible at each moment, and what it shows."""
+    """Return the ideal second moment at each moment, and its description."""
     figure, axes = new_figure(len(possible), height=2.3)
     said = []
     for ax, each in zip(axes, possible, strict=True):
         ax.plot(each.epochs, each.ideals, label="ideal at each moment", linewidth=1.7,
-                **_line("vrb"))  # fmt: skip
-        ax.axhline(each.best_fixed, label="best fixed", linewidth=1.4, **_line("shuffle"))
+                **style("vrb"))  # fmt: skip
+        ax.axhline(each.best_fixed, label="best fixed", linewidth=1.4, **style("shuffle"))
         if each.best_group is not None:
             ax.axhline(
                 each.best_group, label="best fixed, a group alike", linewidth=1.4,
-                **_line("group-vrb"),
+                **style("group-vrb"),
             )  # fmt: skip
-        ax.axhline(1.0, label="uniform", linewidth=1.4, **_line("uniform"))
+        ax.axhline(1.0, label="uniform", linewidth=1.4, **style("uniform"))
         ax.set(ylim=(0, 1.08), xlim=(0, None), ylabel="over uniform's")
         if len(possible) > 1:
             ax.set_title(each.name, loc="left", fontsize=9)
@@ -139,17 +132,13 @@ def _possible_figure(possible: list[Possible]) -> tuple["Figure", str]:
 
 
 def _share_figure(advice: Advice) -> tuple["Figure", str]:
-    """Return the curve of shares, and what it shows."""
+    """Return the Lorenz curve, and its description."""
     figure, (ax,) = new_figure(height=2.6)
     percent = np.linspace(0, 100, len(advice.losses))
     shares = 100 * np.array(advice.losses)
-    ax.plot(percent, shares, label="these losses", linewidth=1.7, **_line("vrb"))
-    ax.plot([0, 100], [0, 100], label="if all were alike", linewidth=1.4, **_line("uniform"))
-    ax.set(xlabel="% of rows, those of small losses first", ylabel="% of all losses")
+    ax.plot(percent, shares, label="these losses", linewidth=1.7, **style("vrb"))
+    ax.plot([0, 100], [0, 100], label="if all were alike", linewidth=1.4, **style("uniform"))
+    ax.set(xlabel="% of rows, smallest losses first", ylabel="% of all losses")
     legend_below(figure)
     top = 100 - np.interp(90, percent, shares)
-    return figure, f"The largest tenth of them makes up {top:.0f}% of all."
-
-
-def _line(name: str) -> dict[str, Any]:
-    return style(name)
+    return figure, f"The largest tenth of them holds {top:.0f}% of the sum."

@@ -1,33 +1,33 @@
-"""What the race says."""
+"""The verdict on a race."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from tombola.advice.base import Method, Verdict
+from tombola.advice.parts import Method, Verdict
 
 __all__ = ["ALIKE", "PAYS", "decide", "middle", "spread"]
 
-PAYS = 1.1  # it pays: so many times sooner, in the median over seeds, and sooner in each
-ALIKE = 0.8  # losses are alike: ideal draws would have more than this of uniform's second moment
+PAYS = 1.1  # the least median speed-up at which it pays; each seed must be above 1
+ALIKE = 0.8  # losses are alike: the ideal second moment is above this, relative to uniform's
 
 
 def decide(methods: Sequence[Method], ideal: float) -> Verdict:
-    """Return what the race says; `ideal` is the least second moment that was possible.
+    """Return the verdict on a race; `ideal` is the smallest second moment that was possible.
 
     A method is better than the baseline if it was sooner in every seed, and at least 1.1 times in
-    the median. It pays to adapt if that holds for a method that does. The advice is to use
-    whichever of the better ones is soonest in the median; where there is none, to stay with
-    shuffled epochs, or, where seeds disagree about 1.1 times in the median, to try.
+    the median. It pays to adapt if an adaptive method is better. The verdict is to use the method
+    with the highest median speed-up among the better ones. If there is none, it is to stay with
+    shuffled epochs, or to try a method whose median is at least 1.1 though seeds disagree.
     """
     baseline = next(m for m in methods if m.kind == "baseline")
     adaptive = [m for m in methods if m.kind == "adaptive"]
     default = [m for m in methods if m.kind == "default"]
     if not all(baseline.sooner):
         reasons = [
-            f"{baseline.solver} with shuffled epochs has not come below the objective that it "
-            "started from: scale the columns, or give it more rows."
+            f"{baseline.solver} with shuffled epochs did not decrease the objective: scale "
+            "the columns, or give it more rows."
         ]
         return Verdict(False, "shuffle", baseline.label, "Nothing can be said.", reasons)
     better = [m for m in [*adaptive, *default] if _is_better(m)]
@@ -46,18 +46,18 @@ def decide(methods: Sequence[Method], ideal: float) -> Verdict:
         return Verdict(True, "adaptive", best.label, f"It pays: draw by {best.label}.", reasons)
     plain = [m for m in methods if m.kind == "plain"]
     if not plain:
-        reasons.append("That is the solver's doing: rows are alike, so its draws are uniform.")
+        reasons.append("The gain is due to the solver: rows are alike, so its draws are uniform.")
     elif all(math.isfinite(each) for each in plain[0].seconds):
         gain = [b / a for a, b in zip(best.seconds, plain[0].seconds, strict=True)]
         reasons.append(f"The same solver with uniform draws takes {spread(gain)} times as long.")
     else:
-        reasons.append("The same solver with uniform draws does not get there in as many epochs.")
+        reasons.append("The same solver with uniform draws does not reach the goal in time.")
     if paying:
         other = max(paying, key=lambda m: middle(m.sooner))
-        reasons += [f"With {other.solver}, draws that learn pay, too.", _compared(other)]
+        reasons += [f"With {other.solver}, adaptive draws pay, too.", _compared(other)]
         headline = f"It pays with {other.solver}, and the default is sooner still: use that."
         return Verdict(True, "default", best.label, headline, reasons)
-    headline = "Draws that learn do not pay here: use the default as it is."
+    headline = "Adaptive draws do not pay here: use the default as it is."
     return Verdict(False, "default", best.label, headline, reasons + _why_not(adaptive, ideal))
 
 
@@ -66,14 +66,14 @@ def _is_better(method: Method) -> bool:
 
 
 def _compared(method: Method) -> str:
-    """Say how a method did against the baseline."""
+    """Return a sentence that compares a method with the baseline."""
     arrived, seeds = sum(each > 0 for each in method.sooner), len(method.sooner)
     if 2 * arrived <= seeds:
         return (
             f"The objective of shuffled epochs is reached by {_named(method)} in {arrived} of "
             f"{seeds} seeds."
         )
-    some = "" if arrived == seeds else f", which gets there in {arrived} of {seeds} seeds"
+    some = "" if arrived == seeds else f", which reaches it in {arrived} of {seeds} seeds"
     return (
         f"To the same objective, shuffled epochs take {spread(method.sooner)} times as long as "
         f"{_named(method)}{some}, and {spread(method.fewer_draws)} times as many draws."
@@ -81,7 +81,7 @@ def _compared(method: Method) -> str:
 
 
 def _why_not(adaptive: Sequence[Method], ideal: float) -> list[str]:
-    """Say why draws that learn do not pay, of the best of them."""
+    """Return sentences on why adaptive draws do not pay, about the best of them."""
     best = max(adaptive, key=lambda m: (middle(m.sooner), middle(m.fewer_draws)))
     if ideal > ALIKE:
         why = (
@@ -89,22 +89,22 @@ def _why_not(adaptive: Sequence[Method], ideal: float) -> list[str]:
             "moment of uniform ones."
         )
     elif middle(best.sooner) >= PAYS:
-        why = "Seeds disagree about draws that learn."
+        why = "Seeds disagree about adaptive draws."
     elif middle(best.fewer_draws) >= PAYS:
         why = (
-            "Draws that learn reach the goal with fewer of them, but each takes "
+            "Adaptive sampling reaches the goal with fewer draws, but each takes "
             f"{best.overhead:.1f} times as long as a shuffled one."
         )
     else:
         why = (
-            f"Draws that learn have {best.ratio:.2g} of the second moment of uniform ones "
-            f"({ideal:.2g} would be ideal), and {best.solver} makes little of it."
+            f"Adaptive draws have {best.ratio:.2g} of the second moment of uniform ones "
+            f"({ideal:.2g} would be ideal), and {best.solver} gains little from that."
         )
     return [why, _compared(best)]
 
 
 def _named(method: Method) -> str:
-    """Return a method's name for a sentence; of k-means there is one solver only."""
+    """Return the name of a method for a sentence; k-means has only one solver."""
     label = "the default" if method.kind == "default" else method.label
     return label if method.solver == "k-means" else f"{label} ({method.solver})"
 

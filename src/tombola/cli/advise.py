@@ -1,4 +1,4 @@
-"""`tombola advise`: does adaptive sampling pay on these data, by how much, how is it used?"""
+"""`tombola advise`: does adaptive sampling pay on these data, how much, and how is it used?"""
 
 import argparse
 import json
@@ -15,17 +15,16 @@ from tombola.report.record import versions
 
 __all__ = ["add_arguments", "run"]
 
-CLUSTERS = 8  # as in the estimator
-SCALER = "from sklearn.preprocessing import StandardScaler"
+CLUSTERS = 8  # as in `advise`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_data_arguments(parser)
-    parser.add_argument("--clusters", type=whole_number(1), help="for clustering; default: 8")
+    parser.add_argument("--n-clusters", type=whole_number(1), help="for clustering; default: 8")
     parser.add_argument(
         "--budget", type=number_from(1.0), default=50.0, metavar="SECONDS",
-        help="what it may take, about, compiling included; with more, more rows are raced; "
+        help="roughly the time it may take, compiling included; more of it races more rows; "
         "default: 50",
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number(0), default=0)
@@ -38,25 +37,27 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         _check_page(options.html)
     data = open_data(options)
-    if options.clusters is not None and data.task != "clustering":
-        raise CommandError(f"--clusters is not for {data.task}")
-    clusters = CLUSTERS if options.clusters is None else options.clusters
+    if options.n_clusters is not None and data.task != "clustering":
+        raise CommandError(f"--n-clusters is not for {data.task}")
+    n_clusters = CLUSTERS if options.n_clusters is None else options.n_clusters
     if data.task == "clustering":
-        check_clusters(clusters, data)
+        check_clusters(n_clusters, data)
+
+    from sklearn.preprocessing import StandardScaler
 
     from tombola.advice import advise
 
+    scaled = data.preparation is not None and bool((data.preparation.scale != 1.0).any())
     try:
         with Progress("racing") as progress:
             advice = advise(
-                data.X, data.y, task=data.task, clusters=clusters, seed=options.seed,
-                budget=options.budget, progress=progress,
+                data.X, data.y, task=data.task, n_clusters=n_clusters,
+                scaled_by=[StandardScaler()] if scaled else [],
+                seed=options.seed, budget=options.budget, progress=progress,
             )  # fmt: skip
-    except ValueError as error:  # numbers whose squares overflow, say
+    except ValueError as error:  # for example, numbers whose squares overflow
         raise DataError(str(error)) from None
     advice.notes = [*data.notes, *advice.notes]
-    if _was_scaled(data):
-        advice.code = _with_scaler(advice.code)
     if options.json:
         print(json.dumps(_record(data, options, advice.as_dict()), indent=1, allow_nan=False))
     else:
@@ -73,29 +74,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_page(path: Path) -> None:
-    """Refuse a place that the page cannot be written to, before anything is computed."""
+    """Refuse a path that the page cannot be written to, before anything is computed."""
     if path.exists():
-        raise CommandError(f"{path} is there already: name another by --html, or remove it")
+        raise CommandError(f"{path} exists already: name another with --html, or remove it")
     if not path.parent.is_dir():
         raise CommandError(f"there is no folder {path.parent} to write {path.name} into")
 
 
-def _was_scaled(data: OpenData) -> bool:
-    return data.preparation is not None and bool((data.preparation.scale != 1.0).any())
-
-
-def _with_scaler(code: str) -> str:
-    """Return the lines with columns standardised first, as they were here."""
-    lines = code.split("\n")
-    imports = sum(line.startswith(("import ", "from ")) for line in lines)
-    first = [SCALER, *lines[:imports]]
-    plain = sorted(line for line in first if line.startswith("import "))
-    others = sorted(line for line in first if line.startswith("from "))
-    return "\n".join([*plain, *others, "X = StandardScaler().fit_transform(X)", *lines[imports:]])
-
-
 def _record(data: OpenData, options: argparse.Namespace, advice: dict[str, Any]) -> dict[str, Any]:
-    """Return what is printed for machines."""
+    """Return the record that --json prints."""
     return {
         "command": "advise",
         "data": data.record(),

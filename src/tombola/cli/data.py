@@ -126,7 +126,9 @@ def check_clusters(clusters: int, data: OpenData) -> None:
     """Refuse more clusters than rows."""
     n = data.X.shape[0]
     if not 1 <= clusters <= n:
-        raise DataError(f"--clusters must be from 1 to {n:,}, the number of rows, got {clusters:,}")
+        raise DataError(
+            f"--n-clusters must be from 1 to {n:,}, the number of rows, got {clusters:,}"
+        )
 
 
 def _find(options: argparse.Namespace) -> Dataset:

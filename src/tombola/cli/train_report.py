@@ -1,4 +1,4 @@
-"""What `tombola train` says: a few lines in the terminal, and a page."""
+"""The report of `tombola train`: a few lines in the terminal, and a page."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,12 +7,12 @@ import numpy as np
 from tombola.datasets.base import count
 
 if TYPE_CHECKING:
-    from tombola.cli.train import Fit
+    from tombola.cli.train_fit import Fit
     from tombola.report import Page
 
 __all__ = ["report", "snippet", "summary"]
 
-SETTLED = 0.01  # of the whole fall of the objective, in the last tenth of the run
+SETTLED = 0.01  # of the decrease of the objective, in the last tenth of the run
 
 
 def summary(fit: "Fit", record: dict[str, Any]) -> list[str]:
@@ -31,31 +31,31 @@ def summary(fit: "Fit", record: dict[str, Any]) -> list[str]:
 
 
 def how(fit: "Fit") -> str:
-    """Return which solver and sampler were used, in words."""
+    """Return the solver, the sampler and the number of epochs, in words."""
     number, first = len(fit.outcomes), fit.outcomes[0]
     several = f", {number} classes, each against the others" if number > 1 else ""
-    epochs = count(fit.settings["epochs"], "epoch")
+    epochs = count(fit.plan.estimator.max_iter, "epoch")
     return f"{first.solver}, rows drawn by {first.sampler}, {epochs}{several}"
 
 
 def _objective(fit: "Fit") -> Any:
-    """Return the mean over the parts of their objectives, from the start to the end."""
+    """Return the objective from the start to the end, its mean over the parts."""
     return np.mean([outcome.trace.objective for outcome in fit.outcomes], axis=0)
 
 
 def verdict(fit: "Fit") -> str:
-    """Return whether the objective has stopped falling, from the trace."""
+    """Return whether the objective has stopped falling, by its trace."""
     seen = _objective(fit)
     whole, late = seen[0] - seen[-1], seen[round(0.9 * (len(seen) - 1))] - seen[-1]
     if whole <= 0:
         return "it has not fallen: try another solver, or scaled columns"
     if late > SETTLED * whole:
-        return f"{late / whole:.0%} of the fall came in the last tenth: more --epochs would help"
-    return "it has settled"
+        return f"{late / whole:.0%} of the decrease came in the last tenth: use more --epochs"
+    return "it has converged"
 
 
 def snippet(fit: "Fit") -> str:
-    """Return the lines that predict with numpy and the saved file alone."""
+    """Return the lines that predict with numpy and the saved file only."""
     lines = ["import numpy as np", 'model = np.load("model.npz")']
     Z = "X"
     if fit.data.preparation is not None:
@@ -78,26 +78,6 @@ def snippet(fit: "Fit") -> str:
     else:
         lines.append('predicted = model["classes"][scores.argmax(axis=1)]')
     return "\n".join(lines)
-
-
-def estimator(fit: "Fit") -> str:
-    """Return the same fit with the interface of scikit-learn."""
-    chosen = fit.settings
-    names = {
-        "classification": "SGDClassifier",
-        "regression": "SGDRegressor",
-        "clustering": "MiniBatchKMeans",
-    }
-    name = names[fit.data.task]
-    own: dict[str, Any] = {
-        key: chosen[key] for key in ("solver", "l2", "l1", "sampler") if key in chosen
-    }
-    if "clusters" in chosen:
-        own = {"n_clusters": chosen["clusters"], **own}
-    own |= {"max_iter": chosen["epochs"], "tol": None, "random_state": chosen["seed"]}
-    shown = ", ".join(f"{key}={value!r}" for key, value in own.items())
-    y = "" if fit.data.task == "clustering" else ", y"
-    return f"from tombola.estimators import {name}\n\nmodel = {name}(\n    {shown}\n).fit(X{y})"
 
 
 def report(fit: "Fit", record: dict[str, Any]) -> "Page":
@@ -125,8 +105,8 @@ def report(fit: "Fit", record: dict[str, Any]) -> "Page":
     page.figure(
         _figure(fit),
         "The objective (loss and penalties) on the training rows, and the variance of the "
-        "gradient estimates over what uniform draws would have at the same place; below 1 is "
-        "better." + (" Means over the classes." if len(fit.outcomes) > 1 else ""),
+        "gradient estimates over that of uniform draws at the same solution; below 1 is better."
+        + (" Means over the classes." if len(fit.outcomes) > 1 else ""),
         f"The objective falls from {_objective(fit)[0]:.4g} to {_objective(fit)[-1]:.4g}.",
     )
     rows = [
@@ -135,23 +115,25 @@ def report(fit: "Fit", record: dict[str, Any]) -> "Page":
     ]
     page.table(
         ["problem", "objective", "second moment over uniform's", "seconds"], rows,
-        caption="As the sampler's own gauge saw it: below 1, its draws were better than uniform.",
+        caption="Second moments by the sampler's gauge: below 1 is better than uniform draws.",
     )  # fmt: skip
-    if fit.settings["sampler"] == "auto" and fit.outcomes[0].sampler == "Static":
+    if fit.outcomes[0].sampler == "Static":
         page.text(
-            "Rows were drawn by how curved they are. That is for larger steps, not for less "
-            "variance: the ratios above may well be over 1."
+            "Rows were drawn with fixed probabilities, which do not follow the losses: the ratios "
+            "above may exceed 1. By default, SAGA and SVRG draw by curvature, which allows larger "
+            "steps."
         )
     page.heading("Predict with it")
-    page.text("With numpy and the saved file alone:")
+    page.text("With numpy and the saved file only:")
     page.code(snippet(fit))
-    page.text("The same fit, to the bit, with the interface of scikit-learn on the same rows:")
-    page.code(estimator(fit))
-    page.heading("Settings and versions")
-    page.table(
-        ["setting", "value"],
-        [[name, str(value)] for name, value in {**fit.settings, **record["versions"]}.items()],
+    page.text(
+        "The same fit, to the bit, with scikit-learn's interface; X holds the training rows"
+        + (", prepared like `Z` in the lines above:" if data.preparation else ":")
     )
+    page.code(fit.plan.code())
+    page.heading("Settings and versions")
+    settings = {**record["settings"], **record["versions"]}
+    page.table(["setting", "value"], [[name, str(value)] for name, value in settings.items()])
     return page
 
 

@@ -1,6 +1,7 @@
 """Mini-batch k-means, with rows drawn by a sampler."""
 
 import copy
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -17,10 +18,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from tombola import solvers
-from tombola.estimators.base import DrawingEstimator, checked_rows, draw_seeds
+from tombola.estimators.base import (
+    DrawingEstimator,
+    Part,
+    checked_rows,
+    checked_weights,
+    draw_seeds,
+)
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
-from tombola.samplers.registry import make_sampler
+from tombola.samplers.registry import UNGROUPED, make_sampler
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -28,7 +35,7 @@ __all__ = ["MiniBatchKMeans"]
 class MiniBatchKMeans(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DrawingEstimator
 ):
-    """k-means by mini-batches of rows that matter.
+    """Mini-batch k-means, by adaptive draws of rows.
 
         (1/n) sum_i s_i min_q |x_i - q|^2
 
@@ -39,18 +46,18 @@ class MiniBatchKMeans(
     ----------
     n_clusters : int, default=8
     init : "k-means++" or array-like of shape (n_clusters, d), default="k-means++"
-        Where centres start; k-means++ chooses from a subsample of the rows.
+        The initial centres; k-means++ chooses them from a subsample of the rows.
     batch_size : int, default=100
     subsample : int, default=1000
     max_iter : int, default=20
         Epochs, of n draws each.
     tol : float or None, default=1e-4
-        Stops when the squared distances that the centres have moved in an epoch sum up to less
+        It stops when the squared distances that the centres have moved in an epoch sum to less
         than tol times the variance of the rows. None: after max_iter epochs.
     sampler : str, Sampler or callable, default="auto"
-        "auto" (as above), "vrb" (without bounds), "shuffle", or "uniform". A sampler over as
-        many items as X has rows: a fresh one with its parameters and its seed is used, and it
-        stays as it is. Or a function (n, seed, groups) that returns one; its groups are None.
+        How rows are drawn: "auto" (as above), "vrb" (`VRB` without bounds), "shuffle" or
+        "uniform". A sampler over the rows of X is left unchanged: a new one is made with its
+        parameters and seed. A function (n, seed, groups) returns a sampler; its groups are None.
     random_state : int, RandomState or None, default=None
     warm_start : bool, default=False
         Whether `fit` starts from the centres of the last one.
@@ -61,17 +68,18 @@ class MiniBatchKMeans(
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, d)
     labels_ : ndarray of shape (n,)
-        Nearest centre of each row of the last call.
+        The nearest centre of each row of the last call.
     inertia_ : float
-        Sum of the rows' squared distances to it, times their sample weights.
+        The sum of the squared distances of these rows to it, times their sample weights.
     gauge_ : Gauge
-        What the sampling was worth.
+        The worth of the sampling.
     n_iter_ : int
-        Epochs done.
+        Epochs run.
     n_steps_ : int
         Mini-batches, over all calls of `partial_fit`.
     n_features_in_ : int
-    feature_names_in_ : ndarray, where X had names
+    feature_names_in_ : ndarray
+        Where X has column names.
 
     Examples
     --------
@@ -82,7 +90,7 @@ class MiniBatchKMeans(
     [[0.0, 0.0], [9.0, 9.0]]
     """
 
-    samplers = ("auto", "vrb", "shuffle", "uniform")
+    samplers = UNGROUPED
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DrawingEstimator._parameter_constraints,
@@ -128,7 +136,7 @@ class MiniBatchKMeans(
         Parameters
         ----------
         X : array-like or sparse matrix, shape (n, d)
-            C-ordered float32 and float64, and CSR, are used where they lie.
+            C-ordered float32 and float64, and CSR, are not copied.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             A weight of 2 is the same as the row twice.
@@ -148,9 +156,9 @@ class MiniBatchKMeans(
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
     ) -> "MiniBatchKMeans":
-        """Go on with one epoch over these rows, which may be new; parameters as in `fit`.
+        """Continue with one epoch over these rows, which may be new; parameters as in `fit`.
 
-        The centres are kept, and how many rows each is the average of.
+        The centres are kept, with the number of rows that each is the average of.
         """
         fresh = not hasattr(self, "cluster_centers_")
         X = checked_rows(self, X, reset=fresh)
@@ -158,6 +166,21 @@ class MiniBatchKMeans(
             self._past, self.n_steps_ = {"calls": 0, "carried": None}, 0
         start = self._given_start() if fresh else self.cluster_centers_
         return self._fit(X, sample_weight, start, 1, None)
+
+    def parts(
+        self, X: Any, y: Any = None, sample_weight: NDArray[np.float64] | None = None
+    ) -> list[Part]:
+        """Return the problem that `fit` solves, in a list; X is already validated."""
+        return [Part(None, partial(self._problem, X, sample_weight), None)]
+
+    def make_solver(self, problem: KMeans, seed: int = 0) -> solvers.MiniBatchKMeans:
+        """Return the solver; the seed is for k-means++."""
+        return solvers.MiniBatchKMeans(self.batch_size, subsample=self.subsample, seed=seed)
+
+    def make_sampler(self, problem: KMeans, seed: int = 0, groups: Any = None) -> Sampler:
+        """Return the sampler, new; the solver draws by bounds of its own."""
+        own = partial(self.make_solver(problem, seed)._default_sampler, problem)
+        return make_sampler(self.sampler, problem.n, seed, groups, own=own)
 
     def _given_start(self) -> Any:
         return None if isinstance(self.init, str) else np.asarray(self.init, dtype=np.float64)
@@ -171,15 +194,12 @@ class MiniBatchKMeans(
             raise ValueError(f"n_samples={n} should be >= n_clusters={k}")
         if start is not None and start.shape != (k, d):
             raise ValueError(f"the centres to start from have shape {start.shape}, not {(k, d)}")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        problem = self._problem(X, weights)
+        (part,) = self.parts(X, None, checked_weights(sample_weight, X))
+        problem = part.make()
         seed = draw_seeds(self.random_state, 1, past["calls"])[0]
-        solver = solvers.MiniBatchKMeans(self.batch_size, subsample=self.subsample, seed=seed)
-        sampler = None
-        if self.sampler != "auto":
-            sampler = make_sampler(self.sampler, n, seed, None)
+        sampler = self.make_sampler(problem, seed)
         watch = _Watch(problem, self.verbose, tol)
-        result = solver.minimize(
+        result = self.make_solver(problem, seed).minimize(
             problem,
             sampler=sampler,
             rounds=epochs * -(-n // self.batch_size),
@@ -191,16 +211,16 @@ class MiniBatchKMeans(
             raise KeyboardInterrupt
         self._past = {"calls": past["calls"] + 1, "carried": result.state["carried"]}
         self.cluster_centers_ = result.solution
-        losses, self.labels_, _ = problem.survey(result.solution)
+        losses, self.labels_, _ = problem.evaluate(result.solution)
         self.inertia_ = float(losses.sum())
-        self.gauge_ = copy.deepcopy(result.sampler.gauge)  # type: ignore[union-attr]
+        self.gauge_ = copy.deepcopy(sampler.gauge)
         self.n_iter_ = watch.epoch
         self.n_steps_ += result.rounds
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return the nearest centre of each row."""
-        labels: NDArray[np.int64] = self._survey(X)[1]
+        labels: NDArray[np.int64] = self._evaluate(X)[1]
         return labels
 
     def transform(self, X: Any) -> NDArray[np.float64]:
@@ -210,19 +230,19 @@ class MiniBatchKMeans(
         return np.asarray(euclidean_distances(X, self.cluster_centers_), dtype=np.float64)
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the opposite of the sum of squared distances to the nearest centres."""
-        losses = self._survey(X)[0]
+        """Return minus the sum of squared distances to the nearest centres."""
+        losses = self._evaluate(X)[0]
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         return -float((losses * weights).sum())
 
-    def _survey(self, X: Any) -> Any:
+    def _evaluate(self, X: Any) -> Any:
         check_is_fitted(self)
-        return self._problem(checked_rows(self, X, reset=False)).survey(self.cluster_centers_)
+        return self._problem(checked_rows(self, X, reset=False)).evaluate(self.cluster_centers_)
 
     def _problem(self, X: Any, weights: Any = None) -> KMeans:
-        """Return the problem; weights are as given, since calls of partial_fit count by them."""
+        """Return the problem; weights keep their unit, since they count over calls."""
         problem = KMeans(X, 1, sample_weight=weights, normalise=False)
-        problem.clusters = self.n_clusters  # where there are centres, there may be fewer rows
+        problem.n_clusters = self.n_clusters  # given centres, there may be fewer rows than centres
         return problem
 
     @property
@@ -231,7 +251,7 @@ class MiniBatchKMeans(
 
 
 class _Watch:
-    """Looks at each epoch: prints a line, and says when the centres stand still."""
+    """The stopping rule, called after each epoch: whether the centres have stopped moving."""
 
     def __init__(self, problem: Any, verbose: int, tol: float | None) -> None:
         self.problem, self.verbose, self.tol = problem, verbose, tol
@@ -240,7 +260,7 @@ class _Watch:
         self.spread = 0.0
         if tol is not None:
             weights = problem.model.weights
-            mean = problem._survey(np.zeros((1, problem.d)))[2][0] / 2.0  # of s_i x_i, negative
+            mean = problem._evaluate(np.zeros((1, problem.d)))[2][0] / 2.0  # minus that of s_i x_i
             self.spread = float((weights * problem.model.squares).mean() - (mean * mean).sum())
 
     def __call__(self, rounds: int, solution: NDArray[np.float64], loss: float) -> bool:

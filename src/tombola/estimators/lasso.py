@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -10,71 +11,73 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight
 
 from tombola.estimators.base import (
     DrawingEstimator,
     LinearPrediction,
     checked_rows,
+    checked_weights,
     draw_seeds,
 )
 from tombola.problems import LeastSquares
 from tombola.samplers import Sampler
-from tombola.samplers.registry import make_sampler
+from tombola.samplers.registry import UNGROUPED, make_sampler
 from tombola.solvers import CoordinateDescent, Cyclic
 
 __all__ = ["Lasso"]
 
 
 class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
-    """Least squares with an l1 penalty (and l2, if asked for), by coordinates that matter.
+    """Least squares with an l1 penalty, or an elastic net, by adaptive draws of coordinates.
 
-        (1/n) sum_i s_i (x_i w + b - y_i)^2 / 2 + l1 |w|_1 + l2/2 |w|^2
+        (1/n) sum_i s_i (x_i w + b - y_i)^2 / 2 + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
 
-    Columns are drawn by `VRB`, which learns where steps are large. The draws decide about the
-    speed alone, not about what is reached: it stops by the duality gap.
+    Columns are drawn by `VRB`, which learns where steps are large. The draws affect the speed
+    only, not the solution: the stopping rule is the duality gap.
 
     Parameters
     ----------
-    l1 : float, default=0.1
-        Above 0; scikit-learn's alpha.
-    l2 : float, default=0.0
+    alpha : float, default=0.1
+        The strength of the penalty, above 0.
+    l1_ratio : float, default=1.0
+        The share of l1 in the penalty, above 0 and at most 1.
     fit_intercept : bool, default=True
     max_iter : int, default=1000
-        Epochs, of as many draws as there are coordinates.
+        Epochs, of one draw per coordinate.
     tol : float, default=1e-6
-        It stops when the duality gap, which bounds how far the objective is above its minimum,
-        is below tol times the mean of (y - mean)^2.
+        It stops when the duality gap, an upper bound on the distance of the objective from its
+        minimum, is below tol times the mean of (y - mean)^2.
     sampler : str, Sampler or callable, default="auto"
-        "auto" and "vrb", "shuffle", "uniform", or "cyclic" (in order, as usual). A sampler over
-        as many items as X has columns (and one more with sparse X and an intercept): a fresh
-        one with its parameters and its seed is used, and it stays as it is. Or a function
-        (n, seed, groups) that returns one; its groups are None.
+        How coordinates are drawn: "auto" and "vrb" (`VRB`), "shuffle", "uniform", or "cyclic" (in
+        order). A sampler over the columns of X (and one item more with sparse X and an
+        intercept) is left unchanged: a new one is made with its parameters and seed. A function
+        (n, seed, groups) returns a sampler; its groups are None.
     random_state : int, RandomState or None, default=None
     warm_start : bool, default=False
         Whether `fit` starts from the last solution.
     verbose : int, default=0
-        Above 0, a line is printed for each look at the gap.
+        Above 0, a line is printed whenever the gap is computed.
 
     Attributes
     ----------
     coef_ : ndarray of shape (d,)
     intercept_ : float
     dual_gap_ : float
-        When it stopped: the objective is at most so much above its minimum.
+        The duality gap at the end.
     gauge_ : Gauge
-        What the sampling was worth, of what the sampler was fed with.
+        The worth of the sampling, for the feedback that the sampler got.
     n_iter_ : int
-        Epochs done.
+        Epochs run.
     n_features_in_ : int
-    feature_names_in_ : ndarray, where X had names
+    feature_names_in_ : ndarray
+        Where X has column names.
 
     Notes
     -----
-    A look at the gap costs as much as an epoch: it is taken after 1, 2, 3, 4, 5, 6, 7, 8, 10, 12,
-    15, ... epochs. Dense X is copied, with its columns centred where there is an intercept, and
-    again by columns; sparse X is copied once, by columns, and its intercept is one more
-    coordinate, which is slower where columns have large means.
+    The gap costs as much as an epoch: it is computed after 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, ...
+    epochs. Dense X is copied twice: with centred columns if there is an intercept, and by columns.
+    Sparse X is copied once, by columns; its intercept is one more coordinate, which is slower
+    where columns have large means.
 
     Examples
     --------
@@ -85,12 +88,12 @@ class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
     (array([0. , 2.9, 0. , 0. , 0. ]), 1.0)
     """
 
-    samplers = ("auto", "vrb", "shuffle", "uniform", "cyclic")
+    samplers = (*UNGROUPED, "cyclic")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DrawingEstimator._parameter_constraints,
-        "l1": [Interval(Real, 0, None, closed="neither")],
-        "l2": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="neither")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="right")],
         "fit_intercept": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
@@ -98,9 +101,9 @@ class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
 
     def __init__(
         self,
-        l1: float = 0.1,
+        alpha: float = 0.1,
         *,
-        l2: float = 0.0,
+        l1_ratio: float = 1.0,
         fit_intercept: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-6,
@@ -109,8 +112,8 @@ class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
         warm_start: bool = False,
         verbose: int = 0,
     ) -> None:
-        self.l1 = l1
-        self.l2 = l2
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
@@ -137,11 +140,11 @@ class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
         again = self.warm_start and hasattr(self, "coef_")
         X, y = checked_rows(self, X, y, reset=True, y_numeric=True)
         d = X.shape[1]
-        if again and self.coef_.size != d:
-            raise ValueError("warm_start needs the number of columns of the last fit")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if again:
+            self._check_warm_start(d)
+        weights = checked_weights(sample_weight, X)
         if not weights.any():
-            raise ValueError("all sample weights are 0: one at least must be positive")
+            raise ValueError("all sample weights are 0: at least one must be positive")
         y = np.asarray(y, dtype=np.float64)
         middle = np.average(y, weights=weights) if self.fit_intercept else 0.0
         shift = np.zeros(d)
@@ -150,17 +153,16 @@ class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
             shift = np.average(X, axis=0, weights=weights)
             X = X - shift.astype(X.dtype)
         problem = LeastSquares(
-            X, y - middle, l1=self.l1, l2=self.l2, sample_weight=weights, intercept=free
-        )
+            X, y - middle, alpha=self.alpha, l1_ratio=self.l1_ratio, sample_weight=weights,
+            fit_intercept=free,
+        )  # fmt: skip
         start = None
         if again:
             start = np.append(self.coef_, self.intercept_ - middle) if free else self.coef_
         items = d + free
         seed = draw_seeds(self.random_state, 1)[0]
-        if self.sampler == "cyclic":
-            sampler: Sampler = Cyclic(items)
-        else:
-            sampler = make_sampler(self.sampler, items, seed, None, what="coordinates")
+        cyclic = {"cyclic": partial(Cyclic, items)}
+        sampler = make_sampler(self.sampler, items, seed, extra=cyclic, what="coordinates")
         watch = _Watch(problem, float(np.average((y - middle) ** 2, weights=weights)), self)
         result = CoordinateDescent().minimize(
             problem, sampler=sampler, rounds=self.max_iter * items, start=start, until=watch
@@ -176,7 +178,7 @@ class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
         if not watch.converged:
             warnings.warn(
                 f"Lasso has not converged in max_iter={self.max_iter} epochs: the duality gap is "
-                f"{watch.gap:.3g}, and {self.tol * watch.scale:.3g} was asked for",
+                f"{watch.gap:.3g}, above the {self.tol * watch.scale:.3g} that tol asks for",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -184,7 +186,7 @@ class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
 
 
 class _Watch:
-    """Looks at the duality gap, ever more rarely, and says when it is small enough."""
+    """The stopping rule, called after each epoch: computes the duality gap, ever more rarely."""
 
     def __init__(self, problem: LeastSquares, scale: float, lasso: Lasso) -> None:
         self.problem, self.scale = problem, scale

@@ -1,5 +1,6 @@
 """Linear classifiers, fitted by draws of rows."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,11 +11,13 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from tombola.estimators.base import LinearEstimator, checked_rows
+from tombola.estimators.base import Part, checked_rows, checked_weights
+from tombola.estimators.linear import LinearEstimator
 from tombola.problems import Logistic, Softmax, SquaredHinge
 from tombola.samplers import Sampler
+from tombola.samplers.registry import NAMES
 
 __all__ = ["SGDClassifier"]
 
@@ -26,49 +29,52 @@ def _gives_probabilities(estimator: Any) -> bool:
 
 
 class SGDClassifier(ClassifierMixin, LinearEstimator):
-    """Logistic regression or a linear support vector machine, by draws of rows that matter.
+    """Logistic regression or a linear support vector machine, by adaptive draws of rows.
 
-        (1/n) sum_i s_i loss(x_i w + b, y_i) + l2/2 |w|^2 + l1 |w|_1
+        (1/n) sum_i s_i loss(x_i w + b, y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
 
-    Rows are drawn more often where that makes steps larger or less noisy, and importances keep
+    Rows are drawn more often where that allows larger or less noisy steps; importances keep
     every step unbiased.
 
     Parameters
     ----------
     loss : {"log_loss", "squared_hinge"}, default="log_loss"
     multi_class : {"ovr", "softmax"}, default="ovr"
-        With more than two classes: a binary problem for each, with its own sampler; or one
-        problem for all (log_loss only).
-    l2, l1 : float, default=1e-4 and 0.0
+        With more than two classes: a binary problem for each class, with its own sampler, or one
+        problem for all of them (log_loss only).
+    alpha : float, default=1e-4
+        The strength of the penalty.
+    l1_ratio : float, default=0.0
+        The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
     fit_intercept : bool, default=True
     solver : {"saga", "svrg", "adagrad", "sgd"}, default="saga"
-        saga needs no rate to be tuned and settles; adagrad is quicker to a rough solution.
+        saga and svrg converge without a tuned rate; adagrad is quicker to a rough solution.
     rate : float, optional
-        By default 1 / (3 (max L / (n p) + l2)) for saga and svrg, with L how fast the gradient of
-        a row changes and p its probability; 0.3 for adagrad; 1 / (max L + l2) at first for sgd
-        (it falls as 1 / sqrt(t)).
+        By default 1 / (3 (max L / (n p) + l2)) for saga and svrg, with L the Lipschitz constant
+        of the gradient of a row, p its probability and l2 = alpha (1 - l1_ratio); 0.3 for
+        adagrad; 1 / (max L + l2) at first for sgd, falling as 1 / sqrt(t).
     batch_size : int, default=1
     max_iter : int, default=100
         Epochs, of n draws each.
     tol : float or None, default=1e-3
-        adagrad and sgd stop when the objective, as the draws see it, has for 5 epochs not fallen
-        by tol relative to the best one; saga and svrg when no coefficient has moved in an epoch
-        by more than tol times the largest one. None: after max_iter epochs.
+        saga and svrg stop when no coefficient has moved in an epoch by more than tol times the
+        largest one; adagrad and sgd when, for 5 epochs, the objective as estimated from the draws
+        has not fallen by tol relative to the best one. None: after max_iter epochs.
     sampler : str, Sampler or callable, default="auto"
-        "auto" is the fastest by the clock, as far as we know. With adagrad and sgd, and in
-        `partial_fit`, "group-vrb": `GroupVRB` over class labels, in one-vs-all over the two sides.
-        With saga and svrg, which have little variance left, rows of large L are drawn more often
-        (half of the draws by L, half uniformly), which allows larger steps; all alike where no L
-        is above twice the mean. Others: "vrb", "shuffle" (not good with saga and svrg), "uniform",
-        "balanced" (each class equally often). A sampler over as many items as X has rows: a fresh
-        one with its parameters and its seed is used, and it stays as it is. Or a function
-        (n, seed, groups) that returns one.
+        How rows are drawn. "auto" is what was fastest by the clock. With saga and svrg: half of
+        the draws by L, half uniformly, which allows larger steps; all uniformly where no L is
+        above twice the mean. With adagrad and sgd, and in `partial_fit`: "group-vrb", which is
+        `GroupVRB` over the class labels (in one-vs-all over the two sides). Other names: "vrb"
+        (`VRB`), "shuffle" (shuffled epochs; not recommended with saga and svrg), "uniform",
+        "balanced" (all classes equally often). A sampler over the rows of X is left unchanged: a
+        new one is made with its parameters and seed. A function (n, seed, groups) returns a
+        sampler.
     class_weight : dict, "balanced" or None, default=None
-        Rows count as much as their class, times their sample weight.
+        The weight of each class; it multiplies the sample weights of its rows.
     random_state : int, RandomState or None, default=None
     warm_start : bool, default=False
-        Whether `fit` goes on from the last solution, with the rates that were reached and what
-        was learnt of the groups.
+        Whether `fit` continues from the last solution, with the rates that were reached and what
+        was learnt about the groups.
     verbose : int, default=0
         Above 0, a line is printed for each epoch.
 
@@ -78,13 +84,14 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
     coef_ : ndarray of shape (1, d) or (K, d)
     intercept_ : ndarray of shape (1,) or (K,)
     gauge_ : Gauge, or list of Gauge
-        What the sampling was worth; in one-vs-all one for each class.
+        The worth of the sampling; in one-vs-all one for each class.
     n_iter_ : int
-        Epochs done (one-vs-all: of the class that took most).
+        Epochs run (one-vs-all: the most that a class took).
     t_ : int
         Draws, over all classes and calls of `partial_fit`.
     n_features_in_ : int
-    feature_names_in_ : ndarray, where X had names
+    feature_names_in_ : ndarray
+        Where X has column names.
 
     Examples
     --------
@@ -100,7 +107,7 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
 
     classes_: NDArray[Any]
 
-    samplers = ("auto", "vrb", "group-vrb", "shuffle", "uniform", "balanced")
+    samplers = NAMES
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LinearEstimator._parameter_constraints,
@@ -115,8 +122,8 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         loss: str = "log_loss",
         *,
         multi_class: str = "ovr",
-        l2: float = 1e-4,
-        l1: float = 0.0,
+        alpha: float = 1e-4,
+        l1_ratio: float = 0.0,
         fit_intercept: bool = True,
         solver: str = "saga",
         rate: float | None = None,
@@ -131,8 +138,8 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
     ) -> None:
         self.loss = loss
         self.multi_class = multi_class
-        self.l2 = l2
-        self.l1 = l1
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.rate = rate
@@ -152,7 +159,7 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix, shape (n, d)
-            C-ordered float32 and float64, and CSR, are used where they lie.
+            C-ordered float32 and float64, and CSR, are not copied.
         y : array-like, shape (n,)
             Labels of any kind.
         sample_weight : array-like, shape (n,), optional
@@ -178,7 +185,10 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
                     "warm_start needs the classes and the number of columns of the last fit"
                 )
         self.classes_ = classes
-        return self._fit(X, y, sample_weight, not again, self.max_iter, self.tol)
+        weights = checked_weights(sample_weight, X)
+        parts = self.parts(X, y, weights, classes=classes)
+        self._run(parts, by=self, fresh=not again, epochs=self.max_iter, tol=self.tol)
+        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -188,19 +198,18 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> "SGDClassifier":
-        """Go on with one epoch over these rows, which may be new.
+        """Continue with one epoch over these rows, which may be new.
 
-        With saga and svrg, whose tables belong to rows, it steps by adagrad, at its default rate.
-        Sample weights count over all calls: 2 here is as much as twice the row there.
-
-        The solution, the rates that were reached and what was learnt of the groups are kept.
+        The solution, the rates that were reached and what was learnt about the groups are kept.
+        With saga and svrg, whose tables belong to rows, it steps by adagrad at its default rate.
+        Sample weights are not normalised: they count in the same unit over all calls.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`.
         classes : array-like, optional
-            All labels that will ever come; needed in the first call.
+            All labels that any call will have; needed in the first call.
 
         Returns
         -------
@@ -215,54 +224,52 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         if self.class_weight == "balanced":
             raise ValueError(
                 'class_weight="balanced" needs all rows at once; for partial_fit give a dict, '
-                "of compute_class_weight, say"
+                "for example from compute_class_weight"
             )
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes")
-        return self._fit(X, y, sample_weight, fresh, 1, None, new_rows=True)
+        weights = checked_weights(sample_weight, X)
+        parts = self.parts(X, y, weights, classes=self.classes_, normalise=False)
+        self._run(parts, by=self._for_new_rows(), fresh=fresh, epochs=1, tol=None)
+        return self
 
-    def _fit(
+    def parts(
         self,
         X: Any,
         y: Any,
-        sample_weight: Any,
-        fresh: bool,
-        epochs: int,
-        tol: float | None,
-        new_rows: bool = False,
-    ) -> "SGDClassifier":
+        sample_weight: NDArray[np.float64] | None = None,
+        *,
+        classes: NDArray[Any] | None = None,
+        normalise: bool = True,
+    ) -> list[Part]:
+        """Return the problems that `fit` solves: one, or one for each class.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`, already validated.
+        classes : ndarray, optional
+            All classes, sorted; by default those of y.
+        normalise : bool, default=True
+            Whether sample weights are divided by their mean.
+        """
         if self.multi_class == "softmax" and self.loss != "log_loss":
             raise ValueError(f'multi_class="softmax" is for log_loss, got loss={self.loss!r}')
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        numbers = np.searchsorted(self.classes_, y)
+        classes = np.unique(y) if classes is None else classes
+        numbers = np.searchsorted(classes, y)
+        weights = sample_weight
         if self.class_weight is not None:
-            weights = (
-                weights
-                * compute_class_weight(self.class_weight, classes=self.classes_, y=y)[numbers]
-            )
-        common = {
-            "l2": self.l2,
-            "l1": self.l1,
-            "sample_weight": weights,
-            "normalise": not new_rows,
-            "intercept": self.fit_intercept,
-        }
-        K = len(self.classes_)
+            by_class = compute_class_weight(self.class_weight, classes=classes, y=y)[numbers]
+            weights = by_class if weights is None else weights * by_class
+        settings = {name: getattr(self, name) for name in ("alpha", "l1_ratio", "fit_intercept")}
+        settings |= {"sample_weight": weights, "normalise": normalise}
+        K = len(classes)
         if K > 2 and self.multi_class == "softmax":
-            makers, names = [lambda: (Softmax(X, numbers, classes=K, **common), numbers)], [""]
-        else:
-            kind = Logistic if self.loss == "log_loss" else SquaredHinge
-
-            def maker(label: int) -> Any:
-                side = numbers == label
-                return lambda: (kind(X, side, **common), side)
-
-            labels = [1] if K == 2 else range(K)
-            makers = [maker(label) for label in labels]
-            names = [""] if K == 2 else [f"class {label}, " for label in self.classes_]
-        self._run(makers, names, fresh=fresh, epochs=epochs, tol=tol, new_rows=new_rows)
-        return self
+            return [Part(None, partial(Softmax, X, numbers, n_classes=K, **settings), numbers)]
+        kind = Logistic if self.loss == "log_loss" else SquaredHinge
+        sides = {None: numbers == 1} if K == 2 else {c: numbers == k for k, c in enumerate(classes)}
+        return [Part(c, partial(kind, X, side, **settings), side) for c, side in sides.items()]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores of shape (n,) for two classes (above 0: the second), else (n, K)."""
@@ -272,7 +279,7 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each row."""
+        """Return the class of each row."""
         scores = self.decision_function(X)
         best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[best])
@@ -281,7 +288,7 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, K); log_loss only.
 
-        In one-vs-all those of the binary problems are divided by their sum.
+        In one-vs-all, the probabilities of the binary problems are divided by their sum.
         """
         return np.exp(self._log_probabilities(X))
 

@@ -56,7 +56,7 @@ def lasso(n: int, d: int, ratio: float) -> LeastSquares:
     truth[rng.choice(d, 50, replace=False)] = rng.normal(size=50)
     y = x @ (truth / np.sqrt((x * x).mean(axis=0)))
     y += 0.5 * y.std() * rng.normal(size=n)
-    return LeastSquares(x, y, l1=ratio * float(np.abs(x.T @ y).max()) / n)
+    return LeastSquares(x, y, alpha=ratio * float(np.abs(x.T @ y).max()) / n, l1_ratio=1.0)
 
 
 def logistic(n: int = 2000, d: int = 1000) -> Logistic:
@@ -69,7 +69,7 @@ def logistic(n: int = 2000, d: int = 1000) -> Logistic:
     truth = np.zeros(d)
     truth[rng.choice(d, 50, replace=False)] = 3 * rng.normal(size=50)
     y = x @ truth + 0.5 * rng.logistic(size=n) > 0
-    return Logistic(x, y, l1=0.05 * float(np.abs(x.T @ (y - 0.5)).max()) / n)
+    return Logistic(x, y, alpha=0.05 * float(np.abs(x.T @ (y - 0.5)).max()) / n, l1_ratio=1.0)
 
 
 @functools.lru_cache(maxsize=1)

@@ -51,7 +51,7 @@ def _data(race: str) -> Any:
     if race == "classification":
         made = datasets.imbalanced(n=40_000, d=500, rare=0.02, shift=6.0)
         X, y = made.X / np.sqrt(500), np.asarray(made.y) == 1
-        return Logistic(X[:20_000], y[:20_000], l2=L2, intercept=True), y, X[20_000:]
+        return Logistic(X[:20_000], y[:20_000], alpha=L2, fit_intercept=True), y, X[20_000:]
     X = datasets.heavy_tailed(n=100_000, d=10, clusters=CLUSTERS).X
     return KMeans(X[:80_000], CLUSTERS), KMeans(X[80_000:], CLUSTERS)
 

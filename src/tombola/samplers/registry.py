@@ -1,6 +1,6 @@
-"""Samplers by name: what a `sampler` argument of an estimator or a loader may be."""
+"""Samplers by name: the meaning of a `sampler` argument, wherever there is one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tombola.samplers.base import Sampler
@@ -10,8 +10,11 @@ from tombola.samplers.static import Static
 from tombola.samplers.uniform import Uniform
 from tombola.samplers.vrb import VRB
 
-__all__ = ["make_sampler"]
+__all__ = ["GROUPED", "NAMES", "UNGROUPED", "make_sampler"]
 
+NAMES = ("auto", "vrb", "group-vrb", "shuffle", "uniform", "balanced")
+GROUPED = ("group-vrb", "balanced")  # these need groups
+UNGROUPED = tuple(name for name in NAMES if name not in GROUPED)
 MEMORY = 5  # epochs that VRB remembers where losses go to zero
 
 
@@ -19,52 +22,74 @@ def make_sampler(
     choice: Any,
     n: int,
     seed: int,
-    groups: Any,
+    groups: Any = None,
     *,
+    own: Callable[[], Sampler] | None = None,
     forget: bool = False,
+    extra: Mapping[str, Callable[[], Sampler]] | None = None,
     what: str = "rows",
     whose: str = "X",
 ) -> Sampler:
-    """Return the sampler that a `sampler` argument asks for.
+    """Return the sampler that a `sampler` argument stands for.
+
+    ============= ================================================================================
+    "vrb"         `VRB`
+    "group-vrb"   `GroupVRB` over the groups
+    "shuffle"     `Shuffle`, shuffled epochs
+    "uniform"     `Uniform`, independent uniform draws
+    "balanced"    `Static.balanced`, all groups equally often
+    "auto"        the solver's own sampler if it has one, else "group-vrb" with groups and "vrb"
+                  without
+    ============= ================================================================================
 
     Parameters
     ----------
     choice : str, Sampler or callable
-        A name; a sampler over n items, of which a fresh one with the same parameters (and seed)
-        is made, so that the one given stays as it is; or a function (n, seed, groups) that
-        returns one.
+        A name; a sampler over n items, which is left unchanged (a new one is made with its
+        parameters and seed); or a function (n, seed, groups) that returns a sampler.
     n, seed : int
-    groups : ndarray of shape (n,) or None
-        Class labels.
+    groups : array-like of shape (n,), optional
+        The group of each item, usually its class.
+    own : callable, optional
+        Makes the sampler that the solver prefers, for "auto": `SAGA` and `SVRG` draw by
+        curvature, `MiniBatchKMeans` by bounds.
     forget : bool, default=False
-        Whether the losses will go to zero, as with SAGA: then VRB should forget old ones, and
-        nobody shuffle.
+        Whether losses go to zero, as under `SAGA` and `SVRG`: `VRB` then forgets old losses, and
+        neither `VRB` nor `GroupVRB` falls back to shuffled epochs.
+    extra : mapping of str to callable, optional
+        Further names, and what makes the sampler of each.
     what, whose : str, default="rows", "X"
-        What is drawn and where it is, for the error message.
+        The items, and what has them, for the error message.
+
+    Returns
+    -------
+    Sampler
 
     Examples
     --------
     >>> make_sampler("auto", 4, 0, ["cat", "dog", "cat", "cat"])
     GroupVRB(groups=<4 values>, labels=<2 values>, seed=0, shuffle=True)
+    >>> make_sampler("vrb", 4, 0, ["cat", "dog", "cat", "cat"])
+    VRB(n=4, seed=0, shuffle=True)
     """
     if isinstance(choice, Sampler):
         sampler = type(choice)(**choice.parameters)
     elif isinstance(choice, str):
-        if choice == "auto":
-            choice = "vrb" if groups is None else "group-vrb"
-        if choice in ("group-vrb", "balanced") and groups is None:
-            raise ValueError(f"sampler={choice!r} needs class labels, and there are none")
+        memory = MEMORY * n if forget else None
         makers: dict[str, Callable[[], Sampler]] = {
-            "vrb": lambda: VRB(
-                n, memory=MEMORY * n if forget else None, shuffle=not forget, seed=seed
-            ),
+            "vrb": lambda: VRB(n, memory=memory, shuffle=not forget, seed=seed),
             "group-vrb": lambda: GroupVRB(groups, shuffle=not forget, seed=seed),
             "shuffle": lambda: Shuffle(n, seed=seed),
             "uniform": lambda: Uniform(n, seed=seed),
             "balanced": lambda: Static.balanced(groups, seed=seed),
+            **(extra or {}),
         }
+        makers["auto"] = own or makers["vrb" if groups is None else "group-vrb"]
         if choice not in makers:
-            raise ValueError(f"sampler={choice!r} is no sampler; there are {['auto', *makers]}")
+            known = [*NAMES, *(extra or {})]
+            raise ValueError(f"sampler={choice!r} is not a sampler; the names are {known}")
+        if choice in GROUPED and groups is None:
+            raise ValueError(f"sampler={choice!r} needs class labels, and there are none")
         sampler = makers[choice]()
     elif callable(choice):
         sampler = choice(n, seed, groups)

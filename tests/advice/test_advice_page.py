@@ -1,4 +1,4 @@
-"""The page of advice: with its figures, and nothing from elsewhere."""
+"""The page of advice: self-contained, with its figures."""
 
 import itertools
 import re
@@ -13,10 +13,10 @@ from tombola.advice.page import page_of
 
 @pytest.fixture(params=[2, 3])
 def advice(request, monkeypatch):
-    """Advice about so many classes; a short race, all steps alike."""
+    """Advice about two or three classes; a short race, all steps alike."""
     ticks = itertools.count()
     monkeypatch.setattr(race, "clock", lambda: float(next(ticks)))
-    monkeypatch.setattr(race, "PLANS", ((2, 5),))
+    monkeypatch.setattr(race, "SCHEDULES", ((2, 5),))
     monkeypatch.setattr(race, "STEPS", 1000)
     rng = np.random.default_rng(0)
     y = np.arange(300) % 10 // (10 // request.param)

@@ -1,0 +1,67 @@
+"""The plans that take part in the race."""
+
+from typing import Any, NamedTuple
+
+from tombola.advice.data import Data
+from tombola.estimators.plan import Plan
+from tombola.samplers import GroupVRB, Sampler, Static
+
+__all__ = ["Entrant", "line_up"]
+
+
+class Entrant(NamedTuple):
+    """A plan that takes part."""
+
+    label: str
+    kind: str  # as in `Method`
+    solver: str  # for people
+    plan: Plan
+
+
+class GivenGroups:
+    """The `sampler` argument for groups that are not the class labels; its repr is Python code."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+
+    def __call__(self, n: int, seed: int, labels: Any) -> Sampler:
+        """Return the sampler over the groups of the rows that are kept."""
+        assert self.data.groups is not None
+        return GroupVRB(self.data.groups, seed=seed)
+
+    def __repr__(self) -> str:
+        return "lambda n, seed, labels: tombola.GroupVRB(groups, seed=seed)"
+
+
+def line_up(data: Data) -> list[Entrant]:
+    """Return the entrants, the baseline first.
+
+    The solver is AdaGrad, or mini-batch k-means for clustering; the estimator's own defaults take
+    part too, and for linear models the same solver with uniform draws if these differ.
+    """
+    clustering = data.task == "clustering"
+    name, solver = ("k-means", {}) if clustering else ("AdaGrad", {"solver": "adagrad"})
+    choices: dict[str, Any] = {"shuffle": "shuffle", "VRB": "vrb"}
+    if data.contests[0].groups is not None:
+        choices["GroupVRB"] = "group-vrb" if data.groups is None else GivenGroups(data)
+    if clustering:
+        choices["VRB with bounds"] = "auto"
+    entrants = [
+        Entrant(
+            label,
+            "adaptive" if entered else "baseline",
+            name,
+            data.plan(sampler=choice, **solver),
+        )
+        for entered, (label, choice) in enumerate(choices.items())
+    ]
+    if clustering:
+        return entrants
+    plan = data.plan()
+    if not isinstance(plan.estimator.make_sampler(data.contests[0].problem), Static):
+        return [*entrants, Entrant("default", "default", "SAGA, draws uniformly", plan)]
+    return [
+        *entrants,
+        Entrant("default", "default", "SAGA, draws by curvature", plan),
+        Entrant("uniform", "plain", "SAGA, draws uniformly", data.plan(sampler="uniform")),
+    ]

@@ -1,0 +1,77 @@
+"""When a linear model has converged."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.problems.linear import LinearProblem
+from tombola.samplers import Sampler
+
+__all__ = ["Watch"]
+
+PATIENCE = 5  # epochs without progress after which AdaGrad and SGD stop
+
+
+class Watch:
+    """The stopping rule of a run, called after each epoch; it also prints a line if asked to.
+
+    SAGA and SVRG converge: they stop when no coefficient has moved, in an epoch, by more than tol
+    times the largest coefficient, and no intercept by more than tol times the largest entry.
+    AdaGrad and SGD stop when, for 5 epochs, the objective has not fallen by tol relative to the
+    best epoch before. That objective is the mean over the epoch as estimated from the draws, which
+    costs nothing.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    sampler : Sampler
+    reduced : bool
+        Whether the solver is SAGA or SVRG.
+    tol : float or None
+        None: never stop.
+    name : str or None
+        Begins each line; None prints nothing.
+    start : ndarray or None
+        The solution at the start, None for zeros.
+    """
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        sampler: Sampler,
+        reduced: bool,
+        tol: float | None,
+        name: str | None,
+        start: NDArray[np.float64] | None,
+    ) -> None:
+        self.problem, self.sampler, self.reduced = problem, sampler, reduced
+        self.tol, self.name = tol, name
+        self.epoch, self.idle, self.best = 0, 0, np.inf
+        self.before: Any = np.zeros(problem.shape) if start is None else start
+        self.converged = False
+
+    def __call__(self, rounds: int, solution: NDArray[np.float64], loss: float) -> bool:
+        """Return whether to stop."""
+        self.epoch += 1
+        objective = loss + self.problem.penalty(solution)
+        if self.name is not None:
+            gauge = self.sampler.gauge
+            print(
+                f"{self.name}epoch {self.epoch}: objective {objective:.6g}, second moment over "
+                f"uniform's {gauge.second_moment_ratio:.3g} ({gauge.mode})"
+            )
+        if self.tol is None:
+            return False
+        if self.reduced:
+            change, size = np.abs(solution - self.before), np.abs(solution)
+            d = self.problem.d  # the intercept, in the last column, may be far larger
+            settled = change[..., :d].max() <= self.tol * size[..., :d].max()
+            self.converged = bool(settled and change.max() <= self.tol * size.max())
+            self.before = solution
+        else:
+            enough = objective <= self.best - self.tol * abs(self.best)
+            self.idle = 0 if enough or self.epoch == 1 else self.idle + 1
+            self.best = min(self.best, objective)
+            self.converged = self.idle >= PATIENCE
+        return self.converged

@@ -1,0 +1,120 @@
+"""The race: its goal, its rows and its seeds."""
+
+import json
+
+import numpy as np
+import pytest
+from samples import PLENTY, alike, by_label, imbalanced
+
+from tombola.advice import advise, race
+from tombola.advice.results import arrival
+
+
+def test_the_goal_is_on_the_way_that_shuffling_makes_and_shuffling_arrives(even_clock):
+    advice = advise(*imbalanced(), task="classification", budget=PLENTY)
+    (raced,) = advice.races
+    baseline = advice.methods[0]
+    assert baseline.label == "shuffle"
+    assert baseline.sooner == baseline.fewer_draws == [1.0] * advice.seeds
+    for k, goal in enumerate(raced.goals):
+        curve = np.array(raced.objective["shuffle"][k])
+        assert goal == pytest.approx(curve.min() + 0.001 * (curve[0] - curve.min()))
+        first = int(np.flatnonzero(curve <= goal)[0])
+        assert raced.epochs[first - 1] <= baseline.draws[k] / 600 <= raced.epochs[first]
+    for rows in (*raced.objective.values(), *raced.seconds.values()):
+        assert np.shape(rows) == (advice.seeds, len(raced.epochs))
+
+
+def test_the_same_seed_gives_the_same_race_and_another_one_another(even_clock):
+    data = imbalanced()
+    first, again, other = (
+        advise(*data, task="classification", budget=PLENTY, seed=seed) for seed in (3, 3, 4)
+    )
+    assert first.races[0].objective == again.races[0].objective
+    assert first.possible == again.possible
+    assert first.races[0].objective != other.races[0].objective
+
+
+def test_what_was_given_stays_as_it_is(even_clock):
+    X, y = imbalanced()
+    kept = X.copy(), y.copy()
+    advise(100 * X, y, task="classification", budget=PLENTY)
+    np.testing.assert_array_equal(X, kept[0])
+    np.testing.assert_array_equal(y, kept[1])
+
+
+def test_a_small_budget_races_over_fewer_rows_and_keeps_their_numbers(monkeypatch):
+    monkeypatch.setattr(race, "SCHEDULES", ((2, 5),))
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30_000, 3)), np.arange(30_000) % 10_000 == 0
+    X[~y] /= 1000
+    advice = advise(X, y, task="classification", budget=0.2)
+    assert 1000 <= advice.raced < advice.rows == 30_000
+    assert any("Raced over" in line for line in str(advice).split("\n"))
+    for item in advice.items:
+        assert item.label == str(y[item.row])
+    assert advice.groups[0].group == "True"  # a class of three rows was not lost
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "task"),
+    [
+        (np.array([[0.0], [1.0]]), [0, 1], "classification"),
+        (np.zeros((30, 2)), np.arange(30) % 2, "classification"),
+        (np.ones((30, 2)), np.arange(30) % 10 == 0, "classification"),
+        (np.array([[1.0], [2.0], [4.0]]), [1.0, 2.0, 3.0], "regression"),
+        (np.zeros((30, 2)), np.arange(30.0), "regression"),
+        (np.arange(8.0)[:, None], None, "clustering"),
+        (np.ones((150, 2)), None, "clustering"),
+    ],
+)
+def test_odd_data_get_advice_too(X, y, task, even_clock):
+    advice = advise(X, y, task=task, budget=PLENTY)
+    json.dumps(advice.as_dict(), allow_nan=False)
+    assert str(advice).startswith(advice.verdict.headline)
+    for possible in advice.possible:
+        assert 0 <= possible.ideal <= possible.best_fixed * (1 + 1e-12) <= 1 + 1e-12
+
+
+def test_progress_counts_up_to_the_end(even_clock):
+    calls = []
+    advise(
+        *alike(), task="classification", budget=PLENTY, progress=lambda *call: calls.append(call)
+    )
+    assert [done for done, _ in calls] == list(range(1, len(calls) + 1))
+    assert calls[-1][0] == calls[-1][1]
+
+
+def test_the_rows_and_groups_that_matter_come_first(even_clock):
+    X, y = alike()
+    y = y.copy()
+    odd = [17, 200, 411]
+    y[odd] = ~y[odd]  # on the wrong side: their losses stay large
+    names = np.where(y, "yes", "no")
+    advice = advise(X, names, task="classification", budget=PLENTY)
+    assert sorted(item.row for item in advice.items[:3]) == odd
+    assert [item.label for item in advice.items] == [names[item.row] for item in advice.items]
+    total = sum(group.share_of_draws for group in advice.groups)
+    assert total == pytest.approx(1.0)
+    assert sum(group.rows for group in advice.groups) == len(X)
+    for item in advice.items:
+        assert item.times_uniform == pytest.approx(item.probability * len(X))
+
+
+def test_with_several_classes_the_rarest_and_the_commonest_are_raced(even_clock):
+    rng = np.random.default_rng(0)
+    y = np.repeat(["a", "b", "c", "d"], [100, 300, 20, 80])
+    X = rng.normal(size=(500, 4)) + np.repeat(np.eye(4), [100, 300, 20, 80], axis=0)
+    advice = advise(X, y, task="classification", budget=PLENTY)
+    assert [each.name for each in advice.possible] == [
+        "c against the rest (20 of 500 rows)",
+        "b against the rest (300 of 500 rows)",
+    ]
+    assert {group.group for group in advice.groups} == {"a", "b", "c", "d"}
+    assert "rarest and the commonest" in str(advice)
+    draws = [
+        arrival(race.Curve(np.array(each.epochs) * 500, *two, 1.0, 1.0), each.goals[0])[0]
+        for each in advice.races
+        for two in [(np.array(each.seconds["VRB"][0]), np.array(each.objective["VRB"][0]))]
+    ]
+    assert by_label(advice)["VRB"].draws[0] == pytest.approx(sum(draws))  # times are added up
