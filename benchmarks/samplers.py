@@ -16,8 +16,6 @@ import timing
 
 import tombola
 from index import BATCHES, POOL, Cpprb, Tianshou, weights_of
-from tombola.samplers.board import ADAPTIVE, FED, MODE
-from tombola.samplers.guard import LEFT
 
 
 def printed(n):
@@ -29,13 +27,18 @@ def parameter_free(n):
     generator = np.random.default_rng(2)
     for _ in range(min(n, 10**6) // 10_000 + 2):
         sampler.update(sampler.draw(10_000), generator.lognormal(0, 1.5, 10_000))
-    clock = sampler.state.clock
-    clock[MODE], clock[LEFT], clock[FED] = ADAPTIVE, 2**62, max(clock[FED], n)
+    fallback, rule = sampler.state.fallback[0], sampler.state.rule[0]
+    fallback.shuffling, fallback.left, rule.fed = 0, 2**62, max(rule.fed, n)
     return sampler
 
 
 SAMPLERS = {"VRB, as printed": printed, "VRB, parameter-free": parameter_free}
 PEERS = {"cpprb": Cpprb, "tianshou": Tianshou}
+
+
+def bytes_of(part):
+    """The memory of a state: an array, or a tuple of parts."""
+    return sum(map(bytes_of, part)) if isinstance(part, tuple) else part.nbytes
 
 
 def measure(n):
@@ -45,10 +48,9 @@ def measure(n):
     for name, make in SAMPLERS.items():
         base = {"library": name, "version": timing.version("tombola"), "n": n}
         sampler = make(n)
-        arrays = sampler._all_arrays().values()
         yield base | {
             "operation": "bytes an item",
-            "value": round(sum(array.nbytes for array in arrays) / n, 2),
+            "value": round(bytes_of(sampler.state) / n, 2),
         }
         at = 0
         for batch in BATCHES:
