@@ -109,6 +109,7 @@ def kmeans_point():
     return call, 500
 
 
+SAMPLERS = {"VRB as printed": "printed", "VRB(n)": "free", "GroupVRB": "groups"}
 POINTS = {
     **{f"index draw + set, B = {b}": (index_point, b) for b in (1, 128, 4096)},
     **{
