@@ -21,8 +21,8 @@ def new_record(**fields: Any) -> Record:
     --------
     >>> record = new_record(drawn=0, mixing=0.5)
     >>> record[0].drawn += 3
-    >>> record[0].drawn, record[0].mixing
-    (3, 0.5)
+    >>> print(record[0].drawn, record[0].mixing)
+    3 0.5
     """
     for name in fields:
         if hasattr(np.record, name):  # outside kernels, `record[0].name` would be numpy's own
