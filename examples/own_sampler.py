@@ -1,4 +1,4 @@
-"""A sampler of your own: draw by the last loss of each item, above a floor."""
+"""A custom sampler: draw by the last loss of each item, above a floor."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class LastLossState(Scored):
 
     @staticmethod
     def value(state, item):
-        """Return the last loss, or a share of the mean loss where that is higher."""
+        """Return the last loss, or a share of the mean loss if that is higher."""
         least = state.rule[0].floor * state.rule[0].mean_loss
         return max(state.scores[item], least) if least > 0.0 else 1.0
 

@@ -1,4 +1,4 @@
-"""Draw from a million items of very unequal weight and see that the frequencies are right.
+"""Draw from a million items of very unequal weight, and compare frequencies with weights.
 
 python examples/skewed_index.py --out out
 """
@@ -69,7 +69,7 @@ def main() -> None:
 def draw_picture(
     weights: np.ndarray, counts: np.ndarray, draws: int, total: int, path: Path
 ) -> None:
-    """Observed against expected frequency, and how unequally the draws are spread."""
+    """Plot observed against expected frequencies, and the share of draws of the heaviest items."""
     classes = np.array_split(np.argsort(-weights, kind="stable"), 40)
     expected = np.array([weights[members].mean() for members in classes]) / total
     observed = np.array([counts[members].mean() for members in classes]) / draws
@@ -82,7 +82,7 @@ def draw_picture(
     ends = np.array([expected.min(), expected.max()])
     left.plot(ends, ends, color="black", lw=1, label="exact")
     left.set(xscale="log", yscale="log", xlabel="weight / total", ylabel="observed frequency")
-    left.set_title("Drawn as often as their weight says")
+    left.set_title("Observed frequencies match the weights")
     left.legend()
     share = np.cumsum(np.sort(weights)[::-1]) / total
     drawn = np.cumsum(counts[np.argsort(-weights, kind="stable")]) / draws

@@ -1,4 +1,4 @@
-"""Logistic regression on imbalanced data, in five lines; prints what the draws gained."""
+"""Logistic regression on imbalanced data, in five lines; prints the gain of adaptive draws."""
 
 from sklearn.datasets import make_classification
 from sklearn.model_selection import train_test_split

@@ -1,10 +1,10 @@
-"""Accelerate: `prepare` gets model and optimiser, and not the loader, which knows the processes.
+"""Accelerate: pass model and optimiser to `prepare`, but not the loader.
 
     python examples/torch_accelerate.py
     torchrun --nproc-per-node 2 examples/torch_accelerate.py     # or accelerate launch, on GPUs
 
-Needs `pip install tombola[torch] accelerate`. With `--checkpoint FOLDER` the run is saved after
-each epoch, and continues from there.
+Needs `pip install tombola[torch] accelerate`. The loader finds the other processes itself. With
+`--checkpoint FOLDER` the run is saved after each epoch, and a later run continues from there.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def data(n=4000):
 
 
 def train(accelerator, epochs, checkpoint=None):
-    """Train up to an epoch, from the checkpoint if there is one; return the loader."""
+    """Train up to a given epoch, from the checkpoint if it exists; return the loader."""
     dataset = data()
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
@@ -45,7 +45,7 @@ def train(accelerator, epochs, checkpoint=None):
             x, y = (
                 x.to(accelerator.device),
                 y.to(accelerator.device),
-            )  # `prepare` would have done it
+            )  # a prepared loader would do this
             losses = cross_entropy(model(x), y, reduction="none")
             accelerator.backward(draw.mean(losses))
             optimizer.step()

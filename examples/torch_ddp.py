@@ -1,11 +1,11 @@
-"""Plain DistributedDataParallel: the processes draw one global batch, each takes its part.
+"""Plain DistributedDataParallel: the processes draw a global batch and take one part each.
 
     torchrun --nproc-per-node 2 examples/torch_ddp.py
     python examples/torch_ddp.py                          # the same loop in one process
 
 With `--checkpoint FILE` the run is saved every 100 steps. If the file exists, the run continues
-from it as if it had never stopped; also with another number of processes, whose gradients then
-round differently.
+from it exactly as if it had not been interrupted. The number of processes may change; gradients are
+then rounded differently.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-# DDP imports this later, and its default arguments would then keep the process group alive: gloo's
-# threads would outlive destroy_process_group() and could abort the interpreter while it exits.
+# DDP would import this later, and its default arguments would then keep the process group alive:
+# gloo's threads would outlive destroy_process_group() and could abort the interpreter at exit.
 import torch.distributed.nn.functional
 from torch import distributed as dist
 from torch.nn.functional import cross_entropy
@@ -37,7 +37,7 @@ def data(n=4000):
 
 
 def train(steps, checkpoint=None):
-    """Train up to a step, from the checkpoint if there is one; return model and loader."""
+    """Train up to a given step, from the checkpoint if it exists; return model and loader."""
     world = dist.get_world_size() if dist.is_initialized() else 1
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
@@ -46,7 +46,7 @@ def train(steps, checkpoint=None):
     model = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    # made after init_process_group, with the batch size of one process
+    # create it after init_process_group, with the batch size per process
     loader = tombola.torch.ImportanceLoader(
         dataset, batch_size=GLOBAL_BATCH // world, groups=dataset.tensors[1]
     )
@@ -62,10 +62,10 @@ def train(steps, checkpoint=None):
         for (x, y), draw in loader:
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
             losses = cross_entropy(trained(x), y, reduction="none")
-            draw.mean(losses).backward()  # of this part; DDP averages over the processes
+            draw.mean(losses).backward()  # mean over this part; DDP averages over the processes
             optimizer.step()
             optimizer.zero_grad()
-            loader.update(draw, losses)  # of this part; shared with all processes
+            loader.update(draw, losses)  # losses of this part; shared with all processes
             step += 1
             if checkpoint is not None and (step % EVERY == 0 or step == steps):
                 save(checkpoint, step=step, model=model, optimizer=optimizer, loader=loader)
@@ -75,7 +75,7 @@ def train(steps, checkpoint=None):
 
 
 def save(path, step, **parts):
-    """Save the run; all processes take part, one of them writes."""
+    """Save the run; all processes must call this, one of them writes."""
     state = {name: part.state_dict() for name, part in parts.items()}
     if not dist.is_initialized() or dist.get_rank() == 0:
         torch.save({"step": step, **state}, f"{path}.part")
@@ -113,7 +113,7 @@ def main():
         equal = "the same" if len(set(hashes)) == 1 else "NOT THE SAME"
         print(f"sampler state on {len(hashes)} processes: {equal}, {hashes[0][:16]}")
     if dist.is_initialized():
-        dist.barrier()  # no process closes its connections while another one reads
+        dist.barrier()  # no process may close its connections while another still reads
         dist.destroy_process_group()
 
 

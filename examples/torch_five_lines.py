@@ -1,10 +1,10 @@
-"""Is it an eight? Digits with one eight among 51, drawn in five lines: what did the draws gain?
+"""Recognise rare eights (one digit in 51), with importance sampling in five lines.
 
-Needs `pip install tombola[torch,sklearn]`. Three ways to draw train the same network: shuffling,
-PyTorch's WeightedRandomSampler with balanced classes, and tombola. Printed are the steps until
-the training and the test loss are as low as where shuffling ends. Unbiased draws lower the
-training loss sooner if noise is what slows it down; the test loss may behave differently, with 24
-eights to learn from.
+Needs `pip install tombola[torch,sklearn]`. Trains the same network with three samplers: shuffling,
+PyTorch's WeightedRandomSampler with balanced classes, and tombola. Prints the number of steps until
+the training loss and the test loss reach the final losses of shuffling. Unbiased draws reduce the
+training loss sooner if noise is what slows it down; the test loss may behave differently, with only
+24 eights to learn from.
 """
 
 import time
@@ -22,7 +22,7 @@ METHODS = ("shuffling", "balanced classes", "tombola")
 
 
 def data(seed):
-    """Return one eight for each 50 others to train with, and the rest by class to test with."""
+    """Return training data with one eight per 50 others, and the rest, by class, as test data."""
     x, y = load_digits(return_X_y=True)
     x, y = torch.tensor(x / 16, dtype=torch.float32), torch.tensor(y == 8).long()
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(y)))
@@ -33,7 +33,7 @@ def data(seed):
 
 
 def losses_of(model, dataset, tests):
-    """Return the training loss, and the test loss in the same mixture of classes."""
+    """Return the training loss, and the test loss with the same class proportions."""
     with torch.no_grad():
         x, y = dataset.tensors
         train = float(cross_entropy(model(x), y))
@@ -42,7 +42,7 @@ def losses_of(model, dataset, tests):
 
 
 def run(method, seed):
-    """Train; return the losses every `EVERY` steps, the seconds of a step, and the gauge."""
+    """Train; return the losses every `EVERY` steps, the seconds per step, and the gauge."""
     dataset, tests = data(seed)
     labels = dataset.tensors[1]
     torch.manual_seed(seed)
@@ -81,7 +81,7 @@ def main():
     torch.set_num_threads(1)
     run("tombola", 0)  # loads or compiles the kernels
     runs = {method: [run(method, seed) for seed in range(SEEDS)] for method in METHODS}
-    print(f"steps (and seconds) until where shuffling ends: median of {SEEDS} seeds, and all")
+    print(f"steps (and seconds) to the final loss of shuffling: median of {SEEDS} seeds, and all")
     for k, name in enumerate(("training", "test")):
         goals = [curve[-1, k] for curve, _, _ in runs["shuffling"]]
         print(f"{name} loss of {np.median(goals):.4f}")

@@ -1,10 +1,11 @@
-"""Lightning: the loader goes to the Trainer as it is, and `training_step` gets batch and draw.
+"""Lightning: the Trainer takes the loader unchanged; `training_step` receives batch and draw.
 
     python examples/torch_lightning.py
     python examples/torch_lightning.py --devices 2        # two processes
 
-Needs `pip install tombola[torch] lightning`. Lightning replaces the samplers of DataLoaders; an
-ImportanceLoader is none, so it is left alone; a DataLoader for validation is treated as usual.
+Needs `pip install tombola[torch] lightning`. Lightning replaces the samplers of DataLoaders, but
+an ImportanceLoader is not a DataLoader and stays unchanged. A DataLoader for validation works as
+usual.
 """
 
 import argparse
@@ -38,7 +39,7 @@ class Classifier(lightning.LightningModule):
         self.loader = self.kept = None
 
     def train_dataloader(self):
-        """Make the loader, once: before `fit` the process group does not exist."""
+        """Make the loader on the first call: before `fit`, the process group does not exist."""
         if self.loader is None:
             dataset = data()
             self.loader = tombola.torch.ImportanceLoader(
@@ -63,12 +64,12 @@ class Classifier(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
     def on_save_checkpoint(self, checkpoint):
-        """Save the loader; Lightning does it too, but loads it only in the middle of an epoch."""
-        if self.loader is not None:  # there is none before `fit`
+        """Save the loader; Lightning also saves it, but only loads it in the middle of an epoch."""
+        if self.loader is not None:  # it does not exist before `fit`
             checkpoint["tombola"] = self.loader.state_dict()
 
     def on_load_checkpoint(self, checkpoint):
-        """Keep its state until the loader is made; without one, the loader starts from scratch."""
+        """Keep the state until the loader is made; without a state, the loader starts afresh."""
         self.kept = checkpoint.get("tombola")
 
 

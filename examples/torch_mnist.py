@@ -1,33 +1,33 @@
-"""MNIST with rare digits, a small CNN, and three kinds of loader: which reaches a loss first?
+"""MNIST with rare digits and a small CNN: which loader reaches a given loss first?
 
     python examples/torch_mnist.py --data FOLDER     # with mnist_full_uint8.npz; 15 minutes,
-                                                     # on a CUDA device where there is one
+                                                     # on a CUDA device if available
     python examples/torch_mnist.py --digits          # scikit-learn's digits instead; 5 minutes
 
-Of the training images all 0 to 4 are kept, and one in a hundred of the 5 to 9 (of the smaller
-digits data, one in ten). Which loader is best depends on the objective, of which there are two:
+The training set keeps all images of 0 to 4, and one in a hundred of 5 to 9 (one in ten for the
+smaller digits data). Which loader is best depends on the objective. There are two:
 
     as is      the mean loss over this training set: what shuffling minimises
     balanced   the mean over the classes of the mean loss within a class
 
-Every method says which one it minimises, and is judged by both, on test images that it never
-saw: "as is" weights them so that each class has the share that it has in training.
+Each method minimises one of them, and is evaluated by both, on test images that were not used for
+training: "as is" weights them such that each class has the same share as in training.
 
     shuffle                    DataLoader(shuffle=True)                               as is
     balanced, corrected        WeightedRandomSampler by class, losses multiplied
                                by n_c K / n, so that the objective stays              as is
-    tombola, losses            ImportanceLoader(groups=labels), fed with losses       as is
-    tombola, norms             the same, fed with gradient norms                      as is
-    WeightedRandomSampler      by class, as it is mostly used                         balanced
-    tombola, balanced          losses multiplied by n / (K n_c), fed with these       balanced
+    tombola, losses            ImportanceLoader(groups=labels), feedback: losses      as is
+    tombola, norms             the same, feedback: gradient norms                     as is
+    WeightedRandomSampler      by class, as it is commonly used                       balanced
+    tombola, balanced          losses multiplied by n / (K n_c), also as feedback     balanced
 
-Each has its learning rate chosen from the same grid, on a seed and on images that are used for
-nothing else, by the lowest loss of the kind that it minimises (here and below: the mean of five
-looks in a row, 50 to a run). The goals are the lowest test losses, on that seed, of shuffling (as
-is) and of WeightedRandomSampler (balanced). Then 5 seeds: steps and seconds to the goals, medians
-with the smallest and the largest (a 94% interval for the median). Seconds are those of training,
-on one core or on the device; looking is not counted. All loaders fetch a batch by one index into
-the tensors.
+The learning rate of each method is chosen from the same grid, on a seed and on images that are used
+for nothing else, by the lowest loss of the kind that it minimises (here and below: the mean of five
+consecutive evaluations, of 50 per run). The goals are the lowest test losses, on that seed, of
+shuffling (as is) and of WeightedRandomSampler (balanced). Then follow 5 seeds: steps and seconds to
+the goals, medians with the smallest and the largest (a 94% interval for the median). Seconds are
+those of training, on one core or on the device, without the evaluations. All loaders fetch a batch
+by one index into the tensors.
 """
 
 import argparse
@@ -54,7 +54,7 @@ from tombola.torch import ImportanceLoader, gradient_norms
 
 BATCH, MOMENTUM, CLASSES = 64, 0.9, 10
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
-LOOKS = 5  # in a row: a single look at the loss may be lucky
+LOOKS = 5  # consecutive evaluations to average: a single one may be low by chance
 TUNING_SEED = 1000
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 OBJECTIVES = {
@@ -68,18 +68,18 @@ OBJECTIVES = {
 SETTERS = {"as is": "shuffle", "balanced": "WeightedRandomSampler"}  # the method that sets a goal
 
 
-Runs = list[list[dict[str, Any]]]  # of each seed, a row for each look
+Runs = list[list[dict[str, Any]]]  # for each seed, one row per evaluation
 
 
 class Images(NamedTuple):
-    """Pixels in (n, 1, side, side), and digits."""
+    """Pixels of shape (n, 1, side, side), and digits."""
 
     x: Tensor
     y: Tensor
 
 
 class Task(NamedTuple):
-    """Images to train on, to choose by, and to judge by."""
+    """Images for training, for the choice of the rate, and for the test."""
 
     train: Images
     chosen_by: Images
@@ -91,7 +91,7 @@ class Task(NamedTuple):
 
 
 def prepared(x: np.ndarray, y: np.ndarray, train: int, held: int, one_in: int) -> Task:
-    """Standardise, split, and make the digits from 5 rare."""
+    """Standardise, split, and make the digits 5 to 9 rare."""
     pixels = torch.tensor(x, dtype=torch.float32)
     pixels = ((pixels - pixels.mean()) / pixels.std()).unsqueeze(1)
     digits = torch.tensor(y, dtype=torch.int64)
@@ -126,7 +126,7 @@ def small_cnn(seed: int) -> nn.Module:
 
 
 class Trainer:
-    """One method: a loader, and what a step does with a batch."""
+    """One method: its loader, and its training step."""
 
     def __init__(self, method: str, task: Task, rate: float, seed: int) -> None:
         self.method, self.model = method, small_cnn(seed).to(DEVICE)
@@ -154,14 +154,14 @@ class Trainer:
         self.factors = self.factors.to(DEVICE)
 
     def steps(self) -> Iterator[None]:
-        """Train, one step at a time, without end."""
+        """Train one step at a time, indefinitely."""
         while True:
             for batch in self.loader:
                 self.step(batch)
                 yield
 
     def step(self, batch: Any) -> None:
-        """Forward, backward, feedback, and on."""
+        """Run forward and backward pass, feedback, and the optimiser's step."""
         self.optimiser.zero_grad()
         if self.method == "tombola, norms":
             (x, y), draw = batch
@@ -178,7 +178,7 @@ class Trainer:
         self.optimiser.step()
 
     def losses(self, x: Tensor, y: Tensor) -> Tensor:
-        """Of each image, times the factor of its class."""
+        """Return the loss of each image, times the factor of its class."""
         x, y = x.to(DEVICE, non_blocking=True), y.to(DEVICE, non_blocking=True)
         losses = functional.cross_entropy(self.model(x), y, reduction="none")
         return self.factors[y] * losses
@@ -186,7 +186,7 @@ class Trainer:
 
 @torch.no_grad()
 def judged(model: nn.Module, images: Images, shares: Tensor) -> dict[str, float]:
-    """Both losses, from the mean loss within each class; and the balanced accuracy."""
+    """Return both losses, from the mean loss within each class, and the balanced accuracy."""
     logits = torch.cat([model(part.to(DEVICE)).cpu() for part in images.x.split(1000)])
     losses = functional.cross_entropy(logits, images.y, reduction="none")
     right = (logits.argmax(1) == images.y).float()
@@ -203,7 +203,7 @@ def judged(model: nn.Module, images: Images, shares: Tensor) -> dict[str, float]
 def run(
     method: str, task: Task, images: Images, rate: float, seed: int, steps: int, every: int
 ) -> tuple[list[dict[str, Any]], Trainer]:
-    """Train, looking at some images every so often; return a row for each look."""
+    """Train, and evaluate on `images` every `every` steps; return one row per evaluation."""
     trainer, shares = Trainer(method, task, rate, seed), task.shares()
     rows, seconds, going = [], 0.0, trainer.steps()
     for step in range(0, steps + 1, every):
@@ -221,14 +221,14 @@ def run(
 
 
 def levels(rows: list[dict[str, Any]], objective: str) -> np.ndarray:
-    """The mean loss of each LOOKS looks in a row; infinite where a run diverged."""
+    """Return the moving average of LOOKS consecutive losses; infinite if a run diverged."""
     losses = np.array([row[objective] for row in rows])
     losses = np.where(np.isfinite(losses), losses, np.inf)
     return np.lib.stride_tricks.sliding_window_view(losses, LOOKS).mean(axis=1)
 
 
 def arrival(rows: list[dict[str, Any]], objective: str, goal: float) -> tuple[float, float]:
-    """Steps and seconds to the first LOOKS looks in a row whose mean is as low as the goal."""
+    """Return steps and seconds until the moving average first reaches the goal."""
     low = np.flatnonzero(levels(rows, objective) <= goal)
     if not len(low):
         return np.inf, np.inf
@@ -237,7 +237,7 @@ def arrival(rows: list[dict[str, Any]], objective: str, goal: float) -> tuple[fl
 
 
 def shown(values: list[float], form: str = "{:.0f}") -> str:
-    """A median, with the smallest and the largest value."""
+    """Format the median with the smallest and the largest value."""
     texts = [
         form.format(value) if np.isfinite(value) else "never"
         for value in (np.median(values), min(values), max(values))
@@ -280,7 +280,7 @@ def report(results: dict[str, Runs], goals: dict[str, float]) -> None:
 def compare(
     method: str, setter: str, results: dict[str, Runs], objective: str, goal: float
 ) -> None:
-    """How many times sooner a method arrives than the one that has set the goal, by seed."""
+    """Print how many times sooner a method arrives than the one that set the goal, by seed."""
     ours, theirs = (
         np.array([arrival(rows, objective, goal) for rows in results[name]])
         for name in (method, setter)
@@ -300,7 +300,7 @@ def compare(
 
 
 def draw_picture(results: dict[str, Runs], goals: dict[str, float], path: Path) -> None:
-    """Both losses against steps and against seconds."""
+    """Plot both losses against steps and against seconds."""
     import matplotlib
 
     matplotlib.use("Agg")

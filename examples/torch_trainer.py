@@ -1,10 +1,10 @@
-"""Hugging Face's Trainer: two methods overridden, and the loader saved with its checkpoints.
+"""Hugging Face's Trainer: override two methods, and save the loader with each checkpoint.
 
     python examples/torch_trainer.py
     torchrun --nproc-per-node 2 examples/torch_trainer.py
 
-Needs `pip install tombola[torch] transformers accelerate`. Nothing is downloaded: the model is a
-small one made here.
+Needs `pip install tombola[torch] transformers accelerate`. Nothing is downloaded: the example
+defines a small model.
 """
 
 import argparse
@@ -23,7 +23,7 @@ GLOBAL_BATCH = 64
 
 
 class Points(Dataset):
-    """Points of two classes, one in fifty of the second, as dicts, which a Trainer expects."""
+    """Points of two classes, one in fifty of the second, as the dicts that a Trainer expects."""
 
     def __init__(self, n=4000):
         self.labels = (torch.arange(n) % 50 == 0).long()
@@ -38,7 +38,7 @@ class Points(Dataset):
 
 
 class Classifier(torch.nn.Module):
-    """A small network that returns its loss, which evaluation needs."""
+    """A small network that returns its loss, as evaluation requires."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +48,7 @@ class Classifier(torch.nn.Module):
         )
 
     def forward(self, x, labels=None):
-        """Return the logits, and the mean loss if there are labels."""
+        """Return the logits, and the mean loss if labels are given."""
         logits = self.network(x)
         loss = None if labels is None else cross_entropy(logits, labels)
         return {"loss": loss, "logits": logits}
@@ -69,8 +69,8 @@ class ImportanceTrainer(Trainer):
         return super().train(resume_from_checkpoint, **options)
 
     def get_train_dataloader(self):
-        """Return the loader unprepared: it finds the other processes itself."""
-        # `remove_unused_columns` does not apply: the dataset must hold what the model takes
+        """Return the loader without preparing it: it finds the other processes itself."""
+        # `remove_unused_columns` does not apply: the dataset must only have what the model takes
         self.loader = tombola.torch.ImportanceLoader(
             self.train_dataset,
             self.args.per_device_train_batch_size,
@@ -101,14 +101,14 @@ class KeepLoader(TrainerCallback):
         self.trainer = trainer
 
     def on_save(self, args, state, control, **others):
-        """Save the loader: all processes take part, one writes."""
+        """Save the loader: all processes must call this, one writes."""
         kept = self.trainer.loader.state_dict()
         if state.is_world_process_zero:
             folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
             torch.save(kept, folder / "loader.pt")  # beside the model
 
     def on_train_begin(self, args, state, control, **others):
-        """Load it, on all processes, if the run is resumed."""
+        """Load the loader on all processes, if the run is resumed."""
         if self.trainer.resumed_from:
             kept = torch.load(Path(self.trainer.resumed_from, "loader.pt"), weights_only=True)
             self.trainer.loader.load_state_dict(kept)
@@ -120,7 +120,7 @@ def train(folder, epochs, resume=None, **options):
         folder,
         num_train_epochs=epochs,
         learning_rate=0.01,
-        ignore_data_skip=True,  # the state of the loader says where to continue
+        ignore_data_skip=True,  # the state of the loader determines where to continue
         use_cpu=not torch.cuda.is_available(),
         ddp_find_unused_parameters=False,
         report_to=[],

@@ -1,10 +1,10 @@
-"""One file for nested state: no pickle, a checksum, and never half a file.
+"""Store nested state in one file, without pickle, with a checksum, and atomically.
 
 The file is an ordinary npz archive (arrays, and one JSON text for everything else), followed
-by the SHA-256 of the archive and a mark. A crash at any instant leaves the old file or the new.
+by the SHA-256 of the archive and a mark. A crash at any time leaves the old file or the new one.
 
-The checksum guards against accidents. Against a file that somebody crafted, `read` checks the
-structure and the sizes before it unpacks anything, and whoever uses the state proves the rest.
+The checksum detects accidental damage. To be safe against crafted files, `read` checks the
+structure and all sizes before it unpacks anything; the consumer of the state validates the rest.
 """
 
 import hashlib
@@ -26,16 +26,16 @@ __all__ = ["CheckpointError", "read", "write"]
 
 MARK = b"tombola2"
 _OLD_MARK = b"tombola1"
-_TEXT = "json"  # the archive member that holds all that is not an array
-LARGEST = 2**36  # bytes that are read unless the caller says otherwise
+_TEXT = "json"  # the archive member that holds everything but the arrays
+LARGEST = 2**36  # bytes: by default, larger files are refused
 
 
 class CheckpointError(ValueError):
-    """The state is not a whole, undamaged state of this library."""
+    """A file or state is incomplete, damaged, or not one of this library."""
 
 
 def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Write a state (nested dicts of arrays, str, int, float, bool, None, lists) to a file."""
+    """Write a state: nested dicts and lists of arrays, str, int, float, bool and None."""
     arrays: dict[str, Any] = {}
     text = json.dumps(_without_arrays(state, "", arrays))
     arrays[_TEXT] = np.frombuffer(text.encode(), dtype=np.uint8)
@@ -45,18 +45,19 @@ def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
 
 
 def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, Any]:
-    """Read a state, checking every byte of the file first.
+    """Read a state, after checking every byte of the file.
 
     Parameters
     ----------
     path : path-like
     largest : int, default=2**36
-        In bytes: a larger file is refused. What is read takes no more memory than the file.
+        Maximum size in bytes; larger files are refused. The state takes no more memory than the
+        file.
 
     Raises
     ------
     CheckpointError
-        Where the file is not a whole and sound archive of this library, whatever it is.
+        If the file is not a complete and valid archive of this library.
     """
     path = Path(path)
     tail = hashlib.sha256().digest_size + len(MARK)
@@ -64,7 +65,7 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
         size = file.seek(0, io.SEEK_END)
         if size > largest:
             raise CheckpointError(
-                f"{path} has {size:,} bytes, more than the {largest:,} that are read by default; "
+                f"{path} has {size:,} bytes, more than the limit of {largest:,}; "
                 "pass largest= to read it"
             )
         file.seek(max(0, size - tail))
@@ -75,10 +76,10 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
             )
         if size < tail or not end.endswith(MARK):
             raise CheckpointError(
-                f"{path} is not a whole checkpoint: it is truncated, or no tombola file at all"
+                f"{path} is not a complete checkpoint: it is truncated, or not a tombola file"
             )
         if _digest(file, size - tail) != end[: -len(MARK)]:
-            raise CheckpointError(f"{path} is damaged: its checksum does not fit its content")
+            raise CheckpointError(f"{path} is damaged: its checksum does not match its content")
         try:
             arrays = _unpacked(file, size)
             if _TEXT not in arrays:
@@ -87,17 +88,17 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
             if not isinstance(state, dict):
                 raise ValueError("it does not describe a state")
         except (*_ODD, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CheckpointError(f"{path} is not a sound checkpoint: {error}") from None
+            raise CheckpointError(f"{path} is not a valid checkpoint: {error}") from None
     return state
 
 
-# what zipfile raises for archives that are odd in one way or another
+# what zipfile raises for malformed archives
 _ODD = (zipfile.BadZipFile, EOFError, OverflowError, NotImplementedError, RuntimeError, OSError,
         IndexError, AttributeError, struct.error)  # fmt: skip
 
 
 def _unpacked(file: Any, size: int) -> dict[str, Any]:
-    """Return the arrays of an archive; nothing is allocated that the file does not hold."""
+    """Return the arrays of an archive, without allocating more memory than the file holds."""
     arrays = {}
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
@@ -108,7 +109,7 @@ def _unpacked(file: Any, size: int) -> dict[str, Any]:
                 raise ValueError(f"{member.filename!r} is not a stored array")
             name = member.filename.removesuffix(".npy")
             if name in arrays:
-                raise ValueError(f"{name!r} is there twice")
+                raise ValueError(f"{name!r} occurs twice")
             arrays[name] = _array(archive.read(member))
     return arrays
 
@@ -117,13 +118,13 @@ def _array(data: bytes) -> Any:
     """Return the array of an npy file; its header must describe exactly what follows it."""
     stream = io.BytesIO(data)
     if npy.read_magic(stream) != (1, 0):
-        raise ValueError("an array is of another version of the npy format")
+        raise ValueError("an array has an unsupported version of the npy format")
     shape, fortran, dtype = npy.read_array_header_1_0(stream)
     if dtype.kind not in "biufUS":
-        raise ValueError(f"an array has dtype {dtype}")
+        raise ValueError(f"an array has the unsupported dtype {dtype}")
     rest = len(data) - stream.tell()
     if dtype.itemsize * math.prod(shape) != rest or any(length < 0 for length in shape):
-        raise ValueError("an array is not as large as its header says")
+        raise ValueError("the size of an array does not match its header")
     if dtype.itemsize == 0:
         return np.zeros(shape, dtype=dtype)
     array = np.frombuffer(bytearray(data[stream.tell() :]), dtype=dtype)
@@ -141,11 +142,11 @@ def _digest(file: Any, size: int = -1) -> bytes:
 
 
 def _without_arrays(value: Any, name: str, arrays: dict[str, Any]) -> Any:
-    """Move the arrays of a nested state into `arrays`, leaving their names behind."""
+    """Move the arrays of a nested state into `arrays`, and put their names in their place."""
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError(f"{name} holds Python objects, which a checkpoint cannot keep")
-        name = f"{len(arrays)}{name}"  # unique, whatever dots the keys contain
+        name = f"{len(arrays)}{name}"  # unique, even if keys contain dots
         arrays[name] = value
         return {"array": name}
     if isinstance(value, dict):
@@ -173,7 +174,7 @@ def _with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
     if not isinstance(value, dict):
         return value
     if len(value) != 1:
-        raise ValueError("its description is not one of this library's")
+        raise ValueError("its description does not have the structure of a saved state")
     kind, inner = next(iter(value.items()))
     if kind == "array":
         return arrays[inner]
@@ -181,4 +182,4 @@ def _with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
         return [_with_arrays(part, arrays) for part in inner]
     if kind == "dict" and isinstance(inner, dict):
         return {key: _with_arrays(part, arrays) for key, part in inner.items()}
-    raise ValueError("its description is not one of this library's")
+    raise ValueError("its description does not have the structure of a saved state")

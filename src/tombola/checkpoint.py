@@ -1,4 +1,4 @@
-"""Save and load samplers and draws: one file each, safe against crashes and crafted files."""
+"""Save and load samplers and draws, one file each; safe against crashes and crafted files."""
 
 import os
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["CheckpointError", "load", "read", "save", "write"]
 
 
 def save(thing: samplers.Sampler | Draw, path: str | os.PathLike[str]) -> None:
-    """Save a sampler or a draw; a file of that name is replaced only once all is written.
+    """Save a sampler or a draw; an existing file is replaced only after a complete write.
 
     A symbolic link is followed: the file that it points to is replaced.
 
@@ -39,12 +39,14 @@ def save(thing: samplers.Sampler | Draw, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load what `save` saved: a sampler that goes on where it was, or a draw.
+    """Load a sampler or a draw from a file written by `save`.
 
-    A file from a stranger is data, never code: whatever does not describe a sound sampler is a
+    A loaded sampler continues where the saved one stopped. It is safe to load an untrusted file:
+    files hold data, never code, and a file that does not describe a valid sampler or draw raises a
     `CheckpointError` that says what is wrong.
 
-    A sampler of your own class: ``sampler.load_state_dict(tombola.checkpoint.read(path))``.
+    To load a sampler of your own class, make one with the same parameters and call
+    ``sampler.load_state_dict(tombola.checkpoint.read(path))``.
     """
     state = read(path)
     try:
@@ -65,7 +67,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def restored(state: dict[str, Any]) -> samplers.Sampler | None:
-    """Return the sampler that `state_dict` was called on; None where it is not one of ours."""
+    """Return the sampler that a state describes; None if its class is not one of this library."""
     name = str(state.get("class"))
     if name not in samplers.__all__ or name == "Sampler":
         return None
@@ -73,7 +75,7 @@ def restored(state: dict[str, Any]) -> samplers.Sampler | None:
     check_parameters(kind, state)
     n = state["parameters"].get("n")
     if kind.keeps_items and isinstance(n, int) and _largest_array(state["parts"]) < n:
-        raise CheckpointError(f"the state holds nothing for n={n} items")
+        raise CheckpointError(f"the state has no array of n={n} items")
     sampler: samplers.Sampler = kind(**state["parameters"])
     sampler.load_state_dict(state)
     return sampler

@@ -1,4 +1,4 @@
-"""The ticket of a draw: what was drawn, and with which probability."""
+"""The draw: an immutable ticket of the items drawn and their probabilities."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,37 +8,37 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Draw"]
 
-SMALLEST = 2.0**-200  # so that squares of importances are finite; no sampler comes near
+SMALLEST = 2.0**-200  # keeps squared importances finite; no sampler gets close to it
 
 
 class Draw:
-    """What was drawn, and the probability that each item was drawn with; immutable.
+    """The items drawn and the probability of each; immutable.
 
-    A draw carries all that an unbiased estimate needs, so feedback to a sampler may come late,
-    out of order, in parts or never, and from another process.
+    A draw carries everything that an unbiased estimate needs. Feedback to a sampler may therefore
+    arrive late, out of order, in parts or never, and from another process.
 
     Parameters
     ----------
     indices : array-like of int64, shape (B,)
         The items drawn, from 0 to n - 1.
     probabilities : array-like of float64, shape (B,)
-        What each was drawn with, mixing included.
+        The probability that each item was drawn with, mixing included.
     n : int
-        The number of items that were drawn from.
+        The number of items that the sampler draws from.
     round : int, default=0
-        Which call of the sampler's `draw` made it.
+        The number of `draw` calls that the sampler had made before this one.
     tags : array-like of uint8, shape (B,), optional
-        What the sampler wants to know again at feedback time (`SRG`: its coin).
+        Data that the sampler needs when feedback arrives (`SRG` stores its coin flips).
 
     Attributes
     ----------
     importances : ndarray of float64, shape (B,)
-        ``1 / (n * probabilities)``: what an estimate multiplies by.
+        ``1 / (n * probabilities)``: the factors of an unbiased estimate.
 
     Examples
     --------
     >>> draw = Draw([2, 0, 2], [0.5, 0.25, 0.5], n=3)
-    >>> draw.mean([6.0, 3.0, 6.0])                  # of the mean over all three items
+    >>> draw.mean([6.0, 3.0, 6.0])                  # estimates the mean over all three items
     4.0
     >>> draw[:2]
     Draw(2 of 3 items, round 0)
@@ -92,14 +92,14 @@ class Draw:
         round: int,
         tags: NDArray[np.uint8] | None = None,
     ) -> "Draw":
-        """Return a draw over arrays that a sampler has just made: no checks, no copies."""
+        """Return a draw that owns arrays just made by a sampler: no checks, no copies."""
         draw = cls.__new__(cls)
         _fill(draw, indices, probabilities, n, round, tags)
         return draw
 
     @property
     def importances(self) -> NDArray[np.float64]:
-        """``1 / (n * probabilities)``: what an estimate multiplies by."""
+        """``1 / (n * probabilities)``: the factors of an unbiased estimate."""
         if self._importances is None:
             importances = 1.0 / (self.n * self.probabilities)
             importances.setflags(write=False)
@@ -128,21 +128,21 @@ class Draw:
         return self.n * self.mean(values)
 
     def split(self, parts: int) -> list["Draw"]:
-        """Return equal parts, each a valid draw: for ranks or accumulation steps."""
+        """Split into equal parts, each a valid draw, for ranks or accumulation steps."""
         if parts < 1 or len(self) % parts:
             raise ValueError(f"a draw of {len(self)} items does not split into {parts} equal parts")
         size = len(self) // parts
         return [self[k * size : (k + 1) * size] for k in range(parts)]
 
     def to_arrays(self) -> dict[str, Any]:
-        """Take the draw apart into plain arrays and integers; `from_arrays` is the way back."""
+        """Return the draw as a dict of arrays and integers; `from_arrays` is the inverse."""
         arrays = {"indices": self.indices, "probabilities": self.probabilities}
         whole = {"n": self.n, "round": self.round}
         return {**arrays, **whole} if self.tags is None else {**arrays, **whole, "tags": self.tags}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Draw":
-        """Put a draw together again, checking it."""
+        """Validate what `to_arrays` returned and make a draw of it."""
         return cls(**arrays)
 
     def __getitem__(self, key: Any) -> "Draw":
@@ -204,7 +204,7 @@ def _fill(
     _set_importances(draw, None)
 
 
-# Attributes of a draw cannot be set in the usual way; the slots themselves can be.
+# A draw refuses attribute assignment, so its slots are written through their descriptors.
 _set_indices = Draw.__dict__["indices"].__set__
 _set_probabilities = Draw.__dict__["probabilities"].__set__
 _set_n = Draw.__dict__["n"].__set__

@@ -1,4 +1,4 @@
-"""Write files so that a crash at any instant leaves the old one or the new one, never a part."""
+"""Atomic file writes: a crash at any time leaves the old file or the new one, never a part."""
 
 import os
 import tempfile
@@ -12,10 +12,10 @@ __all__ = ["replaced_file", "write_text"]
 
 @contextmanager
 def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file to write to; it takes its name once everything is written and on the disk.
+    """Open a file for writing; it replaces `path` once its content is safely on disk.
 
-    It is written beside its destination under another name, flushed and then renamed. A symbolic
-    link is followed: the file that it points to is replaced.
+    The content goes to a temporary file in the same folder, which is flushed and then renamed. A
+    symbolic link is followed: the file that it points to is replaced.
 
     Examples
     --------
@@ -44,20 +44,20 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file by `replaced_file`, in UTF-8."""
+    """Write a text file atomically, in UTF-8."""
     with replaced_file(path) as file:
         file.write(text.encode())
 
 
 def _umask() -> int:
-    """Return the mode bits that new files of this process do not get."""
+    """Return the umask of this process."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _flush_folder(folder: Any) -> None:
-    """Make the new name durable, where the system lets a folder be flushed."""
+    """Make the rename durable, on systems that can flush a folder."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,9 +1,9 @@
-"""Live estimates of what the sampling is worth, from the bandit feedback alone.
+"""Live estimates of the benefit of a sampler, from the bandit feedback alone.
 
 With u = 1 / (n p) the importance of the item drawn and l its loss, l^2 u^2 is an unbiased
-estimate of the second moment of our estimate, (1/n^2) sum_i l_i^2 / p_i, and l^2 u one of the
-second moment under uniform sampling, (1/n) sum_i l_i^2. Their sums over all feedback give the
-ratio that matters: below 1, the sampler beats uniform sampling.
+estimate of the sampler's second moment, (1/n^2) sum_i l_i^2 / p_i, and l^2 u is an unbiased
+estimate of the second moment under uniform sampling, (1/n) sum_i l_i^2. The gauge reports the ratio
+of their sums over all feedback: below 1, the sampler beats uniform sampling.
 """
 
 import math
@@ -19,11 +19,11 @@ __all__ = ["Gauge", "new_tally", "record", "record_one"]
 
 
 def new_tally() -> Record:
-    """Return what a sampler counts while it plays: the rounds, and the sums behind its gauge.
+    """Return a new tally: the rounds played by a sampler, and the sums behind its gauge.
 
-    With u the importance and l the loss (over the largest one) of each item fed back, "ours" is
-    the sum of l^2 u^2 and "uniform" that of l^2 u; a spread is the sum of squared distances from
-    the mean so far, the cross spread that of products of both distances.
+    Let u be the importance of an item and l its loss, divided by the largest loss so far. Then
+    "ours" is the sum of l^2 u^2 and "uniform" the sum of l^2 u. A spread is the sum of squared
+    distances from the running mean; the cross spread sums the products of the two distances.
     """
     return new_record(
         rounds=0,
@@ -35,7 +35,7 @@ def new_tally() -> Record:
         cross_spread=0.0,
         importance=0.0,
         importance_squared=0.0,
-        surprise=0.0,  # of -log p
+        surprise=0.0,  # sum of -log p
         largest_loss=0.0,
         largest_importance=0.0,
     )
@@ -43,7 +43,7 @@ def new_tally() -> Record:
 
 @kernel(inline=True)
 def record_one(tally: Record, n: Any, probability: Any, loss: Any) -> None:
-    """Add one loss; losses are kept in units that make the largest one 1."""
+    """Add one loss; losses are rescaled such that the largest one is 1."""
     sums = tally[0]
     if loss > sums.largest_loss:
         ratio = sums.largest_loss / loss
@@ -54,7 +54,7 @@ def record_one(tally: Record, n: Any, probability: Any, loss: Any) -> None:
         sums.cross_spread *= ratio * ratio * ratio * ratio
         sums.largest_loss = loss
     relative = loss / sums.largest_loss if sums.largest_loss > 0.0 else 0.0
-    u = min(1.0 / (n * probability), 2.0**200)  # so that its fourth power is finite
+    u = min(1.0 / (n * probability), 2.0**200)  # keeps its fourth power finite
     count = max(1.0, sums.count)
     uniform = relative * relative * u
     ours = uniform * u
@@ -79,7 +79,7 @@ def record(
     probabilities: NDArray[np.float64],
     losses: NDArray[np.float64],
 ) -> Any:
-    """Check a batch and add it; return the first position of a bad loss, having added nothing."""
+    """Add a batch and return -1, or add nothing and return the first position of a bad loss."""
     for j in range(losses.size):
         if not 0.0 <= losses[j] < np.inf:
             return j
@@ -89,16 +89,16 @@ def record(
 
 
 class Gauge:
-    """What the feedback so far says about the sampling; a live view, cheap to make.
+    """The benefit of a sampler, estimated from the feedback so far; a live view, cheap to make.
 
     Attributes
     ----------
     count : int
-        Losses received.
+        The number of losses received.
     mode : str
-        What the sampler does now: "adaptive" or "shuffle".
+        The sampler's current mode: "adaptive" or "shuffle".
     quantity : str
-        What was fed: "loss" or "gradient norm". The ratio is that of *this* quantity.
+        The kind of feedback: "loss" or "gradient norm". The ratio is that of *this* quantity.
 
     Examples
     --------
@@ -135,20 +135,21 @@ class Gauge:
 
     @property
     def second_moment_ratio(self) -> float:
-        """Second moment of our estimate over that of uniform sampling; nan before feedback."""
+        """The sampler's second moment over that of uniform sampling; nan before any feedback."""
         uniform = self._sums.uniform
         return float(self._sums.ours / uniform) if uniform > 0 else math.nan
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return bounds on the ratio that hold at all times at once with this confidence.
+        """Return bounds on the ratio that hold simultaneously at all times.
 
-        They hold for feedback of any dependence on the past, under harm too, *provided that no
-        item's loss exceeds the largest one seen*: nobody can exclude that a rarely drawn item
-        holds an enormous loss. Wide where rare items could matter; that is the point.
+        They hold with this confidence however feedback depends on the past, also if the sampler
+        does worse than uniform sampling, *provided that no item's loss exceeds the largest one
+        seen*: no finite number of draws can exclude an enormous loss of a rarely drawn item. The
+        interval is wide, by design, where rare items could matter.
 
-        For each ratio r of a grid, z = l^2 u (u - r) has a mean of the sign of (true ratio - r),
-        and a range that the floor on p implies; a time-uniform empirical Bernstein inequality
-        (Howard, Ramdas, McAuliffe, Sekhon 2021) tells for which r the sign is certain.
+        For each ratio r of a grid, the mean of z = l^2 u (u - r) has the sign of (true ratio - r),
+        and the floor on p bounds the range of z. A time-uniform empirical Bernstein inequality
+        (Howard, Ramdas, McAuliffe, Sekhon 2021) determines for which r the sign is certain.
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
@@ -164,22 +165,22 @@ class Gauge:
 
     @property
     def effective_sample_size(self) -> float:
-        """Kish's (sum u)^2 / sum u^2: uniform draws with as even importances."""
+        """Kish's effective sample size, (sum u)^2 / sum u^2."""
         squared = self._sums.importance_squared
         return float(self._sums.importance**2 / squared) if squared > 0 else 0.0
 
     @property
     def entropy(self) -> float:
-        """Estimate of the entropy of the distributions drawn from, in nats; log n if uniform."""
+        """Estimated entropy of the sampling distribution, in nats; log n if uniform."""
         return float(self._sums.surprise / self.count) if self.count else math.nan
 
     @property
     def largest_importance(self) -> float:
-        """The largest importance among the draws that feedback came for."""
+        """The largest importance among the draws with feedback."""
         return float(self._sums.largest_importance)
 
     def summary(self) -> dict[str, Any]:
-        """Return everything by name, for logs and reports."""
+        """Return all estimates by name, for logs and reports."""
         low, high = self.interval()
         return {
             "quantity": self.quantity,
@@ -206,14 +207,14 @@ class Gauge:
 def _deviation(
     sums: Any, ratios: NDArray[np.float64], limit: float, alpha: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sums of z = l^2 u (u - r), and how far they may be from their expectations.
+    """Return the sums of z = l^2 u (u - r), and how far they may deviate from their expectations.
 
-    With l <= 1 and 0 <= u <= limit, z is in an interval of length w. For x_t in an interval of
+    With l <= 1 and 0 <= u <= limit, z lies in an interval of length w. For x_t in an interval of
     length 1 with conditional mean m_t, any predictable guess g_t in it and 0 < s < 1,
     exp(s sum(x_t - m_t) - psi(s) sum(x_t - g_t)^2) with psi(s) = -log(1 - s) - s is a
     supermartingale, so sum(x_t - m_t) <= (log(1/a) + psi(s) V) / s at all times with
-    probability 1 - a; the other side is alike. We take the best s of a grid, each with its
-    share of alpha, and the mean so far as the guess.
+    probability 1 - a; the lower bound is analogous. We take the best s of a grid, each with its
+    share of alpha, and use the running mean as the guess.
     """
     total = sums.ours - ratios * sums.uniform
     spread = sums.ours_spread - 2 * ratios * sums.cross_spread + ratios**2 * sums.uniform_spread

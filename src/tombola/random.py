@@ -7,7 +7,7 @@ as easy as 1, 2, 3"): ten rounds of multiply and xor that map a 256-bit counter,
 Why streams never overlap: for a fixed key Philox is a bijection on counters, and two streams
 with different paths never use the same counter.
 
-``docs/decisions/generator.md`` says why this one.
+``docs/decisions/generator.md`` explains the choice of generator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ def new_state(seed: int, path: Sequence[int]) -> Record:
     return new_record(
         key=key,
         path=levels,
-        position=np.uint64(0),  # the number of words handed out so far
-        buffer=np.zeros(4, dtype=np.uint64),  # the block under way, where position % 4 is not 0
+        position=np.uint64(0),  # the number of words generated so far
+        buffer=np.zeros(4, dtype=np.uint64),  # the current block, if position % 4 is not 0
     )
 
 
@@ -82,7 +82,7 @@ def seek(state: Record, position: Any) -> None:
 
 @kernel(inline=True)
 def next_word(state: Record) -> Any:
-    """Hand out one word."""
+    """Return the next word."""
     position, buffer = state[0].position, state[0].buffer
     if not position & _THREE:
         buffer[0], buffer[1], buffer[2], buffer[3] = block(state, position >> _TWO)
@@ -92,7 +92,7 @@ def next_word(state: Record) -> Any:
 
 @kernel
 def fill_words(state: Record, out: NDArray[np.uint64]) -> None:
-    """Hand out ``out.size`` words: the same words, in order, as ``next_word`` would."""
+    """Fill `out` with the next words: the words that ``next_word`` would return, in order."""
     done = 0
     while done < out.size and state[0].position & _THREE:
         out[done] = next_word(state)
@@ -112,15 +112,15 @@ def fill_words(state: Record, out: NDArray[np.uint64]) -> None:
 
 @kernel(inline=True)
 def rejected_below(bound: Any) -> Any:
-    """Return 2^64 mod bound: how many of the 2^64 words `bounded` has to reject."""
+    """Return 2^64 mod bound: the number of words, out of 2^64, that `bounded` must reject."""
     return (_WORD_MAX - bound + _ONE) % bound
 
 
 @kernel(inline=True)
 def bounded(word: Any, bound: Any, rejected: Any) -> Any:
-    """Turn a word into an integer in [0, bound), by multiply and shift (Lemire 2019).
+    """Map a word to an integer in [0, bound) by multiply and shift (Lemire 2019).
 
-    Returns the integer and whether it counts. With ``rejected = rejected_below(bound)``,
+    Returns the integer and whether to accept it. With ``rejected = rejected_below(bound)``,
     each integer is the result of exactly ``2^64 // bound`` accepted words.
     """
     high, low = multiply_wide(word, bound)
@@ -129,11 +129,11 @@ def bounded(word: Any, bound: Any, rejected: Any) -> Any:
 
 @kernel(inline=True)
 def next_below(state: Record, bound: Any) -> Any:
-    """Hand out one integer in [0, bound), each with exactly the same probability."""
+    """Return the next integer in [0, bound); all have exactly the same probability."""
     while True:
         word = next_word(state)
         value, accepted = bounded(word, bound, bound)
-        # the low half is nearly always at least `bound`, hence above 2^64 mod bound: no division
+        # the low half is nearly always at least `bound` > 2^64 mod bound: no division is needed
         if accepted or bounded(word, bound, rejected_below(bound))[1]:
             return value
 
@@ -145,18 +145,18 @@ def _fill_below(state: Record, bound: Any, out: NDArray[np.int64]) -> None:
 
 
 class Stream:
-    """A reproducible stream of random words; touches no global state.
+    """A reproducible stream of random words, independent of any global state.
 
     Word number ``position`` of a stream is a function of ``seed``, ``path`` and ``position``
-    alone, so ``words(3)`` then ``words(5)`` gives what ``words(8)`` gives.
+    alone, so ``words(3)`` followed by ``words(5)`` equals ``words(8)``.
 
     Parameters
     ----------
     seed : int
         From 0 to 2^128 - 1.
     path : sequence of int, default=()
-        At most three numbers from 0 to 2^64 - 2, as given to `child`: one stream for each
-        rank, then for each worker. Streams with different paths never share a word's counter.
+        At most three integers from 0 to 2^64 - 2, one for each nested call of `child`: the rank,
+        then the worker, for example. Streams with different paths never share a counter.
 
     Examples
     --------
@@ -190,12 +190,12 @@ class Stream:
 
     @property
     def path(self) -> tuple[int, ...]:
-        """Which child of which child this is; empty for the root."""
+        """The child numbers that lead from the root to this stream; empty for the root."""
         return self._path
 
     @property
     def position(self) -> int:
-        """The number of words handed out so far; may be set, forwards or backwards."""
+        """The number of words generated so far; it can be set, forwards or backwards."""
         return int(self.state[0].position)
 
     @position.setter
@@ -203,20 +203,20 @@ class Stream:
         seek(self.state, np.uint64(whole("position", position, 0, 2**63)))
 
     def child(self, number: int) -> "Stream":
-        """Return stream ``number`` under this one; it shares no counter with any other."""
+        """Return child stream ``number``, which shares no counter with any other stream."""
         return Stream(self._seed, (*self._path, number))
 
     def words(self, size: int) -> NDArray[np.uint64]:
-        """Hand out ``size`` words of 64 random bits."""
+        """Return the next ``size`` words of 64 random bits."""
         out = np.empty(whole("size", size, 0, 2**63), dtype=np.uint64)
         fill_words(self.state, out)
         return out
 
     def integers(self, bound: int, size: int) -> NDArray[np.int64]:
-        """Hand out ``size`` integers, each value in [0, bound) with equal probability.
+        """Return ``size`` integers, uniform over [0, bound).
 
-        The bound is at most 2^63. There is no bias at all: words that would cause one are
-        rejected and the next word is taken.
+        The bound is at most 2^63. The integers have no bias: words that would introduce one are
+        rejected and replaced by the next word.
         """
         if whole("bound", bound, 0, 2**63 + 1) == 0:
             raise ValueError("bound is 0: there is no integer in [0, 0)")
@@ -225,7 +225,7 @@ class Stream:
         return out
 
     def state_dict(self) -> dict[str, Any]:
-        """Return seed, path and position: all there is to a stream."""
+        """Return seed, path and position, which define the stream completely."""
         return {"seed": self._seed, "path": list(self._path), "position": self.position}
 
     @classmethod

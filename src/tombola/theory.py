@@ -1,7 +1,7 @@
 """The paper's bounds, as functions.
 
-L is a bound on the *squared* losses, and regret is divided by n^2. Theorems and lemmas have the
-numbers of Borsos, Krause, Levy (2018), "Online Variance Reduction for Stochastic Optimization",
+L is a bound on the *squared* losses, and regret is divided by n^2. Theorems and lemmas are
+numbered as in Borsos, Krause, Levy (2018), "Online Variance Reduction for Stochastic Optimization",
 where they share one counter. Bounds for unknown horizons, which the paper only mentions, are
 derived in the docstrings.
 """
@@ -29,7 +29,7 @@ __all__ = [
     "uniform_crossing",
 ]
 
-# Lemma 13: sum_t a_t^4 / (a_1^2 + .. + a_t^2)^(3/2) is at most this for a_t in [0, 1]; the
+# Lemma 13: the upper bound on sum_t a_t^4 / (a_1^2 + .. + a_t^2)^(3/2) for a_t in [0, 1]; the
 # largest value in the tests is 2.8
 SUM_CONSTANT = 44.0
 BANDIT_CONSTANT = 74.0  # Theorem 7
@@ -73,7 +73,7 @@ def bandit(bound: float, n: int, rounds: float) -> float:
 
         74 L n^(1/3) T^(2/3)
 
-    The terms of `bandit_with_mixing` add up to 72; the theorem states 74.
+    The constants of `bandit_with_mixing` add up to 72; the theorem states 74.
 
     Examples
     --------
@@ -162,10 +162,10 @@ def doubling(bound: float, n: int, rounds: float) -> float:
 
 
 def uniform_crossing(n: int) -> float:
-    """Return the T from which uniform draws *can* break Theorem 7: (4 * 74)^3 n.
+    """Return the smallest T at which uniform draws *can* violate Theorem 7: (4 * 74)^3 n.
 
     Their regret is at most L T / 4, with half of the losses at the bound and half at 0. For smaller
-    T, no player that stays near uniform breaks the bound, whatever the losses.
+    T, no player that stays near uniform violates the bound, for any losses.
 
     Examples
     --------
@@ -176,9 +176,11 @@ def uniform_crossing(n: int) -> float:
 
 
 def restricted_price(squares: ArrayLike, p_min: float) -> float:
-    """Bound the price of p >= p_min, not divided by n^2, for p_min <= 1/(2n) (Lemma 6).
+    """Bound the price of the constraint p >= p_min, for p_min <= 1/(2n) (Lemma 6).
 
         6 n p_min (sum_i sqrt(l_{1:T}^2(i)))^2
+
+    Unlike the regret, it is not divided by n^2.
 
     Examples
     --------

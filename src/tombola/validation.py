@@ -1,4 +1,4 @@
-"""Check what users pass, with errors that name the argument and its value."""
+"""Validate arguments, with errors that name the argument and its value."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ __all__ = ["number", "whole"]
 
 
 def number(name: str, value: Any) -> float:
-    """Return an argument as a float; anything but a number is a TypeError that names it."""
+    """Return an argument as a float; raise a TypeError that names it if it is not a number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(
         value, (int, float, np.integer, np.floating)
     ):

@@ -1,4 +1,4 @@
-"""What the kernels are made with: caching, dispatch by type, named records, intrinsics."""
+"""Tools for writing kernels: caching, dispatch by type, named records, intrinsics."""
 
 from tombola.compiling.caching import entry, kernel
 from tombola.compiling.dispatch import by_type, name_by_source

@@ -1,4 +1,4 @@
-"""Compile kernels with numba, and keep their machine code on disk."""
+"""Compile kernels with numba, and cache their machine code on disk."""
 
 import contextlib
 import hashlib
@@ -13,7 +13,7 @@ __all__ = ["entry", "kernel"]
 
 
 def _source_hash() -> str:
-    """Hash every source file of the package that holds compiled code."""
+    """Hash every source file of the package that contains compiled code."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         text = path.read_bytes()
@@ -26,13 +26,14 @@ SOURCE_HASH = _source_hash()
 
 
 class KernelCache(FunctionCache):
-    """Keeps machine code on disk: a file for each function and signature.
+    """An on-disk cache of machine code, with one file for each function and signature.
 
-    numba's own cache keeps one index for all signatures of a function. That index cannot be
-    read any more once it names a type that cannot be imported (a board of your own, say), two
-    processes that write it at the same time can mix up their code, and it looks at the file of
-    a function only to tell whether the code is still good, although that code includes functions
-    of other files. So: separate files, named after the types, good for one state of all kernels.
+    numba's own cache keeps one index for all signatures of a function, which has three problems.
+    The index becomes unreadable once it names a type that cannot be imported, such as the state
+    class of a user's script. Two processes that write it at the same time can mix up their code.
+    And it is invalidated only by changes to the file of the function, although the machine code
+    includes functions of other files. This cache uses separate files, named after the types, and
+    invalidates all of them when any kernel of the package changes.
     """
 
     def _use_file_of(self, signature: Any) -> None:
@@ -57,23 +58,32 @@ class KernelCache(FunctionCache):
 def kernel(
     function: Any = None, *, allocates: bool = False, inline: bool = False, fast: bool = False
 ) -> Any:
-    """Compile a function and keep its machine code on disk.
+    """Compile a function and cache its machine code on disk.
 
-    Where it allocates nothing, it is compiled without reference counts: passing five arrays to
-    an inner function would otherwise cost ten atomic operations, more than most of our inner
-    functions take. With `inline` it becomes part of its callers: passing a tuple of ten arrays
-    costs more than a small function, too. With `fast` a sum may be added up in another order,
-    several terms at a time, so its last bits depend on the processor.
+    Parameters
+    ----------
+    function : callable, optional
+        The function; without it, `kernel` returns a decorator.
+    allocates : bool, default=False
+        Whether the function allocates memory. If not, it is compiled without reference counting:
+        passing five arrays to an inner function would otherwise cost ten atomic operations, more
+        than the work of most inner functions.
+    inline : bool, default=False
+        Whether to inline the function into its callers, which avoids the cost of passing a tuple
+        of ten arrays to a small function.
+    fast : bool, default=False
+        Whether sums may be reordered, to add several terms at a time. Their last bits then depend
+        on the processor.
     """
     if function is None:
         return lambda inner: kernel(inner, allocates=allocates, inline=inline, fast=fast)
-    # no kernel divides by zero; a test for it at each division would keep LLVM from vectorising
+    # kernels never divide by zero, and a check at each division would prevent vectorisation
     options: dict[str, Any] = {"_nrt": allocates, "error_model": "numpy"}
-    # said either way: left open, it would be that of whichever caller is compiled first
+    # always explicit: numba would otherwise use the setting of the caller that is compiled first
     options["fastmath"] = {"reassoc", "contract"} if fast else False
     compiled = njit(forceinline=inline, **options)(function)
-    if compiled is not function:  # which it is with numba switched off
-        with contextlib.suppress(RuntimeError):  # nowhere to write: compile in every process
+    if compiled is not function:  # they are the same if numba is disabled
+        with contextlib.suppress(RuntimeError):  # no writable folder: compile in every process
             compiled._cache = KernelCache(function)
     return compiled
 
@@ -81,11 +91,11 @@ def kernel(
 def entry(function: Any, *arguments: Any) -> Callable[..., Any]:
     """Return the machine code of a kernel for arguments of exactly these types.
 
-    Calling it skips numba's dispatch by type, which takes 1 to 4 microseconds where an argument
-    is a nested tuple of arrays; the call itself takes about 0.2. It must be called with
-    arguments of the same types, array layouts included: nothing checks them.
+    Calling it skips numba's dispatch by type, which takes 1 to 4 microseconds if an argument is a
+    nested tuple of arrays; the call itself takes about 0.2. Callers must pass arguments of exactly
+    these types, array layouts included: nothing checks them.
     """
-    if not hasattr(function, "overloads"):  # numba is switched off
+    if not hasattr(function, "overloads"):  # numba is disabled
         return function  # type: ignore[no-any-return]
     signature = tuple(typeof(argument) for argument in arguments)
     function.compile(signature)

@@ -1,4 +1,4 @@
-"""Find the functions of a kernel by the type of its first argument."""
+"""Dispatch to static methods by the type of the first argument, inside kernels."""
 
 import contextlib
 import functools
@@ -15,10 +15,10 @@ __all__ = ["by_type", "name_by_source"]
 
 
 def by_type(function: Any) -> Any:
-    """Make a function that calls the static method of its name of its first argument's class.
+    """Make a function that calls the static method of the same name on its first argument's class.
 
-    A loop is thus compiled together with what the class of a sampler's state, an adversary, a
-    problem or a solver's run says; that is found by its type, and nothing has to be passed along.
+    A compiled loop thereby includes the methods of a sampler's state, an adversary, a problem or a
+    solver's run. They are found by type, so no function has to be passed as an argument.
     """
     name = function.__name__
 
@@ -36,18 +36,18 @@ def by_type(function: Any) -> Any:
 
 
 def name_by_source(kind: type) -> None:
-    """Put a hash of what a class does into its name, once, unless it belongs to this package.
+    """Append a hash of its source to the name of a class defined outside this package.
 
-    Kernels find the static methods of a class by its type, and their machine code is filed under
-    the name of the type: code of another source needs another name, or it would run in place of
-    the new one. The hash covers the file of the class, its static methods, and the functions and
-    constants that these look up, in whatever file. (A change of this package changes the hash that
-    all of its machine code is filed under.)
+    Kernels find the static methods of a class by its type, and their machine code is cached under
+    the name of that type. Without the hash, code compiled from an old version of the class would
+    run in place of the new version. The hash covers the file of the class, its static methods, and
+    the functions and constants that they refer to, in any file. Classes of this package need no
+    hash, because any change to the package invalidates all of its machine code.
     """
     if kind.__module__.partition(".")[0] == "tombola" or "_named" in vars(kind):
         return
     source = ""
-    with contextlib.suppress(OSError, TypeError):  # typed in by hand: there is no file
+    with contextlib.suppress(OSError, TypeError):  # defined interactively: there is no file
         source = inspect.getsource(sys.modules[kind.__module__])
     defined = {name: part for base in reversed(kind.__mro__) for name, part in vars(base).items()}
     for part in defined.values():
@@ -60,10 +60,10 @@ def name_by_source(kind: type) -> None:
 
 
 def _meaning(thing: Any, seen: set[int]) -> str:
-    """Return what a function does, or what a constant is: the same text for the same meaning.
+    """Return a text that identifies what a function does, or the value of a constant.
 
-    Functions are followed to the constants and functions that they look up, which numba takes
-    for granted when it compiles; not into this package, whose source is hashed as a whole.
+    It includes the constants and functions that a function refers to, because numba compiles them
+    in. Functions of this package are left out: its source is hashed as a whole.
     """
     function = getattr(thing, "py_func", thing)
     code = getattr(function, "__code__", function)

@@ -1,7 +1,7 @@
-"""Three instructions that numba lacks.
+"""Three processor instructions that numba does not provide.
 
-Each is a plain Python function, which is what runs when numba is switched off, with an overload
-that numba compiles to the single instruction.
+Each is a plain Python function, which runs when numba is disabled, with an overload that numba
+compiles to a single instruction.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def multiply_wide(a: Any, b: Any) -> Any:
 
 
 def bit_length(a: Any) -> int:
-    """Return the number of bits of a non-negative int64: 0 for 0, 3 for 4 to 7.
+    """Return the bit length of a non-negative int64: 0 for 0, 3 for 4 to 7.
 
     >>> [bit_length(a) for a in (0, 1, 4, 7, 8)]
     [0, 1, 3, 3, 4]
@@ -34,7 +34,7 @@ def bit_length(a: Any) -> int:
 
 
 def prefetch(array: Any, i: Any) -> None:
-    """Ask the memory system to bring ``array[i]`` closer; changes nothing else."""
+    """Prefetch ``array[i]`` into the cache; this has no other effect."""
 
 
 @intrinsic
@@ -66,7 +66,7 @@ def _prefetch(typingctx: Any, array: Any, i: Any) -> Any:
         flag = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
         instruction = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
-        # read and soon again read (0), keep in all caches (3), data and not code (1)
+        # for reading (0), into all cache levels (3), data and not instructions (1)
         builder.call(instruction, [address, flag(0), flag(3), flag(1)])
         return context.get_dummy_value()
 

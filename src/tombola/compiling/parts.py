@@ -9,9 +9,9 @@ __all__ = ["check_fit", "load_parts", "saved_parts"]
 
 
 def saved_parts(part: Any) -> Any:
-    """Return a copy of a part of a state as dicts, arrays and numbers.
+    """Return a copy of a part of a state as nested dicts of arrays and numbers.
 
-    A named tuple becomes a dict of its fields, a record a dict of numbers, an array a copy.
+    A named tuple becomes a dict of its fields, a record becomes a dict of numbers.
 
     Examples
     --------
@@ -26,17 +26,17 @@ def saved_parts(part: Any) -> Any:
 
 
 def check_fit(part: Any, saved: Any, name: str = "") -> None:
-    """Raise a ValueError where something saved does not fit a part, and say what."""
+    """Raise a ValueError that names the first saved value that does not fit a part."""
     fields = _fields(part)
     if fields is not None:
         if not isinstance(saved, Mapping):
-            raise ValueError(f"the state does not fit: {name} is missing or other")
+            raise ValueError(f"the state does not fit: {name} is missing or not a dict")
         for key, inner in fields.items():
             check_fit(inner, saved.get(key), f"{name}.{key}" if name else key)
         return
     array = np.asarray(saved)
     if saved is None or array.shape != part.shape:
-        raise ValueError(f"the state does not fit: {name} is missing or other")
+        raise ValueError(f"the state does not fit: {name} is missing or has another shape")
     if part.ndim == 0:
         kinds = {"f": (int, float), "i": (int,), "u": (int,), "b": (bool,)}[part.dtype.kind]
         if type(array.item()) not in kinds:
@@ -46,11 +46,11 @@ def check_fit(part: Any, saved: Any, name: str = "") -> None:
             if not limits.min <= array.item() <= limits.max:
                 raise ValueError(f"the state does not fit: {name} is {saved!r}, out of range")
     elif array.dtype != part.dtype:
-        raise ValueError(f"the state does not fit: {name} is missing or other")
+        raise ValueError(f"the state does not fit: {name} has another type")
 
 
 def load_parts(part: Any, saved: Any) -> None:
-    """Write what was saved into a part, in place; `check_fit` comes first."""
+    """Write saved values into a part, in place; call `check_fit` first."""
     fields = _fields(part)
     if fields is None:
         part[...] = saved

@@ -1,4 +1,4 @@
-"""Records: numbers that kernels change, by name."""
+"""Records: named numbers that kernels can change."""
 
 from typing import Any
 
@@ -11,21 +11,21 @@ Record = NDArray[Any]  # one element, with named fields
 
 
 def new_record(**fields: Any) -> Record:
-    """Return an array of one element whose fields have these names and start values.
+    """Return a one-element structured array with these field names and initial values.
 
-    Kernels cannot change a number that is passed to them, only what an array holds; so numbers
-    that change live in a record, ``record[0].name``. Integers become int64, booleans bool,
-    floats float64; an array keeps its type and shape.
+    A kernel cannot change a number that is passed to it, but it can change the elements of an
+    array. Numbers that change are therefore fields of a record, ``record[0].name``. Integers become
+    int64, booleans bool, floats float64; an array keeps its type and shape.
 
     Examples
     --------
     >>> record = new_record(drawn=0, mixing=0.5)
     >>> record[0].drawn += 3
-    >>> record[0].drawn, record[0].mixing
-    (3, 0.5)
+    >>> print(record[0].drawn, record[0].mixing)
+    3 0.5
     """
     for name in fields:
-        if hasattr(np.record, name):  # `record[0].name` would be numpy's, outside of kernels
+        if hasattr(np.record, name):  # outside kernels, `record[0].name` would be numpy's own
             raise ValueError(f"a record cannot have a field {name!r}: numpy uses that name")
     values = {name: np.asarray(value) for name, value in fields.items()}
     kinds = [(name, value.dtype, value.shape) for name, value in values.items()]

@@ -1,4 +1,4 @@
-"""Exact, constant-time draws in proportion to integer weights that change."""
+"""Exact, constant-time draws in proportion to integer weights that may change."""
 
 from tombola.index.weight_index import WeightIndex
 

@@ -1,4 +1,4 @@
-"""Throwing darts at the board of `tombola.index.layout`: one at a time, or many in stages."""
+"""Draw from the board of `tombola.index.layout`: one dart at a time, or many in stages."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from tombola.random import bounded, fill_words, next_below, rejected_below, seek
 
 __all__ = ["draw_many", "draw_one", "draw_without_replacement"]
 
-CHUNK = 1024  # darts thrown together: their scratch arrays stay in the first cache levels
-FEW = 12  # fewer than this are drawn one by one
-GUIDE_BITS = 6  # leading bits of a word that look up the first height it can land in
+CHUNK = 1024  # darts thrown together: their scratch arrays fit into the first cache levels
+FEW = 12  # fewer draws than this are made one by one
+GUIDE_BITS = 6  # leading bits of a word, which select the first height that it can land in
 
 
 @kernel(inline=True)
 def locate(sums: Any, dart: Any) -> Any:
-    """Return the place of the column that a dart in [0, area) lands in, and how high up."""
+    """Return the place of the column that a dart in [0, area) lands in, and its level there."""
     occupied, at_least = sums.occupied, sums.at_least
     while True:
         height = bit_length(occupied)
@@ -34,7 +34,7 @@ def locate(sums: Any, dart: Any) -> Any:
 
 @kernel
 def draw_one(index: Index, stream: Record, uniform: Any) -> Any:
-    """Draw one item: throw darts, one word each, until one hits."""
+    """Draw one item: throw darts, one word each, until one hits a filled part."""
     sums = index.sums[0]
     board = sums.area
     area = np.uint64(board + sums.at_least[0] * uniform)
@@ -48,15 +48,15 @@ def draw_one(index: Index, stream: Record, uniform: Any) -> Any:
             return np.int64(item)
 
 
-# Rows of the plan that `throw` makes of the board: one entry for each occupied height, and a
-# last one, with shift -1, for what is added to every weight.
+# Rows of the plan that `throw` uses: one entry for each occupied height, and a last one, with
+# shift -1, for the integer that is added to every weight.
 END, START, SHIFT, PLACE, GUIDE = 0, 1, 2, 3, 4
 PLAN = 5
 
 
 @kernel(allocates=True)
 def plan_of(sums: Any, uniform: Any) -> Any:
-    """Return the plan of the board: where each height's darts end and its columns begin.
+    """Return the plan of the board: for each height, its range of darts and its first column.
 
     ``plan[GUIDE, g]`` is the first height that a word with leading bits g can land in.
     """
@@ -78,7 +78,7 @@ def plan_of(sums: Any, uniform: Any) -> Any:
         plan[START, heights] = area
         plan[SHIFT, heights] = -1
         area += at_least[0] * uniform
-    plan[END, heights] = 2**63 - 1  # no dart is above the last
+    plan[END, heights] = 2**63 - 1  # no dart is above the last entry
     k = 0
     for g in range(1 << GUIDE_BITS):
         dart, _ = multiply_wide(np.uint64(g) << np.uint64(64 - GUIDE_BITS), np.uint64(area))
@@ -92,10 +92,10 @@ def plan_of(sums: Any, uniform: Any) -> Any:
 def throw(
     index: Index, words: NDArray[np.uint64], rejected: Any, out: NDArray[np.int64], uniform: Any
 ) -> Any:
-    """Throw one dart per word until `out` is full; return the hits and the darts used.
+    """Throw one dart per word until `out` is full; return the number of hits and of darts used.
 
-    In stages, so that the memory system works on many darts at once: columns by arithmetic,
-    then their items, then the weights, then keep the hits, in the order of the words.
+    The darts go through stages together, so that memory accesses overlap: compute the columns, then
+    load their items, then their weights, then keep the hits in the order of the words.
     """
     sums, weights, order = index.sums[0], index.weights, index.order
     plan = plan_of(sums, uniform)
@@ -113,10 +113,10 @@ def throw(
             places[j] = plan[PLACE, k] + (dart >> shift)
             levels[j] = dart & ((np.int64(1) << shift) - 1)
             prefetch(order, places[j])
-        else:  # behind the columns: below every weight, so that it hits whatever item it is
+        else:  # after the columns: level -1 is below every weight, so the dart hits
             places[j] = -1 - dart // uniform
             levels[j] = -1
-        if not accepted:  # a dart that does not count lands above every weight
+        if not accepted:  # a rejected word: its level is above every weight
             levels[j] = LIMIT
     items = places
     for j in range(words.size):
@@ -133,7 +133,7 @@ def throw(
 
 @kernel(allocates=True)
 def draw_many(index: Index, stream: Record, out: NDArray[np.int64], uniform: Any) -> None:
-    """Draw `out.size` items: the same, from the same words, as that many `draw_one`."""
+    """Draw `out.size` items: the same items, from the same words, as calls of `draw_one`."""
     sums = index.sums[0]
     area = sums.area + sums.at_least[0] * uniform
     total = sums.total + sums.at_least[0] * uniform
@@ -142,13 +142,13 @@ def draw_many(index: Index, stream: Record, out: NDArray[np.int64], uniform: Any
     words = np.empty(CHUNK if out.size >= FEW else 0, dtype=np.uint64)
     done = 0
     while out.size - done >= FEW:
-        # about as many darts as it takes; how many has no influence on what is drawn
+        # about as many darts as needed; their number does not affect which items are drawn
         darts: Any = min(CHUNK, np.int64((out.size - done) * darts_per_hit))
         start = stream[0].position
         fill_words(stream, words[:darts])
         hits, used = throw(index, words[:darts], rejected, out[done:], uniform)
         done += hits
-        if used < darts:  # hand the words of the darts not thrown back
+        if used < darts:  # return the words of unused darts to the stream
             seek(stream, start + np.uint64(used))
     for j in range(done, out.size):
         out[j] = draw_one(index, stream, uniform)
@@ -156,10 +156,10 @@ def draw_many(index: Index, stream: Record, out: NDArray[np.int64], uniform: Any
 
 @kernel(allocates=True)
 def draw_without_replacement(index: Index, stream: Record, out: NDArray[np.int64]) -> None:
-    """Draw, take the item's weight away, draw the next; then put everything back exactly.
+    """Set the weight of each item drawn to 0, then restore the index exactly.
 
-    Undone last first, each assignment retraces its own swaps; only the step inside the item's
-    own height is left, and one more swap undoes that.
+    Undoing the assignments in reverse order retraces their swaps. Only the move within the item's
+    own height remains, and one more swap undoes it.
     """
     taken = np.empty(out.size, dtype=np.int64)
     places = np.empty(out.size, dtype=np.int64)

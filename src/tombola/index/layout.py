@@ -1,19 +1,19 @@
 """The dart board: exact draws in proportion to integer weights, in constant time.
 
-Give each item a column as wide as one and as high as the smallest power of two that its
-weight fits under, and fill the column up to the weight. A dart that lands uniformly on the
-board hits the filled part of item i's column with probability in proportion to its weight;
-a dart that misses every filled part is thrown again. A column is more than half full, so
-fewer than two darts are needed on average.
+Give each item a column of width one, whose height is the smallest power of two that is not less
+than its weight, and fill the column up to the weight. A dart that lands uniformly on the board
+hits the filled part of item i's column with probability proportional to its weight; a dart that
+misses every filled part is thrown again. Every column is more than half full, so fewer than two
+darts are needed on average.
 
-Columns of equal height stand side by side, so that a dart finds its column by arithmetic. A
-weight that changes its height crosses the boundaries in between by one swap each.
+Columns of equal height stand side by side, so the column of a dart is found by arithmetic. When the
+height of an item changes, the item crosses each boundary in between by one swap.
 
-A draw may add the same integer to the weight of every item without touching any: n full
-columns of that height stand behind the others.
+A draw may add the same integer to the weight of every item without changing the board: n full
+columns of that height follow after the others.
 
-All numbers are integers, so nothing is rounded: for each of the darts 0 .. area - 1 the hit is
-determined, and item i is hit by exactly ``weights[i] + uniform`` of them.
+All numbers are integers, so nothing is rounded: each of the darts 0 .. area - 1 hits one item or
+none, and item i is hit by exactly ``weights[i] + uniform`` of them.
 """
 
 from typing import Any, NamedTuple
@@ -28,40 +28,41 @@ __all__ = ["HEIGHTS", "LIMIT", "Index", "build", "column_area", "first_fault", "
 
 HEIGHTS = 64  # heights run from 0 to 63
 LIMIT = 2**62  # the largest total
-NARROW = 2**31  # below this many items, places are 32-bit
+NARROW = 2**31  # with fewer items than this, places are 32-bit integers
 
 
 class Index(NamedTuple):
     """The arrays of an index, as one argument for the kernels.
 
-    A height is 0 for an item without weight, else h >= 1 for a column of 2^(h-1). The sums are
+    The height of an item is 0 if its weight is 0, else the h >= 1 of its column of 2^(h-1). The
+    sums are
 
-        at_least[h]  the number of items of at least height h: at_least[0] = n, and columns of
-                     height h stand at places at_least[h+1] <= place < at_least[h]
+        at_least[h]  the number of items of height h or more: at_least[0] = n, and columns of
+                     height h are at places at_least[h+1] <= place < at_least[h]
         total        the sum of all weights
         area         the sum of all columns: the size of the board, less than twice the total
-        occupied     bit h - 1 is set where height h has a column
+        occupied     a bit mask: bit h - 1 is set if height h has a column
     """
 
     sums: Record
-    weights: NDArray[np.int64]  # of each item
-    order: NDArray[Any]  # the items, tallest columns first, items without weight last
+    weights: NDArray[np.int64]  # the weight of each item
+    order: NDArray[Any]  # the items, tallest columns first, items of weight 0 last
     position: NDArray[Any]  # its inverse: order[position[item]] == item
 
 
 def new_sums(count: int = 1) -> Record:
-    """Return the sums of empty indexes."""
+    """Return the sums of `count` empty indexes."""
     at_least = np.zeros(HEIGHTS + 1, dtype=np.int64)
     return np.repeat(new_record(at_least=at_least, total=0, area=0, occupied=0), count)
 
 
 def place_type(n: int) -> Any:
-    """Return the type that holds places among n items."""
+    """Return the integer type for places among n items."""
     return np.int32 if n < NARROW else np.int64
 
 
 def new_index(weights: NDArray[np.int64]) -> Index:
-    """Return an index over these weights, which it keeps; `build` it before use."""
+    """Return an index over these weights, without copying them; call `build` before use."""
     n, kind = weights.size, place_type(weights.size)
     return Index(new_sums(), weights, np.empty(n, dtype=kind), np.empty(n, dtype=kind))
 
@@ -99,7 +100,7 @@ def sum_up(index: Index) -> None:
 
 @kernel
 def build(index: Index) -> None:
-    """Sort the items by height (counting sort) and sum up."""
+    """Sort the items by height (counting sort) and compute the sums."""
     sum_up(index)
     at_least = index.sums[0].at_least
     # at_least[h + 1] is where height h begins; it moves up to where h ends, at_least[h] ...
@@ -109,7 +110,7 @@ def build(index: Index) -> None:
         at_least[height + 1] += 1
         index.order[place] = item
         index.position[item] = place
-    # ... so that moving all of them down by one undoes it
+    # ... so shifting all of them down by one restores it
     for height in range(HEIGHTS):
         at_least[height] = at_least[height + 1]
     at_least[HEIGHTS] = 0
@@ -117,9 +118,9 @@ def build(index: Index) -> None:
 
 @kernel(allocates=True)
 def first_fault(index: Index) -> Any:
-    """Return the first item that breaks an invariant, n where a sum is wrong, or -1.
+    """Return the first item that violates an invariant, n if a sum is wrong, or -1.
 
-    Reads nothing outside the arrays, whatever they hold.
+    It reads only within the arrays, whatever values they contain.
     """
     sums, at_least, weights = index.sums[0], index.sums[0].at_least, index.weights
     n = at_least[0]
@@ -153,10 +154,11 @@ def first_fault(index: Index) -> Any:
 
 @kernel(allocates=True)
 def order_fault(weights: NDArray[np.int64], order: NDArray[Any], starts: NDArray[np.int64]) -> Any:
-    """Return the first place at which weights and order cannot be those of an index, or -1.
+    """Return the first place at which weights and order violate an invariant, or -1.
 
-    Part c of the arrays, from starts[c] to starts[c + 1], is an index of its own: its weights
-    are within the limit, one of them above 0, and its order is a permutation sorted by height.
+    Part c of the arrays, from starts[c] to starts[c + 1], is a separate index: no weight is
+    negative, their total is above 0 and within the limit, and the order is a permutation sorted by
+    height.
     """
     seen = np.zeros(weights.size, dtype=np.uint8)
     for c in range(starts.size - 1):

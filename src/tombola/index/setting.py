@@ -1,4 +1,4 @@
-"""Changing weights on the board of `tombola.index.layout`."""
+"""Change weights on the board of `tombola.index.layout`."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from tombola.index.layout import LIMIT, Index, column_area, height_of
 
 __all__ = ["append", "assign", "assign_many", "checked_set", "first_unfit"]
 
-AHEAD = 4  # crossings of a boundary for which the memory is asked in advance
+AHEAD = 4  # crossings of a boundary ahead of which its items are prefetched
 SET_DONE = -1
 SET_MAY_PASS_LIMIT = -2
 
 
 @kernel(inline=True)
 def assign(index: Index, item: Any, weight: Any) -> None:
-    """Give an item a new weight, and another place if its height changes."""
+    """Set the weight of an item, and move it if its height changes."""
     old = index.weights[item]
     index.weights[item] = weight
     index.sums[0].total += weight - old
@@ -28,12 +28,12 @@ def assign(index: Index, item: Any, weight: Any) -> None:
 
 @kernel
 def cross(index: Index, item: Any, low: Any, high: Any) -> None:
-    """Swap an item across the boundaries between its old height and its new one."""
+    """Move an item across the boundaries between its old height and its new one."""
     sums, at_least = index.sums[0], index.sums[0].at_least
     order, position = index.order, index.position
     sums.area += column_area(high) - column_area(low)
     place = np.int64(position[item])
-    for height in range(low + 1, high + 1):  # upwards: to the front of the next lower height
+    for height in range(low + 1, high + 1):  # upwards: to the front of the height below
         place = move(index, place, at_least[height])
         at_least[height] += 1
         prefetch(position, order[min(at_least[height] + AHEAD, at_least[0] - 1)])
@@ -53,7 +53,7 @@ def cross(index: Index, item: Any, low: Any, high: Any) -> None:
 
 @kernel(inline=True)
 def move(index: Index, place: Any, target: Any) -> Any:
-    """Let the item at `target` take the free place, and return the place that it freed."""
+    """Move the item at `target` to the free place, and return the place that this frees."""
     if place != target:
         other = index.order[target]
         index.order[place] = other
@@ -63,7 +63,7 @@ def move(index: Index, place: Any, target: Any) -> Any:
 
 @kernel
 def assign_many(index: Index, items: NDArray[np.int64], new: NDArray[np.int64]) -> None:
-    """Assign in sequence, after asking for all the memory that this will read."""
+    """Assign in sequence, after prefetching everything that this reads."""
     for j in range(items.size):
         prefetch(index.weights, items[j])
         prefetch(index.position, items[j])
@@ -75,8 +75,8 @@ def assign_many(index: Index, items: NDArray[np.int64], new: NDArray[np.int64]) 
 def checked_set(index: Index, items: NDArray[np.int64], new: NDArray[np.int64]) -> Any:
     """Check the whole batch, then assign it.
 
-    Returns SET_DONE, or without having changed anything: the first position that holds a bad
-    item or weight; or SET_MAY_PASS_LIMIT where the new weights alone could pass the limit.
+    Returns SET_DONE on success. Otherwise nothing has changed, and it returns the first position
+    with a bad item or weight, or SET_MAY_PASS_LIMIT if the new weights could exceed the limit.
     """
     n = index.sums[0].at_least[0]
     room = LIMIT - index.sums[0].total
@@ -94,7 +94,7 @@ def checked_set(index: Index, items: NDArray[np.int64], new: NDArray[np.int64]) 
 
 @kernel
 def append(index: Index, new: NDArray[np.int64]) -> None:
-    """Add items behind the last: first without weight, then assigned theirs."""
+    """Append items: first with weight 0, then with their weights assigned."""
     at_least = index.sums[0].at_least
     for j in range(new.size):
         item = at_least[0]
@@ -107,7 +107,7 @@ def append(index: Index, new: NDArray[np.int64]) -> None:
 
 @kernel
 def first_unfit(new: NDArray[np.int64], total: Any) -> Any:
-    """Return the first position with a negative weight or where the total passes the limit."""
+    """Return where a weight is first negative or the total first exceeds the limit, or -1."""
     for j in range(new.size):
         if new[j] < 0 or new[j] > LIMIT - total:
             return j

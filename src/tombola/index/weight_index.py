@@ -1,4 +1,4 @@
-"""The public face of the dart board: validation, growth and errors around the kernels."""
+"""The public class of the index: validation, growth and errors around the kernels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,22 +18,22 @@ __all__ = ["WeightIndex"]
 class WeightIndex:
     """Draws items exactly in proportion to integer weights, in constant time.
 
-    Drawing an item and changing a weight take O(1) expected time, whatever the number of
-    items and the spread of the weights. There is no floating-point arithmetic: item i is drawn
-    with probability ``weights[i] / total``, exactly, after any number of changes. Items of
-    weight zero are never drawn.
+    Drawing an item and changing a weight take O(1) expected time, for any number of items and any
+    spread of the weights. There is no floating-point arithmetic: item i is drawn with probability
+    ``weights[i] / total``, exactly, after any number of changes. Items of weight zero are never
+    drawn.
 
-    A draw uses the words of the stream one by one, so ``draw(3)`` then ``draw(5)`` gives the
-    same items as ``draw(8)``.
+    Draws consume the words of the stream in order, so ``draw(3)`` followed by ``draw(5)`` gives
+    the same items as ``draw(8)``.
 
     Parameters
     ----------
     weights : array-like of int, shape (n,)
-        Non-negative; their sum is at most 2^62. Floats are accepted where they are whole.
+        Non-negative, with a sum of at most 2^62. Floats are accepted if they are whole numbers.
 
     Notes
     -----
-    Memory: 16 bytes an item (24 from 2^31 items on, where positions take 64 bits); after
+    Memory: 16 bytes per item (24 from 2^31 items on, where positions take 64 bits); after
     `extend`, up to half as much again. `tombola.index.layout` describes the data structure.
 
     Examples
@@ -67,8 +67,8 @@ class WeightIndex:
     def _start(self, weights: NDArray[np.int64]) -> None:
         _check_fit(weights, 0)
         self._index = layout.new_index(weights)
-        self._total = self._index.sums["total"]  # a view: quicker to reach
-        self._draw: Callable[..., None] | None = None  # machine code for this index, once used
+        self._total = self._index.sums["total"]  # a view, for faster access
+        self._draw: Callable[..., None] | None = None  # machine code, after first use
         self._set: Callable[..., int] | None = None
         layout.build(self._index)
 
@@ -80,12 +80,12 @@ class WeightIndex:
         Parameters
         ----------
         size : int
-            How many. Zero uses no randomness.
+            The number of draws. Zero uses no random words.
         stream : Stream
-            Where the random words come from; it moves on.
+            The source of random words; its position advances.
         replace : bool, default=True
-            With False, successive draws: each in proportion to the weights of the items not
-            drawn yet. At most as many as there are items with a weight.
+            If False, each draw is in proportion to the weights of the items not yet drawn, and
+            `size` is at most the number of items with a weight above 0.
         uniform : int, default=0
             Added to the weight of every item for this draw: item i is drawn with probability
             ``(weights[i] + uniform) / (total + n * uniform)``. With replacement only.
@@ -129,7 +129,7 @@ class WeightIndex:
         return int(uniform)
 
     def set(self, items: ArrayLike, weights: ArrayLike) -> None:
-        """Give items new weights; where an item occurs twice, the last one wins.
+        """Set the weights of items; if an item occurs more than once, its last weight wins.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class WeightIndex:
     def _fitting(
         self, items: NDArray[np.int64], new: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Check the limit exactly; return the last weight of each item, decreases first."""
+        """Check the limit exactly; return items and their last weights, decreases first."""
         _, back = np.unique(items[::-1], return_index=True)
         last = items.size - 1 - back
         change = new[last] - self._index.weights[items[last]]
@@ -168,7 +168,7 @@ class WeightIndex:
         return items[last], new[last]
 
     def extend(self, weights: ArrayLike) -> None:
-        """Add items at the end, amortised O(1) each; the first gets number ``len(index)``."""
+        """Append items, numbered from ``len(index)`` on, in amortised O(1) time each."""
         new = _whole_numbers("weights", weights)
         _check_fit(new, self.total)
         n, index = len(self) + new.size, self._index
@@ -181,7 +181,7 @@ class WeightIndex:
                 _grown(index.order, capacity, kind),
                 _grown(index.position, capacity, kind),
             )
-            self._draw = self._set = None  # of other types, perhaps
+            self._draw = self._set = None  # the types may have changed
         setting.append(self._index, new)
 
     @property
@@ -196,7 +196,7 @@ class WeightIndex:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the index holds, in bytes."""
+        """The memory used by the index, in bytes."""
         return sum(array.nbytes for array in self._index)
 
     def __len__(self) -> int:
@@ -210,7 +210,7 @@ class WeightIndex:
         return int(self._index.weights[item])
 
     def verify(self) -> None:
-        """Check every invariant in O(n); a RuntimeError says what is broken."""
+        """Check every invariant, in O(n); raise a RuntimeError that locates a violation."""
         fault = layout.first_fault(self._index)
         if fault >= 0:
             where = "its sums" if fault == len(self) else f"item {fault}"
@@ -233,13 +233,13 @@ def _one_dimension(name: str, values: ArrayLike) -> NDArray[Any]:
         raise ValueError(f"{name} must have one dimension: {error}") from None
     if array.ndim > 1:
         raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
-    if array.ndim == 1 and array.flags.c_contiguous:  # as the kernels are compiled for
+    if array.ndim == 1 and array.flags.c_contiguous:  # the layout that the kernels are compiled for
         return array
     return np.ascontiguousarray(array.reshape(-1))
 
 
 def _item_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return item numbers as int64, or raise a TypeError; their range is checked later."""
+    """Return item numbers as int64, or raise a TypeError; the range is checked later."""
     array = _one_dimension(name, values)
     if array.dtype == np.int64:
         return array
@@ -260,7 +260,7 @@ def _check_item(name: str, items: NDArray[np.int64], position: int, n: int) -> N
 
 
 def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return weights as int64; only the sign is left to check."""
+    """Return weights as int64; only their sign remains to be checked."""
     array = _one_dimension(name, values)
     if array.dtype == np.int64:
         return array
@@ -284,7 +284,7 @@ def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def _check_fit(new: NDArray[np.int64], total: int, first: int = 0) -> None:
-    """Raise a ValueError at the first weight that is negative or brings the total too high."""
+    """Raise a ValueError at the first weight that is negative or makes the total too large."""
     j = setting.first_unfit(new, total)
     if j < 0:
         return

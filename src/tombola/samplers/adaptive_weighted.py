@@ -1,4 +1,4 @@
-"""Adaptive weighted SGD: learn how often to draw from each group; Bouchard et al. (2015)."""
+"""Adaptive weighted SGD: learns how often to draw from each group; Bouchard et al. (2015)."""
 
 import math
 from typing import Any, NamedTuple
@@ -17,8 +17,8 @@ from tombola.samplers.groups import Groups, group_numbers, new_groups
 
 __all__ = ["AdaptiveWeighted"]
 
-MEMORY = 1000.0  # losses that the running mean goes back
-LARGEST_MOVE = 1.0  # of tau, by one loss
+MEMORY = 1000.0  # losses: the window of the running mean
+LARGEST_MOVE = 1.0  # the largest change of tau by one loss
 TOTAL_WEIGHT = 2.0**40
 
 
@@ -26,21 +26,21 @@ class _Parts(NamedTuple):
     stream: Record
     index: Index  # type: ignore[assignment]  # over groups
     groups: Groups
-    tau: NDArray[np.float64]  # the logarithms of shares, before they are capped
+    tau: NDArray[np.float64]  # log-shares, before they are floored
     shares: NDArray[np.float64]  # P(c), the softmax of tau
-    least: NDArray[np.float64]  # what tau is capped at
+    least: NDArray[np.float64]  # the floor of tau
     rule: Record
 
 
 class AdaptiveWeightedState(Compiled, _Parts):
-    """Shares of groups, and an index over them."""
+    """The share of each group, and an index over groups."""
 
     __slots__ = ()
     derived = ("groups", "least")
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the range of what the rule keeps."""
+        """Return the valid range of the rule's numbers and arrays."""
         return {"shares": (0.0, 1.0 + 1e-9), "rule.fed": (0, 2**60)}
 
     @staticmethod
@@ -67,7 +67,7 @@ class AdaptiveWeightedState(Compiled, _Parts):
 
 @kernel
 def share_out(state: AdaptiveWeightedState) -> None:
-    """P = softmax(tau), after lifting each tau that is below its cap."""
+    """Set P = softmax(tau), after raising each tau that is below its floor."""
     tau, shares = state.tau, state.shares
     largest = tau[0]
     for c in range(tau.size):
@@ -87,7 +87,7 @@ def share_out(state: AdaptiveWeightedState) -> None:
 
 @kernel
 def weigh(state: AdaptiveWeightedState) -> None:
-    """Turn shares into integer weights, rounding up."""
+    """Convert shares into integer weights, rounding up."""
     for c in range(state.shares.size):
         state.index.weights[c] = np.int64(math.ceil(state.shares[c] * TOTAL_WEIGHT))
     build(state.index)
@@ -119,7 +119,7 @@ def learn_one(state: AdaptiveWeightedState, item: Any, probability: Any, loss: A
 
 @kernel
 def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch, one after the other; the weights follow at its end."""
+    """Learn from a batch, one loss after the other, then update the weights."""
     for j in range(items.size):
         learn_one(state, items[j], probabilities[j], losses[j])
     weigh(state)
@@ -133,36 +133,36 @@ def probability_of(state: AdaptiveWeightedState, group: Any) -> Any:
 
 
 class AdaptiveWeighted(CompiledSampler):
-    """Learns how often to draw from each of K groups; uniform inside a group.
+    """Learns how often to draw from each of K groups; draws uniformly within a group.
 
     With n_c items in group c, item i of group c is drawn with q(i) = P(c) / n_c, where P is the
-    softmax of tau. An item drawn with probability p gives an unbiased estimate of the gradient
-    of the second moment (1/n^2) sum_i l(i)^2 / q(i), and tau descends:
+    softmax of tau. The loss of an item drawn with probability p gives an unbiased estimate of the
+    gradient of the second moment (1/n^2) sum_i l(i)^2 / q(i), and tau follows its descent:
 
-        v = l(i)^2 / (n p  n q(i))          that is, (l / (n q))^2 where p = q
+        v = l(i)^2 / (n p  n q(i))          that is, (l / (n q))^2 if p = q
         tau <- tau + rho v (onehot(c) - P)
 
-    At rest, P(c) is proportional to n_c times the root mean square of the losses in c. It
-    starts uniform over items.
+    At a fixed point, P(c) is proportional to n_c times the root mean square of the losses in c.
+    The initial distribution is uniform over items.
 
-    Needs the group of each item: a class label, say. O(1) a draw and O(K) a loss, 16 bytes an
-    item. No guarantee is known that we could state.
+    It needs the group of each item, for example a class label. A draw takes O(1), an update O(K)
+    per loss; memory is 16 bytes per item. No guarantee is known.
 
-    Deviations: v has heavy tails and the unit of l^2. So a move is step v / (mean of v), at most
-    1, with the running mean over about the last 1000 losses; and it is divided by the
-    root of 1 + the sum of all squared moves so far, as AdaGrad does. tau is capped from below so
-    that every q(i) >= floor / n. Feedback that is late, or for draws of another sampler, counts
-    by the probability of its own draw, p above. The rule needs exp: draws repeat on the same
-    platform, and perhaps not on another.
+    Deviations: v has heavy tails and the unit of l^2. A move is therefore step v / (mean of v), at
+    most 1, with the running mean over about the last 1000 losses; and it is divided by the root of
+    1 + the sum of all squared moves so far, as in AdaGrad. tau is bounded from below such that
+    every q(i) >= floor / n. Feedback that is late, or for draws of another sampler, is weighted by
+    the probability of its own draw, p above. The rule uses exp: draws are reproducible on one
+    platform, but may differ between platforms.
 
     Parameters
     ----------
     groups : array-like of shape (n,)
         The group of each item: numbers, strings or other hashable objects.
     step : float, default=0.05
-        How fast tau moves at first, before the moves so far add up.
+        The initial size of a move, before AdaGrad's scaling takes effect.
     floor : float in (0, 0.5], default=0.1
-        No item is drawn less often than so many times 1/n.
+        No item has a probability below floor / n.
     seed : int, default=0
 
     Examples
@@ -209,14 +209,14 @@ class AdaptiveWeighted(CompiledSampler):
             groups=new_groups(numbers),
             tau=np.log(sizes / self.n),
             shares=sizes / self.n,
-            # if all are capped at floor / (1 - floor) n_c / n, the total is at most 1 / (1 - floor)
+            # floored at floor / (1 - floor) n_c / n, the shares sum to at most 1 / (1 - floor)
             least=np.log(floor / (1 - floor) * sizes / self.n),
             rule=new_record(
                 fed=0,  # losses received
                 unit=0.0,  # losses are multiplied by this power of two; 0: not yet known
                 mean_v=0.0,
                 step=float(step),
-                spent=0.0,  # sum of the squared moves asked for
+                spent=0.0,  # sum of the squared moves, before scaling
             ),
         )
         weigh(self.state)

@@ -1,4 +1,4 @@
-"""Arithmetic that every machine does alike, for losses of any size."""
+"""Arithmetic that gives the same result on every machine, for losses of any size."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["cube_root", "normalised", "power_of_two_near"]
 def power_of_two_near(x: Any) -> Any:
     """Return a power of two p with x / p in [1/2, 1), for positive finite x.
 
-    It stops at 2^-950 and 2^1000, so that 2^50 / p is finite.
+    It is limited to 2^-950 and 2^1000, so that 2^50 / p is finite.
     """
     exponent = math.frexp(x)[1]
     return math.ldexp(1.0, min(1000, max(-950, exponent)))
@@ -20,13 +20,13 @@ def power_of_two_near(x: Any) -> Any:
 
 @kernel(inline=True)
 def normalised(loss: Any, unit: Any) -> Any:
-    """Return the loss times the unit, never so large that its square overflows."""
+    """Return the loss times the unit, clipped at 2^250 so that its square does not overflow."""
     return min(loss * unit, 2.0**250)
 
 
 @kernel
 def cube_root(x: Any) -> Any:
-    """Return x^(1/3) by Newton's method: only + - * /, the same digits on every machine."""
+    """Return x^(1/3) by Newton's method, with + - * / only: the same digits on every machine."""
     root = 1.0
     for _ in range(100):
         following = (2.0 * root + x / (root * root)) / 3.0

@@ -1,4 +1,4 @@
-"""Avare: the last loss of each item, above a falling floor; El Hanchi and Stephens (2020)."""
+"""Avare: draws by the last loss, above a decreasing floor; El Hanchi and Stephens (2020)."""
 
 import math
 from typing import Any
@@ -12,17 +12,17 @@ from tombola.samplers.weighted import Scored, WeightedSampler, new_rule, rebuild
 
 __all__ = ["Avare"]
 
-TOLERANCE = 0.5  # the level is computed anew where p would fall below this share of eps_t
+TOLERANCE = 0.5  # the level is recomputed when p would fall below this share of eps_t
 
 
 class AvareState(Scored):
-    """Last losses above a level; the score of an item is its last loss."""
+    """Last losses, floored at a level; the score of an item is its last loss."""
 
     __slots__ = ()
 
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """h(i) <- l(i); where it is time, p <- argmin of sum_i h(i)^2 / p(i) over p >= eps_t."""
+        """h(i) <- l(i); when due, p <- argmin of sum_i h(i)^2 / p(i) over p >= eps_t."""
         rule, index = state.rule[0], state.index
         fed = rule.fed + 1
         due = fed >= rule.due
@@ -38,7 +38,7 @@ class AvareState(Scored):
 
     @staticmethod
     def value(state: Any, item: Any) -> Any:
-        """Return the last loss, or the level where that is higher."""
+        """Return the last loss, or the level if that is higher."""
         return max(state.scores[item], state.rule[0].level)
 
 
@@ -54,7 +54,7 @@ def lower_floor(state: AvareState, fed: Any) -> None:
 
 @kernel
 def project(state: AvareState, fed: Any) -> None:
-    """Compute the level from all scores, and all weights from it."""
+    """Compute the level from all scores, then all weights from the level."""
     rule, n = state.rule[0], state.scores.size
     level = floor_level(state.scores, rule.least)
     rule.level = level if level > 0.0 else 1.0
@@ -63,40 +63,40 @@ def project(state: AvareState, fed: Any) -> None:
 
 
 class Avare(WeightedSampler):
-    """Draws by the last loss that each item showed, above a floor that falls.
+    """Draws in proportion to the last loss of each item, above a decreasing floor.
 
-    With h(i) the last loss seen of item i (0 before the first), f = n p_min and u losses so far:
+    With h(i) the last loss of item i (0 before the first), f = n p_min and u losses so far:
 
         n eps_t = f + (1 - f) (1 + u (1 - f) / n)^(-d/3)
         p_t = argmin over p >= eps_t of sum_i h(i)^2 / p(i) = max(h(i) / lambda, eps_t)
 
-    It needs no bound, no horizon and no unit. All losses zero, it draws uniformly; an item not
-    seen yet is at the floor.
+    It needs no bound, no horizon and no unit. If all losses are zero, it draws uniformly; an item
+    without a loss so far is at the floor.
 
-    Cost: O(1) a draw; an update sets the weight of its item in O(1), and every n/4 losses (more
-    often at the start, and with few items after each) lambda is computed exactly and all weights
-    are set anew, in O(n): some 100 to 300 ns a loss on average, and a pause of some 30 ns an item,
-    which shows from 10^6 items on. 24 bytes an item.
+    Cost: a draw takes O(1). An update sets the weight of its item in O(1); every n/4 losses (more
+    often at the start, and after every loss if n is small) lambda is computed exactly and all
+    weights are recomputed, in O(n). This takes about 100 to 300 ns per loss on average, with pauses
+    of about 30 ns per item, which are noticeable from 10^6 items on. Memory is 24 bytes per item.
 
     Guarantee (f = 0, d = 1): dynamic regret of order T^(2/3) for SGD with steps of order 1/t, on
-    smooth, strongly convex problems whose gradients are bounded; none in general. One zero sends
-    an item to the floor: with losses that come and go (hinge, dropout, augmentation) it does
-    worse than uniform sampling.
+    smooth, strongly convex problems with bounded gradients; none in general. A single zero sends an
+    item to the floor: with intermittent losses (hinge, dropout, augmentation) it does worse than
+    uniform sampling.
 
-    Deviations: between two computations an item's weight is max(h, eps lambda) with the old
-    eps lambda, normalised; a loss after which the least p would be below eps_t / 2 brings the
-    next computation forward, so p >= eps_t / 2 at all times. u counts losses, where the authors
-    count draws. lambda is found by passes over all items instead of an ordered tree. With a
-    `decay` other than 1 the rule needs pow: draws may then differ between platforms.
+    Deviations: between two computations of lambda, the weight of an item is max(h, eps lambda) with
+    the old eps lambda, normalised. A loss after which the smallest p would be below eps_t / 2
+    triggers the next computation early, so p >= eps_t / 2 at all times. u counts losses, where the
+    authors count draws. lambda is found by passes over all items instead of an ordered tree. With a
+    `decay` other than 1 the rule uses pow: draws may then differ between platforms.
 
     Parameters
     ----------
     n : int
         The number of items.
     floor : float in [0, 1], default=0.2
-        f: what n eps_t falls to. The authors' 1/5 is for constant steps; 0 for steps that fall.
+        f: the limit of n eps_t. The authors use 1/5 for constant steps, 0 for decreasing steps.
     decay : float in [0, 1], default=1.0
-        d: 1 for steps of order 1/t, 0 for a floor that stays at 1/n.
+        d: 1 for steps of order 1/t, 0 for a constant floor of 1/n.
     seed : int, default=0
 
     Examples
@@ -138,7 +138,7 @@ class Avare(WeightedSampler):
             decay=float(decay),  # d
             least=1.0 / self.n,  # eps_t
             level=1.0,  # the value of an item at the floor; 1 before any loss
-            due=max(1, self.n // 64),  # the number of losses at which it is computed anew
+            due=max(1, self.n // 64),  # the number of losses at which it is recomputed
         )
         self._begin(rule=rule, scores=np.full(self.n, 0.0))
 

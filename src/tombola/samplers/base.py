@@ -1,4 +1,4 @@
-"""What every sampler does: validate, draw tickets, take feedback, save and load its state."""
+"""The base class of all samplers: validation, draws, feedback, saving and loading."""
 
 import os
 from abc import ABC, abstractmethod
@@ -17,42 +17,43 @@ from tombola.validation import whole
 
 __all__ = ["Sampler"]
 
-FORMAT = 2  # of state_dict()
-LARGEST_SUM = 1e300  # of anything in a tally
+FORMAT = 2  # version of state_dict()
+LARGEST_SUM = 1e300  # the largest valid number in a tally
 
 
 class Sampler(ABC):
     """The online player: chooses a distribution over n items, round after round.
 
-    A sampler writes three methods, `_draw`, `_update` and `probabilities`, and names its
-    mutable arrays in `_arrays`; everything else is here.
+    A subclass implements `_draw`, `_update` and `probabilities`, and returns its mutable arrays
+    from `_arrays`; this class does the rest.
 
     Parameters
     ----------
     n : int
         The number of items.
     seed : int
-        From 0 to 2^128 - 1; same seed and same feedback, same draws.
+        From 0 to 2^128 - 1. The same seed and the same feedback give the same draws.
     parameters : dict, optional
-        All else that the constructor of the subclass was given: a saved sampler is made again
-        from them. Numbers, strings, None or arrays.
+        The other arguments of the subclass's constructor: numbers, strings, None or arrays. A
+        saved sampler is reconstructed from them.
 
     Attributes
     ----------
     n : int
     quantity : str
-        What is fed to `update`: "loss", unless whoever feeds it says "gradient norm". The
-        gauge reports it, since a ratio of losses says nothing about gradients.
+        What the caller passes to `update`: "loss" (the default) or "gradient norm". The gauge
+        reports it, since a ratio for losses says nothing about gradients.
     feedback : {"drawn", "all"}
-        Which losses it learns from: those of drawn items, by `update`, or those of all items, by
-        `update_all`.
+        Which losses it learns from: those of drawn items, through `update`, or those of all items,
+        through `update_all`.
     tally : ndarray
-        The rounds played and the sums behind the gauge, for compiled loops; see `new_tally`.
+        The number of rounds and the sums behind the gauge; compiled loops update it. See
+        `tombola.gauge.new_tally`.
     """
 
     feedback: ClassVar[Literal["drawn", "all"]] = "drawn"
     keeps_items: ClassVar[bool] = True  # whether its state grows with n
-    _record_code: ClassVar[Callable[..., int] | None] = None  # machine code, once used
+    _record_code: ClassVar[Callable[..., int] | None] = None  # machine code, after first use
 
     def __init__(
         self,
@@ -69,47 +70,48 @@ class Sampler(ABC):
             self.parameters["quantity"] = self.quantity
         self._stream = Stream(seed)
         self.tally = new_tally()
-        self._rounds = self.tally["rounds"]  # a view: quicker to reach
+        self._rounds = self.tally["rounds"]  # a view, for faster access
 
-    # --- to be written by a sampler ---------------------------------------------------------
+    # --- to be implemented by subclasses ----------------------------------------------------
 
     @abstractmethod
     def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]] | Draw:
-        """Return items and their probabilities, each array new; or a whole `Draw`."""
+        """Return items and their probabilities as new arrays, or a `Draw`."""
 
     @abstractmethod
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
-        """Learn from losses that have been checked; repeated items count each time."""
+        """Learn from validated losses; an item that occurs twice counts twice."""
 
     @abstractmethod
     def probabilities(self) -> NDArray[np.float64]:
-        """Return the distribution of the latest draws, changed by feedback since; takes O(n)."""
+        """Return the distribution as of the latest draw, with the feedback since then, in O(n)."""
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that change, by name: they are saved and, in place, loaded."""
+        """Return the mutable arrays by name; they are saved, and loaded in place."""
         return {}
 
     def _largest_importance(self) -> float:
-        """Return an upper bound on 1 / (n p), over all items, as of now."""
+        """Return an upper bound on 1 / (n p) over all items, in the current state."""
         return np.inf
 
     @property
     def mode(self) -> str:
-        """What the sampler does now: "adaptive", or "shuffle" where that does as well."""
+        """The current mode: "adaptive", or "shuffle" while the sampler deals shuffled epochs."""
         return "adaptive"
 
-    # --- what users call --------------------------------------------------------------------
+    # --- public interface -------------------------------------------------------------------
 
     def draw(self, size: int = 1) -> Draw:
         """Draw ``size`` items, independently and with replacement (`Shuffle`: by epochs).
 
-        Zero uses no randomness. What is drawn depends on the feedback so far and on nothing else.
+        A size of zero uses no random words. The items depend only on the seed, the draws made and
+        the feedback received so far.
         """
         if type(size) is not int or size < 0:
             size = whole("size", size, 0)
         drawn = self._draw(size)
         if not isinstance(drawn, Draw):
-            # of one type and layout: the kernels that learn from it are compiled for that
+            # the kernels that learn from a draw are compiled for this type and layout
             items = np.ascontiguousarray(drawn[0], dtype=np.int64)
             probabilities = np.ascontiguousarray(drawn[1], dtype=np.float64)
             drawn = Draw.made(items, probabilities, self.n, self.rounds)
@@ -118,18 +120,19 @@ class Sampler(ABC):
 
     @property
     def rounds(self) -> int:
-        """The number of draws made so far: calls of `draw`, and rounds of compiled loops."""
+        """The number of rounds so far: calls of `draw`, and rounds of compiled loops."""
         return int(self._rounds[0])
 
     def update(self, draw: Draw, losses: ArrayLike) -> None:
-        """Learn from the losses of drawn items: now, later, out of order, or for a part.
+        """Learn from the losses of drawn items.
 
-        For a part of a draw pass that part: ``update(draw[mask], losses[mask])``.
+        Feedback may arrive late, out of order, or for part of a draw:
+        ``update(draw[mask], losses[mask])``.
 
         Parameters
         ----------
         draw : Draw
-            From this sampler or from another one over the same items.
+            A draw of this sampler, or of another one over the same items.
         losses : array-like of float, shape (len(draw),)
             Non-negative and finite: loss values or gradient norms, *not* multiplied by the
             importance.
@@ -151,7 +154,7 @@ class Sampler(ABC):
             if array.dtype.kind not in "fiu":
                 raise TypeError(f"losses must hold numbers, got dtype {array.dtype}")
             array = array.astype(np.float64)
-        # one layout for all: each other one would be compiled for, a pause of half a second
+        # always the same layout: numba would take half a second to compile for another one
         array = np.require(array, requirements=["C", "W"])
         if array.shape != draw.indices.shape:
             raise ValueError(
@@ -171,19 +174,19 @@ class Sampler(ABC):
 
     @property
     def gauge(self) -> Gauge:
-        """Live estimates, from the feedback alone, of what the sampling is worth."""
+        """Live estimates of the benefit over uniform sampling, from the feedback alone."""
         return Gauge(self.tally, self.n, self._largest_importance(), self.mode, self.quantity)
 
     def reset(self) -> None:
-        """Forget everything: the sampler is as new, and repeats its draws."""
+        """Return to the initial state: the sampler then repeats its draws."""
         self.__init__(**self.parameters)  # type: ignore[misc]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the sampler in one file, which `tombola.load` reads; see `tombola.save`."""
+        """Save the sampler to a file that `tombola.load` reads; see `tombola.save`."""
         write(path, self.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the sampler is: a copy, nested dicts of arrays, numbers and strings."""
+        """Return a copy of the full state: nested dicts of arrays, numbers and strings."""
         return {
             "class": type(self).__name__,
             "format": FORMAT,
@@ -195,12 +198,13 @@ class Sampler(ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where another sampler of the same class and parameters was.
+        """Restore the state of a sampler of the same class and parameters.
 
         Raises
         ------
         CheckpointError
-            A ValueError: where the state is of another sampler, or not sound. Nothing has changed.
+            If the state is invalid or belongs to another sampler; nothing has changed then. It is
+            a ValueError.
         """
         check_parameters(type(self), state)
         for name, mine in self.parameters.items():
@@ -222,22 +226,22 @@ class Sampler(ABC):
         self.quantity = state["quantity"]
 
     def _saved(self) -> dict[str, Any]:
-        """Return a copy of what changes, besides stream and tally."""
+        """Return a copy of the mutable state, except for stream and tally."""
         return {name: array.copy() for name, array in self._arrays().items()}
 
     def _check(self, parts: Mapping[str, Any]) -> None:
-        """Raise a CheckpointError where parts that were saved do not fit."""
+        """Raise a CheckpointError if saved parts do not fit this sampler."""
         try:
             check_fit(self._arrays(), parts)
         except ValueError as error:
             raise CheckpointError(str(error)) from None
 
     def _load(self, parts: Mapping[str, Any]) -> None:
-        """Write parts that were saved, and checked, into place."""
+        """Load saved parts that `_check` has accepted."""
         load_parts(self._arrays(), parts)
 
     def __reduce__(self) -> Any:
-        """Pickle and copy what `state_dict` holds: the classes of boards have no lasting names."""
+        """Pickle and copy through `state_dict`: the names of state classes may change."""
         return _made_again, (type(self), self.state_dict())
 
     def __repr__(self) -> str:
@@ -250,7 +254,7 @@ class Sampler(ABC):
 
 
 def check_parameters(kind: type[Sampler], state: Mapping[str, Any]) -> None:
-    """Raise a CheckpointError unless a state has everything, and is of this class and format."""
+    """Raise a CheckpointError unless a state is complete, and of this class and format."""
     if not isinstance(state, Mapping):
         raise CheckpointError(f"a state is a dict, got {type(state).__name__}")
     if state.get("class") != kind.__name__ or state.get("format") != FORMAT:

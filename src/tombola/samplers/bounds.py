@@ -1,4 +1,4 @@
-"""Bounds on squared losses, checked."""
+"""Validation of bounds on squared losses."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __all__ = ["checked_bounds"]
 
 
 def checked_bounds(bound: ArrayLike, n: int) -> Any:
-    """Return one bound, or one for each of n items, or raise an error that names the fault."""
+    """Return one bound, or one for each of n items, or raise an error that names the problem."""
     try:
         bounds = np.array(bound, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Samplers whose rule is compiled, so that they run inside compiled loops: games and solvers."""
+"""Samplers with compiled rules, which can run inside compiled loops (games and solvers)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -15,28 +15,28 @@ __all__ = ["Compiled", "CompiledSampler", "draw_one", "fill_probabilities", "upd
 
 
 class Compiled:
-    """What the state of a compiled sampler can do: functions that kernels find by its type.
+    """Base class of the states of compiled samplers, whose methods kernels find by type.
 
-    A state is a named tuple of arrays, records and smaller named tuples; kernels take it as one
-    argument. The static methods are written in the part of Python that numba compiles.
+    A state is a named tuple of arrays, records and nested named tuples; kernels take it as one
+    argument. The static methods are written in the subset of Python that numba compiles.
     """
 
     __slots__ = ()
 
-    derived: ClassVar[tuple[str, ...]] = ()  # parts that the constructor makes; never saved
+    derived: ClassVar[tuple[str, ...]] = ()  # parts that the constructor derives; not saved
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the range of numbers and arrays in a sound state, by dotted name.
+        """Return the valid range of numbers and arrays of a state, by dotted name.
 
-        What is not named here may be any finite number, but not a negative one in ``rule``, and
-        any count up to 2^60.
+        By default floats must be finite, and not negative in ``rule``; integers must be from 0 to
+        2^60.
         """
         return {}
 
     @classmethod
     def starts(cls, state: Any, name: str) -> NDArray[np.int64]:
-        """Return where the parts of an index begin, and where the last one ends."""
+        """Return where each part of an index begins, and where the last one ends."""
         return np.array([0, getattr(state, name).weights.size])
 
     @staticmethod
@@ -74,14 +74,14 @@ def fill_probabilities(state: Any, out: Any) -> None:
 
 @kernel
 def draw_in_turn(state: Any, items: Any, probabilities: Any) -> None:
-    """Draw a batch one by one, from any state."""
+    """Draw a batch item by item, from any state."""
     for j in range(items.size):
         items[j], probabilities[j] = draw_one(state)
 
 
 @kernel
 def update_in_turn(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch one by one, for any state."""
+    """Learn from a batch loss by loss, for any state."""
     for j in range(items.size):
         update_one(state, items[j], probabilities[j], losses[j])
 
@@ -93,18 +93,18 @@ def fill_all(state: Any, out: Any) -> None:
 
 
 class CompiledSampler(Sampler):
-    """A sampler whose rule is compiled.
+    """A sampler with a compiled rule.
 
     Attributes
     ----------
     state : Compiled
-        All that changes, as one argument for kernels.
+        The mutable state, as one argument for kernels.
     """
 
     state: Any
     _draw_kernel: ClassVar[Any] = staticmethod(draw_in_turn)
     _update_kernel: ClassVar[Any] = staticmethod(update_in_turn)
-    _draw_code: Callable[..., None] | None = None  # machine code for this state, once used
+    _draw_code: Callable[..., None] | None = None  # machine code for this state, after first use
     _update_code: Callable[..., None] | None = None
 
     def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]] | Draw:
@@ -130,7 +130,7 @@ class CompiledSampler(Sampler):
         load_state(self.state, parts)
 
     def probabilities(self) -> NDArray[np.float64]:
-        """Return the distribution of the latest draws, changed by feedback since; O(n)."""
+        """Return the distribution as of the latest draw, with the feedback since then, in O(n)."""
         out = np.empty(self.n)
         fill_all(self.state, out)
         return out

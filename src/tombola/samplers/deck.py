@@ -1,4 +1,4 @@
-"""Shuffled epochs: a deck of all items that is shuffled while it is dealt."""
+"""Shuffled epochs: a deck of all items, shuffled as it is dealt."""
 
 from typing import Any, NamedTuple
 
@@ -27,9 +27,9 @@ def new_deck(n: int) -> Deck:
 
 @kernel(inline=True)
 def deal_one(deck: Deck, stream: Record) -> Any:
-    """Deal the next item; after the last one the deck is shuffled anew.
+    """Deal the next item; after the last one, a new shuffled epoch begins.
 
-    Shuffling happens while dealing (Fisher and Yates, one swap each), so there is no pause.
+    Each item dealt takes one swap of a Fisher-Yates shuffle, so there is no pause between epochs.
     """
     items, place = deck.items, deck.turn[0].place
     other = place + next_below(stream, np.uint64(items.size - place))
@@ -42,7 +42,7 @@ def deal_one(deck: Deck, stream: Record) -> Any:
 
 @kernel(allocates=True)
 def is_permutation(items: NDArray[Any]) -> Any:
-    """Return whether an array holds each of 0 to n - 1 once."""
+    """Return whether an array contains each of 0 to n - 1 exactly once."""
     seen = np.zeros(items.size, dtype=np.uint8)
     for item in items:
         if item < 0 or item >= items.size or seen[item]:

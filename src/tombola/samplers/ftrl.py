@@ -1,4 +1,4 @@
-"""Follow the regularised leader: what could be done if every round showed all losses."""
+"""Follow the regularised leader, with the losses of all items in every round."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ __all__ = ["FTRL"]
 
 
 class FTRLState(Scored):
-    """Scores are sums of squared losses that begin at the bound."""
+    """Scores are sums of squared losses, plus the bound."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ class FTRLState(Scored):
 
 @kernel
 def absorb_all(state: FTRLState, losses: NDArray[np.float64]) -> None:
-    """Take the losses of one round, and derive all weights anew."""
+    """Add the losses of one round to the scores, and recompute all weights."""
     for item in range(losses.size):
         loss = normalised(losses[item], state.rule[0].unit)
         state.scores[item] += loss * loss
@@ -41,25 +41,25 @@ class FTRL(WeightedSampler):
 
         p_t(i) ~ sqrt(sum_{s < t} l_s(i)^2 + L)
 
-    This is the full-information player that `VRB` estimates; a yardstick, since whoever knows
-    all n losses rarely needs to sample. Feedback goes to `update_all`; `update`, with the losses
-    of drawn items alone, is a TypeError. So the gauge stays empty: with all losses known, costs
-    and regret can be computed exactly.
+    This is the full-information player that `VRB` approximates from bandit feedback. It serves as a
+    reference: if all n losses are known, there is rarely a need to sample. Feedback goes to
+    `update_all`; `update`, with the losses of drawn items only, raises a TypeError. The gauge
+    therefore stays empty; with all losses known, costs and regret can be computed exactly.
 
-    Needs all losses of every round, in any order of rounds, and the bound. O(1) a draw, O(n) an
-    update.
+    It needs the losses of all items in every round, in any order of rounds, and the bound. A draw
+    takes O(1), an update O(n).
 
     Guarantee (Theorem 3): with losses within the bound, the regret after T rounds is at most
-    27 sqrt(L) / n * sum_i sqrt(sum_t l_t(i)^2) + 44 L, hence 27 L sqrt(T) + 44 L. With a bound
-    for each item the paper proves nothing. There is no mixing: p has no fixed floor.
+    27 sqrt(L) / n * sum_i sqrt(sum_t l_t(i)^2) + 44 L, hence 27 L sqrt(T) + 44 L. The paper has no
+    proof for per-item bounds. There is no mixing: p has no fixed floor.
 
-    Deviations: none but the rounding to integer weights, with a total of about 2^50.
+    Deviations: weights are rounded to integers, with a total of about 2^50.
 
     Parameters
     ----------
     n : int
     bound : float or array-like of shape (n,)
-        L: at least the largest squared loss, for all items or for each.
+        L: an upper bound on the squared losses, one for all items or one for each.
     seed : int, default=0
 
     Examples

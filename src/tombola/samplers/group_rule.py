@@ -6,7 +6,7 @@ For item i of group c, with K groups of n_c items:
     a_i = s_i sqrt(h_i),  A_c = sum of a in the group,  W_c = A_c sqrt(kappa_c)
 
 h_i is the average squared loss of an item relative to its group's level, kappa_c the running
-mean of squared loss / h in the group: what a unit of h is worth there now.
+mean of squared loss / h in the group: the current squared loss per unit of h.
 """
 
 import math
@@ -29,14 +29,14 @@ from tombola.samplers.groups import Groups
 
 __all__ = ["GroupState", "build_members", "rebuild_groups"]
 
-UNSEEN = 2**20  # integer weight of an item that was never seen (its h is 1)
-LARGEST = 2**44  # of any item
-MEMORY = 15  # an item's average forgets beyond this many visits
-SMALLEST = 1 / 16  # of h: an item that showed zeros is drawn a quarter as often as an unseen one
-TOO_LARGE = 2.0**100  # a loss this much larger than the first one makes the sampler begin anew
+UNSEEN = 2**20  # integer weight of an item without feedback (its h is 1)
+LARGEST = 2**44  # the largest integer weight of an item
+MEMORY = 15  # visits: the window of an item's average
+SMALLEST = 1 / 16  # of h: an item with zero losses is drawn a quarter as often as an unseen one
+TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
 GROUP_TOTAL = 2.0**50  # total of the group weights after a rebuild
-ANY_ITEM = np.uint64(2**61)  # a word below this: 1/8 of the draws, any item
-ANY_GROUP = np.uint64(2**62)  # below this: another 1/8, any group and any member
+ANY_ITEM = np.uint64(2**61)  # words below this, 1/8 of them: a uniform item
+ANY_GROUP = np.uint64(2**62)  # words below this, another 1/8: a uniform group and member
 
 
 class _Parts(NamedTuple):
@@ -45,26 +45,26 @@ class _Parts(NamedTuple):
     fallback: Record
     deck: Deck
     groups: Groups
-    place: NDArray[Any]  # of each item among the members of all groups
-    scales: NDArray[np.float64]  # s, by place: losses are expected in proportion; empty: all 1
+    place: NDArray[Any]  # the place of each item among the members of all groups
+    scales: NDArray[np.float64]  # s, by place: the expected size of losses; empty if all are 1
     totals: NDArray[np.float64]  # sum of s in each group
     members: Index  # over the members of each group, with sums for each group
     scores: NDArray[np.float64]  # h, by place
     visits: NDArray[np.uint8]  # by place, at most MEMORY
     index: Index  # type: ignore[assignment]  # over groups
     levels: NDArray[np.float64]  # kappa of each group
-    seen: NDArray[np.int64]  # losses of each group
+    seen: NDArray[np.int64]  # the number of losses of each group
 
 
 class GroupState(Compiled, _Parts):
-    """Items sorted by group, an index over groups, and one over the members of each."""
+    """Items sorted by group, an index over groups, and an index over the members of each group."""
 
     __slots__ = ()
     derived = ("groups", "place", "scales", "totals")
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the range of what the rule keeps."""
+        """Return the valid range of the rule's numbers and arrays."""
         count = state.levels.size
         return {
             **fallback.limits(state),
@@ -92,12 +92,12 @@ class GroupState(Compiled, _Parts):
 
     @staticmethod
     def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Learn from one loss: about the item, its group, and all groups."""
+        """Update the item, its group, and the level of all groups from one loss."""
         learn_one(state, item, probability, loss)
 
     @staticmethod
     def fill_probabilities(state: Any, out: Any) -> None:
-        """Write the probability of every item, in the present mode."""
+        """Write the probability of every item, in the current mode."""
         for item in range(out.size):
             if state.fallback[0].shuffling:
                 out[item] = 1.0 / out.size
@@ -151,7 +151,7 @@ def draw_adaptively(state: GroupState) -> Any:
 
 @kernel
 def learn_one(state: GroupState, item: Any, probability: Any, loss: Any) -> None:
-    """Learn from one loss: about the item, its group, and all groups."""
+    """Update the item, its group, and the level of all groups from one loss."""
     rule, levels, seen = state.rule[0], state.levels, state.seen
     c, place = state.groups.number[item], state.place[item]
     if loss * rule.unit > TOO_LARGE:
@@ -163,7 +163,7 @@ def learn_one(state: GroupState, item: Any, probability: Any, loss: Any) -> None
     fallback.judge(state.fallback[0], squared, state.place.size, probability, candidate)
     scale = scale_of(state, place)
     squared = squared / scale / scale
-    # what a unit of h is worth: over all draws, and in this group (later visits weigh more)
+    # squared loss per unit of h: over all draws, and in this group (later visits weigh more)
     relative = squared / state.scores[place]
     rule.fed += 1
     seen[c] += 1
@@ -181,7 +181,7 @@ def learn_one(state: GroupState, item: Any, probability: Any, loss: Any) -> None
         h += (squared / level - h) / (1.0 + state.visits[place])
         state.scores[place] = max(SMALLEST, h)
         assign(members_of(state, c), place - state.groups.starts[c], member_weight(state, place))
-    # the weight of this group, and of one more in turn
+    # refresh the weight of this group, and of one more in turn
     put_group(state, c)
     other = (rule.cursor + 1) % levels.size
     if other == c:
@@ -208,7 +208,7 @@ def member_weight(state: GroupState, place: Any) -> Any:
 
 @kernel
 def group_value(state: GroupState, c: Any) -> Any:
-    """Return A_c sqrt(kappa_c), in units of an item that was never seen."""
+    """Return A_c sqrt(kappa_c), in units of an unseen item."""
     level = state.levels[c] if state.seen[c] > 0 else state.rule[0].level
     if state.rule[0].level == 0.0:
         level = 1.0
@@ -217,14 +217,14 @@ def group_value(state: GroupState, c: Any) -> Any:
 
 @kernel
 def put_group(state: GroupState, c: Any) -> None:
-    """Turn a group's value into its integer weight."""
+    """Convert a group's value into its integer weight."""
     scaled = min(group_value(state, c) * state.rule[0].scale, 2.0**59)
     assign(state.index, c, max(1, np.int64(scaled)))
 
 
 @kernel
 def rebuild_groups(state: GroupState) -> None:
-    """Choose the scale of the group weights and derive all of them; takes O(K)."""
+    """Choose the scale of the group weights and recompute all of them, in O(K)."""
     total = 0.0
     for c in range(state.levels.size):
         total += group_value(state, c)
@@ -237,7 +237,7 @@ def rebuild_groups(state: GroupState) -> None:
 
 @kernel
 def begin_anew(state: GroupState) -> None:
-    """Forget everything: next to the loss that has come, all before it is nothing."""
+    """Start over: past losses are negligible compared with the latest one."""
     state.rule[0].unit = state.rule[0].level = 0.0
     fallback.forget(state.fallback[0])
     for place in range(state.scores.size):

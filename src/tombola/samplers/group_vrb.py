@@ -1,4 +1,4 @@
-"""GroupVRB: what is learnt about one item is shared with its group."""
+"""GroupVRB: items of the same group share what is learnt from their losses."""
 
 import math
 from collections.abc import Mapping
@@ -19,50 +19,51 @@ from tombola.samplers.groups import group_numbers, new_groups
 
 __all__ = ["GroupVRB"]
 
-LEAST_SCALE = 2.0**-20  # of any item, relative to the mean
-CARRIED = 100  # what is known of a group beforehand counts as at most this many losses
+LEAST_SCALE = 2.0**-20  # the smallest scale of an item, relative to the mean
+CARRIED = 100  # the levels given to `start_from` count as at most this many losses
 
 
 class GroupVRB(CompiledSampler):
-    """A bandit over groups, and inside each group one over items; no parameters.
+    """A bandit over groups, with a bandit over items within each group; no parameters.
 
-    An item that was never drawn is taken for an average member of its group, so a few losses of
-    a group tell about all of it, long before every item has been seen. For item i of group c:
+    An item that was never drawn is treated as an average member of its group, so a few losses of a
+    group inform about all of its items, long before each of them has been drawn. For item i of
+    group c:
 
         p_i = 3/4 (W_c / W) (a_i / A_c) + 1/8 (1/n) + 1/8 (1 / (K n_c))
         a_i = s_i sqrt(h_i),  A_c = sum of a in the group,  W_c = A_c sqrt(kappa_c)
 
-    s_i is 1, or the root of the item's bound, if bounds are given. h_i is the average, over the
-    item's last 15 visits and one of value 1, of its squared loss over s_i^2, relative to its
-    group's level; kappa_c is the running mean of squared loss / h in the group:
-    what a unit of h is worth there now. When the losses of a group fall, only kappa_c moves and
-    no weight of an item is out of date. The probability does not enter: feedback may come from
-    anywhere.
+    s_i is 1, or the root of the item's bound, if bounds are given. h_i is the average of the item's
+    squared loss over s_i^2, relative to its group's level, over its last 15 visits and one
+    pseudo-visit of value 1. kappa_c is the running mean of squared loss / h in the group: the
+    current squared loss per unit of h. When the losses of a group decrease, only kappa_c changes,
+    and the weights of its items remain up to date. The rule does not use the probability of a draw,
+    so feedback may come from any source.
 
-    A fallback measures what adapting is worth and deals shuffled epochs where it does not pay,
-    as in `VRB`; ``gauge.mode`` says which.
+    A fallback estimates the benefit of adaptive draws, and deals shuffled epochs while they do not
+    pay, as in `VRB`; ``gauge.mode`` shows the current mode.
 
-    Needs the group of each item (its class label, say). O(1) a draw and an update; 41 bytes an
-    item (49 with bounds) and 0.6 kB a group.
+    It needs the group of each item, for example its class label. A draw and an update take O(1);
+    memory is 41 bytes per item (49 with bounds) and 0.6 kB per group.
 
-    Floor: p_i >= 1/(8n) + 1/(8 K n_c). Hence, whatever the feedback, the second moment is at
-    most 8 times that of uniform draws and of balanced groups. No regret bound is claimed.
-    ``docs/decisions/group_vrb.md`` has the measurements behind it.
+    Floor: p_i >= 1/(8n) + 1/(8 K n_c). Hence, for any feedback, the second moment is at most 8
+    times that of uniform draws, and at most 8 times that of balanced groups. No regret bound is
+    claimed. ``docs/decisions/group_vrb.md`` has the measurements behind the rule.
 
     Parameters
     ----------
     groups : array-like of hashable labels, shape (n,)
         The group of each item. None and NaN are refused.
     labels : array-like, optional
-        The groups there should be; one without items is refused.
+        The expected groups; a group without items is refused.
     bound : array-like, shape (n,), optional
-        On the squared loss of each item, in any unit: only their ratios matter. An item never
-        seen is then taken for an average member of its group *for its bound*, and one that showed
-        zeros keeps a quarter of the weight that its bound gives it. The squared norms of rows, or
-        squared Lipschitz constants, for instance.
+        Bounds on the squared loss of each item, in any unit: only their ratios matter. For
+        example, the squared norms of rows, or squared Lipschitz constants. An item that was never
+        drawn is then treated as an average member of its group *relative to its bound*, and an
+        item with zero losses keeps a quarter of the weight that its bound implies.
     shuffle : bool, default=True
-        Whether to deal shuffled epochs where adapting does not pay. Not with SAGA and SVRG: they
-        need independent draws.
+        Whether to deal shuffled epochs while adaptive draws do not pay. Use False with SAGA and
+        SVRG, which need independent draws.
     seed : int, default=0
 
     Attributes
@@ -95,7 +96,7 @@ class GroupVRB(CompiledSampler):
     ) -> None:
         numbers, self.labels = group_numbers(groups, labels)
         n, count = len(numbers), len(self.labels)
-        # what makes the same sampler again; labels of other kinds are not kept, their numbers are
+        # the sampler is reconstructed from these; labels of other types are replaced by numbers
         kinds = {type(label) for label in self.labels}
         simple = len(kinds) == 1 and kinds <= {str, int, float, bool}
         kept = self.labels if simple else list(range(count))
@@ -122,7 +123,7 @@ class GroupVRB(CompiledSampler):
                 drawn=0,
                 fed=0,
                 unit=0.0,  # a power of two near 1 / (the first loss); 0: not yet known
-                level=0.0,  # kappa over all draws: what a group not seen yet is taken for
+                level=0.0,  # kappa over all draws, used for groups without feedback
                 scale=1.0,  # integer group weight per unit of value; a power of two
                 cursor=0,  # the group that is refreshed next
             ),
@@ -143,17 +144,16 @@ class GroupVRB(CompiledSampler):
         rebuild_groups(self.state)
 
     def group_probabilities(self) -> NDArray[np.float64]:
-        """Return the share of draws that each group gets, in the order of `labels`; O(n)."""
+        """Return the probability of each group, in the order of `labels`, in O(n)."""
         shares = np.bincount(self.state.groups.number, weights=self.probabilities())
         return shares.astype(np.float64)
 
     def group_levels(self) -> dict[Any, tuple[float, int]]:
-        """Return what was learnt of each group: the root of its mean squared loss, and the count.
+        """Return the root mean squared loss of each group, and its number of losses.
 
-        (With bounds: of losses over s, the roots of the bounds at mean 1.)
-
-        Groups that nothing was fed for are left out. This is what remains true when the items
-        are gone; `start_from` takes it over into a sampler over other items.
+        With bounds, losses are divided by s, the roots of the bounds normalised to mean 1. Groups
+        without feedback are left out. The levels stay meaningful when the items change; pass them
+        to `start_from` of a sampler over other items.
         """
         state = self.state
         unit = float(state.rule[0].unit)
@@ -166,11 +166,11 @@ class GroupVRB(CompiledSampler):
         }
 
     def start_from(self, levels: Mapping[Any, tuple[float, int]]) -> None:
-        """Begin with what another sampler has learnt of the groups, from `group_levels`.
+        """Initialise the groups with the levels of another sampler, from its `group_levels`.
 
-        Groups that are not here are passed over, groups that it does not name are taken for
-        an average one. Each level counts as at most 100 losses, so that new rows can soon say
-        otherwise. `reset` forgets it.
+        Groups that this sampler does not have are ignored; groups that `levels` does not name are
+        treated as average. Each level counts as at most 100 losses, so that new feedback can soon
+        override it. `reset` discards the levels.
 
         Examples
         --------
@@ -179,12 +179,12 @@ class GroupVRB(CompiledSampler):
         >>> draw = old.draw(300)
         >>> old.update(draw, np.array([3.0, 1.0, 1.0])[draw.indices])
         >>> new.start_from(old.group_levels())
-        >>> new.group_probabilities().round(2)         # 3/4 to 1/4, mixed with 1/4 uniform
+        >>> new.group_probabilities().round(2)         # (3/4, 1/4), mixed with 1/4 uniform
         array([0.69, 0.31])
         """
         state, rule = self.state, self.state.rule[0]
         if self.rounds or rule.fed:
-            raise ValueError("start_from is for a sampler that has drawn and learnt nothing yet")
+            raise ValueError("start_from must be called before the first draw and the first update")
         known = {c: levels[label] for c, label in enumerate(self.labels) if label in levels}
         for c, pair in known.items():
             pairs = isinstance(pair, (tuple, list)) and len(pair) == 2
@@ -205,9 +205,9 @@ class GroupVRB(CompiledSampler):
         rebuild_groups(state)
 
     def _largest_importance(self) -> float:
-        return 8.0  # the first block is adaptive, and the gauge remembers
+        return 8.0  # also in shuffled epochs: the gauge covers the adaptive draws before them
 
     @property
     def mode(self) -> str:
-        """What the sampler does now: "adaptive", or "shuffle" where it deals shuffled epochs."""
+        """The current mode: "adaptive", or "shuffle" while the sampler deals shuffled epochs."""
         return "shuffle" if self.state.fallback[0].shuffling else "adaptive"

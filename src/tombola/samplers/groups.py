@@ -1,4 +1,4 @@
-"""Groups of items: labels of any kind become numbers, and items are sorted by them."""
+"""Groups of items: labels of any type become numbers, and items are sorted by group."""
 
 from typing import Any, NamedTuple
 
@@ -30,14 +30,14 @@ def new_groups(numbers: NDArray[np.int32]) -> Groups:
 
 
 def group_numbers(groups: Any, labels: Any = None) -> tuple[Any, Any]:
-    """Return the group number of each item, and the labels that the numbers stand for.
+    """Return the group number of each item, and the label of each number.
 
     Parameters
     ----------
     groups : array-like of hashable labels, shape (n,)
         None and NaN are refused: an item without a group could not be drawn.
     labels : array-like, optional
-        The groups there should be, in this order; one without items is refused.
+        The expected groups, in this order; a group without items is refused.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def group_numbers(groups: Any, labels: Any = None) -> tuple[Any, Any]:
     (array([0, 1, 0], dtype=int32), ['cat', 'dog'])
     """
     plain = isinstance(groups, np.ndarray) and groups.ndim == 1 and groups.dtype.kind in "biuU"
-    if plain and groups.size and labels is None:  # no value is missing, and all can be compared
+    if plain and groups.size and labels is None:  # no missing values, and all are comparable
         there, inverse = np.unique(groups, return_inverse=True)
         return inverse.astype(np.int32), there.tolist()
     values = _as_list("groups", groups)
@@ -60,7 +60,7 @@ def group_numbers(groups: Any, labels: Any = None) -> tuple[Any, Any]:
     else:
         try:
             order = sorted(set(values))
-        except TypeError:  # labels that cannot be compared: in order of appearance
+        except TypeError:  # labels that are not comparable: in order of appearance
             order = list(dict.fromkeys(values))
     number = {label: k for k, label in enumerate(order)}
     if len(number) < len(order):

@@ -13,8 +13,8 @@ from tombola.samplers.weighted import SMALL, Scored, WeightedSampler, new_rule, 
 
 __all__ = ["MABS"]
 
-ROOM = 4.0  # how far a log-weight may rise above the reference before that moves
-LARGEST = 2.0**500  # what the gain, and one step of a log-weight, is cut at: sums stay finite
+ROOM = 4.0  # how far a log-weight may exceed the reference before the reference is raised
+LARGEST = 2.0**500  # clips the gain and the steps of log-weights, so that sums stay finite
 
 
 class MABSState(Scored):
@@ -40,7 +40,7 @@ class MABSState(Scored):
 
 @kernel
 def raise_reference(state: Any, score: Any) -> None:
-    """Make all values smaller by the same factor: at once, or item by item with the sweep."""
+    """Scale all values down by one factor: at once, or item by item during a sweep."""
     state.rule[0].reference = score
     n = state.scores.size
     if n <= SMALL:
@@ -58,19 +58,20 @@ class MABS(WeightedSampler):
         draw I_t ~ p_t;  w(I_t) *= exp(delta a_t(I_t) / p_t(I_t)^3)
         delta = sqrt(eta^4 ln n / (T n^5 A)),   A >= (1/n) sum_i a_t(i)^2
 
-    Needs the horizon T and a bound L on the squared losses, from which A = L^2 / n^4 (for a
-    bound L(i) on each item, the mean of L(i)^2 / n^4); or a step. O(1) a draw and an update.
+    It needs the horizon T and a bound L on the squared losses, which give A = L^2 / n^4 (with a
+    bound L(i) for each item, the mean of L(i)^2 / n^4); or a step. A draw and an update take O(1).
 
     Guarantee: the average cost is at most 3 times that of the best fixed p, plus
-    O(sqrt(n^5 A ln n / T)). The 3 is (1 - eta) / (1 - 2 eta) at eta = 0.4: less mixing makes
-    the factor smaller and the rest larger, and from eta = 1/2 on there is no guarantee. The
-    n^(5/2) makes this delta tiny: over a few epochs the sampler stays close to uniform.
+    O(sqrt(n^5 A ln n / T)). The factor 3 is (1 - eta) / (1 - 2 eta) at eta = 0.4: less mixing makes
+    the factor smaller and the second term larger, and from eta = 1/2 on there is no guarantee. The
+    factor n^(5/2) makes delta tiny: over a few epochs the sampler stays close to uniform.
 
     Deviations: in a batch every draw counts as a round with late feedback, so `horizon` counts
-    draws. Log-weights are kept, and turned into integer weights of at least 1. With more than
-    2^20 items, when the largest weight has grown e^4-fold the others follow within n/2 losses;
-    p is exact in the meantime too. The rule needs exp and log, which differ in the last digit
-    between processors: its draws reproduce on one platform only.
+    draws. The state holds log-weights, which are converted into integer weights of at least 1. With
+    more than 2^20 items, each time the largest weight has grown e^4-fold the other weights are
+    rescaled within n/2 losses; reported probabilities stay exact meanwhile. The rule uses exp and
+    log, which differ in the last digit between processors: draws are reproducible on one platform
+    only.
 
     Parameters
     ----------
@@ -78,12 +79,12 @@ class MABS(WeightedSampler):
     horizon : int, optional
         T, the number of draws planned.
     bound : float or array-like of shape (n,), optional
-        L: at least the largest squared loss, for all items or for each.
+        L: an upper bound on the squared losses, one for all items or one for each.
     mixing : float in (0, 1], default=0.4
         eta, the share of uniform draws.
     step : float, optional
-        delta itself, in units of 1 / loss^2, where it is tuned; `horizon` and `bound` can then
-        be left out.
+        delta itself, in units of 1 / loss^2, if it is tuned by hand; `horizon` and `bound` are then
+        not needed.
     seed : int, default=0
 
     Attributes

@@ -11,7 +11,7 @@ from tombola.samplers.weighted import Scored, WeightedSampler, new_rule
 
 __all__ = ["MirrorDescent"]
 
-SMALLEST = 2.0**-500  # a mass below this is multiplied by 1 / SMALLEST
+SMALLEST = 2.0**-500  # when the total mass falls below this, all masses are divided by it
 
 
 class MirrorDescentState(Scored):
@@ -21,7 +21,7 @@ class MirrorDescentState(Scored):
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the range of what the rule keeps."""
+        """Return the valid range of the rule's numbers and arrays."""
         own = {"rule.summed": (0, state.scores.size - 1), "rule.mass_of_summed": (-1e300, 1e300)}
         return {**super().limits(state), **own}
 
@@ -39,16 +39,16 @@ class MirrorDescentState(Scored):
 
     @staticmethod
     def value(state: Any, item: Any) -> Any:
-        """Return the mass of the item; it need not be normalised."""
+        """Return the mass of the item, which need not be normalised."""
         return state.scores[item]
 
 
 @kernel
 def shrink(state: MirrorDescentState, item: Any, factor: Any) -> None:
-    """Multiply the mass of an item, but leave it p_min of the new total.
+    """Multiply the mass of an item by a factor, but keep it at least p_min of the new total.
 
-    That is the projection: all others grow relative to the total, so none of them falls below
-    the floor. One unit of weight more makes up for rounding down.
+    This performs the projection: all other items grow relative to the total, so none of them falls
+    below the floor. One extra unit of weight compensates for rounding down.
     """
     rule, scores = state.rule[0], state.scores
     old = scores[item]
@@ -58,7 +58,7 @@ def shrink(state: MirrorDescentState, item: Any, factor: Any) -> None:
     rule.mass += new - old
     if item < rule.summed:
         rule.mass_of_summed += new - old
-    for _ in range(2):  # sum up two more items: rounding errors never get old
+    for _ in range(2):  # sum two more items, so that rounding errors do not accumulate
         rule.mass_of_summed += scores[rule.summed]
         rule.summed += 1
         if rule.summed == scores.size:
@@ -71,7 +71,7 @@ def shrink(state: MirrorDescentState, item: Any, factor: Any) -> None:
 
 @kernel
 def magnify(state: MirrorDescentState) -> None:
-    """Multiply all masses by a power of two: exact, and no weight changes."""
+    """Multiply all masses by a power of two, which is exact and changes no weight."""
     state.rule[0].mass /= SMALLEST
     state.rule[0].mass_of_summed /= SMALLEST
     state.sweep[0].scale *= SMALLEST
@@ -80,48 +80,49 @@ def magnify(state: MirrorDescentState) -> None:
 
 
 class MirrorDescent(WeightedSampler):
-    """Bandit mirror descent: shrinks the items whose losses are small.
+    """Bandit mirror descent: reduces the probability of items with small losses.
 
-    With L the bound on the *squared* losses, p_min = floor / n and the estimate g = l / (n p)
-    of the item drawn, its squared size is at most L / floor^2, and the rule is
+    Let L be the bound on the *squared* losses, p_min = floor / n, and g = l / (n p) the estimate
+    from the item drawn, whose square is at most L / floor^2. The rule is
 
         c = max(clip L / floor^2 - g^2, 0)
         p(I) <- p(I) exp(-alpha c / p(I)),  then the KL projection onto {p >= p_min}
 
-    Only the item drawn shrinks, so the projection takes O(1), and the sum of all p stays as it
-    is: nobody needs it to be 1.
+    Only the item drawn loses probability, so the projection takes O(1). The implementation keeps
+    masses, proportional to p, which are never normalised.
 
-    Needs a bound. O(1) a draw and an update, 24 bytes an item; after
-    each factor of 2^500 that the mass has lost, one pass over all items. Guarantee: with
-    ``horizon=T`` and ``clip=1``, regret of at most (L / floor^2) sqrt(2 n T log n) against the
-    best p above the floor.
+    It needs a bound. A draw and an update take O(1); memory is 24 bytes per item. Each time the
+    total mass has decreased by a factor of 2^500, one pass over all items follows.
 
-    Deviations: `step` is alpha times L, so that the unit of the losses does not matter. The
-    mass that the floor is relative to is a running sum in float64, summed afresh every n/2
-    losses; with the rounding of weights, p >= p_min holds to one part in 250 (to a factor of
-    two for a while, where more than 2^20 items change their scale). Late or repeated feedback
-    shrinks the mass that the item has by then, by what its draw's probability says. The rule
-    needs exp: draws repeat on the same platform, and perhaps not on another.
+    Guarantee: with ``horizon=T`` and ``clip=1``, the regret is at most
+    (L / floor^2) sqrt(2 n T log n) against the best p above the floor.
+
+    Deviations: `step` is alpha times L, so that the unit of the losses does not matter. The floor
+    is relative to the total mass, a running sum in float64 that is recomputed every n/2 losses.
+    With the rounding of weights, p >= p_min holds to one part in 250 (temporarily to a factor of
+    two, while more than 2^20 items change their scale). Late or repeated feedback reduces the mass
+    that the item has at that time, by the factor that follows from the probability of its draw. The
+    rule uses exp: draws are reproducible on one platform, but may differ between platforms.
 
     Parameters
     ----------
     n : int
         The number of items.
     bound : float
-        L: at least the largest squared loss.
+        L: an upper bound on the squared losses.
     floor : float in (0, 1], default=0.5
-        n p_min: no item is drawn less often than so many times 1/n. The authors' example has
-        0.1; c grows with 1 / floor^2, and with it the noise.
+        n p_min: no item has a probability below floor / n. The authors' example has 0.1; c grows
+        with 1 / floor^2, and the noise with c.
     clip : float in (0, 1], default=0.1
-        Below 1, estimates near their largest possible size all count alike: a heuristic of the
-        authors, without which almost every c is almost the same.
+        Values below 1 treat all estimates near the largest possible size alike. This is a
+        heuristic of the authors; without it, nearly all c are nearly equal.
     step : float, optional
-        alpha L. A single loss multiplies a p near 1/n by as little as
-        exp(-step clip n / floor^2): the authors' example, 0.001, sends each item drawn to the
-        floor from some 1000 items on, and is then worse than uniform sampling.
+        alpha L. A single loss multiplies a p near 1/n by a factor as small as
+        exp(-step clip n / floor^2): from about 1000 items on, the authors' example, 0.001, sends
+        each item drawn to the floor, and is then worse than uniform sampling.
     horizon : int, optional
         T, the number of draws planned: step = floor^2 sqrt(2 log(n) / (n T)), as in the theory.
-        With neither, the same with the number of losses so far, at least n, in place of T.
+        Without `step` and `horizon`, T is replaced by the number of losses so far, at least n.
     seed : int, default=0
 
     Examples

@@ -1,19 +1,19 @@
-"""The rule that `VRB` plays without parameters: visit averages, shrunk, and a fallback.
+"""The rule of `VRB` without parameters: shrunk visit averages, and a fallback.
 
-Each item keeps V, the number of its losses, and h, the average of their squares (over about
-its last 32). Its weight is the root of that average, shrunk towards the average m over all
-items as if k more visits had shown m:
+For each item, the state holds V, the number of its losses, and h, the average of their squares
+(over about the last 32). The weight of an item is the root of that average, shrunk towards the
+average m over all items as if k additional visits had had squared loss m:
 
     value = sqrt((V h + k m) / (V + k)),   k = 1/8 + D^2 / 2   (1/8 + 8 D^2 after only zeros)
 
-D, from 0 to 1, is how much losses differ, on average, from their item's own past: where losses
-are steady, one visit settles the weight; where they are noise, it takes more. Mixing is
-min(1, sqrt(n / (4 u))) after u losses. Everything is relative to m: the scale of the losses
+D, from 0 to 1, is the average distance between a loss and the past losses of its item. If losses
+are steady, one visit determines the weight; if they are noisy, it takes more. Mixing is
+min(1, sqrt(n / (4 u))) after u losses. All quantities are relative to m, so the scale of the losses
 does not matter.
 
-The fallback (`tombola.samplers.fallback`) deals shuffled epochs wherever adapting does not pay.
+The fallback (`tombola.samplers.fallback`) deals shuffled epochs while adaptive draws do not pay.
 
-``docs/decisions/vrb_default.md`` says what else was tried, with the figures.
+``docs/decisions/vrb_default.md`` lists the alternatives and their measurements.
 """
 
 import math
@@ -41,10 +41,10 @@ from tombola.samplers.weighted import (
 
 __all__ = ["ParameterFreeState", "start"]
 
-LAST = 32.0  # an item's average forgets beyond this many visits
+LAST = 32.0  # visits: the window of an item's average
 PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
-CLIP = 8.0  # a squared loss counts as at most CLIP n m
-TOO_LARGE = 2.0**100  # a loss this much larger than the first one makes the sampler begin anew
+CLIP = 8.0  # squared losses are clipped at CLIP n m
+TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
 
 
 class _Parts(NamedTuple):
@@ -63,40 +63,40 @@ def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
     rule = new_rule(
         mixing=1.0,
         unit=0.0,  # a power of two near 1 / (the first loss); 0: not yet known
-        fade=fade,  # of visits, each time the sweep passes
+        fade=fade,  # factor of the visits at each pass of the sweep
         mean_square=0.0,  # m: running mean of l^2 / (n p), which estimates the mean of l^2
         disagreement=0.0,  # D
-        compared=0.0,  # losses that went into D
-        first_root=0.0,  # sqrt(m) at first; values begin at 1, relative to it
+        compared=0.0,  # the number of losses averaged in D
+        first_root=0.0,  # the initial sqrt(m); values are relative to it, and start at 1
     )
     return {
         "rule": rule,
         "fallback": fallback.new_fallback(n, allowed=shuffle),
         "deck": new_deck(n),
-        # written to, not mapped to zeros: draws would pause for that later
+        # np.full touches the memory now: with np.zeros, later draws would pause for page faults
         "scores": np.full(n, 0.0),
         "visits": np.full(n, 0.0, dtype=np.float32),
     }
 
 
 class ParameterFreeState(Weighted, _Parts):
-    """Visit averages, shrunk, with a fallback."""
+    """Shrunk visit averages, with a fallback."""
 
     __slots__ = ()
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the range of what the rule keeps."""
+        """Return the valid range of the rule's numbers and arrays."""
         return {
             **super().limits(state),
             **fallback.limits(state),
-            "rule.disagreement": (-1e-9, 1.0 + 1e-9),  # rounding errors included
+            "rule.disagreement": (-1e-9, 1.0 + 1e-9),  # with a margin for rounding errors
             "visits": (0.0, 2.0**100),
         }
 
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Take a loss into the item's average, the overall one, D and the fallback's sums."""
+        """Update the item's average, the overall average, D and the fallback's sums."""
         rule, n = state.rule[0], state.scores.size
         pace = max(1.0 / (rule.fed + 1.0), 1.0 / n)
         if loss * rule.unit > TOO_LARGE:
@@ -106,7 +106,7 @@ class ParameterFreeState(Weighted, _Parts):
         squared = normalised(loss, rule.unit) ** 2
         if rule.unit > 0.0:
             m = rule.mean_square + pace * (squared / (n * probability) - rule.mean_square)
-            # one loss can at most double it, unless a long run of zeros has used it up
+            # one loss can at most double it, unless a long run of zeros has made it vanish
             rule.mean_square = min(m, 2.0 * rule.mean_square) if rule.mean_square > 0.0 else m
             squared = min(squared, CLIP * n * rule.mean_square)
             candidate = probability_of(state, item, uniform_weight(state))
@@ -122,7 +122,7 @@ class ParameterFreeState(Weighted, _Parts):
 
     @staticmethod
     def value(state: Any, item: Any) -> Any:
-        """Return the root of the shrunk average of squared losses; 1 before any loss."""
+        """Return the root of the shrunk average of squared losses; 1 before the first loss."""
         rule = state.rule[0]
         if rule.unit == 0.0:
             return 1.0
@@ -140,13 +140,13 @@ class ParameterFreeState(Weighted, _Parts):
 
     @staticmethod
     def fade(state: Any, item: Any) -> None:
-        """Forget a share of the visits."""
+        """Discount the visits."""
         if state.rule[0].fade < 1.0:
             state.visits[item] *= state.rule[0].fade
 
     @staticmethod
     def fetch(state: Any, item: Any) -> None:
-        """Ask for score and visits."""
+        """Prefetch score and visits."""
         prefetch(state.scores, item)
         prefetch(state.visits, item)
 
@@ -169,7 +169,7 @@ class ParameterFreeState(Weighted, _Parts):
 
     @staticmethod
     def fill_probabilities(state: Any, out: Any) -> None:
-        """Write the probability of every item, in the present mode."""
+        """Write the probability of every item, in the current mode."""
         if state.fallback[0].shuffling:
             out[:] = 1.0 / out.size
         else:
@@ -178,7 +178,7 @@ class ParameterFreeState(Weighted, _Parts):
 
 @kernel
 def set_unit(state: ParameterFreeState, loss: Any, pace: Any, probability: Any) -> None:
-    """Take the unit from the first loss that is not zero: a power of two near it."""
+    """Set the unit from the first non-zero loss: the inverse of a power of two near it."""
     rule = state.rule[0]
     rule.unit = 1.0 / power_of_two_near(loss)
     squared = normalised(loss, rule.unit) ** 2
@@ -187,7 +187,7 @@ def set_unit(state: ParameterFreeState, loss: Any, pace: Any, probability: Any) 
 
 @kernel
 def begin_anew(state: ParameterFreeState) -> None:
-    """Forget everything: next to the loss that has come, all before it is nothing."""
+    """Start over: past losses are negligible compared with the latest one."""
     rule = state.rule[0]
     rule.unit = rule.mean_square = rule.disagreement = rule.compared = 0.0
     fallback.forget(state.fallback[0])

@@ -1,4 +1,4 @@
-"""Projections onto distributions in which every item keeps a least probability."""
+"""Projections onto distributions with a minimum probability for every item."""
 
 from typing import Any
 
@@ -11,16 +11,17 @@ __all__ = ["floor_level"]
 
 @kernel
 def floor_level(values: NDArray[Any], floor: Any) -> Any:
-    """Return the level at which max(value, level) / sum is the cheapest p with p >= floor.
+    """Return the level for which max(value, level) / sum minimises the cost over p >= floor.
 
     The p that minimises sum_i a_i^2 / p_i over p_i >= floor is max(a_i / lambda, floor), with
     lambda such that it sums to 1 (Lemma 1 of El Hanchi and Stephens 2020); the level is
-    lambda * floor. Values are not negative, floor is at most 1/n; 0 where all values are.
+    lambda * floor. Values must not be negative, and floor is at most 1/n. The level is 0 if all
+    values are 0.
 
-    Start from lambda = sum of all values, as if no item were at the floor. Items below the
-    level are; leave them out, and lambda grows: a_i < lambda floor for m items leaves
-    (lambda - their values) / (1 - m floor) > lambda. So each pass puts more items at the
-    floor, until none is left to put. A pass takes O(n) and no memory; a few of them do.
+    Start from lambda = sum of all values, as if no item were at the floor. Items below the level
+    are at the floor; excluding them increases lambda: if a_i < lambda floor for m items, then
+    (lambda - their values) / (1 - m floor) > lambda. Each pass thus moves further items to the
+    floor, until no more follow. A pass takes O(n) and no memory; a few passes suffice.
     """
     level = 0.0
     low = -1

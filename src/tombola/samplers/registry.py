@@ -1,4 +1,4 @@
-"""Samplers by name: the meaning of a `sampler` argument, wherever there is one."""
+"""Samplers by name: the meaning of every `sampler` argument in the library."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ __all__ = ["GROUPED", "NAMES", "UNGROUPED", "make_sampler"]
 NAMES = ("auto", "vrb", "group-vrb", "shuffle", "uniform", "balanced")
 GROUPED = ("group-vrb", "balanced")  # these need groups
 UNGROUPED = tuple(name for name in NAMES if name not in GROUPED)
-MEMORY = 5  # epochs that VRB remembers where losses go to zero
+MEMORY = 5  # epochs: the memory of VRB if losses converge to zero
 
 
 def make_sampler(
@@ -30,7 +30,7 @@ def make_sampler(
     what: str = "rows",
     whose: str = "X",
 ) -> Sampler:
-    """Return the sampler that a `sampler` argument stands for.
+    """Return the sampler that a `sampler` argument specifies.
 
     ============= ================================================================================
     "vrb"         `VRB`
@@ -45,21 +45,21 @@ def make_sampler(
     Parameters
     ----------
     choice : str, Sampler or callable
-        A name; a sampler over n items, which is left unchanged (a new one is made with its
+        A name; a sampler over n items, which is not modified (a new one is made with its
         parameters and seed); or a function (n, seed, groups) that returns a sampler.
     n, seed : int
     groups : array-like of shape (n,), optional
         The group of each item, usually its class.
     own : callable, optional
-        Makes the sampler that the solver prefers, for "auto": `SAGA` and `SVRG` draw by
-        curvature, `MiniBatchKMeans` by bounds.
+        Makes the solver's own sampler, for "auto": `SAGA` and `SVRG` draw by curvature,
+        `MiniBatchKMeans` by bounds.
     forget : bool, default=False
-        Whether losses go to zero, as under `SAGA` and `SVRG`: `VRB` then forgets old losses, and
-        neither `VRB` nor `GroupVRB` falls back to shuffled epochs.
+        Whether losses converge to zero, as in `SAGA` and `SVRG`: `VRB` then forgets old losses,
+        and neither `VRB` nor `GroupVRB` falls back to shuffled epochs.
     extra : mapping of str to callable, optional
-        Further names, and what makes the sampler of each.
+        Additional names, with a function that makes the sampler of each.
     what, whose : str, default="rows", "X"
-        The items, and what has them, for the error message.
+        What the items are called, and where they come from, for the error message.
 
     Returns
     -------
@@ -68,9 +68,9 @@ def make_sampler(
     Examples
     --------
     >>> make_sampler("auto", 4, 0, ["cat", "dog", "cat", "cat"])
-    GroupVRB(groups=<4 values>, labels=<2 values>, seed=0, shuffle=True)
+    GroupVRB(groups=<4 values>, labels=<2 values>, shuffle=True, seed=0)
     >>> make_sampler("vrb", 4, 0, ["cat", "dog", "cat", "cat"])
-    VRB(n=4, seed=0, shuffle=True)
+    VRB(n=4, shuffle=True, seed=0)
     """
     if isinstance(choice, Sampler):
         sampler = type(choice)(**choice.parameters)
@@ -89,7 +89,7 @@ def make_sampler(
             known = [*NAMES, *(extra or {})]
             raise ValueError(f"sampler={choice!r} is not a sampler; the names are {known}")
         if choice in GROUPED and groups is None:
-            raise ValueError(f"sampler={choice!r} needs class labels, and there are none")
+            raise ValueError(f"sampler={choice!r} needs class labels, but there are none")
         sampler = makers[choice]()
     elif callable(choice):
         sampler = choice(n, seed, groups)

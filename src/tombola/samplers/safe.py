@@ -1,4 +1,4 @@
-"""Safe adaptive importance sampling: the best p for what is known; Stich, Raj, Jaggi (2017)."""
+"""Safe adaptive importance sampling from bounds on gradients; Stich, Raj, Jaggi (2017)."""
 
 import math
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from tombola.validation import number
 
 __all__ = ["Safe"]
 
-CRUMB = 2.0**-40  # of m s: what is left of an item that seems to have no gradient at all
+CRUMB = 2.0**-40  # of m s: the value of an item whose bounds say that its gradient is zero
 PASSES = 100
 
 
@@ -25,21 +25,21 @@ class _Parts(NamedTuple):
     index: Index  # type: ignore[assignment]
     sweep: Record
     rule: Record
-    norms: NDArray[np.float64]  # of each item, at its last visit ...
-    visited: NDArray[np.float64]  # ... when the solver had moved this far; -1 before the first
+    norms: NDArray[np.float64]  # the norm of each item at its last visit ...
+    visited: NDArray[np.float64]  # ... when the solver had moved this far; -1 before any visit
     curvature: NDArray[np.float64]  # s of each item
     smoothness: NDArray[np.float64]
 
 
 class SafeState(Weighted, _Parts):
-    """Bounds on losses, and the saddle point that they make."""
+    """Bounds on gradient norms, and the level m of their saddle point."""
 
     __slots__ = ()
     derived = ("curvature", "smoothness")
 
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Make the bounds of the item exact, as of now; where it is time, find m anew."""
+        """Make the bounds of the item exact; when due, recompute m."""
         rule, index = state.rule[0], state.index
         if rule.unit == 0.0 and loss > 0.0:
             rule.unit = 1.0 / power_of_two_near(loss)
@@ -52,7 +52,7 @@ class SafeState(Weighted, _Parts):
 
     @staticmethod
     def value(state: Any, item: Any) -> Any:
-        """s(i) c(i) with c(i) = m s(i), clipped to the bounds; s(i)^2 before any loss."""
+        """Return s(i) c(i) with c(i) = m s(i) clipped to the bounds; s(i)^2 before any loss."""
         s = state.curvature[item]
         if state.rule[0].unit == 0.0:
             return s * s
@@ -62,13 +62,13 @@ class SafeState(Weighted, _Parts):
 
     @staticmethod
     def fetch(state: Any, item: Any) -> None:
-        """Ask for the norm."""
+        """Prefetch the norm."""
         prefetch(state.norms, item)
 
 
 @kernel
 def bounds(state: SafeState, item: Any) -> Any:
-    """Return what the loss of an item is at least and at most, given how far we have moved."""
+    """Return the bounds on the loss of an item, given how far the solver has moved."""
     since, norm = state.visited[item], state.norms[item]
     if since < 0.0:
         return 0.0, np.inf
@@ -78,10 +78,11 @@ def bounds(state: SafeState, item: Any) -> Any:
 
 @kernel
 def saddle_level(state: SafeState) -> Any:
-    """Return m = ||c||^2 / sum_i s(i) c(i), where c(i) is m s(i), clipped to the bounds.
+    """Return m = ||c||^2 / sum_i s(i) c(i), where c(i) is m s(i) clipped to the bounds.
 
-    The function ||c||^2 - m sum s c only sums over items that are clipped, is linear in m between
-    break-points and falls: Newton's method on it, with bisection where it leaves the bracket.
+    In ||c||^2 - m sum_i s(i) c(i) only clipped items contribute. The function is piecewise linear
+    and decreasing in m: its root is found by Newton's method, with a bisection step whenever Newton
+    leaves the bracket.
     """
     level, below, above = state.rule[0].level, 0.0, np.inf
     for _ in range(PASSES):
@@ -107,7 +108,7 @@ def saddle_level(state: SafeState) -> Any:
 
 @kernel
 def solve(state: SafeState) -> None:
-    """Find m, and set all weights anew."""
+    """Compute m, then recompute all weights."""
     rule = state.rule[0]
     rule.due = rule.fed + 1 + rule.interval
     if rule.unit > 0.0:
@@ -117,49 +118,49 @@ def solve(state: SafeState) -> None:
 
 
 class Safe(WeightedSampler):
-    """Draws by the best p for what is known: each gradient norm only up to bounds.
+    """Draws from the best worst-case p, given bounds on the gradient norm of each item.
 
-    An item's gradient norm c(i) is known exactly when it is visited. While the solver moves by
-    d, it changes by at most smoothness(i) d, so that low(i) <= c(i) <= up(i) at all times, and
-    the p with the least worst case of sum_i s(i)^2 c(i)^2 / p(i) / ||c||^2 is
+    The gradient norm c(i) of an item is known exactly when the item is visited. While the solver
+    moves by d, it changes by at most smoothness(i) d, so that low(i) <= c(i) <= up(i) at all times.
+    The p that minimises the worst case of sum_i s(i)^2 c(i)^2 / p(i) / ||c||^2 is
 
         c(i) = m s(i), clipped to [low(i), up(i)],   m = ||c||^2 / sum_i s(i) c(i)
         p(i) = s(i) c(i) / sum_j s(j) c(j)
 
-    Nothing known, p(i) is proportional to s(i)^2; everything known, to s(i) c(i).
+    If nothing is known, p(i) is proportional to s(i)^2; if everything is known, to s(i) c(i).
 
-    Feed gradient norms, and how far the solver then moves: ``update(draw, norms, moved=d)``.
+    Pass gradient norms, and how far the solver moves afterwards: ``update(draw, norms, moved=d)``.
 
-    Cost: O(1) a draw; an update sets the weight of its item in O(1), and every `resolve` losses
-    m is found exactly and all weights are set anew, in O(n): with the default, some 300 to 600 ns
-    a loss on average, and a pause of some 50 ns an item. 48 bytes an item.
+    Cost: a draw takes O(1). An update sets the weight of its item in O(1); every `resolve` losses,
+    m is computed exactly and all weights are recomputed, in O(n). With the default, this takes
+    about 300 to 600 ns per loss on average, with pauses of about 50 ns per item. Memory is 48 bytes
+    per item.
 
-    Guarantee: where the bounds hold, no fixed p is better in the worst case that they allow.
-    Bounds that the steps make useless before the next visit bring it back to p proportional to
-    s(i)^2.
+    Guarantee: if the bounds hold, no fixed p is better in the worst case that they allow. If large
+    steps make the bounds useless before the next visit, p returns to being proportional to s(i)^2.
 
-    Deviations: between two computations of m, weights stay as they are, except those of visited
-    items; one that doubles the total brings the next computation forward. m is found by
-    Newton's method instead of sorting. A `mixing` of uniform draws guards against bounds that do
-    not hold (a wrong smoothness, a `moved` that nobody passed, losses that are not gradient
-    norms); the rule as published has none. The solvers of this library pass no `moved`: under
-    them bounds are those of the last visit, and the mixing keeps all items in play. Before the
-    first loss above zero, p is proportional to s(i)^2. Feedback counts as measured where the
-    solver is when it comes: if late, the bounds are too narrow by what it moved meanwhile.
+    Deviations: between two computations of m, only the weights of visited items change; a weight
+    that doubles the total triggers the next computation early. m is found by Newton's method
+    instead of sorting. A `mixing` of uniform draws protects against bounds that do not hold (a
+    wrong smoothness, a missing `moved`, losses that are not gradient norms); the published rule has
+    none. The solvers of this library do not pass `moved`: with them, bounds are those of the last
+    visit, and the mixing ensures that all items are still drawn. Before the first loss above zero,
+    p is proportional to s(i)^2. Feedback is taken as measured at the solver's current position: if
+    it is late, the bounds are too narrow by the distance moved meanwhile.
 
     Parameters
     ----------
     n : int
         The number of items.
     smoothness : float or array-like of shape (n,)
-        By how much the gradient norm of an item changes at most, per unit that the solver moves;
+        The largest change of an item's gradient norm per unit distance that the solver moves;
         beta ||x_i||^2 for a generalised linear model whose loss is beta-smooth.
     curvature : array-like of shape (n,), optional
-        L_i, for coordinate descent: s(i) = sqrt(L_i). Without it s(i) = 1, for SGD.
+        L_i, for coordinate descent: s(i) = sqrt(L_i). By default s(i) = 1, for SGD.
     mixing : float in [0, 1], default=0.1
         The share of uniform draws.
     resolve : int, optional
-        How many losses lie between two computations of m; n/10 by default.
+        The number of losses between two computations of m; n/10 by default.
     seed : int, default=0
 
     Examples
@@ -226,12 +227,12 @@ class Safe(WeightedSampler):
         self.state.rule[0].solved_total = solved
 
     def update(self, draw: Draw, losses: ArrayLike, *, moved: float = 0.0) -> None:
-        """Learn from gradient norms, then widen all bounds by the step that follows.
+        """Learn from gradient norms, then widen all bounds by the following step.
 
         Parameters
         ----------
         draw, losses
-            As for every sampler; the draw may be empty.
+            As in `Sampler.update`; the draw may be empty.
         moved : float, default=0.0
             How far the solver moves after these losses: the norm of its step.
         """

@@ -1,8 +1,8 @@
-"""Save the state of a compiled sampler, and prove a saved one before it is used.
+"""Save the state of a compiled sampler, and validate a saved state before it is loaded.
 
-What can be derived is not saved: of an index the weights and the order of its columns, of a
-stream its position. What comes from outside is proved in O(n) before anything is written: kernels
-then stay within their arrays, whatever a file says.
+Only what cannot be derived is saved: the weights and the column order of an index, the position of
+a stream. A saved state is validated in O(n) before anything is changed, so that kernels stay within
+their arrays, whatever a file contains.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ from tombola.samplers.deck import Deck, is_permutation
 
 __all__ = ["check_state", "load_state", "save_state"]
 
-LARGEST_COUNT = 2**60  # of counters; one draw a nanosecond takes 36 years
+LARGEST_COUNT = 2**60  # the largest valid counter: 36 years at one draw per nanosecond
 
 
 def save_state(state: Any) -> dict[str, Any]:
-    """Return a copy of what changes in a state, as nested dicts of arrays and numbers."""
+    """Return a copy of the mutable parts of a state, as nested dicts of arrays and numbers."""
     return {name: _saved(part) for name, part in _changing(state).items()}
 
 
 def check_state(state: Any, saved: Mapping[str, Any]) -> None:
-    """Raise a CheckpointError where something saved does not fit a state, or is not sound."""
+    """Raise a CheckpointError if saved parts do not fit a state or are invalid."""
     limits = type(state).limits(state)
     for name, part in _changing(state).items():
         given = saved.get(name)
@@ -39,17 +39,19 @@ def check_state(state: Any, saved: Mapping[str, Any]) -> None:
         if isinstance(part, Index):
             starts = type(state).starts(state, name)
             if order_fault(given["weights"], given["order"], starts) >= 0:
-                raise CheckpointError(f"{name} is not an index: its order does not fit its weights")
+                raise CheckpointError(
+                    f"{name} is not a valid index: its order does not match its weights"
+                )
         elif isinstance(part, Deck):
             if not is_permutation(given["items"]):
-                raise CheckpointError(f"{name} does not hold every item once")
+                raise CheckpointError(f"{name} does not contain every item exactly once")
             _check_range(f"{name}.turn.place", given["turn"]["place"], (0, part.items.size - 1))
         else:
             _check_numbers(name, given, limits)
 
 
 def load_state(state: Any, saved: Mapping[str, Any]) -> None:
-    """Write what was saved into a state, in place; `check_state` comes first."""
+    """Load saved parts into a state, in place; call `check_state` first."""
     for name, part in _changing(state).items():
         load_parts(_expected(part), saved[name])
         if isinstance(part, Index):
@@ -59,13 +61,13 @@ def load_state(state: Any, saved: Mapping[str, Any]) -> None:
 
 
 def _changing(state: Any) -> dict[str, Any]:
-    """Return the parts that are saved here; the sampler saves its stream itself."""
+    """Return the parts to save, without the stream, which the sampler saves itself."""
     constant = ("stream", *type(state).derived)
     return {name: part for name, part in state._asdict().items() if name not in constant}
 
 
 def _expected(part: Any) -> Any:
-    """Return what of a part is saved, in the shape that it is saved in."""
+    """Return the fields of a part that are saved."""
     if isinstance(part, Index):
         return {"weights": part.weights, "order": part.order}
     if is_stream(part):
@@ -93,7 +95,7 @@ MOST = float(np.finfo(np.float64).max)
 
 
 def _check_range(name: str, given: Any, limit: tuple[float, float]) -> None:
-    """Raise an error unless a number, or every number of an array, is within a limit."""
+    """Raise a CheckpointError unless a number, or all numbers of an array, are within a range."""
     low, high = limit
     array = np.asarray(given)
     inside = array.size == 0 or (array.min() >= low and array.max() <= high)  # false for NaN

@@ -1,4 +1,4 @@
-"""Shuffled epochs: what most people use today."""
+"""Shuffled epochs: the usual way to draw training examples."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ class _Parts(NamedTuple):
 
 
 class ShuffleState(Compiled, _Parts):
-    """A deck that is dealt; learns nothing."""
+    """A deck of items; learns nothing."""
 
     __slots__ = ()
 
@@ -28,12 +28,12 @@ class ShuffleState(Compiled, _Parts):
 class Shuffle(CompiledSampler):
     """Deals every item once, in random order, then shuffles again; learns nothing.
 
-    Each place in an epoch is equally likely to hold each item, so p = 1/n and importances are
-    1. A single draw is unbiased over the shuffling; *given the earlier draws of its epoch* it
-    comes from the items that are left, and only the epoch as a whole gives every item its due:
-    the estimate over a whole epoch of fixed values is exact, without any variance.
+    Every item is equally likely at every place of an epoch, so p = 1/n and importances are 1. A
+    single draw is unbiased over the shuffling. *Given the earlier draws of its epoch*, it comes
+    from the remaining items only; the estimate over a whole epoch of fixed values is exact, without
+    any variance.
 
-    Needs nothing; O(1) a draw, 4 bytes an item.
+    It needs no parameters. A draw takes O(1); memory is 4 bytes per item.
 
     Parameters
     ----------

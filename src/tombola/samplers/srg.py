@@ -1,4 +1,4 @@
-"""SRG: stochastic reweighted gradients, by the last norm seen of each item."""
+"""SRG: stochastic reweighted gradients, by the last gradient norm of each item."""
 
 from typing import Any, NamedTuple
 
@@ -16,28 +16,28 @@ from tombola.validation import number
 
 __all__ = ["SRG"]
 
-UNSEEN = -1.0  # the score of an item that nothing is known about
-TRACE = 2.0**-200  # what an item whose last norm was 0 keeps, as a share of the mean
-COINS = 2**64 - 2  # the coins have a child of the stream to themselves
+UNSEEN = -1.0  # the norm of an item without feedback
+TRACE = 2.0**-200  # the value of an item whose last norm was 0, as a share of the mean
+COINS = 2**64 - 2  # the number of the child stream for the coins
 
 
 class _Parts(NamedTuple):
     stream: Record
-    coins: Record  # the stream that the coins come from
+    coins: Record  # the stream of the coin flips
     index: Index  # type: ignore[assignment]
     sweep: Record
     rule: Record
-    norms: NDArray[np.float64]  # the last one seen of each item
+    norms: NDArray[np.float64]  # the last norm of each item
 
 
 class SRGState(Weighted, _Parts):
-    """The last norm seen of each item, and a stream of coins."""
+    """The last norm of each item, and a stream of coin flips."""
 
     __slots__ = ()
 
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """g(I_t) <- l_t(I_t), if the coin said "uniform" or every draw refreshes."""
+        """g(I_t) <- l_t(I_t), if the coin shows "uniform" or every draw refreshes."""
         rule = state.rule[0]
         share = uniform_share(state, probability)
         if rule.by_coin:
@@ -53,7 +53,7 @@ class SRGState(Weighted, _Parts):
 
     @staticmethod
     def value(state: Any, item: Any) -> Any:
-        """Return g(i); before the first sight of an item, the mean of what was seen."""
+        """Return g(i); for an item without feedback, the mean of the norms so far."""
         rule, norm = state.rule[0], state.norms[item]
         if rule.unit == 0.0:
             return 1.0
@@ -61,13 +61,13 @@ class SRGState(Weighted, _Parts):
 
     @staticmethod
     def fetch(state: Any, item: Any) -> None:
-        """Ask for the norm."""
+        """Prefetch the norm."""
         prefetch(state.norms, item)
 
 
 @kernel
 def uniform_share(state: SRGState, probability: Any) -> Any:
-    """Return the probability that the coin said "uniform", given what was drawn; at most 1."""
+    """Return the probability that the coin shows "uniform", given the item; at most 1."""
     return min(1.0, state.rule[0].mixing / (state.norms.size * probability))
 
 
@@ -87,31 +87,32 @@ def flip_all(state: SRGState, probabilities: NDArray[np.float64], tags: NDArray[
 
 
 class SRG(WeightedSampler):
-    """Stochastic reweighted gradients (El Hanchi, Stephens, Maddison): by the last norm seen.
+    """Stochastic reweighted gradients (El Hanchi, Stephens, Maddison): draws by the last norm.
 
-    With g(i) the last norm seen of item i and a coin that says "uniform" with probability theta:
+    With g(i) the last norm of item i, and a coin that shows "uniform" with probability theta:
 
-        q_t(i) = g(i) / sum_j g(j);  draw I_t uniformly if the coin says so, else from q_t
+        q_t(i) = g(i) / sum_j g(j);  draw I_t uniformly if the coin shows "uniform", else from q_t
         p_t(i) = (1 - theta) q_t(i) + theta / n
-        g(I_t) = l_t(I_t), if the coin said "uniform"
+        g(I_t) = l_t(I_t), if the coin shows "uniform"
 
-    The proof needs the coin: the items refreshed are then a uniform sample, whatever g is. With
-    ``refresh="always"`` every loss counts: adapts faster, but is unproved.
+    The proof needs the coin: it makes the refreshed items a uniform sample, for any g. With
+    ``refresh="always"`` every loss refreshes its item, which adapts faster but has no proof.
 
-    Needs nothing. O(1) a draw and an update.
+    It needs no parameters. A draw and an update take O(1).
 
     Guarantee: for SGD with theta <= 1/2 and steps of at most theta / (12 L_max), L_max being the
-    largest smoothness constant, the noise that remains falls from (1/n) sum_i |g*(i)|^2 to
-    (1/n^2) (sum_i |g*(i)|)^2, where g*(i) are the gradients at the optimum. Where losses are
-    often 0 by chance it can do worse than uniform sampling: one zero leaves an item with the
-    uniform share alone.
+    largest smoothness constant, the remaining noise decreases from (1/n) sum_i |g*(i)|^2 to
+    (1/n^2) (sum_i |g*(i)|)^2, where g*(i) are the gradients at the optimum. If losses are often 0
+    by chance, it can do worse than uniform sampling: a single zero leaves an item with the uniform
+    share only.
 
-    Deviations: the item is drawn from the mixture first and the coin, which is `tags` of the
-    draw (1: uniform), afterwards, given the item: "uniform" with probability theta / (n p), by
-    Bayes' rule. So the two have the joint distribution of the rule. Feedback without tags, from
-    another sampler's draw or a compiled loop, flips that coin when it comes. Items not seen yet
-    take the mean of the norms seen, as the sweep passes; an item whose last norm was 0 keeps
-    2^-200 of that mean, so that the weights never vanish all together.
+    Deviations: the item is drawn from the mixture first, and the coin is flipped afterwards, given
+    the item: it shows "uniform" with probability theta / (n p), by Bayes' rule, so the pair has the
+    joint distribution of the rule. The coins are stored in the `tags` of the draw (1: uniform). For
+    feedback without tags, from another sampler's draw or a compiled loop, the coin is flipped when
+    the feedback arrives. Items without feedback are assigned the mean of the norms so far, as the
+    sweep passes; an item whose last norm was 0 keeps 2^-200 of that mean, so that the weights never
+    all vanish.
 
     Parameters
     ----------
@@ -156,9 +157,9 @@ class SRG(WeightedSampler):
         rule = new_rule(
             mixing=float(mixing),
             unit=0.0,
-            by_coin=int(refresh == "coin"),  # whether only "uniform" refreshes
-            mean_norm=0.0,  # of the norms seen, as if items had been drawn uniformly
-            seen=0.0,  # how many went into it
+            by_coin=int(refresh == "coin"),  # whether only "uniform" draws refresh their item
+            mean_norm=0.0,  # estimated mean of the norms under uniform draws
+            seen=0.0,  # the number of norms in that mean
         )
         coins = Stream(seed).child(COINS).state
         self._begin(rule=rule, coins=coins, norms=np.full(self.n, UNSEEN), stale=True)
@@ -175,7 +176,7 @@ class SRG(WeightedSampler):
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
         if draw.tags is not None and self.state.rule[0].by_coin:
-            # the coin has been flipped: make `absorb` certain of the outcome, either way
+            # the coin has been flipped already: these probabilities make its outcome certain
             chances = np.where(draw.tags == 1, np.finfo(np.float64).tiny, np.inf)
             draw = Draw.made(draw.indices, chances, draw.n, draw.round)
         super()._update(draw, losses)

@@ -1,4 +1,4 @@
-"""Fixed distributions: importance sampling by what is known beforehand."""
+"""Fixed distributions: importance sampling with weights that are known in advance."""
 
 from typing import Any
 
@@ -14,39 +14,39 @@ __all__ = ["Static"]
 
 
 class StaticState(Scored):
-    """Learns nothing; the scores are the weights that were given."""
+    """Learns nothing; the scores are the given weights."""
 
     __slots__ = ()
     derived = ("scores",)
 
     @staticmethod
     def value(state: Any, item: Any) -> Any:
-        """Return the weight that was given for the item."""
+        """Return the given weight of the item."""
         return state.scores[item]
 
 
 class Static(WeightedSampler):
-    """Draws by weights that never change; learns nothing.
+    """Draws in proportion to fixed weights; learns nothing.
 
     With weights a and mixing theta:
 
         p(i) = (1 - theta) a(i) / sum_j a(j) + theta / n
 
-    With bounds on the gradient norms as weights (for linear models the norms of the rows) this
-    is the sampling of Zhao and Zhang. `partially_biased` and `balanced` are two other choices.
+    With bounds on the gradient norms as weights (for linear models, the norms of the rows), this is
+    the sampling of Zhao and Zhang. `partially_biased` and `balanced` make two other choices.
 
-    Needs the weights. O(n) to make, O(1) a draw; feedback goes to the gauge alone. An item of
-    weight 0 is never drawn unless there is mixing, so estimates are then of what the *other*
-    items hold: fine for an item whose value is 0, a bias for any other.
+    It needs the weights. Construction takes O(n), a draw O(1); feedback only updates the gauge.
+    Without mixing, an item of weight 0 is never drawn, so estimates leave it out: they are biased
+    unless its value is 0.
 
-    Deviations: weights become integers with a total of about 2^50 (at least 1 where the weight
-    is above 0), so p differs from the formula by about n / 2^50; the draw reports the p that it
-    drew with.
+    Deviations: weights are rounded to integers with a total of about 2^50 (at least 1 if the weight
+    is above 0), so p differs from the formula by about n / 2^50; a draw reports the p that it was
+    drawn with.
 
     Parameters
     ----------
     weights : array-like of float, shape (n,)
-        Finite and not negative, one of them above 0; in any unit.
+        Finite and not negative, at least one of them above 0; in any unit.
     mixing : float in [0, 1], default=0.0
         theta, the share of uniform draws.
     seed : int, default=0
@@ -76,7 +76,7 @@ class Static(WeightedSampler):
             raise ValueError(f"mixing must be from 0 to 1, got {mixing}")
         parameters = {"weights": given, "mixing": float(mixing)}
         super().__init__(given.size, seed, parameters, quantity=quantity)
-        del self.parameters["n"]  # the weights say it: `Static(**parameters)` is the same again
+        del self.parameters["n"]  # implied by the weights; `Static` does not take it
         scaled = given / power_of_two_near(float(given.max()))
         scores = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)
         self._begin(rule=new_rule(mixing=float(mixing)), scores=scores, least=0)
@@ -87,18 +87,18 @@ class Static(WeightedSampler):
     def partially_biased(cls, lipschitz: ArrayLike, *, seed: int = 0) -> "Static":
         """Return the sampler of Needell, Srebro and Ward: p(i) = 1/(2n) + L(i) / (2 sum_j L(j)).
 
-        No importance is above 2, so noise at most doubles, and no L(i) / (n p(i)) is above
-        twice the mean of L: steps may be set by the mean instead of the maximum. It is
+        Importances are at most 2, so the noise at most doubles, and L(i) / (n p(i)) is at most
+        twice the mean of L: step sizes can depend on the mean instead of the maximum. Equivalent to
         ``Static(lipschitz, mixing=0.5)``.
         """
         return cls(lipschitz, mixing=0.5, seed=seed)
 
     @classmethod
     def balanced(cls, groups: ArrayLike, *, seed: int = 0) -> "Static":
-        """Return a sampler that draws each group equally often, and uniformly inside a group.
+        """Return a sampler that draws all groups equally often, and uniformly within a group.
 
-        ``groups`` names the group of each item (its class, say): with K groups, an item of a
-        group of m has p = 1 / (K m).
+        ``groups`` holds the group of each item, for example its class. With K groups, each of the m
+        items of a group has p = 1 / (K m).
         """
         numbers, _ = group_numbers(groups)
         return cls(1.0 / np.bincount(numbers)[numbers], seed=seed)
@@ -108,7 +108,7 @@ class Static(WeightedSampler):
 
 
 def _checked_weights(weights: ArrayLike) -> NDArray[np.float64]:
-    """Return a copy that cannot be written to, or raise an error that names the first fault."""
+    """Return a read-only copy, or raise an error that names the first bad weight."""
     array = np.asarray(weights)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"weights must hold numbers, got dtype {array.dtype}")
@@ -120,6 +120,6 @@ def _checked_weights(weights: ArrayLike) -> NDArray[np.float64]:
         position = int(wrong.argmax())
         raise ValueError(f"weights[{position}] is {given[position]}, not finite and at least 0")
     if not given.any():
-        raise ValueError(f"all {given.size} weights are 0: one at least must be above 0")
+        raise ValueError(f"all {given.size} weights are 0: at least one must be above 0")
     given.flags.writeable = False
     return given

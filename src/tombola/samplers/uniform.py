@@ -1,4 +1,4 @@
-"""Uniform draws: the yardstick."""
+"""Independent uniform draws: the baseline."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ __all__ = ["Uniform"]
 
 class _Parts(NamedTuple):
     stream: Record
-    items: Record  # how many
+    items: Record  # the number of items
 
 
 class UniformState(Compiled, _Parts):
@@ -35,8 +35,8 @@ class UniformState(Compiled, _Parts):
 class Uniform(CompiledSampler):
     """Draws every item with probability 1/n, with replacement; learns nothing.
 
-    p_t(i) = 1/n. Needs nothing; O(1) a draw. Its second moment is the 1 that the gauge
-    compares every other sampler with.
+    p_t(i) = 1/n. It needs no parameters, and a draw takes O(1). The gauge compares the second
+    moment of every sampler with that of this one.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Uniform(CompiledSampler):
         return self._stream.integers(self.n, size), np.full(size, 1.0 / self.n)
 
     def _update(self, draw: Draw, losses: Any) -> None:
-        """Nothing to learn; the gauge has taken note."""
+        """Learn nothing; the base class has updated the gauge."""
 
     def _largest_importance(self) -> float:
         return 1.0

@@ -18,7 +18,7 @@ from tombola.validation import number
 __all__ = ["VRB"]
 
 FIXED, ANYTIME, DOUBLING = 0, 1, 2  # schedules
-CUBE_ROOT_OF_HALF = 0.7937005259840998  # a literal: pow differs between machines
+CUBE_ROOT_OF_HALF = 0.7937005259840998  # a literal, because pow differs between machines
 
 
 class _Parts(NamedTuple):
@@ -27,18 +27,18 @@ class _Parts(NamedTuple):
     sweep: Record
     rule: Record
     scores: NDArray[np.float64]  # w
-    bounds: NDArray[np.float32]  # L of each item; of size 0 where one serves all
+    bounds: NDArray[np.float32]  # L of each item; empty if one bound holds for all
 
 
 class PrintedState(Weighted, _Parts):
-    """Algorithm 1 as printed."""
+    """The state of Algorithm 1 as printed."""
 
     __slots__ = ()
     derived = ("bounds",)
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the range of what the rule keeps."""
+        """Return the valid range of the rule's numbers and arrays."""
         schedule = state.rule[0].schedule
         own = {"rule.mixing": (2.0**-60, 1.0), "rule.schedule": (schedule, schedule)}
         return {**super().limits(state), **own}
@@ -57,7 +57,7 @@ class PrintedState(Weighted, _Parts):
 
     @staticmethod
     def prepare(state: Any, size: Any) -> Any:
-        """Where the horizon is unknown: let theta fall, all the time or in phases."""
+        """Decrease theta if the horizon is unknown, gradually or in phases."""
         rule = state.rule[0]
         while rule.schedule != FIXED and rule.drawn >= rule.due:
             if rule.schedule == ANYTIME:
@@ -68,13 +68,13 @@ class PrintedState(Weighted, _Parts):
 
     @staticmethod
     def fade(state: Any, item: Any) -> None:
-        """Forget a share of the score."""
+        """Discount the score."""
         if state.rule[0].fade < 1.0:
             state.scores[item] *= state.rule[0].fade
 
     @staticmethod
     def fetch(state: Any, item: Any) -> None:
-        """Ask for score and bound."""
+        """Prefetch score and bound."""
         prefetch(state.scores, item)
         if state.bounds.size:
             prefetch(state.bounds, item)
@@ -82,7 +82,7 @@ class PrintedState(Weighted, _Parts):
 
 @kernel
 def lower_mixing(state: PrintedState) -> None:
-    """theta_t = min(1, (n/t)^(1/3)), computed anew when t has grown by a sixteenth."""
+    """Set theta_t = min(1, (n/t)^(1/3)); recomputed when t has grown by a sixteenth."""
     rule, n = state.rule[0], state.scores.size
     drawn = max(1, rule.drawn)
     rule.mixing = min(1.0, cube_root(n / drawn))
@@ -92,7 +92,7 @@ def lower_mixing(state: PrintedState) -> None:
 
 @kernel
 def next_phase(state: PrintedState) -> None:
-    """Double: phase k plays T_k = n 2^k draws with theta_k = 2^(-k/3), starting from w = 0."""
+    """Begin phase k: T_k = n 2^k draws with theta_k = 2^(-k/3), starting from w = 0."""
     rule, n = state.rule[0], state.scores.size
     rule.mixing *= CUBE_ROOT_OF_HALF
     rule.factor = n / rule.mixing
@@ -103,7 +103,7 @@ def next_phase(state: PrintedState) -> None:
 
 
 class VRB(WeightedSampler):
-    """The Variance Reducer Bandit: learns from single losses which items carry the noise.
+    """The Variance Reducer Bandit: learns from bandit feedback which items cause the noise.
 
     As printed (Algorithm 1), with a bound L on the *squared* losses and mixing theta:
 
@@ -111,32 +111,32 @@ class VRB(WeightedSampler):
         p~_t(i) = (1 - theta) p_t(i) + theta / n
         draw I_t ~ p~_t;  w(I_t) += l_t(I_t)^2 / p~_t(I_t)
 
-    Without any parameter, ``VRB(n)`` needs no bound, no horizon and no unit: it plays the rule
-    of `tombola.samplers.parameter_free`, and deals shuffled epochs wherever adapting does not
-    pay (``gauge.mode`` says which).
+    Without parameters, ``VRB(n)`` needs no bound, no horizon and no unit: it follows the rule of
+    `tombola.samplers.parameter_free`, and deals shuffled epochs while adaptive draws do not pay
+    (``gauge.mode`` shows the current mode).
 
     Parameters
     ----------
     n : int
         The number of items.
     bound : float or array-like of shape (n,), optional
-        L: at least the largest squared loss, for all items or for each. Too large a bound makes
-        the sampler slow to adapt, too small a one voids the guarantee; estimates are unbiased
-        either way. Without it the sampler is parameter-free.
+        L: an upper bound on the squared losses, one for all items or one for each. If the bound is
+        too large, the sampler adapts slowly; if it is too small, the guarantee does not hold.
+        Estimates are unbiased in both cases. Without a bound, the sampler is parameter-free.
     mixing : float in (0, 1], optional
         theta, the share of uniform draws.
     horizon : int, optional
         T, the number of draws planned (batch size times steps): theta = min(1, (n/T)^(1/3)).
     schedule : {"anytime", "doubling"}, optional
-        For an unknown horizon: theta_t = min(1, (n/t)^(1/3)) with L n / theta_t growing along
-        ("anytime", the default where only `bound` is given), or the paper's restarts after n,
-        3n, 7n, ... draws ("doubling"; each takes O(n)).
+        For an unknown horizon: theta_t = min(1, (n/t)^(1/3)), with L n / theta_t growing
+        accordingly ("anytime", the default if only `bound` is given), or the paper's restarts after
+        n, 3n, 7n, ... draws ("doubling"; each restart takes O(n)).
     memory : float, optional
-        Evidence fades over about so many draws (at least n), for losses that move. Fading
-        happens as the sweep passes, every n/2 losses, so there is no pause.
+        The number of draws (at least n) over which evidence fades, for losses that change over
+        time. Each item fades when the sweep passes it, every n/2 losses, so there is no pause.
     shuffle : bool, default=True
-        Whether the parameter-free sampler deals shuffled epochs where adapting does not pay. Not
-        with SAGA and SVRG: they need independent draws.
+        Whether the parameter-free sampler deals shuffled epochs while adaptive draws do not pay.
+        Use False with SAGA and SVRG, which need independent draws.
     seed : int, default=0
 
     Notes
@@ -147,18 +147,18 @@ class VRB(WeightedSampler):
     has no such guarantee; its floor is p >= theta_t / n with theta_t = min(1, sqrt(n / (4 u)))
     after u losses. ``docs/decisions/vrb_default.md`` has the measurements behind it.
 
-    Cost: O(1) a draw and an update; 24 bytes an item (28 with a bound for each item, 32
+    Cost: a draw and an update take O(1); memory is 24 bytes per item (28 with per-item bounds, 32
     parameter-free).
 
-    Deviations: theta is rounded up to a multiple of 2^-32, and the uniform share exceeds it by
-    less than one part in the average integer weight. In a batch, every draw adds l^2/p with the
-    same p, as b rounds with late feedback (the paper's k-means section does the same), so
-    `horizon` counts draws, not batches.
+    Deviations: theta is rounded up to a multiple of 2^-32, and the uniform share exceeds it by less
+    than one part in the average integer weight. In a batch of b, every draw adds l^2/p with the
+    same p, like b rounds with late feedback (as in the paper's k-means section), so `horizon`
+    counts draws, not batches.
 
     Examples
     --------
     >>> import numpy as np
-    >>> losses = np.array([0.1] * 99 + [5.0])            # one item carries the noise
+    >>> losses = np.array([0.1] * 99 + [5.0])            # one item causes the noise
     >>> sampler = VRB(100, bound=25.0, mixing=0.2)
     >>> for _ in range(200):
     ...     draw = sampler.draw(32)
@@ -217,8 +217,8 @@ class VRB(WeightedSampler):
             rule = new_rule(
                 mixing=theta,
                 unit=unit,
-                fade=fade,  # of scores, each time the sweep passes
-                bound=float(bounds[0]),  # L, where one serves all
+                fade=fade,  # factor of the scores at each pass of the sweep
+                bound=float(bounds[0]),  # L, if one bound holds for all items
                 factor=self.n / theta,  # n / theta
                 schedule=kind,
                 due=self.n,  # the number of draws at which theta changes next
@@ -232,19 +232,19 @@ class VRB(WeightedSampler):
 
     @property
     def mode(self) -> str:
-        """What the sampler does now: "adaptive", or "shuffle" where it deals shuffled epochs."""
+        """The current mode: "adaptive", or "shuffle" while the sampler deals shuffled epochs."""
         parameter_free = self.parameters["bound"] is None
         return "shuffle" if parameter_free and self.state.fallback[0].shuffling else "adaptive"
 
     def _largest_importance(self) -> float:
-        # also in shuffled epochs: the gauge holds the draws before them, and mixing only falls
+        # also in shuffled epochs: the gauge covers earlier draws, and mixing only decreases
         return 1.0 / float(self.state.rule[0].mixing)
 
 
 def _theta(
     n: int, mixing: float | None, horizon: int | None, schedule: str | None
 ) -> tuple[float, int]:
-    """Return theta at the start, a multiple of 2^-32, and how it goes on."""
+    """Return the initial theta, a multiple of 2^-32, and its schedule."""
     theta, kind = 1.0, FIXED
     if mixing is not None:
         if not 0 < number("mixing", mixing) <= 1:

@@ -1,16 +1,16 @@
-"""Samplers that keep a score for each item and draw from an index of integer weights.
+"""Samplers with a score for each item, which draw from an index of integer weights.
 
-Such a sampler is a few small functions on a subclass of `Weighted`: `absorb` takes a loss into
-the score of an item, `value` turns the score into the real number that the item's weight is
-proportional to, and `prepare` sets what the next draws need to know (the mixing, say). The rest
-is here, once: real values become integer weights, the uniform share of a mixture is added to
-every weight at draw time, stale weights are refreshed a few at a time, and everything is
-compiled together with these functions.
+Such a sampler consists of a few small functions on a subclass of `Weighted`: `absorb` updates the
+score of an item from a loss, `value` maps the score to the real number that the item's weight is
+proportional to, and `prepare` sets the parameters of the next draws, such as the mixing. This
+module does the rest: it converts real values into integer weights, adds the uniform share of a
+mixture to every weight at draw time, refreshes stale weights a few at a time, and compiles
+everything together with these functions.
 
 With weights a_i of sum A and the uniform weight U, an item is drawn with probability
-(a_i + U) / (A + n U): a ratio of integers, and exactly what the draw reports (rounded once, to
-a float64). U is the smallest integer for which the uniform share n U / (A + n U) is at least
-the mixing asked for.
+(a_i + U) / (A + n U): a ratio of integers, which the draw reports exactly (rounded once, to a
+float64). U is the smallest integer for which the uniform share n U / (A + n U) is at least the
+requested mixing.
 """
 
 from typing import Any, NamedTuple
@@ -29,26 +29,26 @@ from tombola.samplers.compiled import Compiled, CompiledSampler
 
 __all__ = ["Scored", "Weighted", "WeightedSampler", "new_rule"]
 
-SWEEP = 2  # items refreshed for each loss, while a sweep is on
-ALWAYS = 2**62  # items that a sweep has to refresh where it never ends
+SWEEP = 2  # items refreshed per loss, while a sweep is in progress
+ALWAYS = 2**62  # the pending items of a sweep that never ends
 TARGET = 2.0**50  # total weight after a rebuild
 HIGH = 2**60  # a total above this, or an average weight below LOW, changes the scale
 LOW = 2**10
-SMALL = 2**20  # up to this many items are rebuilt at once, in milliseconds; more by a sweep
+SMALL = 2**20  # up to this many items are rescaled at once, in milliseconds; more by a sweep
 
 
 class Weighted(Compiled):
-    """State with the parts ``stream``, ``index``, ``sweep`` and ``rule``, and its functions.
+    """Base class of states with the parts ``stream``, ``index``, ``sweep`` and ``rule``.
 
-    ``rule`` is a record with at least ``mixing`` (the uniform share asked for), ``drawn`` and
-    ``fed`` (items drawn, losses received); see `new_rule`.
+    ``rule`` is a record with at least ``mixing`` (the requested uniform share), ``drawn`` and
+    ``fed`` (the number of items drawn and of losses received); see `new_rule`.
     """
 
     __slots__ = ()
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the range of what all weighted samplers have."""
+        """Return the valid range of the parts that all weighted samplers have."""
         n, pending = state.index.weights.size, state.sweep[0].pending
         return {
             "rule.mixing": (0.0, 1.0),
@@ -62,7 +62,7 @@ class Weighted(Compiled):
 
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Take a loss into the score of an item; the default learns nothing."""
+        """Update the score of an item from a loss; the default learns nothing."""
 
     @staticmethod
     def value(state: Any, item: Any) -> Any:
@@ -71,25 +71,25 @@ class Weighted(Compiled):
 
     @staticmethod
     def prepare(state: Any, size: Any) -> Any:
-        """Set the mixing for the next draws; return for how many of `size` that holds."""
+        """Set the mixing of the next draws; return for how many of `size` draws it is valid."""
         return size
 
     @staticmethod
     def fade(state: Any, item: Any) -> None:
-        """Forget a little about an item, as the sweep passes; the default forgets nothing."""
+        """Discount the evidence of an item as the sweep passes; the default does nothing."""
 
     @staticmethod
     def fetch(state: Any, item: Any) -> None:
-        """Ask the memory system for what `absorb` and `value` will read of an item."""
+        """Prefetch what `absorb` and `value` read of an item."""
 
     @staticmethod
     def draw_next(state: Any) -> Any:
-        """Draw one item as prepared; return it and its probability."""
+        """Draw one item after `prepare`; return it and its probability."""
         return draw_from_index(state)
 
     @staticmethod
     def draw_batch(state: Any, items: Any, probabilities: Any) -> None:
-        """Draw a batch as prepared: the same, from the same words, as `draw_next`."""
+        """Draw a batch after `prepare`: the same items, from the same words, as `draw_next`."""
         batch_from_index(state, items, probabilities)
 
     @staticmethod
@@ -119,13 +119,13 @@ class _ScoredParts(NamedTuple):
 
 
 class Scored(Weighted, _ScoredParts):
-    """State with one score for each item, besides stream, index, sweep and rule."""
+    """Base class of states with one score for each item."""
 
     __slots__ = ()
 
     @staticmethod
     def fetch(state: Any, item: Any) -> None:
-        """Ask for the score."""
+        """Prefetch the score."""
         prefetch(state.scores, item)
 
 
@@ -169,7 +169,7 @@ def draw_batch(state: Any, items: Any, probabilities: Any) -> None:
 
 @kernel(inline=True)
 def uniform_weight(state: Any) -> Any:
-    """Return U for the mixing asked for; -1 where every draw is uniform."""
+    """Return U for the requested mixing; -1 if every draw is uniform."""
     mixing = state.rule[0].mixing
     if mixing <= 0.0:
         return np.int64(0)
@@ -203,7 +203,7 @@ def draw_from_index(state: Any) -> Any:
 
 @kernel(allocates=True)
 def batch_from_index(state: Any, items: Any, probabilities: Any) -> None:
-    """Draw a batch by weight: the same, from the same words, as `draw_from_index`."""
+    """Draw a batch by weight: the same items, from the same words, as `draw_from_index`."""
     uniform = uniform_weight(state)
     if uniform < 0:
         for j in range(items.size):
@@ -224,7 +224,7 @@ def fill_from_index(state: Any, out: Any) -> None:
 
 @kernel(allocates=True)
 def draw_many(state: Any, items: Any, probabilities: Any) -> None:
-    """Draw a batch: as many `draw_one` would draw, where `prepare` changes nothing between."""
+    """Draw a batch, calling `prepare` once for all draws that it is valid for."""
     done = 0
     while done < items.size:
         size = prepare(state, items.size - done)
@@ -247,7 +247,7 @@ def learn_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
 
 @kernel
 def update_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch, one after the other, after asking for the memory that it takes."""
+    """Learn from a batch, one loss after the other, after prefetching what this reads."""
     index = state.index
     for j in range(items.size):
         fetch(state, items[j])
@@ -274,11 +274,11 @@ def weight_within(real: Any, scale: Any, room: Any) -> Any:
 
 @kernel(inline=True)
 def put(state: Any, item: Any, real: Any) -> None:
-    """Turn a value into an integer weight.
+    """Convert a value into an integer weight.
 
-    A weight is at least 1, so that every item can be drawn (a sampler may ask for 0 where the
-    value is 0), and never brings the total beyond what the index holds; a value too large for
-    that is re-scaled at the end of the update.
+    The weight is at least 1, so that every item can be drawn (a sampler may choose 0 for a value of
+    0). It is clipped such that the total does not exceed the limit of the index; the end of the
+    update then changes the scale.
     """
     room = 2 * HIGH - (state.index.sums[0].total - state.index.weights[item])
     weight = weight_within(real, state.sweep[0].scale, room)
@@ -287,7 +287,7 @@ def put(state: Any, item: Any, real: Any) -> None:
 
 @kernel(inline=True)
 def sweep(state: Any) -> None:
-    """Refresh a few more weights; re-scale all of them when they outgrow the index."""
+    """Refresh a few more weights; change the scale if the total is out of range."""
     turn, n = state.sweep[0], state.index.weights.size
     items = min(turn.pending, SWEEP)
     for _ in range(items):
@@ -303,7 +303,7 @@ def sweep(state: Any) -> None:
 
 @kernel
 def rescale(state: Any) -> None:
-    """Change the scale of the weights: at once where that is quick, else as the sweep goes."""
+    """Change the scale of the weights: at once if that is fast, else during a sweep."""
     turn, n = state.sweep[0], state.index.weights.size
     if n <= SMALL:
         rebuild(state)
@@ -314,7 +314,7 @@ def rescale(state: Any) -> None:
 
 @kernel
 def rebuild(state: Any) -> None:
-    """Choose the scale and derive all weights from the scores."""
+    """Choose the scale and compute all weights from the scores."""
     total = 0.0
     weights = state.index.weights
     for item in range(weights.size):
@@ -329,32 +329,32 @@ def rebuild(state: Any) -> None:
     build(state.index)
 
 
-# --- the class around it ------------------------------------------------------------------------
+# --- the sampler class --------------------------------------------------------------------------
 
 
 def new_rule(*, mixing: float = 0.0, **own: Any) -> Record:
-    """Return the record of a rule: mixing, counts of draws and losses, and numbers of its own."""
+    """Return the record of a rule: mixing, counts of draws and losses, and further numbers."""
     return new_record(mixing=mixing, drawn=0, fed=0, **own)
 
 
 class WeightedSampler(CompiledSampler):
-    """A sampler with an index: a subclass names its state and what that starts from."""
+    """A sampler with an index; a subclass sets `state_class` and calls `_begin`."""
 
     state_class: type[Any]
     _draw_kernel = staticmethod(draw_many)
     _update_kernel = staticmethod(update_many)
 
     def _begin(self, *, stale: bool = False, least: int = 1, **own: Any) -> None:
-        """Make the state and derive all weights; to be called at the end of the constructor.
+        """Make the state and compute all weights; call it at the end of the constructor.
 
         Parameters
         ----------
         stale : bool, default=False
-            Whether weights change without feedback for their item, so that the sweep never stops.
+            Whether weights change without feedback for their item; the sweep then never stops.
         least : {0, 1}, default=1
-            The weight of an item of value 0: with 0 (and no mixing) it is never drawn.
+            The weight of an item of value 0: with 0 (and no mixing), it is never drawn.
         **own
-            The parts of the state besides stream, index and sweep: ``rule``, and arrays.
+            The other parts of the state, besides stream, index and sweep: ``rule``, and arrays.
         """
         pending = ALWAYS if stale else 0
         self.state = self.state_class(
@@ -364,7 +364,7 @@ class WeightedSampler(CompiledSampler):
                 scale=1.0,  # integer weight per unit of value; a power of two
                 least=least,  # the weight of an item of value 0
                 cursor=0,  # the item that is refreshed next
-                pending=pending,  # items that are still to be refreshed
+                pending=pending,  # the number of items still to be refreshed
             ),
             **own,
         )
