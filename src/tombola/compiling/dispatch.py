@@ -17,6 +17,7 @@ __all__ = ["by_type", "name_by_source"]
 def by_type(function: Any) -> Any:
     """Make a function that calls the static method of its name of its first argument's class.
 
+    The function given is that method of the base class, or an empty one with the same arguments.
     A loop is thus compiled together with what the class of a sampler's state, an adversary, a
     problem or a solver's run says; that is found by its type, and nothing has to be passed along.
     """
