@@ -34,7 +34,7 @@ from tombola.problems import KMeans, LeastSquares, Logistic
         ({"n_clusters": 0}, ValueError, "n_clusters must be at least 1"),
         ({"budget": 0.0}, ValueError, "budget must be positive, got 0.0"),
         ({"budget": "long"}, TypeError, "budget must be a number"),
-        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"seed": -1}, ValueError, "seed must not be negative"),
     ],
 )
 def test_bad_input_is_named(change, error, words):

@@ -149,7 +149,7 @@ def test_saved_results_are_the_same(tmp_path):
     assert_same_result(result, loaded)
     assert (loaded.interrupted, loaded.seconds) == (result.interrupted, result.seconds)
     assert loaded.state["solver"] == result.state["solver"]
-    tombola.save(tmp_path / "sampler", tombola.VRB(N))
+    tombola.save(tombola.VRB(N), tmp_path / "sampler")
     with pytest.raises(CheckpointError, match="does not hold a solver's result"):
         Result.load(tmp_path / "sampler")
 
@@ -193,10 +193,10 @@ def test_resuming_with_something_else_is_refused():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"rounds": -1}, ValueError, "rounds must be at least 0"),
+        ({"rounds": -1}, ValueError, "rounds must not be negative"),
         ({"rounds": 1.5}, TypeError, "rounds must be an integer"),
         ({"rounds": True}, TypeError, "rounds must be an integer"),
-        ({"rounds": 1, "trace": -1}, ValueError, "trace must be at least 0"),
+        ({"rounds": 1, "trace": -1}, ValueError, "trace must not be negative"),
         ({"rounds": 1, "sampler": tombola.VRB(N + 1)}, ValueError, "sampler is over 61 items"),
         ({"rounds": 1, "start": np.zeros(D)}, ValueError, "a solution has shape"),
     ],

@@ -23,7 +23,7 @@ from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of
 from tombola.problems.rows import transposed as transposed_rows
 from tombola.validation import number
 
-__all__ = ["Linear", "LinearProblem", "evaluate_items", "item_slopes", "score", "slopes"]
+__all__ = ["Linear", "LinearProblem", "evaluate_items", "item_slopes", "slopes"]
 
 
 class _Arrays(NamedTuple):
@@ -52,19 +52,12 @@ slopes = by_type(Linear.slopes)
 
 
 @kernel(inline=True)
-def score(model: Any, w: Any, k: Any, item: Any) -> Any:
-    """Return the inner product of a row with w[k], and the intercept."""
-    z = dot(model.rows, item, w[k])
-    if model.settings[0].intercept:
-        z += w[k, w.shape[1] - 1]
-    return z
-
-
-@kernel(inline=True)
 def item_slopes(model: Any, w: Any, item: Any, z: Any, out: Any) -> Any:
-    """Return s_i phi for an item; write its derivatives in the inner products."""
+    """Return s_i phi for an item; write its inner products z and the derivatives in them."""
     for k in range(w.shape[0]):
-        z[k] = score(model, w, k, item)
+        z[k] = dot(model.rows, item, w[k])
+        if model.settings[0].intercept:
+            z[k] += w[k, w.shape[1] - 1]
     weight = model.weights[item]
     loss = weight * slopes(model, item, z, out)
     for k in range(w.shape[0]):

@@ -158,20 +158,16 @@ class Sampler(ABC):
                 f"losses must have shape {draw.indices.shape}, one for each item drawn, "
                 f"got {array.shape}"
             )
-        wrong = self._record(draw, array)
+        tallied = (self.tally, self.n, draw.probabilities, array)
+        if Sampler._record_code is None:
+            Sampler._record_code = entry(record, *tallied)
+        wrong = Sampler._record_code(*tallied)
         if wrong >= 0:
             raise ValueError(
                 f"losses[{wrong}] is {array[wrong]} (item {draw.indices[wrong]}): "
                 "losses must be finite and not negative"
             )
         return array
-
-    def _record(self, draw: Draw, losses: NDArray[np.float64]) -> int:
-        """Add checked losses to the tally; return the first position of a bad one, or -1."""
-        arguments = (self.tally, self.n, draw.probabilities, losses)
-        if Sampler._record_code is None:
-            Sampler._record_code = entry(record, *arguments)
-        return Sampler._record_code(*arguments)
 
     @property
     def gauge(self) -> Gauge:

@@ -105,12 +105,10 @@ class CompiledSampler(Sampler):
         return items, probabilities
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
-        self._learn(draw.indices, draw.probabilities, losses)
-
-    def _learn(self, items: Any, probabilities: Any, losses: Any) -> None:
+        arguments = (self.state, draw.indices, draw.probabilities, losses)
         if self._update_code is None:
-            self._update_code = entry(self._update_kernel, self.state, items, probabilities, losses)
-        self._update_code(self.state, items, probabilities, losses)
+            self._update_code = entry(self._update_kernel, *arguments)
+        self._update_code(*arguments)
 
     def _saved(self) -> dict[str, Any]:
         return save_state(self.state)

@@ -173,8 +173,8 @@ class SRG(WeightedSampler):
         return Draw.made(items, probabilities, self.n, self.rounds, tags)
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
-        chances = draw.probabilities
         if draw.tags is not None and self.state.rule[0].by_coin:
             # the coin has been flipped: make `absorb` certain of the outcome, either way
             chances = np.where(draw.tags == 1, np.finfo(np.float64).tiny, np.inf)
-        self._learn(draw.indices, chances, losses)
+            draw = Draw.made(draw.indices, chances, draw.n, draw.round)
+        super()._update(draw, losses)

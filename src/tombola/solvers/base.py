@@ -247,16 +247,21 @@ class Solver(ABC):
         self, execution: Execution, stops: Stops, progress: Callable[[int, int], None] | None
     ) -> None:
         """Run to the last round, in chunks that keep Ctrl-C and `progress` responsive."""
-        problem, run, rounds = execution.problem, execution.run, stops.rounds
-        chunk, ended = 64, False
+        problem, run, sampler = execution.problem, execution.run, execution.sampler
+        compiled = isinstance(sampler, CompiledSampler) and sampler.feedback == "drawn"
+        rounds, chunk, ended = stops.rounds, 64, False
         since, loss_sum = run.rounds, self._loss_sum(run)
         with interruptions() as interrupted:
-            self._advance(execution, 0, interrupted)  # compiles, outside of the time measured
+            if compiled:  # outside of the time measured
+                advance(run, sampler.state, sampler.tally, sampler.n, 0)
             self._extend_trace(execution, stops.marks)
             while run.rounds < rounds and not ended and not interrupted():
                 size = min(chunk, stops.next_after(run.rounds) - run.rounds)
                 began = time.perf_counter()
-                wrong = self._advance(execution, size, interrupted)
+                if compiled:
+                    wrong = advance(run, sampler.state, sampler.tally, sampler.n, size)
+                else:
+                    wrong = self._call_sampler(execution, size, interrupted)
                 elapsed = time.perf_counter() - began
                 execution.seconds += elapsed
                 if elapsed < PATIENCE / 2 and size == chunk:
@@ -277,15 +282,12 @@ class Solver(ABC):
                     ended = bool(stops.until(run.rounds, self._solution(problem, run), loss))
             execution.interrupted = interrupted()
 
-    def _advance(self, execution: Execution, rounds: int, interrupted: Callable[[], bool]) -> int:
-        """Run some rounds, compiled where the sampler is; return where a loss is bad, or -1."""
+    def _call_sampler(
+        self, execution: Execution, rounds: int, interrupted: Callable[[], bool]
+    ) -> int:
+        """Run some rounds with a sampler in Python; return the position of a bad loss, or -1."""
         run, sampler = execution.run, execution.sampler
         everything = sampler.feedback == "all"
-        if isinstance(sampler, CompiledSampler) and not everything:
-            before = run.rounds
-            wrong = int(advance(run, sampler.state, sampler.tally, sampler.n, rounds))
-            sampler.tally["rounds"] += run.rounds - before
-            return wrong
         for _ in range(rounds):
             draw = sampler.draw(self.batch_size)
             if not 0 <= draw.indices.min() <= draw.indices.max() < sampler.n:

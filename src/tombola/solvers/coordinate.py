@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel, new_record
 from tombola.compiling.records import Record
-from tombola.problems.linear import LinearProblem, score, slopes
+from tombola.problems.linear import LinearProblem, item_slopes, slopes
 from tombola.problems.rows import (
     Dense,
     Sparse,
@@ -146,8 +146,7 @@ def set_slope(run: Any, row: Any) -> None:
 def refresh(run: Any) -> None:
     """Recompute z and the slopes from w, so that rounding errors do not accumulate."""
     for row in range(run.z.size):
-        run.z[row] = score(run.model, run.w, 0, row)
-        set_slope(run, row)
+        item_slopes(run.model, run.w, row, run.z[row : row + 1], run.slopes[row : row + 1])
 
 
 @kernel

@@ -1,20 +1,28 @@
 """The items in their order, again and again."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tombola.checkpoint import CheckpointError
 from tombola.compiling import new_record
 from tombola.compiling.records import Record
-from tombola.samplers.compiled import CompiledSampler
+from tombola.samplers.compiled import Compiled, CompiledSampler
 
 __all__ = ["Cyclic"]
 
 
-class CyclicState(NamedTuple):
+class _Parts(NamedTuple):
+    cycle: Record  # turn: the next item; n: the number of items
+
+
+class CyclicState(Compiled, _Parts):
     """The item whose turn it is, and the number of items."""
 
-    cycle: Record  # turn, n
+    __slots__ = ()
+
+    @classmethod
+    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
+        """Return the range of the turn."""
+        n = int(state.cycle[0].n)
+        return {"cycle.turn": (0, n - 1), "cycle.n": (n, n)}
 
     @staticmethod
     def draw_one(state: Any) -> Any:
@@ -23,15 +31,6 @@ class CyclicState(NamedTuple):
         item = cycle.turn
         cycle.turn = item + 1 if item + 1 < cycle.n else 0
         return item, 1.0 / cycle.n
-
-    @staticmethod
-    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Learn nothing."""
-
-    @staticmethod
-    def fill_probabilities(state: Any, out: Any) -> None:
-        """Write 1/n for each item."""
-        out[:] = 1.0 / out.size
 
 
 class Cyclic(CompiledSampler):
@@ -55,17 +54,6 @@ class Cyclic(CompiledSampler):
         super().__init__(n, 0)
         del self.parameters["seed"]
         self.state = CyclicState(new_record(turn=0, n=self.n))
-
-    def _arrays(self) -> dict[str, Any]:
-        return {"cycle": self.state.cycle}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where another `Cyclic` over as many items was."""
-        cycle = state.get("parts", {}).get("cycle", {})
-        turn, n = cycle.get("turn"), cycle.get("n")
-        if n != self.n or not isinstance(turn, int) or not 0 <= turn < self.n:
-            raise CheckpointError(f"the state does not fit: turn {turn!r} of {n!r} items")
-        super().load_state_dict(state)
 
     def _largest_importance(self) -> float:
         return 1.0

@@ -14,7 +14,6 @@ from tombola.solvers.estimate import (
     StoredSlopes,
     add_item,
     replace_slopes,
-    snapshot_is_due,
     take_snapshot,
 )
 from tombola.solvers.loop import Batch
@@ -53,7 +52,7 @@ class DenseRun(_Parts, Run):
     def step(run: Any) -> Any:
         """Take one step with the batch; return the position of the first bad loss, or -1."""
         progress, options, losses = run.progress[0], run.options[0], run.batch.losses
-        if snapshot_is_due(run):
+        if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
             take_snapshot(run)
         progress.rounds += 1
         progress.item_gradients += losses.size

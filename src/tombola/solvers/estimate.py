@@ -21,7 +21,6 @@ __all__ = [
     "StoredSlopes",
     "add_item",
     "replace_slopes",
-    "snapshot_is_due",
     "take_snapshot",
 ]
 
@@ -58,13 +57,6 @@ def add_item(run: Any, b: Any) -> Any:
         if model.settings[0].intercept:
             run.g[k, w.shape[1] - 1] += change
     return math.sqrt(squared) * model.norms[item]
-
-
-@kernel(inline=True)
-def snapshot_is_due(run: Any) -> Any:
-    """Return whether this round begins with a snapshot (SVRG)."""
-    every = run.options[0].snapshot_every
-    return every > 0 and run.progress[0].rounds % every == 0
 
 
 @kernel

@@ -23,7 +23,6 @@ from tombola.solvers.estimate import (
     StoredSlopes,
     add_item,
     replace_slopes,
-    snapshot_is_due,
     take_snapshot,
 )
 from tombola.solvers.loop import Batch
@@ -78,8 +77,8 @@ class LazyRun(_Parts, Run):
     @staticmethod
     def step(run: Any) -> Any:
         """Take one step with the batch; return the position of the first bad loss, or -1."""
-        progress, losses = run.progress[0], run.batch.losses
-        if snapshot_is_due(run):
+        progress, options, losses = run.progress[0], run.options[0], run.batch.losses
+        if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
             catch_up_all(run)
             take_snapshot(run)
         progress.rounds += 1
@@ -91,7 +90,7 @@ class LazyRun(_Parts, Run):
             if not losses[b] < math.inf:
                 return b
         move(run, count)
-        if run.options[0].replaces_slopes:
+        if options.replaces_slopes:
             replace_slopes(run)
         return -1
 

@@ -37,6 +37,7 @@ def advance(run: Any, state: Any, tally: Record, n: Any, rounds: Any) -> Any:
     """Run rounds with a compiled sampler; return the position of the first bad loss, or -1."""
     batch = run.batch
     for _ in range(rounds):
+        tally[0].rounds += 1
         for b in range(batch.items.size):
             batch.items[b], batch.probabilities[b] = draw_one(state)
             batch.importances[b] = 1.0 / (n * batch.probabilities[b])
