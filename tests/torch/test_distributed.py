@@ -169,7 +169,7 @@ def test_a_restart_with_three_processes_loses_no_feedback(two, monkeypatch):
 
 def fed(state):
     """Losses that a state knows of: learnt, or given and not due."""
-    counts = state["shards"][0]["sampler"]["parts"]["tally"]["count"]
+    counts = state["shards"][0]["sampler"]["tally"]["count"]
     return int(counts) + sum(len(given["losses"]) for given in state["given"])
 
 
@@ -195,7 +195,7 @@ def test_a_sharded_run_goes_on_under_one_process(two, monkeypatch):
         return counts, sum(waiting), drawn, [s.gauge.count for s in loader.samplers]
 
     ((before, waiting, drawn, after),) = crowd.run(resumed)
-    assert before == [int(s["shards"][0]["sampler"]["parts"]["tally"]["count"]) for s in states]
+    assert before == [int(s["shards"][0]["sampler"]["tally"]["count"]) for s in states]
     assert waiting > 0
     sizes = [len(batch) for batch in drawn]
     assert sum(after) == sum(before) + waiting + sum(sizes[:-3])

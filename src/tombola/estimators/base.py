@@ -89,8 +89,6 @@ class DrawingEstimator(BaseEstimator):
     scikit-learn only sets its arguments as attributes.
     """
 
-    sampler: Any = "auto"
-    random_state: Any = None
     warm_start: bool = False
     verbose: int = 0
 
@@ -107,11 +105,8 @@ class DrawingEstimator(BaseEstimator):
         return tags
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class LinearModel(DrawingEstimator):
     """An estimator of `coef_` and `intercept_`: what all ways to fit them share."""
-
-    fit_intercept: bool = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DrawingEstimator._parameter_constraints,

@@ -99,6 +99,8 @@ class MiniBatchKMeans(
     subsample: int = 1000
     max_iter: int = 20
     tol: float | None = 1e-4
+    sampler: Any = "auto"
+    random_state: Any = None
 
     samplers = UNGROUPED
 

@@ -87,8 +87,11 @@ class Lasso(LinearPrediction, RegressorMixin, LinearModel):
     alpha: float = 0.1
     _: KW_ONLY
     l1_ratio: float = 1.0
+    fit_intercept: bool = True
     max_iter: int = 1000
     tol: float = 1e-6
+    sampler: Any = "auto"
+    random_state: Any = None
 
     samplers = (*UNGROUPED, "cyclic")
 

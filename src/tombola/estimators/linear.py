@@ -41,11 +41,14 @@ class LinearEstimator(LinearModel):
 
     alpha: float = 1e-4
     l1_ratio: float = 0.0
+    fit_intercept: bool = True
     solver: str = "saga"
     rate: float | None = None
     batch_size: int = 1
     max_iter: int = 100
     tol: float | None = 1e-3
+    sampler: Any = "auto"
+    random_state: Any = None
 
     samplers: ClassVar[tuple[str, ...]] = UNGROUPED
 
