@@ -68,9 +68,9 @@ def make_sampler(
     Examples
     --------
     >>> make_sampler("auto", 4, 0, ["cat", "dog", "cat", "cat"])
-    GroupVRB(groups=<4 values>, labels=<2 values>, seed=0, shuffle=True)
+    GroupVRB(groups=<4 values>, labels=<2 values>, shuffle=True, seed=0)
     >>> make_sampler("vrb", 4, 0, ["cat", "dog", "cat", "cat"])
-    VRB(n=4, seed=0, shuffle=True)
+    VRB(n=4, shuffle=True, seed=0)
     """
     if isinstance(choice, Sampler):
         sampler = type(choice)(**choice.parameters)
