@@ -16,43 +16,12 @@ from tombola.checkpoint import load, save
 from tombola.draws import Draw
 from tombola.index import WeightIndex
 from tombola.random import Stream
-from tombola.samplers import (
-    FTRL,
-    MABS,
-    SRG,
-    VRB,
-    AdaptiveWeighted,
-    Avare,
-    GroupVRB,
-    MirrorDescent,
-    Safe,
-    Sampler,
-    Shuffle,
-    Static,
-    Uniform,
-)
+from tombola.samplers import *  # noqa: F403
+from tombola.samplers import __all__ as _samplers
 
 __version__ = "0.1.0.dev0"
-__all__ = [
-    "FTRL",
-    "MABS",
-    "SRG",
-    "VRB",
-    "AdaptiveWeighted",
-    "Avare",
-    "Draw",
-    "GroupVRB",
-    "MirrorDescent",
-    "Safe",
-    "Sampler",
-    "Shuffle",
-    "Static",
-    "Stream",
-    "Uniform",
-    "WeightIndex",
-    "load",
-    "save",
-]
+__all__ = ["Draw", "Stream", "WeightIndex", "load", "save"]
+__all__ += _samplers
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -7,6 +7,7 @@ of their sums over all feedback: below 1, the sampler beats uniform sampling.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -88,11 +89,18 @@ def record(
     return -1
 
 
+@dataclass(eq=False, repr=False)
 class Gauge:
     """The benefit of a sampler, estimated from the feedback so far; a live view, cheap to make.
 
     Attributes
     ----------
+    tally : record
+        The sums, as the sampler goes on adding to them; see `new_tally`.
+    n : int
+        The number of items.
+    importance_limit : float
+        What no importance of a draw exceeds; infinity if unknown.
     count : int
         The number of losses received.
     mode : str
@@ -110,23 +118,15 @@ class Gauge:
     0.9
     """
 
-    def __init__(
-        self,
-        tally: Record,
-        n: int,
-        importance_limit: float = math.inf,
-        mode: str = "adaptive",
-        quantity: str = "loss",
-    ) -> None:
-        self._tally = tally
-        self._n = n
-        self._limit = importance_limit
-        self.mode = mode
-        self.quantity = quantity
+    tally: Record
+    n: int
+    importance_limit: float = math.inf
+    mode: str = "adaptive"
+    quantity: str = "loss"
 
     @property
     def _sums(self) -> Any:
-        return self._tally[0]
+        return self.tally[0]
 
     @property
     def count(self) -> int:
@@ -153,7 +153,7 @@ class Gauge:
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-        limit = max(self._limit, float(self._sums.largest_importance))
+        limit = max(self.importance_limit, float(self._sums.largest_importance))
         if self._sums.uniform <= 0 or not math.isfinite(limit):
             return 0.0, limit
         ratios = limit * 2.0 ** (-np.arange(385) / 32)  # down to limit / 4096
@@ -191,7 +191,7 @@ class Gauge:
             "ratio_high": high,
             "effective_sample_size": self.effective_sample_size,
             "entropy": self.entropy,
-            "entropy_of_uniform": math.log(self._n),
+            "entropy_of_uniform": math.log(self.n),
             "largest_importance": self.largest_importance,
         }
 

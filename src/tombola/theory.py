@@ -11,6 +11,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tombola.validation import share
+
 __all__ = [
     "ANYTIME_CONSTANT",
     "BANDIT_CONSTANT",
@@ -104,8 +106,7 @@ def bandit_with_mixing(
     >>> round(bandit_with_mixing(1.0, 8, 8000, mixing=0.1), 1)    # Theorem 7: 59200
     25920.0
     """
-    if not 0 < mixing <= 1:
-        raise ValueError(f"mixing must be above 0 and at most 1, got {mixing}")
+    mixing = share("mixing", mixing, zero=False)
     roots = n * math.sqrt(bound * rounds) if squares is None else float(np.sqrt(squares).sum())
     return (
         mixing * bound * rounds

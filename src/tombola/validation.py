@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["number", "whole"]
+__all__ = ["number", "positive_count", "share", "whole"]
 
 
 def number(name: str, value: Any) -> float:
@@ -14,6 +14,22 @@ def number(name: str, value: Any) -> float:
     ):
         raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
     return float(value)
+
+
+def share(name: str, value: Any, *, zero: bool = True) -> float:
+    """Return an argument as a float from 0 to 1; 0 itself is refused unless `zero`."""
+    given = number(name, value)
+    if not 0 <= given <= 1 or (given == 0 and not zero):
+        range_ = "from 0 to 1" if zero else "above 0 and at most 1"
+        raise ValueError(f"{name} must be {range_}, got {value}")
+    return given
+
+
+def positive_count(name: str, value: Any, unit: str) -> int:
+    """Return an argument as an int of at least 1; anything else is a ValueError with its unit."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be a positive number of {unit}, got {value!r}")
+    return int(value)
 
 
 def whole(name: str, value: Any, least: int = 0, below: int | None = None) -> int:

@@ -82,7 +82,7 @@ def test_partially_biased():
     sampler = Static.partially_biased(lipschitz)
     chances = sampler.probabilities()
     assert chances == pytest.approx(1 / 8 + lipschitz / 24, abs=1e-12)
-    assert sampler.gauge._limit == 1 / (4 * chances.min()) <= 2
+    assert sampler.gauge.importance_limit == 1 / (4 * chances.min()) <= 2
     ours = Static.partially_biased([1.0, 1.0], seed=3)
     assert ours.draw(5) == Static([1, 1], mixing=0.5, seed=3).draw(5)
 

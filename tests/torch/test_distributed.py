@@ -539,7 +539,7 @@ def test_a_destroyed_process_group_leaves_no_threads_behind(tmp_path):
         dist.destroy_process_group()
     assert len(os.listdir("/proc/self/task")) == threads
     with pytest.raises(RuntimeError, match="the process group of this loader was destroyed"):
-        loader._checkpoints._processes.connection.require_equal({"lag": 1})
+        loader._checkpoints.processes.connection.require_equal({"lag": 1})
 
 
 def test_processes_without_a_process_group_are_told(monkeypatch):

@@ -17,6 +17,7 @@ __all__ = ["by_type", "name_by_source"]
 def by_type(function: Any) -> Any:
     """Make a function that calls the static method of the same name on its first argument's class.
 
+    The given function is that method of the base class, or an empty one with the same arguments.
     A compiled loop thereby includes the methods of a sampler's state, an adversary, a problem or a
     solver's run. They are found by type, so no function has to be passed as an argument.
     """

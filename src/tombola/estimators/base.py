@@ -1,12 +1,13 @@
 """What all estimators share: validated rows, seeds, and the parts of a fit."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, _fit_context, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import safe_sparse_dot
@@ -14,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 __all__ = [
     "DrawingEstimator",
+    "LinearModel",
     "LinearPrediction",
     "Part",
     "checked_rows",
@@ -79,8 +81,16 @@ def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DrawingEstimator(BaseEstimator):
-    """An estimator that draws items: the parameters and tags that all of them have."""
+    """An estimator that draws items: the parameters and tags that all of them have.
+
+    Estimators are dataclasses whose fields are the parameters, since a constructor of
+    scikit-learn only sets its arguments as attributes.
+    """
+
+    warm_start: bool = False
+    verbose: int = 0
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -93,6 +103,42 @@ class DrawingEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+class LinearModel(DrawingEstimator):
+    """An estimator of `coef_` and `intercept_`: what all ways to fit them share."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DrawingEstimator._parameter_constraints,
+        "fit_intercept": ["boolean"],
+    }
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            C-ordered float32 and float64, and CSR, are not copied by `SGDClassifier` and
+            `SGDRegressor`.
+        y : array-like, shape (n,)
+            Numbers; for `SGDClassifier` labels of any kind.
+        sample_weight : array-like, shape (n,), optional
+            A weight of 2 is the same as the row twice.
+
+        Returns
+        -------
+        self
+        """
+        again = self.warm_start and hasattr(self, "coef_")
+        X, y = checked_rows(self, X, y, reset=True, y_numeric=is_regressor(self))
+        self._fit(X, y, checked_weights(sample_weight, X), again)
+        return self
+
+    def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:
+        """Fit validated rows, from the last solution if `again`."""
+        raise NotImplementedError
 
 
 class LinearPrediction:

@@ -1,6 +1,7 @@
 """Mini-batch k-means, with rows drawn by a sampler."""
 
 import copy
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -32,6 +33,7 @@ from tombola.samplers.registry import UNGROUPED, make_sampler
 __all__ = ["MiniBatchKMeans"]
 
 
+@dataclass(eq=False, repr=False)
 class MiniBatchKMeans(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DrawingEstimator
 ):
@@ -90,6 +92,16 @@ class MiniBatchKMeans(
     [[0.0, 0.0], [9.0, 9.0]]
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: Any = "k-means++"
+    batch_size: int = 100
+    subsample: int = 1000
+    max_iter: int = 20
+    tol: float | None = 1e-4
+    sampler: Any = "auto"
+    random_state: Any = None
+
     samplers = UNGROUPED
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -101,31 +113,6 @@ class MiniBatchKMeans(
         "tol": [None, Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: Any = "k-means++",
-        batch_size: int = 100,
-        subsample: int = 1000,
-        max_iter: int = 20,
-        tol: float | None = 1e-4,
-        sampler: Any = "auto",
-        random_state: Any = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.batch_size = batch_size
-        self.subsample = subsample
-        self.max_iter = max_iter
-        self.tol = tol
-        self.sampler = sampler
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(

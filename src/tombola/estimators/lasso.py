@@ -2,23 +2,18 @@
 
 import copy
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin, _fit_context
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from tombola.estimators.base import (
-    DrawingEstimator,
-    LinearPrediction,
-    checked_rows,
-    checked_weights,
-    draw_seeds,
-)
+from tombola.estimators.base import LinearModel, LinearPrediction, draw_seeds
 from tombola.problems import LeastSquares
 from tombola.samplers import Sampler
 from tombola.samplers.registry import UNGROUPED, make_sampler
@@ -27,7 +22,8 @@ from tombola.solvers import CoordinateDescent, Cyclic
 __all__ = ["Lasso"]
 
 
-class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
+@dataclass(eq=False, repr=False)
+class Lasso(LinearPrediction, RegressorMixin, LinearModel):
     """Least squares with an l1 penalty, or an elastic net, by adaptive draws of coordinates.
 
         (1/n) sum_i s_i (x_i w + b - y_i)^2 / 2 + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
@@ -88,61 +84,29 @@ class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
     (array([0. , 2.9, 0. , 0. , 0. ]), 1.0)
     """
 
+    alpha: float = 0.1
+    _: KW_ONLY
+    l1_ratio: float = 1.0
+    fit_intercept: bool = True
+    max_iter: int = 1000
+    tol: float = 1e-6
+    sampler: Any = "auto"
+    random_state: Any = None
+
     samplers = (*UNGROUPED, "cyclic")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DrawingEstimator._parameter_constraints,
+        **LinearModel._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "l1_ratio": [Interval(Real, 0, 1, closed="right")],
-        "fit_intercept": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
     }
 
-    def __init__(
-        self,
-        alpha: float = 0.1,
-        *,
-        l1_ratio: float = 1.0,
-        fit_intercept: bool = True,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        sampler: Any = "auto",
-        random_state: Any = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.sampler = sampler
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "Lasso":
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix, shape (n, d)
-        y : array-like, shape (n,)
-        sample_weight : array-like, shape (n,), optional
-            A weight of 2 is the same as the row twice.
-
-        Returns
-        -------
-        self
-        """
-        again = self.warm_start and hasattr(self, "coef_")
-        X, y = checked_rows(self, X, y, reset=True, y_numeric=True)
+    def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:
         d = X.shape[1]
         if again:
             self._check_warm_start(d)
-        weights = checked_weights(sample_weight, X)
         if not weights.any():
             raise ValueError("all sample weights are 0: at least one must be positive")
         y = np.asarray(y, dtype=np.float64)
@@ -180,9 +144,8 @@ class Lasso(LinearPrediction, RegressorMixin, DrawingEstimator):
                 f"Lasso has not converged in max_iter={self.max_iter} epochs: the duality gap is "
                 f"{watch.gap:.3g}, above the {self.tol * watch.scale:.3g} that tol asks for",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return self
 
 
 class _Watch:

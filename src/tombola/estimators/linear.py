@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from tombola.estimators.base import DrawingEstimator, Part, draw_seeds
+from tombola.estimators.base import LinearModel, Part, draw_seeds
 from tombola.estimators.watch import Watch
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import squared_norms, transposed
@@ -29,7 +30,8 @@ REDUCED = ("saga", "svrg")  # variance-reduced: their losses go to zero
 ADAGRAD_RATE = 0.3  # where none is given; see docs/decisions/estimator_defaults.md
 
 
-class LinearEstimator(DrawingEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearEstimator(LinearModel):
     """A linear model that is fitted by draws of rows: `SGDClassifier` and `SGDRegressor`.
 
     It minimises (1/n) sum_i s_i loss_i + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2), with
@@ -37,13 +39,23 @@ class LinearEstimator(DrawingEstimator):
     solves one such problem for each row of `coef_`.
     """
 
-    samplers: tuple[str, ...] = UNGROUPED
+    alpha: float = 1e-4
+    l1_ratio: float = 0.0
+    fit_intercept: bool = True
+    solver: str = "saga"
+    rate: float | None = None
+    batch_size: int = 1
+    max_iter: int = 100
+    tol: float | None = 1e-3
+    sampler: Any = "auto"
+    random_state: Any = None
+
+    samplers: ClassVar[tuple[str, ...]] = UNGROUPED
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DrawingEstimator._parameter_constraints,
+        **LinearModel._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-        "fit_intercept": ["boolean"],
         "solver": [StrOptions(set(SOLVERS))],
         "rate": [None, Interval(Real, 0, None, closed="neither")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
@@ -140,7 +152,7 @@ class LinearEstimator(DrawingEstimator):
                 f"{type(self).__name__} has not converged in max_iter={epochs} epochs: allow "
                 "more of them, scale the columns of X, or try another rate",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _for_new_rows(self) -> "LinearEstimator":

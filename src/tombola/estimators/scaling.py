@@ -33,8 +33,7 @@ class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> MeanNormScaler().fit_transform(np.array([[3.0, 4.0], [0.0, 15.0]]))
+    >>> MeanNormScaler().fit_transform([[3.0, 4.0], [0.0, 15.0]])
     array([[0.3, 0.4],
            [0. , 1.5]])
     """

@@ -1,5 +1,6 @@
 """Linear classifiers, fitted by draws of rows."""
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ def _gives_probabilities(estimator: Any) -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class SGDClassifier(ClassifierMixin, LinearEstimator):
     """Logistic regression or a linear support vector machine, by adaptive draws of rows.
 
@@ -105,7 +107,10 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
     True
     """
 
-    classes_: NDArray[Any]
+    loss: str = "log_loss"
+    _: KW_ONLY
+    multi_class: str = "ovr"
+    class_weight: Any = None
 
     samplers = NAMES
 
@@ -117,61 +122,7 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
     }
 
-    def __init__(
-        self,
-        loss: str = "log_loss",
-        *,
-        multi_class: str = "ovr",
-        alpha: float = 1e-4,
-        l1_ratio: float = 0.0,
-        fit_intercept: bool = True,
-        solver: str = "saga",
-        rate: float | None = None,
-        batch_size: int = 1,
-        max_iter: int = 100,
-        tol: float | None = 1e-3,
-        sampler: Any = "auto",
-        class_weight: Any = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.multi_class = multi_class
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.rate = rate
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.sampler = sampler
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "SGDClassifier":
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix, shape (n, d)
-            C-ordered float32 and float64, and CSR, are not copied.
-        y : array-like, shape (n,)
-            Labels of any kind.
-        sample_weight : array-like, shape (n,), optional
-            A weight of 2 is the same as the row twice.
-
-        Returns
-        -------
-        self
-        """
-        again = self.warm_start and hasattr(self, "coef_")
-        shape = self.coef_.shape if again else None
-        X, y = checked_rows(self, X, y, reset=True)
+    def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:
         check_classification_targets(y)
         classes = np.unique(y)
         if len(classes) < 2:
@@ -179,16 +130,14 @@ class SGDClassifier(ClassifierMixin, LinearEstimator):
                 f"{type(self).__name__} needs at least two classes, y has 1 class: {classes[0]}"
             )
         if again:
-            outputs = 1 if len(classes) == 2 else len(classes)
-            if not np.array_equal(classes, self.classes_) or shape != (outputs, X.shape[1]):
+            shape = (1 if len(classes) == 2 else len(classes), X.shape[1])
+            if not np.array_equal(classes, self.classes_) or self.coef_.shape != shape:
                 raise ValueError(
                     "warm_start needs the classes and the number of columns of the last fit"
                 )
-        self.classes_ = classes
-        weights = checked_weights(sample_weight, X)
+        self.classes_: NDArray[Any] = classes
         parts = self.parts(X, y, weights, classes=classes)
         self._run(parts, by=self, fresh=not again, epochs=self.max_iter, tol=self.tol)
-        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(

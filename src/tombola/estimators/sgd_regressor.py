@@ -78,58 +78,11 @@ class SGDRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
     (array([1., 2., 4.]), 3.0)
     """
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 1e-4,
-        l1_ratio: float = 0.0,
-        fit_intercept: bool = True,
-        solver: str = "saga",
-        rate: float | None = None,
-        batch_size: int = 1,
-        max_iter: int = 100,
-        tol: float | None = 1e-3,
-        sampler: Any = "auto",
-        random_state: Any = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.rate = rate
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.sampler = sampler
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "SGDRegressor":
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix, shape (n, d)
-            C-ordered float32 and float64, and CSR, are not copied.
-        y : array-like, shape (n,)
-        sample_weight : array-like, shape (n,), optional
-            A weight of 2 is the same as the row twice.
-
-        Returns
-        -------
-        self
-        """
-        again = self.warm_start and hasattr(self, "coef_")
-        X, y = checked_rows(self, X, y, reset=True, y_numeric=True)
+    def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:
         if again:
             self._check_warm_start(X.shape[1])
-        parts = self.parts(X, y, checked_weights(sample_weight, X))
+        parts = self.parts(X, y, weights)
         self._run(parts, by=self, fresh=not again, epochs=self.max_iter, tol=self.tol)
-        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(

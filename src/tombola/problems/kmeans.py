@@ -162,13 +162,7 @@ def nearest(model: Any, item: Any, centres: Any, out: Any) -> Any:
 
 @kernel
 def evaluate_items(
-    model: Any,
-    centres: Any,
-    scratch: NDArray[np.float64],
-    losses: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    masses: NDArray[np.float64],
-    sums: NDArray[np.float64],
+    model: Any, centres: Any, scratch: Any, losses: Any, labels: Any, masses: Any, sums: Any
 ) -> None:
     """Write loss and nearest centre of every item, and the sums of s_i and s_i x_i per centre."""
     for item in range(losses.size):
@@ -189,12 +183,8 @@ class KMeans:
         C-ordered float32 or float64, and CSR, are used without a copy.
     n_clusters : int
         k, from 1 to n.
-    sample_weight : array-like, shape (n,), optional
-        Not negative, at least one positive. They are divided by their mean, so a weight of 2
-        is the same as the row twice, and 0 the same as no row.
-    normalise : bool, default=True
-        Whether the sample weights are divided by their mean; False for a part of a data set, whose
-        weights are relative to those of the other parts.
+    sample_weight, normalise
+        As for `LinearProblem`: the weight of each row, and whether to divide them by their mean.
 
     Attributes
     ----------

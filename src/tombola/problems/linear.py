@@ -48,9 +48,7 @@ class Linear(_Arrays):
         name_by_source(cls)
 
 
-@by_type
-def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
-    """Call the problem's own `slopes`."""
+slopes = by_type(Linear.slopes)
 
 
 @kernel(inline=True)
@@ -68,14 +66,7 @@ def item_slopes(model: Any, w: Any, item: Any, z: Any, out: Any) -> Any:
 
 
 @kernel
-def evaluate_items(
-    model: Any,
-    w: NDArray[np.float64],
-    z: NDArray[np.float64],
-    table: NDArray[np.float64],
-    losses: NDArray[np.float64],
-    gradient: NDArray[np.float64],
-) -> None:
+def evaluate_items(model: Any, w: Any, z: Any, table: Any, losses: Any, gradient: Any) -> None:
     """Write the slopes and the loss of every item, and the mean gradient of the losses."""
     outputs, width = w.shape
     n = losses.size

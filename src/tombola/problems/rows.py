@@ -104,29 +104,11 @@ class Sparse(NamedTuple):
         return np.int64(rows.columns[entry])
 
 
-@by_type
-def first(rows: Any, item: Any) -> Any:
-    """Return the index of a row's first entry."""
-
-
-@by_type
-def end(rows: Any, item: Any) -> Any:
-    """Return the index after that of a row's last entry."""
-
-
-@by_type
-def column(rows: Any, entry: Any) -> Any:
-    """Return the column of an entry."""
-
-
-@by_type
-def dot(rows: Any, item: Any, vector: Any) -> Any:
-    """Return the inner product of a row and a vector (which may be longer)."""
-
-
-@by_type
-def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
-    """Add a multiple of a row to a vector (which may be longer)."""
+first = by_type(Dense.first)
+end = by_type(Dense.end)
+column = by_type(Dense.column)
+dot = by_type(Dense.dot)
+add_row = by_type(Dense.add_row)
 
 
 @kernel(inline=True, fast=True)
@@ -288,9 +270,7 @@ def fill_squares(rows: Any, weights: NDArray[np.float64], out: NDArray[np.float6
         out[item] = square_sum(rows, item, weights)
 
 
-@by_type
-def square_sum(rows: Any, item: Any, weights: Any) -> Any:
-    """Return the sum of weights[j] row[j]^2."""
+square_sum = by_type(Dense.square_sum)
 
 
 def transposed(rows: Any) -> Any:

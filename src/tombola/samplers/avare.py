@@ -9,6 +9,7 @@ from tombola.compiling import kernel
 from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
 from tombola.samplers.projections import floor_level
 from tombola.samplers.weighted import Scored, WeightedSampler, new_rule, rebuild
+from tombola.validation import share
 
 __all__ = ["Avare"]
 
@@ -128,14 +129,12 @@ class Avare(WeightedSampler):
         quantity: str = "loss",
         seed: int = 0,
     ) -> None:
-        for name, share in (("floor", floor), ("decay", decay)):
-            if not 0 <= share <= 1:
-                raise ValueError(f"{name} must be from 0 to 1, got {share}")
+        floor, decay = share("floor", floor), share("decay", decay)
         super().__init__(n, seed, {"floor": floor, "decay": decay}, quantity=quantity)
         rule = new_rule(
             unit=0.0,
-            floor=float(floor),  # n p_min
-            decay=float(decay),  # d
+            floor=floor,  # n p_min
+            decay=decay,  # d
             least=1.0 / self.n,  # eps_t
             level=1.0,  # the value of an item at the floor; 1 before any loss
             due=max(1, self.n // 64),  # the number of losses at which it is recomputed

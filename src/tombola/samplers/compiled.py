@@ -57,19 +57,9 @@ class Compiled:
         name_by_source(cls)
 
 
-@by_type
-def draw_one(state: Any) -> Any:
-    """Draw one item; return it and its probability."""
-
-
-@by_type
-def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
-    """Learn from one loss."""
-
-
-@by_type
-def fill_probabilities(state: Any, out: Any) -> None:
-    """Write the probability of every item."""
+draw_one = by_type(Compiled.draw_one)
+update_one = by_type(Compiled.update_one)
+fill_probabilities = by_type(Compiled.fill_probabilities)
 
 
 @kernel

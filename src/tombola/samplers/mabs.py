@@ -10,6 +10,7 @@ from tombola.compiling import kernel
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.bounds import checked_bounds
 from tombola.samplers.weighted import SMALL, Scored, WeightedSampler, new_rule, rebuild
+from tombola.validation import positive_count, share
 
 __all__ = ["MABS"]
 
@@ -76,6 +77,7 @@ class MABS(WeightedSampler):
     Parameters
     ----------
     n : int
+        The number of items.
     horizon : int, optional
         T, the number of draws planned.
     bound : float or array-like of shape (n,), optional
@@ -121,14 +123,13 @@ class MABS(WeightedSampler):
         quantity: str = "loss",
         seed: int = 0,
     ) -> None:
-        if not 0 < mixing <= 1:
-            raise ValueError(f"mixing must be above 0 and at most 1, got {mixing}")
+        mixing = share("mixing", mixing, zero=False)
         if step is None and (horizon is None or bound is None):
             raise ValueError("MABS needs a horizon and a bound, or a step")
         if step is not None and not 0 <= step < math.inf:
             raise ValueError(f"step must be finite and not negative, got {step}")
-        if horizon is not None and (not isinstance(horizon, (int, np.integer)) or horizon < 1):
-            raise ValueError(f"horizon must be a positive number of draws, got {horizon!r}")
+        if horizon is not None:
+            horizon = positive_count("horizon", horizon, "draws")
         parameters = {"horizon": horizon, "bound": None, "mixing": mixing, "step": step}
         unit, size = 1.0, 1.0
         if bound is not None:
@@ -143,7 +144,7 @@ class MABS(WeightedSampler):
             gain = mixing**2 * math.sqrt(math.log(n) / (float(horizon or 1) * n)) / n**2 / size
         self.step = float(step) if step is not None else gain * self.n**2 * unit * unit
         rule = new_rule(
-            mixing=float(mixing),
+            mixing=mixing,
             unit=unit,
             gain=min(gain, LARGEST),  # delta / n^2, for losses in the sampler's unit
             reference=0.0,  # the log-weight of an item of value 1

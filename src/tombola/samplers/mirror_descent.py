@@ -8,6 +8,7 @@ import numpy as np
 from tombola.compiling import kernel
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.weighted import Scored, WeightedSampler, new_rule
+from tombola.validation import positive_count, share
 
 __all__ = ["MirrorDescent"]
 
@@ -159,21 +160,17 @@ class MirrorDescent(WeightedSampler):
     ) -> None:
         given = {"bound": bound, "floor": floor, "clip": clip, "step": step, "horizon": horizon}
         for name in ("bound", "step"):
-            number = given[name]
-            if number is not None and not 0 < number < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {number}")
-        for name, share in (("floor", floor), ("clip", clip)):
-            if not 0 < share <= 1:
-                raise ValueError(f"{name} must be above 0 and at most 1, got {share}")
+            factor = given[name]
+            if factor is not None and not 0 < factor < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {factor}")
+        floor, clip = share("floor", floor, zero=False), share("clip", clip, zero=False)
         if step is not None and horizon is not None:
             raise ValueError("give at most one of step and horizon")
         unit = 1.0 / power_of_two_near(math.sqrt(bound))
         super().__init__(n, seed, given, quantity=quantity)
-        if horizon is not None and (not isinstance(horizon, (int, np.integer)) or horizon < 1):
-            raise ValueError(f"horizon must be a positive number of draws, got {horizon!r}")
         falling = False
         if step is None:
-            draws = 1 if horizon is None else int(horizon)
+            draws = 1 if horizon is None else positive_count("horizon", horizon, "draws")
             step = floor**2 * math.sqrt(2 * math.log(self.n) / (self.n * draws))
             falling = horizon is None
         largest = bound * unit * unit

@@ -12,7 +12,7 @@ from tombola.draws import Draw
 from tombola.index.layout import Index
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.weighted import Weighted, WeightedSampler, new_rule, rebuild, value
-from tombola.validation import number
+from tombola.validation import positive_count, share
 
 __all__ = ["Safe"]
 
@@ -195,19 +195,18 @@ class Safe(WeightedSampler):
         quantity: str = "loss",
         seed: int = 0,
     ) -> None:
-        if not 0 <= number("mixing", mixing) <= 1:
-            raise ValueError(f"mixing must be from 0 to 1, got {mixing}")
-        if resolve is not None and (not isinstance(resolve, (int, np.integer)) or resolve < 1):
-            raise ValueError(f"resolve must be a positive number of losses, got {resolve!r}")
+        mixing = share("mixing", mixing)
+        if resolve is not None:
+            resolve = positive_count("resolve", resolve, "losses")
         given = {"mixing": mixing, "resolve": resolve}
         super().__init__(n, seed, given, quantity=quantity)
         smooth = _for_items("smoothness", smoothness, self.n, 0.0)
         curved = None if curvature is None else _for_items("curvature", curvature, self.n, 5e-324)
         shown = smooth if smooth.size > 1 else float(smooth[0])
         self.parameters.update(smoothness=shown, curvature=curved)
-        interval = max(1, self.n // 10) if resolve is None else int(resolve)
+        interval = max(1, self.n // 10) if resolve is None else resolve
         rule = new_rule(
-            mixing=float(mixing),
+            mixing=mixing,
             unit=0.0,
             drift=0.0,  # how far the solver has moved
             level=1.0,  # m

@@ -38,6 +38,7 @@ class Shuffle(CompiledSampler):
     Parameters
     ----------
     n : int
+        The number of items.
     seed : int, default=0
 
     Examples

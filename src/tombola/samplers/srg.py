@@ -12,7 +12,7 @@ from tombola.index.layout import Index
 from tombola.random import Stream, next_word
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.weighted import Weighted, WeightedSampler, new_rule
-from tombola.validation import number
+from tombola.validation import share
 
 __all__ = ["SRG"]
 
@@ -149,13 +149,12 @@ class SRG(WeightedSampler):
         quantity: str = "loss",
         seed: int = 0,
     ) -> None:
-        if not 0 < number("mixing", mixing) <= 1:
-            raise ValueError(f"mixing must be above 0 and at most 1, got {mixing}")
+        mixing = share("mixing", mixing, zero=False)
         if refresh not in ("coin", "always"):
             raise ValueError(f'refresh must be "coin" or "always", got {refresh!r}')
         super().__init__(n, seed, {"mixing": mixing, "refresh": refresh}, quantity=quantity)
         rule = new_rule(
-            mixing=float(mixing),
+            mixing=mixing,
             unit=0.0,
             by_coin=int(refresh == "coin"),  # whether only "uniform" draws refresh their item
             mean_norm=0.0,  # estimated mean of the norms under uniform draws

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.groups import group_numbers
 from tombola.samplers.weighted import Scored, WeightedSampler, new_rule
-from tombola.validation import number
+from tombola.validation import share
 
 __all__ = ["Static"]
 
@@ -72,14 +72,13 @@ class Static(WeightedSampler):
         self, weights: ArrayLike, *, mixing: float = 0.0, quantity: str = "loss", seed: int = 0
     ) -> None:
         given = _checked_weights(weights)
-        if not 0 <= number("mixing", mixing) <= 1:
-            raise ValueError(f"mixing must be from 0 to 1, got {mixing}")
-        parameters = {"weights": given, "mixing": float(mixing)}
+        mixing = share("mixing", mixing)
+        parameters = {"weights": given, "mixing": mixing}
         super().__init__(given.size, seed, parameters, quantity=quantity)
         del self.parameters["n"]  # implied by the weights; `Static` does not take it
         scaled = given / power_of_two_near(float(given.max()))
         scores = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)
-        self._begin(rule=new_rule(mixing=float(mixing)), scores=scores, least=0)
+        self._begin(rule=new_rule(mixing=mixing), scores=scores, least=0)
         chances = self.probabilities()
         self._limit = float(1.0 / (self.n * chances[chances > 0].min()))
 

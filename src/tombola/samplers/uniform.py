@@ -41,6 +41,7 @@ class Uniform(CompiledSampler):
     Parameters
     ----------
     n : int
+        The number of items.
     seed : int, default=0
 
     Examples

@@ -13,7 +13,7 @@ from tombola.samplers import parameter_free
 from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
 from tombola.samplers.bounds import checked_bounds
 from tombola.samplers.weighted import SWEEP, Weighted, WeightedSampler, new_rule, put, value
-from tombola.validation import number
+from tombola.validation import number, positive_count, share
 
 __all__ = ["VRB"]
 
@@ -247,14 +247,9 @@ def _theta(
     """Return the initial theta, a multiple of 2^-32, and its schedule."""
     theta, kind = 1.0, FIXED
     if mixing is not None:
-        if not 0 < number("mixing", mixing) <= 1:
-            raise ValueError(f"mixing must be above 0 (L n / theta) and at most 1, got {mixing}")
-        theta = float(mixing)
+        theta = share("mixing", mixing, zero=False)
     elif horizon is not None:
-        whole = isinstance(horizon, (int, np.integer)) and not isinstance(horizon, bool)
-        if not whole or horizon < 1:
-            raise ValueError(f"horizon must be a positive number of draws, got {horizon!r}")
-        theta = min(1.0, cube_root(n / int(horizon)))
+        theta = min(1.0, cube_root(n / positive_count("horizon", horizon, "draws")))
     elif schedule in (None, "anytime", "doubling"):
         kind = DOUBLING if schedule == "doubling" else ANYTIME
     else:

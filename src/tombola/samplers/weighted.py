@@ -129,39 +129,13 @@ class Scored(Weighted, _ScoredParts):
         prefetch(state.scores, item)
 
 
-@by_type
-def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
-    """Call the state's own `absorb`."""
-
-
-@by_type
-def value(state: Any, item: Any) -> Any:
-    """Call the state's own `value`."""
-
-
-@by_type
-def prepare(state: Any, size: Any) -> Any:
-    """Call the state's own `prepare`."""
-
-
-@by_type
-def fade(state: Any, item: Any) -> None:
-    """Call the state's own `fade`."""
-
-
-@by_type
-def fetch(state: Any, item: Any) -> None:
-    """Call the state's own `fetch`."""
-
-
-@by_type
-def draw_next(state: Any) -> Any:
-    """Call the state's own `draw_next`."""
-
-
-@by_type
-def draw_batch(state: Any, items: Any, probabilities: Any) -> None:
-    """Call the state's own `draw_batch`."""
+absorb = by_type(Weighted.absorb)
+value = by_type(Weighted.value)
+prepare = by_type(Weighted.prepare)
+fade = by_type(Weighted.fade)
+fetch = by_type(Weighted.fetch)
+draw_next = by_type(Weighted.draw_next)
+draw_batch = by_type(Weighted.draw_batch)
 
 
 # --- drawing ------------------------------------------------------------------------------------

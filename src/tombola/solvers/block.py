@@ -54,11 +54,11 @@ class BlockCoordinateDescent(CoordinateSolver):
     --------
     >>> import numpy as np
     >>> from tombola.problems import LeastSquares
-    >>> X, y = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, -1.0]]), [1.0, 2.5, 2.0]
-    >>> lasso = LeastSquares(X, y, alpha=0.1, l1_ratio=1.0)
-    >>> solver = BlockCoordinateDescent([[0], [1]])
-    >>> solver.minimize(lasso, rounds=100).solution.round(4)
-    array([0.8741, 0.537 ])
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> problem = LeastSquares(X, X @ [1.0, 2.0, 4.0])
+    >>> solver = BlockCoordinateDescent([[0, 2], [1]])
+    >>> solver.minimize(problem, rounds=100).solution.round(4)
+    array([1., 2., 4.])
 
     References
     ----------

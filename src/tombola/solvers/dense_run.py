@@ -9,13 +9,7 @@ from numpy.typing import NDArray
 from tombola.compiling import kernel
 from tombola.compiling.records import Record
 from tombola.solvers.closed_form import soft
-from tombola.solvers.estimate import (
-    Scratch,
-    StoredSlopes,
-    add_item,
-    replace_slopes,
-    take_snapshot,
-)
+from tombola.solvers.estimate import Scratch, StoredSlopes, add_item, replace_slopes, take_snapshot
 from tombola.solvers.loop import Batch
 from tombola.solvers.rates import DIAGONAL, NORM, RATE_LIMITS, current_rate, diagonal_step
 from tombola.solvers.run import Limits, Run

@@ -18,13 +18,7 @@ from tombola.compiling import kernel
 from tombola.compiling.records import Record
 from tombola.problems.rows import column, end, first
 from tombola.solvers.closed_form import repeated_prox, soft
-from tombola.solvers.estimate import (
-    Scratch,
-    StoredSlopes,
-    add_item,
-    replace_slopes,
-    take_snapshot,
-)
+from tombola.solvers.estimate import Scratch, StoredSlopes, add_item, replace_slopes, take_snapshot
 from tombola.solvers.loop import Batch
 from tombola.solvers.rates import DIAGONAL, NORM, RATE_LIMITS, current_rate, diagonal_step
 from tombola.solvers.run import Limits, Run

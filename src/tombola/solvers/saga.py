@@ -5,8 +5,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent import Descent, new_descent
-from tombola.solvers.rates import CONSTANT
+from tombola.solvers.descent import Descent
 from tombola.solvers.variance_reduced import VarianceReducedSolver
 
 __all__ = ["SAGA"]
@@ -56,11 +55,4 @@ class SAGA(VarianceReducedSolver):
         super().__init__(rate, batch_size)
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
-        return new_descent(
-            problem,
-            problem.as_matrix(start),
-            self.batch_size,
-            schedule=CONSTANT,
-            rate=self._rate(problem, sampler),
-            replaces_slopes=True,
-        )
+        return self._descent(problem, start, sampler, replaces_slopes=True)

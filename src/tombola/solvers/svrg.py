@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent import Descent, new_descent
-from tombola.solvers.rates import CONSTANT
+from tombola.solvers.descent import Descent
 from tombola.solvers.variance_reduced import VarianceReducedSolver
 from tombola.validation import whole
 
@@ -42,11 +41,11 @@ class SVRG(VarianceReducedSolver):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from tombola.problems import LeastSquares
-    >>> X, y = np.array([[1.0], [2.0], [3.0]]), [1.0, 2.5, 2.0]
-    >>> SVRG().minimize(LeastSquares(X, y), rounds=500).solution.round(4)
-    array([0.8571])
+    >>> problem = LeastSquares([[1.0], [2.0], [3.0]], [1.0, 2.5, 2.0])
+    >>> result = SVRG(snapshot_every=5).minimize(problem, rounds=500)
+    >>> result.solution.round(4), result.item_gradients    # 500, and 3 for each of 100 snapshots
+    (array([0.8571]), 800)
 
     References
     ----------
@@ -67,14 +66,7 @@ class SVRG(VarianceReducedSolver):
         every = self.snapshot_every
         if every is None:
             every = -(-2 * problem.n // self.batch_size)
-        return new_descent(
-            problem,
-            problem.as_matrix(start),
-            self.batch_size,
-            schedule=CONSTANT,
-            rate=self._rate(problem, sampler),
-            snapshot_every=every,
-        )
+        return self._descent(problem, start, sampler, snapshot_every=every)
 
     def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
         if run.rounds % run.options["snapshot_every"][0] == 0:  # begins with a snapshot of w

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from tombola.samplers import Sampler, Static, Uniform
+from tombola.solvers.descent import Descent, new_descent
 from tombola.solvers.linear import LinearSolver, checked_rate
+from tombola.solvers.rates import CONSTANT
 from tombola.validation import whole
 
 __all__ = ["VarianceReducedSolver", "by_curvature", "safe_rate"]
@@ -21,9 +25,16 @@ class VarianceReducedSolver(LinearSolver):
     def _default_sampler(self, problem: Any) -> Sampler:
         return by_curvature(problem)
 
-    def _rate(self, problem: Any, sampler: Sampler) -> float:
-        """Return the given rate, or the safe one."""
-        return safe_rate(problem, sampler) if self.rate is None else self.rate
+    def _descent(
+        self, problem: Any, start: ArrayLike | None, sampler: Sampler, **stored: Any
+    ) -> Descent:
+        """Return the run before its first round, at the given rate or the safe one.
+
+        `stored` says which slopes are stored: the last two arguments of `new_descent`.
+        """
+        rate = safe_rate(problem, sampler) if self.rate is None else self.rate
+        w = problem.as_matrix(start)
+        return new_descent(problem, w, self.batch_size, schedule=CONSTANT, rate=rate, **stored)
 
 
 def by_curvature(problem: Any, seed: int = 0) -> Sampler:

@@ -13,7 +13,8 @@ from tombola.torch.epochs import Epochs
 from tombola.torch.feedback import FeedbackQueue
 from tombola.torch.loader_state import Settings
 from tombola.torch.monitoring import Stopwatch, logged_values, most_drawn
-from tombola.torch.processes import SamplerChoice, make_processes
+from tombola.torch.processes import make_processes
+from tombola.torch.shards import SamplerChoice
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.validation import whole
 
@@ -36,7 +37,7 @@ process_group
         self,
         n: int,
         batch_size: int,
-        sampler: SamplerChoice,
+        sampler: str | Sampler | Callable[..., Sampler],
         groups: Any,
         seed: int,
         quantity: str,
@@ -68,9 +69,8 @@ process_group
                 "shards": connection.world if shards is None else whole("shards", shards, 1),
             }
         )
-        processes = make_processes(
-            connection, n, self.batch_size, sampler, groups, seed, quantity, shards
-        )
+        choice = SamplerChoice(sampler, groups, seed, quantity)
+        processes = make_processes(connection, n, self.batch_size, choice, shards)
         self._shards = processes.shards
         self._stopwatch = Stopwatch()
         self._feedback = FeedbackQueue(processes)

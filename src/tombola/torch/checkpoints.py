@@ -1,7 +1,7 @@
 """Take the state of a loader, and continue from one or several, also with other processes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tombola.torch.shards import Shard, join_draws
 __all__ = ["Checkpoints"]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Checkpoints:
     """Builds states of the parts of a loader, and puts states into them.
 
@@ -29,46 +30,38 @@ class Checkpoints:
     processes : Processes
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        batch_size: int,
-        epochs: Epochs,
-        feedback: FeedbackQueue,
-        processes: Processes,
-    ) -> None:
-        self._settings = settings
-        self._batch_size = batch_size
-        self._epochs = epochs
-        self._feedback = feedback
-        self._processes = processes
+    settings: Settings
+    batch_size: int
+    epochs: Epochs
+    feedback: FeedbackQueue
+    processes: Processes
 
     def take(self) -> LoaderState:
         """Return the state; all processes take theirs at once."""
-        processes = self._processes
-        self._feedback.gather(np.inf, saving=True)
-        unanswered = self._feedback.unanswered if processes.saves_unanswered else {}
+        processes = self.processes
+        self.feedback.gather(np.inf, saving=True)
+        unanswered = self.feedback.unanswered if processes.saves_unanswered else {}
         return LoaderState(
-            settings=self._settings,
-            batch_size=self._batch_size,
+            settings=self.settings,
+            batch_size=self.batch_size,
             rank=processes.rank if processes.sharded else 0,
             world=processes.world,
-            position=replace(self._epochs.position),
+            position=replace(self.epochs.position),
             shards=[
                 SavedShard(shard.start, shard.counts, shard.sampler.state_dict())
                 for shard in processes.shards
             ],
-            waiting=_saved(self._epochs.waiting),
+            waiting=_saved(self.epochs.waiting),
             unanswered=_saved(unanswered),
-            given=self._feedback.gathered,
+            given=self.feedback.gathered,
         )
 
     def resume(self, states: Sequence[Any]) -> None:
         """Continue from states of all processes or of one; on an error nothing has changed."""
-        read = [LoaderState.from_dict(state, self._settings) for state in states]
+        read = [LoaderState.from_dict(state, self.settings) for state in states]
         if not read:
             raise CheckpointError("there is no state in the list")
-        processes = self._processes
+        processes = self.processes
         sources, moved = self._sources(read)
         position = replace(sources[0].position)
         waiting: dict[int, DrawnBatch] = {}
@@ -90,18 +83,18 @@ class Checkpoints:
             waiting[number] = processes.completed(batch)
             more = len(waiting[number].drawn) - len(batch.drawn)
             position.left = max(0, position.left - more)
-        self._epochs.resume(position, waiting)
-        self._feedback.arriving.clear()
-        self._feedback.gathered = given
-        self._feedback.unanswered = {
+        self.epochs.resume(position, waiting)
+        self.feedback.arriving.clear()
+        self.feedback.gathered = given
+        self.feedback.unanswered = {
             number: batch for number, batch in unanswered.items() if number < position.drawn
         }
 
     def _sources(self, states: Sequence[LoaderState]) -> tuple[list[LoaderState], bool]:
         """Return the states to take from, and whether items come from other processes."""
-        here = (self._processes.rank, self._processes.world)
+        here = (self.processes.rank, self.processes.world)
         own = [state for state in states if (state.rank, state.world) == here]
-        if own or not self._settings.sharded:
+        if own or not self.settings.sharded:
             return [*own, states[0]][:1], False
         first = states[0]
         for state in states[1:]:
@@ -128,7 +121,7 @@ class Checkpoints:
         restored = {}
         for number, pieces in parts.items():
             shares = [piece.shares for piece in pieces if piece.shares is not None]
-            batch = self._processes.restored(
+            batch = self.processes.restored(
                 join_draws([piece.drawn for piece in pieces]),
                 np.concatenate(shares) if shares else None,
             )

@@ -12,23 +12,20 @@ shared.
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.draws import Draw
-from tombola.random import Stream
 from tombola.samplers import Sampler
 from tombola.torch.communication import Connection
 from tombola.torch.messages import Feedback, share_feedback
-from tombola.torch.shards import Shard, join_draws, make_shard
+from tombola.torch.shards import SamplerChoice, Shard, join_draws, make_shard
 from tombola.validation import whole
 
 __all__ = ["DrawnBatch", "Processes", "Replicated", "Sharded", "Single", "make_processes"]
-
-SamplerChoice = str | Sampler | Callable[..., Sampler]
 
 
 class DrawnBatch(NamedTuple):
@@ -224,33 +221,22 @@ def make_processes(
     connection: Connection,
     n: int,
     batch_size: int,
-    sampler: SamplerChoice,
-    groups: Any,
-    seed: int,
-    quantity: str,
+    choice: SamplerChoice,
     shards: int | None,
 ) -> Processes:
     """Return the processes that a connection asks for, with their samplers made."""
     if connection.mode == "sharded":
-        return _make_sharded(connection, n, batch_size, sampler, groups, seed, quantity, shards)
+        return _make_sharded(connection, n, batch_size, choice, shards)
     if shards is not None:
         raise ValueError('shards is for distributed="sharded"')
     kind = Replicated if connection.mode == "replicated" else Single
-    shard = make_shard(0, n, sampler, groups, seed, quantity)
-    return kind(connection, n, [shard], batch_size)
+    return kind(connection, n, [make_shard(0, n, choice)], batch_size)
 
 
 def _make_sharded(
-    connection: Connection,
-    n: int,
-    batch_size: int,
-    sampler: SamplerChoice,
-    groups: Any,
-    seed: int,
-    quantity: str,
-    shards: int | None,
+    connection: Connection, n: int, batch_size: int, choice: SamplerChoice, shards: int | None
 ) -> Sharded:
-    if isinstance(sampler, Sampler):
+    if isinstance(choice.sampler, Sampler):
         raise ValueError(
             "with sharded items each shard has a sampler of its own: pass a name, or a function "
             "(n, seed, groups) that returns a sampler"
@@ -265,8 +251,5 @@ def _make_sharded(
     made = []
     for k in range(rank * total // world, (rank + 1) * total // world):
         start, stop = k * n // total, (k + 1) * n // total
-        words = [int(word) for word in Stream(seed).child(k).words(2)]
-        labels = None if groups is None else groups[start:stop]
-        own_seed = words[0] << 64 | words[1]
-        made.append(make_shard(start, stop - start, sampler, labels, own_seed, quantity))
+        made.append(make_shard(start, stop - start, choice.within(k, start, stop)))
     return Sharded(connection, n, made, batch_size, -(-total // world))

@@ -1,16 +1,17 @@
 """Shards: consecutive items with a sampler of their own."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.draws import Draw
+from tombola.random import Stream
 from tombola.samplers import Sampler
 from tombola.samplers.registry import make_sampler
 
-__all__ = ["Shard", "join_draws", "make_shard"]
+__all__ = ["SamplerChoice", "Shard", "join_draws", "make_shard"]
 
 
 class Shard:
@@ -43,15 +44,24 @@ class Shard:
             self.sampler.update(local, losses[own])
 
 
-def make_shard(
-    start: int,
-    n: int,
-    sampler: str | Sampler | Callable[..., Sampler],
-    groups: Any,
-    seed: int,
-    quantity: str,
-) -> Shard:
+class SamplerChoice(NamedTuple):
+    """Which sampler to make for some items; all four as for `ImportanceLoader`."""
+
+    sampler: str | Sampler | Callable[..., Sampler]
+    groups: Any
+    seed: int
+    quantity: str
+
+    def within(self, shard: int, start: int, stop: int) -> "SamplerChoice":
+        """Return the choice for one of several shards: its groups, and a seed of its own."""
+        words = [int(word) for word in Stream(self.seed).child(shard).words(2)]
+        groups = None if self.groups is None else self.groups[start:stop]
+        return self._replace(groups=groups, seed=words[0] << 64 | words[1])
+
+
+def make_shard(start: int, n: int, choice: SamplerChoice) -> Shard:
     """Return a shard of n items with the sampler asked for; a sampler passed in is used itself."""
+    sampler, groups, seed, quantity = choice
     if not isinstance(sampler, Sampler):
         sampler = make_sampler(sampler, n, seed, groups, what="items", whose="the dataset")
     elif sampler.n != n:
