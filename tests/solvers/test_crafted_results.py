@@ -6,7 +6,6 @@ from test_damaged import ROUNDS, RUNS
 
 from fuzz import damaged
 from tombola import checkpoint
-from tombola.checkpoint import CheckpointError
 from tombola.solvers import DivergenceError, Result
 
 
@@ -32,11 +31,8 @@ def attack(name, path, count, seed):
                     rounds=result.rounds + 20 if result.rounds < 10**6 else result.rounds,
                     resume=result,
                 )
-        except (CheckpointError, DivergenceError):
+        except (ValueError, DivergenceError):  # a CheckpointError, or of another problem
             refused += 1
-        except ValueError as error:  # of another solver or problem
-            refused += 1
-            assert "the result is of" in str(error) or "carr" in str(error)
         else:
             harmless += 1
             assert np.isfinite(again.solution).all()

@@ -14,14 +14,15 @@ from numba.extending import overload
 __all__ = ["by_type", "name_by_source"]
 
 
-def by_type(function: Any) -> Any:
-    """Make a function that calls the static method of the same name on its first argument's class.
+def by_type(function: Any, name: str = "") -> Any:
+    """Make a function that calls the static method of its name on its first argument's class.
 
-    The given function is that method of the base class, or an empty one with the same arguments.
+    The given function is that method of the base class, or an empty one with the same arguments;
+    `name` is needed where the method is a kernel of another name.
     A compiled loop thereby includes the methods of a sampler's state, an adversary, a problem or a
     solver's run. They are found by type, so no function has to be passed as an argument.
     """
-    name = function.__name__
+    name = name or function.__name__
 
     @functools.wraps(function)
     def call(first: Any, *rest: Any) -> Any:
@@ -31,7 +32,8 @@ def by_type(function: Any) -> Any:
 
     @overload(call, strict=False, jit_options=options)
     def _(first: Any, *rest: Any) -> Any:
-        return getattr(first.instance_class, name)
+        method = getattr(first.instance_class, name)
+        return getattr(method, "py_func", method)  # a kernel may serve as the method, too
 
     return call
 

@@ -37,107 +37,6 @@ LOW = 2**10
 SMALL = 2**20  # up to this many items are rescaled at once, in milliseconds; more by a sweep
 
 
-class Weighted(Compiled):
-    """Base class of states with the parts ``stream``, ``index``, ``sweep`` and ``rule``.
-
-    ``rule`` is a record with at least ``mixing`` (the requested uniform share), ``drawn`` and
-    ``fed`` (the number of items drawn and of losses received); see `new_rule`.
-    """
-
-    __slots__ = ()
-
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the parts that all weighted samplers have."""
-        n, pending = state.index.weights.size, state.sweep[0].pending
-        return {
-            "rule.mixing": (0.0, 1.0),
-            "rule.fade": (0.0, 1.0),
-            "sweep.scale": (2.0**-1000, 2.0**1020),
-            "sweep.least": (state.sweep[0].least, state.sweep[0].least),
-            "sweep.cursor": (0, n - 1),
-            "sweep.pending": (ALWAYS, ALWAYS) if pending == ALWAYS else (0, n),
-            "scores": (0.0, 2.0**1020),
-        }
-
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Update the score of an item from a loss; the default learns nothing."""
-
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
-        """Return the real number that the item's weight is proportional to."""
-        return 1.0
-
-    @staticmethod
-    def prepare(state: Any, size: Any) -> Any:
-        """Set the mixing of the next draws; return for how many of `size` draws it is valid."""
-        return size
-
-    @staticmethod
-    def fade(state: Any, item: Any) -> None:
-        """Discount the evidence of an item as the sweep passes; the default does nothing."""
-
-    @staticmethod
-    def fetch(state: Any, item: Any) -> None:
-        """Prefetch what `absorb` and `value` read of an item."""
-
-    @staticmethod
-    def draw_next(state: Any) -> Any:
-        """Draw one item after `prepare`; return it and its probability."""
-        return draw_from_index(state)
-
-    @staticmethod
-    def draw_batch(state: Any, items: Any, probabilities: Any) -> None:
-        """Draw a batch after `prepare`: the same items, from the same words, as `draw_next`."""
-        batch_from_index(state, items, probabilities)
-
-    @staticmethod
-    def draw_one(state: Any) -> Any:
-        """Draw one item; return it and its probability."""
-        prepare(state, 1)
-        state.rule[0].drawn += 1
-        return draw_next(state)
-
-    @staticmethod
-    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Learn from one loss."""
-        learn_one(state, item, probability, loss)
-
-    @staticmethod
-    def fill_probabilities(state: Any, out: Any) -> None:
-        """Write the probability of every item."""
-        fill_from_index(state, out)
-
-
-class _ScoredParts(NamedTuple):
-    stream: Record
-    index: Index  # type: ignore[assignment]
-    sweep: Record
-    rule: Record
-    scores: NDArray[np.float64]
-
-
-class Scored(Weighted, _ScoredParts):
-    """Base class of states with one score for each item."""
-
-    __slots__ = ()
-
-    @staticmethod
-    def fetch(state: Any, item: Any) -> None:
-        """Prefetch the score."""
-        prefetch(state.scores, item)
-
-
-absorb = by_type(Weighted.absorb)
-value = by_type(Weighted.value)
-prepare = by_type(Weighted.prepare)
-fade = by_type(Weighted.fade)
-fetch = by_type(Weighted.fetch)
-draw_next = by_type(Weighted.draw_next)
-draw_batch = by_type(Weighted.draw_batch)
-
-
 # --- drawing ------------------------------------------------------------------------------------
 
 
@@ -301,6 +200,95 @@ def rebuild(state: Any) -> None:
         weights[item] = max(weight_within(real, scale, room), least_weight(state, real))
         room -= weights[item]
     build(state.index)
+
+
+# --- the state and its functions -----------------------------------------------------------------
+
+
+class Weighted(Compiled):
+    """Base class of states with the parts ``stream``, ``index``, ``sweep`` and ``rule``.
+
+    ``rule`` is a record with at least ``mixing`` (the requested uniform share), ``drawn`` and
+    ``fed`` (the number of items drawn and of losses received); see `new_rule`.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
+        """Return the valid range of the parts that all weighted samplers have."""
+        n, pending = state.index.weights.size, state.sweep[0].pending
+        return {
+            "rule.mixing": (0.0, 1.0),
+            "rule.fade": (0.0, 1.0),
+            "sweep.scale": (2.0**-1000, 2.0**1020),
+            "sweep.least": (state.sweep[0].least, state.sweep[0].least),
+            "sweep.cursor": (0, n - 1),
+            "sweep.pending": (ALWAYS, ALWAYS) if pending == ALWAYS else (0, n),
+            "scores": (0.0, 2.0**1020),
+        }
+
+    @staticmethod
+    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Update the score of an item from a loss; the default learns nothing."""
+
+    @staticmethod
+    def value(state: Any, item: Any) -> Any:
+        """Return the real number that the item's weight is proportional to."""
+        return 1.0
+
+    @staticmethod
+    def prepare(state: Any, size: Any) -> Any:
+        """Set the mixing of the next draws; return for how many of `size` draws it is valid."""
+        return size
+
+    @staticmethod
+    def fade(state: Any, item: Any) -> None:
+        """Discount the evidence of an item as the sweep passes; the default does nothing."""
+
+    @staticmethod
+    def fetch(state: Any, item: Any) -> None:
+        """Prefetch what `absorb` and `value` read of an item."""
+
+    draw_next = staticmethod(draw_from_index)
+    draw_batch = staticmethod(batch_from_index)
+    update_one = staticmethod(learn_one)
+    fill_probabilities = staticmethod(fill_from_index)
+
+    @staticmethod
+    def draw_one(state: Any) -> Any:
+        """Draw one item; return it and its probability."""
+        prepare(state, 1)
+        state.rule[0].drawn += 1
+        return draw_next(state)
+
+
+class _ScoredParts(NamedTuple):
+    stream: Record
+    index: Index  # type: ignore[assignment]
+    sweep: Record
+    rule: Record
+    scores: NDArray[np.float64]
+
+
+class Scored(Weighted, _ScoredParts):
+    """Base class of states with one score for each item."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def fetch(state: Any, item: Any) -> None:
+        """Prefetch the score."""
+        prefetch(state.scores, item)
+
+
+absorb = by_type(Weighted.absorb)
+value = by_type(Weighted.value)
+prepare = by_type(Weighted.prepare)
+fade = by_type(Weighted.fade)
+fetch = by_type(Weighted.fetch)
+draw_next = by_type(Weighted.draw_next, "draw_next")
+draw_batch = by_type(Weighted.draw_batch, "draw_batch")
 
 
 # --- the sampler class --------------------------------------------------------------------------
