@@ -288,5 +288,5 @@ def test_levels_that_do_not_fit():
         sampler.start_from({"a": (float("nan"), 3)})
     draw = sampler.draw(1)
     sampler.update(draw, [1.0])
-    with pytest.raises(ValueError, match="nothing yet"):
+    with pytest.raises(ValueError, match="must be called before the first draw"):
         sampler.start_from({"a": (1.0, 3)})
