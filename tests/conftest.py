@@ -1,11 +1,28 @@
+import itertools
 import os
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `naive` and `budget`
+sys.path.insert(0, str(Path(__file__).parent / "report"))  # for `test_page.Reader`
 
 settings.register_profile("default", max_examples=500, stateful_step_count=100, deadline=None)
 settings.register_profile("uncompiled", max_examples=20, stateful_step_count=30, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture
+def even_clock(monkeypatch):
+    """A short race, on a clock that advances by one each time it is read.
+
+    All steps then take the same time, on any machine.
+    """
+    from tombola.advice import race
+
+    ticks = itertools.count()
+    monkeypatch.setattr(race, "clock", lambda: float(next(ticks)))
+    monkeypatch.setattr(race, "SCHEDULES", ((3, 8),))
+    monkeypatch.setattr(race, "STEPS", 4000)
