@@ -1,5 +1,6 @@
 """Records: named numbers that kernels can change."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,18 @@ def new_record(**fields: Any) -> Record:
     >>> print(record[0].drawn, record[0].mixing)
     3 0.5
     """
-    for name in fields:
-        if hasattr(np.record, name):  # outside kernels, `record[0].name` would be numpy's own
-            raise ValueError(f"a record cannot have a field {name!r}: numpy uses that name")
     values = {name: np.asarray(value) for name, value in fields.items()}
-    kinds = [(name, value.dtype, value.shape) for name, value in values.items()]
-    record = np.zeros(1, dtype=np.dtype((np.record, kinds)))
+    kinds = tuple((name, value.dtype, value.shape) for name, value in values.items())
+    record = np.zeros(1, dtype=_record_type(kinds))
     for name, value in values.items():
         record[name][0] = value
     return record
+
+
+@functools.cache
+def _record_type(kinds: tuple[Any, ...]) -> np.dtype[Any]:
+    """Return the type of a record, one object for each layout."""
+    for name, *_ in kinds:
+        if hasattr(np.record, name):  # `record[0].name` would be numpy's, outside of kernels
+            raise ValueError(f"a record cannot have a field {name!r}: numpy uses that name")
+    return np.dtype((np.record, list(kinds)))
