@@ -188,6 +188,15 @@ def test_parameters_cannot_ask_for_more_memory_than_the_file_holds(tmp_path):
         tombola.load(tmp_path / "it")
 
 
+def test_a_list_is_not_an_array():
+    """Of the right length and type, it would reach a kernel."""
+    sampler = tombola.GroupVRB([0, 1, 0])
+    state = sampler.state_dict()
+    state["parts"]["index"]["weights"] = state["parts"]["index"]["weights"].tolist()
+    with pytest.raises(CheckpointError, match="index.weights has another type"):
+        sampler.load_state_dict(state)
+
+
 def test_the_stream_goes_on_from_its_position_alone():
     sampler, other = tombola.VRB(9, seed=5), tombola.VRB(9, seed=5)
     sampler.draw(7)

@@ -45,7 +45,7 @@ def check_fit(part: Any, saved: Any, name: str = "") -> None:
             limits = np.iinfo(part.dtype)
             if not limits.min <= array.item() <= limits.max:
                 raise ValueError(f"the state does not fit: {name} is {saved!r}, out of range")
-    elif array.dtype != part.dtype:
+    elif not isinstance(saved, np.ndarray) or array.dtype != part.dtype:
         raise ValueError(f"the state does not fit: {name} has another type")
 
 
