@@ -47,12 +47,12 @@ def _wrong(value, rng):
     if kind == 1:
         odd = ODD[rng.integers(len(ODD))]
         return odd, f"became {odd!r}"
-    if isinstance(value, np.ndarray) and value.size:
+    if isinstance(value, np.ndarray) and value.ndim and value.size:
         return _wrong_array(value, rng)
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float)) or (isinstance(value, np.ndarray) and value.ndim == 0):
         number = NUMBERS[rng.integers(len(NUMBERS))]
         if rng.integers(2):
-            number = value + int(rng.integers(-3, 4))
+            number = np.asarray(value).item() + int(rng.integers(-3, 4))
         return number, f"{value} became {number}"
     odd = ODD[rng.integers(len(ODD))]
     return odd, f"became {odd!r}"

@@ -193,7 +193,7 @@ def test_a_list_is_not_an_array():
     sampler = tombola.GroupVRB([0, 1, 0])
     state = sampler.state_dict()
     state["parts"]["index"]["weights"] = state["parts"]["index"]["weights"].tolist()
-    with pytest.raises(CheckpointError, match="index.weights has another type"):
+    with pytest.raises(CheckpointError, match=r"index\.weights has another type"):
         sampler.load_state_dict(state)
 
 

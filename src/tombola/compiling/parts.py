@@ -38,8 +38,8 @@ def check_fit(part: Any, saved: Any, name: str = "") -> None:
     if saved is None or array.shape != part.shape:
         raise ValueError(f"the state does not fit: {name} is missing or has another shape")
     if part.ndim == 0:
-        kinds = {"f": (int, float), "i": (int,), "u": (int,), "b": (bool,)}[part.dtype.kind]
-        if type(array.item()) not in kinds:
+        kind = {"f": float, "i": int, "u": int, "b": bool}[part.dtype.kind]
+        if type(array.item()) is not kind:
             raise ValueError(f"the state does not fit: {name} is {saved!r}, not a number")
         if part.dtype.kind in "iu":
             limits = np.iinfo(part.dtype)
