@@ -47,7 +47,7 @@ test: lint
 
 coverage: $(READY)
 	@echo "== the kernels again, numba switched off, for their coverage"
-	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=uncompiled $(BIN)/python -m coverage run -m pytest -q -m "kernels and not slow" tests/index tests/test_random.py tests/compiling
+	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=uncompiled $(BIN)/python -m pytest -q -n 2 -m "kernels and not slow" --cov --cov-report= tests/index tests/test_random.py tests/compiling
 	$(BIN)/python -m coverage report --include='src/tombola/index/*,src/tombola/random.py' --show-missing --fail-under=95
 
 $(FRAMEWORKS): $(READY)

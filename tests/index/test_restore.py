@@ -1,0 +1,82 @@
+"""An index from outside: its weights and order are proved, the rest is derived from them."""
+
+import numpy as np
+import pytest
+
+from tombola import Stream, WeightIndex
+from tombola.index.layout import Index, first_fault, new_sums, order_fault, restore
+from tombola.random import is_stream
+
+pytestmark = pytest.mark.kernels
+
+
+def some_index(n=12, seed=1):
+    """An index whose order is no longer the one that it was built with."""
+    index, stream = WeightIndex(Stream(seed).integers(9, n) + 1), Stream(seed)
+    for _ in range(30):
+        index.set(stream.integers(n, 2), stream.integers(2000, 2) + 1)
+    return index._index
+
+
+def faults(weights, order, starts=None):
+    starts = np.array([0, weights.size]) if starts is None else np.asarray(starts)
+    return int(order_fault(weights, order, starts))
+
+
+def test_positions_and_sums_follow_from_weights_and_order():
+    index = some_index()
+    assert faults(index.weights, index.order) == -1
+    again = Index(new_sums(), index.weights, index.order, np.full_like(index.position, -7))
+    restore(again, np.array([0, index.weights.size]))
+    assert first_fault(again) == -1
+    assert (again.position == index.position).all()
+    assert (again.sums == index.sums).all()
+
+
+def test_parts_of_the_arrays_are_indexes_of_their_own():
+    first, second = some_index(5, 1), some_index(7, 2)
+    weights = np.concatenate([first.weights, second.weights])
+    order = np.concatenate([first.order, second.order])
+    starts = np.array([0, 5, 12])
+    assert faults(weights, order, starts) == -1
+    both = Index(new_sums(2), weights, order, np.empty_like(order))
+    restore(both, starts)
+    assert (both.position == np.concatenate([first.position, second.position])).all()
+    assert both.sums[0] == first.sums[0]
+    assert both.sums[1] == second.sums[0]
+    order[0] = 5  # an item of the second part
+    assert faults(weights, order, starts) == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda weights, order: weights.__setitem__(3, -1),
+        lambda weights, order: weights.__setitem__(3, 2**62),
+        lambda weights, order: weights.__setitem__(slice(None), 0),
+        lambda weights, order: order.__setitem__(2, order[1]),
+        lambda weights, order: order.__setitem__(2, -1),
+        lambda weights, order: order.__setitem__(2, order.size),
+        lambda weights, order: order.__setitem__(slice(None), order[::-1].copy()),
+    ],
+)
+def test_what_cannot_be_an_index_is_found(damage):
+    index = some_index()
+    weights, order = index.weights.copy(), index.order.copy()
+    damage(weights, order)
+    assert faults(weights, order) >= 0
+
+
+def test_the_first_fault_reads_nothing_outside():
+    index = some_index()
+    index.sums[0].at_least[0] = 2**40
+    assert first_fault(index) == 0
+    index = some_index()
+    index.weights[4] = -5
+    assert first_fault(index) >= 0
+
+
+def test_a_stream_is_known_by_its_fields():
+    assert is_stream(Stream(0).state)
+    assert not is_stream(new_sums())
+    assert not is_stream(3)
