@@ -4,6 +4,8 @@ import copy
 
 import numpy as np
 
+from states import same
+
 NUMBERS = [-1, -(2**63), 2**31, 2**62, 2**63 - 1, 2**64, 1e308, -1e308, float("nan"), float("inf")]
 ODD = [None, "text", [], {}, True, [1, 2], {"a": 1}]
 
@@ -22,6 +24,13 @@ def places(state, path=()):
 
 def damaged(state, rng, inside=()):
     """A copy of a state with one thing wrong below `inside`, and what that is, in words."""
+    while True:
+        wrong, what = _damaged_once(state, rng, inside)
+        if not same(wrong, state):  # swapping equal numbers damages nothing
+            return wrong, what
+
+
+def _damaged_once(state, rng, inside):
     state = copy.deepcopy(state)
     top = state
     for key in inside:

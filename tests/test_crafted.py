@@ -213,5 +213,5 @@ def test_a_draw_from_outside_is_checked():
 def test_the_fuzz_changes_something():
     rng = np.random.default_rng(0)
     honest = played("VRB").state_dict()
-    assert sum(not same(honest, damaged(honest, rng)[0]) for _ in range(100)) > 90
+    assert all(not same(honest, damaged(honest, rng)[0]) for _ in range(100))
     assert Stream(0).position == 0
