@@ -192,10 +192,10 @@ def _fill(
     round_number: int,
     tags: NDArray[np.uint8] | None,
 ) -> None:
-    indices.setflags(write=False)
-    probabilities.setflags(write=False)
+    indices.setflags(False)  # not writable; the keyword would take twice as long
+    probabilities.setflags(False)
     if tags is not None:
-        tags.setflags(write=False)
+        tags.setflags(False)
     _set_indices(draw, indices)
     _set_probabilities(draw, probabilities)
     _set_n(draw, n)

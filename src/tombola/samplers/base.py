@@ -109,19 +109,20 @@ class Sampler(ABC):
         """
         if type(size) is not int or size < 0:
             size = whole("size", size, 0)
+        played = self._rounds.item()
         drawn = self._draw(size)
         if not isinstance(drawn, Draw):
             # the kernels that learn from a draw are compiled for this type and layout
             items = np.ascontiguousarray(drawn[0], dtype=np.int64)
             probabilities = np.ascontiguousarray(drawn[1], dtype=np.float64)
-            drawn = Draw.made(items, probabilities, self.n, self.rounds)
-        self._rounds[0] += 1
+            drawn = Draw.made(items, probabilities, self.n, played)
+        self._rounds[0] = played + 1
         return drawn
 
     @property
     def rounds(self) -> int:
         """The number of rounds so far: calls of `draw`, and rounds of compiled loops."""
-        return int(self._rounds[0])
+        return int(self._rounds.item())
 
     def update(self, draw: Draw, losses: ArrayLike) -> None:
         """Learn from the losses of drawn items.
@@ -154,8 +155,8 @@ class Sampler(ABC):
             if array.dtype.kind not in "fiu":
                 raise TypeError(f"losses must hold numbers, got dtype {array.dtype}")
             array = array.astype(np.float64)
-        # always the same layout: numba would take half a second to compile for another one
-        array = np.require(array, requirements=["C", "W"])
+        if not array.flags.c_contiguous:  # the layout that the kernels are compiled for
+            array = np.ascontiguousarray(array)
         if array.shape != draw.indices.shape:
             raise ValueError(
                 f"losses must have shape {draw.indices.shape}, one for each item drawn, "

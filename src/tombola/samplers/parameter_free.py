@@ -28,6 +28,15 @@ from tombola.index.layout import Index
 from tombola.samplers import fallback
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.deck import Deck, deal_one, new_deck
+from tombola.samplers.parameter_free_batch import learn_in_stages
+from tombola.samplers.shrunk_averages import (
+    clipped,
+    distance,
+    moved_average,
+    moved_mean,
+    pace,
+    shrunk_root,
+)
 from tombola.samplers.weighted import (
     Weighted,
     batch_from_index,
@@ -37,13 +46,12 @@ from tombola.samplers.weighted import (
     probability_of,
     put,
     uniform_weight,
+    update_in_order,
 )
 
 __all__ = ["ParameterFreeState", "start"]
 
-LAST = 32.0  # visits: the window of an item's average
-PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
-CLIP = 8.0  # squared losses are clipped at CLIP n m
+FEW = 8  # batches smaller than this are learnt from one by one
 TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
 
 
@@ -98,27 +106,24 @@ class ParameterFreeState(Weighted, _Parts):
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
         """Update the item's average, the overall average, D and the fallback's sums."""
         rule, n = state.rule[0], state.scores.size
-        pace = max(1.0 / (rule.fed + 1.0), 1.0 / n)
+        share = pace(rule.fed, n)
         if loss * rule.unit > TOO_LARGE:
             begin_anew(state)
         if rule.unit == 0.0 and loss > 0.0:
-            set_unit(state, loss, pace, probability)
+            set_unit(state, loss, share, probability)
         squared = normalised(loss, rule.unit) ** 2
         if rule.unit > 0.0:
-            m = rule.mean_square + pace * (squared / (n * probability) - rule.mean_square)
-            # one loss can at most double it, unless a long run of zeros has made it vanish
-            rule.mean_square = min(m, 2.0 * rule.mean_square) if rule.mean_square > 0.0 else m
-            squared = min(squared, CLIP * n * rule.mean_square)
+            rule.mean_square = moved_mean(rule.mean_square, squared / (n * probability), share)
+            squared = clipped(squared, n, rule.mean_square)
             candidate = probability_of(state, item, uniform_weight(state))
             fallback.judge(state.fallback[0], squared, n, probability, candidate)
         visits, past = state.visits[item], state.scores[item]
         if visits > 0.0 and squared + past > 0.0:
             rule.compared += 1.0
-            distance = 1.0 - 2.0 * math.sqrt(squared * past) / (squared + past)
-            share = max(1.0 / (rule.compared + 1.0), 1.0 / n)
-            rule.disagreement += share * (distance - rule.disagreement)
+            gap = distance(squared, past) - rule.disagreement
+            rule.disagreement += pace(rule.compared, n) * gap
+        state.scores[item] = moved_average(past, visits, squared)
         state.visits[item] = visits + 1.0
-        state.scores[item] += (squared - past) / min(visits + 1.0, LAST)
 
     @staticmethod
     def value(state: Any, item: Any) -> Any:
@@ -126,10 +131,8 @@ class ParameterFreeState(Weighted, _Parts):
         rule = state.rule[0]
         if rule.unit == 0.0:
             return 1.0
-        average, visits, d = state.scores[item], state.visits[item], rule.disagreement
-        k = PRIOR + (PRIOR_NOISE if average > 0.0 else PRIOR_ZEROS) * d * d
-        shrunk = (visits * average + k * rule.mean_square) / (visits + k)
-        return math.sqrt(shrunk) / rule.first_root
+        average, visits = state.scores[item], state.visits[item]
+        return shrunk_root(average, visits, rule.mean_square, rule.disagreement) / rule.first_root
 
     @staticmethod
     def prepare(state: Any, size: Any) -> Any:
@@ -168,6 +171,18 @@ class ParameterFreeState(Weighted, _Parts):
             batch_from_index(state, items, probabilities)
 
     @staticmethod
+    def update_batch(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+        """Learn in stages where that gives the same result."""
+        rule, largest = state.rule[0], 0.0
+        for loss in losses:
+            largest = max(largest, loss)
+        usual = rule.unit > 0.0 and largest * rule.unit <= TOO_LARGE and rule.fade == 1.0
+        if usual and items.size >= FEW:
+            learn_in_stages(state, items, probabilities, losses)
+        else:
+            update_in_order(state, items, probabilities, losses)
+
+    @staticmethod
     def fill_probabilities(state: Any, out: Any) -> None:
         """Write the probability of every item, in the current mode."""
         if state.fallback[0].shuffling:
@@ -177,12 +192,12 @@ class ParameterFreeState(Weighted, _Parts):
 
 
 @kernel
-def set_unit(state: ParameterFreeState, loss: Any, pace: Any, probability: Any) -> None:
+def set_unit(state: ParameterFreeState, loss: Any, share: Any, probability: Any) -> None:
     """Set the unit from the first non-zero loss: the inverse of a power of two near it."""
     rule = state.rule[0]
     rule.unit = 1.0 / power_of_two_near(loss)
     squared = normalised(loss, rule.unit) ** 2
-    rule.first_root = math.sqrt(pace * (squared / (state.scores.size * probability)))
+    rule.first_root = math.sqrt(share * (squared / (state.scores.size * probability)))
 
 
 @kernel

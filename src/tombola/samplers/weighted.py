@@ -119,7 +119,7 @@ def learn_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
 
 
 @kernel
-def update_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+def update_in_order(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
     """Learn from a batch, one loss after the other, after prefetching what this reads."""
     index = state.index
     for j in range(items.size):
@@ -130,6 +130,12 @@ def update_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None
         prefetch(index.order, index.position[items[j]])
     for j in range(items.size):
         learn_one(state, items[j], probabilities[j], losses[j])
+
+
+@kernel
+def update_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch."""
+    update_batch(state, items, probabilities, losses)
 
 
 @kernel(inline=True)
@@ -159,13 +165,19 @@ def put(state: Any, item: Any, real: Any) -> None:
 
 
 @kernel(inline=True)
+def following(item: Any, n: Any) -> Any:
+    """Return the item after this one, in turn."""
+    return item + 1 if item + 1 < n else 0
+
+
+@kernel(inline=True)
 def sweep(state: Any) -> None:
     """Refresh a few more weights; change the scale if the total is out of range."""
     turn, n = state.sweep[0], state.index.weights.size
     items = min(turn.pending, SWEEP)
     for _ in range(items):
         item = turn.cursor
-        turn.cursor = item + 1 if item + 1 < n else 0
+        turn.cursor = following(item, n)
         fade(state, item)
         put(state, item, value(state, item))
     if turn.pending < ALWAYS:
@@ -253,6 +265,7 @@ class Weighted(Compiled):
     draw_next = staticmethod(draw_from_index)
     draw_batch = staticmethod(batch_from_index)
     update_one = staticmethod(learn_one)
+    update_batch = staticmethod(update_in_order)
     fill_probabilities = staticmethod(fill_from_index)
 
     @staticmethod
@@ -289,6 +302,7 @@ fade = by_type(Weighted.fade)
 fetch = by_type(Weighted.fetch)
 draw_next = by_type(Weighted.draw_next, "draw_next")
 draw_batch = by_type(Weighted.draw_batch, "draw_batch")
+update_batch = by_type(Weighted.update_batch, "update_batch")
 
 
 # --- the sampler class --------------------------------------------------------------------------

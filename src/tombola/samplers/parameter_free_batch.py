@@ -1,0 +1,219 @@
+"""Learn from a batch as `VRB` without parameters does loss by loss, in stages.
+
+Loss by loss, an update waits for a dozen divisions and square roots, one after the other. Most of
+them can be done for many losses at once, because averages do not depend on weights. The stages, for
+up to 128 losses:
+
+    1  normalise the losses                                                        vectorised
+    2  after each loss, m, and h and V of its item and of the two items of the sweep
+    3  the distances between losses and averages                                   vectorised
+    4  D after each loss
+    5  the values of all these items                                               vectorised
+    6  the weights that follow from them, in order, and the sums of the fallback
+
+Every number results from the same operations as loss by loss, so it is the same to the last bit.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import kernel, prefetch
+from tombola.samplers import fallback
+from tombola.samplers.arithmetic import normalised
+from tombola.samplers.shrunk_averages import (
+    clipped,
+    distance,
+    moved_average,
+    moved_mean,
+    pace,
+    shrunk_root,
+)
+from tombola.samplers.weighted import (
+    HIGH,
+    LOW,
+    following,
+    probability_of,
+    put,
+    rescale,
+    uniform_weight,
+)
+
+__all__ = ["CHUNK", "learn_chunk", "new_scratch"]
+
+CHUNK = 128  # losses per chunk: their scratch space fits into the first cache level
+
+
+class Averages(NamedTuple):
+    """What the value of an item follows from, and the value."""
+
+    average: NDArray[np.float64]  # h
+    visits: NDArray[np.float64]  # V
+    value: NDArray[np.float64]
+
+
+class Scratch(NamedTuple):
+    """The numbers of each loss of a chunk."""
+
+    squared: NDArray[np.float64]
+    uniform: NDArray[np.float64]  # l^2 / (n p)
+    share: NDArray[np.float64]  # of the newest value in m
+    mean: NDArray[np.float64]  # m after the loss
+    past: NDArray[np.float64]  # h before the loss
+    past_visits: NDArray[np.float64]  # V before the loss
+    compared: NDArray[np.float64]  # the number of losses averaged in D, after this one
+    distance: NDArray[np.float64]
+    disagreement: NDArray[np.float64]  # D after the loss
+    item: Averages
+    first: Averages  # of the first item of the sweep ...
+    second: Averages  # ... and of the second one, after the loss
+
+
+@kernel(allocates=True)
+def learn_in_stages(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch; the unit of the losses is known, and no loss makes the sampler restart."""
+    space = np.empty((18, CHUNK))
+    done = 0
+    while done < items.size:
+        end = min(done + CHUNK, items.size)
+        scratch = scratch_of(space, end - done)
+        done += learn_chunk(
+            state, items[done:end], probabilities[done:end], losses[done:end], scratch
+        )
+
+
+@kernel(allocates=True, inline=True)
+def scratch_of(space: Any, m: Any) -> Any:
+    """Return the rows of an array as scratch space for m losses."""
+    return Scratch(
+        space[0, :m],
+        space[1, :m],
+        space[2, :m],
+        space[3, :m],
+        space[4, :m],
+        space[5, :m],
+        space[6, :m],
+        space[7, :m],
+        space[8, :m],
+        Averages(space[9, :m], space[10, :m], space[11, :m]),
+        Averages(space[12, :m], space[13, :m], space[14, :m]),
+        Averages(space[15, :m], space[16, :m], space[17, :m]),
+    )
+
+
+@kernel
+def learn_chunk(state: Any, items: Any, probabilities: Any, losses: Any, scratch: Scratch) -> Any:
+    """Learn from a chunk until a change of scale is due; return the number of losses used."""
+    rule, turn, n, size = state.rule[0], state.sweep[0], state.scores.size, items.size
+    prefetch_all(state, items)
+    normalise(losses, probabilities, rule.unit, rule.fed, n, scratch)
+    absorb_all(state, items, scratch)
+    measure_distances(scratch)
+    follow_disagreement(rule.disagreement, n, scratch)
+    for averages in (scratch.item, scratch.first, scratch.second):
+        compute_values(averages, scratch.mean, scratch.disagreement, rule.first_root)
+    for j in range(size):
+        candidate = probability_of(state, items[j], uniform_weight(state))
+        fallback.judge(state.fallback[0], scratch.squared[j], n, probabilities[j], candidate)
+        put(state, items[j], scratch.item.value[j])
+        put(state, turn.cursor, scratch.first.value[j])
+        turn.cursor = following(turn.cursor, n)
+        put(state, turn.cursor, scratch.second.value[j])
+        turn.cursor = following(turn.cursor, n)
+        if not LOW * n <= state.index.sums[0].total <= HIGH:
+            size = j + 1
+            break
+    rule.fed += size
+    rule.mean_square = scratch.mean[size - 1]
+    rule.compared = scratch.compared[size - 1]
+    rule.disagreement = scratch.disagreement[size - 1]
+    if size < items.size or not LOW * n <= state.index.sums[0].total <= HIGH:
+        # a new scale is computed from all averages: undo what later losses did to them
+        for j in range(items.size - 1, size - 1, -1):
+            state.scores[items[j]] = scratch.past[j]
+            state.visits[items[j]] = scratch.past_visits[j]
+        rescale(state)
+    return size
+
+
+@kernel(inline=True)
+def prefetch_all(state: Any, items: Any) -> None:
+    """Prefetch everything that the stages read of these items."""
+    index = state.index
+    for item in items:
+        prefetch(state.scores, item)
+        prefetch(state.visits, item)
+        prefetch(index.weights, item)
+        prefetch(index.position, item)
+    for item in items:
+        prefetch(index.order, index.position[item])
+
+
+@kernel
+def normalise(
+    losses: Any, probabilities: Any, unit: Any, fed: Any, n: Any, scratch: Scratch
+) -> None:
+    """Stage 1: l^2, l^2 / (n p), and the share of each loss in m."""
+    for j in range(losses.size):
+        squared = normalised(losses[j], unit) ** 2
+        scratch.squared[j] = squared
+        scratch.uniform[j] = squared / (n * probabilities[j])
+        scratch.share[j] = pace(fed + j, n)
+
+
+@kernel(inline=True)
+def absorb_all(state: Any, items: Any, scratch: Scratch) -> None:
+    """Stage 2: update the averages of items, and read those of the sweep, in order."""
+    rule, n, scores, visits = state.rule[0], state.scores.size, state.scores, state.visits
+    mean, compared, cursor = rule.mean_square, rule.compared, state.sweep[0].cursor
+    for j in range(items.size):
+        mean = moved_mean(mean, scratch.uniform[j], scratch.share[j])
+        scratch.mean[j] = mean
+        scratch.squared[j] = clipped(scratch.squared[j], n, mean)
+    for j in range(items.size):
+        item, squared = items[j], scratch.squared[j]
+        past, past_visits = scores[item], visits[item]
+        scratch.past[j], scratch.past_visits[j] = past, past_visits
+        if past_visits > 0.0 and squared + past > 0.0:
+            compared += 1.0
+        scratch.compared[j] = compared
+        scores[item] = moved_average(past, past_visits, squared)
+        visits[item] = past_visits + 1.0
+        read(state, item, scratch.item, j)
+        read(state, cursor, scratch.first, j)
+        cursor = following(cursor, n)
+        read(state, cursor, scratch.second, j)
+        cursor = following(cursor, n)
+
+
+@kernel(inline=True)
+def read(state: Any, item: Any, averages: Averages, j: Any) -> None:
+    """Copy h and V of an item."""
+    averages.average[j] = state.scores[item]
+    averages.visits[j] = state.visits[item]
+
+
+@kernel
+def measure_distances(scratch: Scratch) -> None:
+    """Stage 3: the distance between each loss and the average before it; NaN if both are 0."""
+    for j in range(scratch.squared.size):
+        scratch.distance[j] = distance(scratch.squared[j], scratch.past[j])
+
+
+@kernel(inline=True)
+def follow_disagreement(disagreement: Any, n: Any, scratch: Scratch) -> None:
+    """Stage 4: D after each loss."""
+    for j in range(scratch.squared.size):
+        if scratch.past_visits[j] > 0.0 and scratch.squared[j] + scratch.past[j] > 0.0:
+            share = pace(scratch.compared[j], n)
+            disagreement += share * (scratch.distance[j] - disagreement)
+        scratch.disagreement[j] = disagreement
+
+
+@kernel
+def compute_values(averages: Averages, mean: Any, disagreement: Any, first_root: Any) -> None:
+    """Stage 5: the values of one item of each loss, with m and D after that loss."""
+    for j in range(mean.size):
+        root = shrunk_root(averages.average[j], averages.visits[j], mean[j], disagreement[j])
+        averages.value[j] = root / first_root
