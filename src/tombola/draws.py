@@ -192,10 +192,10 @@ def _fill(
     round_number: int,
     tags: NDArray[np.uint8] | None,
 ) -> None:
-    indices.setflags(False)  # not writable; the keyword would take twice as long
-    probabilities.setflags(False)
+    indices.setflags(write=False)
+    probabilities.setflags(write=False)
     if tags is not None:
-        tags.setflags(False)
+        tags.setflags(write=False)
     _set_indices(draw, indices)
     _set_probabilities(draw, probabilities)
     _set_n(draw, n)

@@ -20,7 +20,17 @@ from tombola.compiling import kernel, multiply_wide, new_record
 from tombola.compiling.records import Record
 from tombola.validation import whole
 
-__all__ = ["Stream", "bounded", "fill_words", "next_below", "next_word", "rejected_below", "seek"]
+__all__ = [
+    "Stream",
+    "bounded",
+    "bounded_once",
+    "fill_words",
+    "next_below",
+    "next_word",
+    "rejected_below",
+    "seek",
+    "word_of_child",
+]
 
 
 def new_state(seed: int, path: Sequence[int]) -> Record:
@@ -128,14 +138,31 @@ def bounded(word: Any, bound: Any, rejected: Any) -> Any:
 
 
 @kernel(inline=True)
+def bounded_once(word: Any, bound: Any) -> Any:
+    """Do as `bounded`, and find out what to reject.
+
+    The low half is nearly always at least `bound` > 2^64 mod bound: no division is needed then.
+    """
+    value, accepted = bounded(word, bound, bound)
+    return value, accepted or bounded(word, bound, rejected_below(bound))[1]
+
+
+@kernel(inline=True)
 def next_below(state: Record, bound: Any) -> Any:
     """Return the next integer in [0, bound); all have exactly the same probability."""
     while True:
-        word = next_word(state)
-        value, accepted = bounded(word, bound, bound)
-        # the low half is nearly always at least `bound` > 2^64 mod bound: no division is needed
-        if accepted or bounded(word, bound, rejected_below(bound))[1]:
+        value, accepted = bounded_once(next_word(state), bound)
+        if accepted:
             return value
+
+
+@kernel
+def word_of_child(state: Record, number: Any, position: Any) -> Any:
+    """Return the word at a position of child `number` of a stream with one level of path."""
+    path, key = state[0].path, state[0].key
+    child, lane = np.uint64(number) + _ONE, position & _THREE
+    words = philox(position >> _TWO, path[0], child, path[2], key[0], key[1])
+    return words[np.int64(lane)]
 
 
 @kernel

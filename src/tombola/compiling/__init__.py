@@ -4,7 +4,7 @@ from tombola.compiling.caching import entry, kernel
 from tombola.compiling.dispatch import by_type, name_by_source
 from tombola.compiling.intrinsics import bit_length, multiply_wide, prefetch
 from tombola.compiling.parts import check_fit, load_parts, saved_parts
-from tombola.compiling.records import new_record
+from tombola.compiling.records import new_record, side_by_side
 
 __all__ = [
     "bit_length",
@@ -18,4 +18,5 @@ __all__ = [
     "new_record",
     "prefetch",
     "saved_parts",
+    "side_by_side",
 ]

@@ -112,7 +112,7 @@ _ENTRIES: dict[Any, Callable[..., Any]] = {}
 def _kind(argument: Any) -> Any:
     """Return what the machine code depends on: numba's `typeof` takes a hundred times longer."""
     if isinstance(argument, np.ndarray):
-        return argument.dtype, argument.ndim
+        return argument.dtype, argument.ndim, argument.flags.c_contiguous
     if isinstance(argument, tuple):
         return type(argument), *map(_kind, argument)
     return type(argument)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 __all__ = ["bit_length", "multiply_wide", "prefetch"]
@@ -61,11 +62,13 @@ def _bit_length(typingctx: Any, a: Any) -> Any:
 @intrinsic
 def _prefetch(typingctx: Any, array: Any, i: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        kind = signature.args[0]
+        view = context.make_array(kind)(context, builder, args[0])
+        element = cgutils.get_item_pointer(context, builder, kind, view, [args[1]])
+        address = builder.bitcast(element, ir.IntType(8).as_pointer())
         flag = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
-        instruction = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+        takes = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [address.type], takes)
         # for reading (0), into all cache levels (3), data and not instructions (1)
         builder.call(instruction, [address, flag(0), flag(3), flag(1)])
         return context.get_dummy_value()

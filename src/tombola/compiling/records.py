@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Record", "new_record"]
+__all__ = ["Record", "new_record", "side_by_side"]
+
+CACHE_LINE = 64  # bytes
 
 Record = NDArray[Any]  # one element, with named fields
 
@@ -40,3 +42,29 @@ def _record_type(kinds: tuple[Any, ...]) -> np.dtype[Any]:
         if hasattr(np.record, name):  # `record[0].name` would be numpy's, outside of kernels
             raise ValueError(f"a record cannot have a field {name!r}: numpy uses that name")
     return np.dtype((np.record, list(kinds)))
+
+
+def side_by_side(n: int, **kinds: Any) -> dict[str, NDArray[Any]]:
+    """Return arrays of n elements such that elements of the same position are adjacent in memory.
+
+    Reading one of them brings the others into the cache, too: the arrays are the fields of one
+    array of structures, which begins at a cache line and does not straddle more lines than its size
+    requires.
+
+    Examples
+    --------
+    >>> arrays = side_by_side(3, weight=np.int64, visits=np.float32, place=np.int32)
+    >>> arrays["weight"].strides, arrays["visits"].strides
+    ((16,), (16,))
+    """
+    fields = sorted(kinds.items(), key=lambda field: -np.dtype(field[1]).itemsize)
+    names, formats = [name for name, _ in fields], [np.dtype(kind) for _, kind in fields]
+    ends = np.cumsum([kind.itemsize for kind in formats])
+    offsets = [0, *ends[:-1].tolist()]
+    size = -(-int(ends[-1]) // 8) * 8
+    layout = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+    # np.full touches the memory now: with np.zeros, later accesses would pause for page faults
+    memory = np.full(n * size + CACHE_LINE, 0, dtype=np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    together = memory[start : start + n * size].view(layout)
+    return {name: together[name] for name in names}

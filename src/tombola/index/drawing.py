@@ -32,7 +32,7 @@ def locate(sums: Any, dart: Any) -> Any:
         occupied ^= np.int64(1) << (height - 1)
 
 
-@kernel
+@kernel(inline=True)
 def draw_one(index: Index, stream: Record, uniform: Any) -> Any:
     """Draw one item: throw darts, one word each, until one hits a filled part."""
     sums = index.sums[0]

@@ -13,12 +13,13 @@ from tombola.compiling import check_fit, entry, load_parts, saved_parts
 from tombola.draws import Draw
 from tombola.gauge import Gauge, new_tally, record
 from tombola.random import Stream
+from tombola.samplers.saving import LARGEST_COUNT
 from tombola.validation import whole
 
 __all__ = ["Sampler"]
 
 FORMAT = 2  # version of state_dict()
-LARGEST_SUM = 1e300  # the largest valid number in a tally
+LARGEST_SUM = 1e300  # the largest valid sum in a tally
 
 
 class Sampler(ABC):
@@ -218,8 +219,9 @@ class Sampler(ABC):
         except (TypeError, ValueError) as error:
             raise CheckpointError(str(error)) from None
         for name, given in state["tally"].items():
-            if not 0 <= given <= LARGEST_SUM and name != "cross_spread":
-                raise CheckpointError(f"tally.{name} is {given}, not from 0 to {LARGEST_SUM}")
+            largest = LARGEST_COUNT if isinstance(given, int) else LARGEST_SUM
+            if not 0 <= given <= largest and name != "cross_spread":
+                raise CheckpointError(f"tally.{name} is {given}, not from 0 to {largest}")
         self._check(state["parts"])
         load_parts(self.tally, state["tally"])
         self._stream.position = position

@@ -15,17 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel
+from tombola.compiling import kernel, prefetch
 from tombola.compiling.records import Record
-from tombola.index import drawing
 from tombola.index.layout import Index, build
 from tombola.index.setting import assign
-from tombola.random import next_below, next_word
 from tombola.samplers import fallback
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.compiled import Compiled
 from tombola.samplers.deck import Deck, deal_one
-from tombola.samplers.groups import Groups
+from tombola.samplers.group_drawing import draw_by_turns, draw_together, probability_of
+from tombola.samplers.weighted import following
 
 __all__ = ["GroupState", "build_members", "rebuild_groups"]
 
@@ -35,22 +34,25 @@ MEMORY = 15  # visits: the window of an item's average
 SMALLEST = 1 / 16  # of h: an item with zero losses is drawn a quarter as often as an unseen one
 TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
 GROUP_TOTAL = 2.0**50  # total of the group weights after a rebuild
-ANY_ITEM = np.uint64(2**61)  # words below this, 1/8 of them: a uniform item
-ANY_GROUP = np.uint64(2**62)  # words below this, another 1/8: a uniform group and member
+CHUNK = 128  # losses whose items are prefetched together
 
 
 class _Parts(NamedTuple):
     stream: Record
+    darts: Record  # the stream of the darts that draw members of groups
     rule: Record
     fallback: Record
     deck: Deck
-    groups: Groups
-    place: NDArray[Any]  # the place of each item among the members of all groups
-    scales: NDArray[np.float64]  # s, by place: the expected size of losses; empty if all are 1
-    totals: NDArray[np.float64]  # sum of s in each group
+    start: NDArray[np.int64]  # members of group c: start[c] <= place < start[c + 1]
+    place: NDArray[Any]  # the place of each item, sorted by group
+    item: NDArray[Any]  # its inverse, by place, like what follows
+    group: NDArray[np.int32]
+    scales: NDArray[np.float64]  # s: the expected size of losses; empty if all are 1
+    scores: NDArray[np.float64]  # h
+    visits: NDArray[np.uint8]  # at most MEMORY
     members: Index  # over the members of each group, with sums for each group
-    scores: NDArray[np.float64]  # h, by place
-    visits: NDArray[np.uint8]  # by place, at most MEMORY
+    totals: NDArray[np.float64]  # sum of s in each group, by group, like what follows
+    floors: NDArray[np.float64]  # the least probability of its items, 1/8 (1/n + 1 / (K n_c))
     index: Index  # type: ignore[assignment]  # over groups
     levels: NDArray[np.float64]  # kappa of each group
     seen: NDArray[np.int64]  # the number of losses of each group
@@ -60,7 +62,7 @@ class GroupState(Compiled, _Parts):
     """Items sorted by group, an index over groups, and an index over the members of each group."""
 
     __slots__ = ()
-    derived = ("groups", "place", "scales", "totals")
+    derived = ("start", "place", "item", "group", "scales", "totals", "floors")
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
@@ -79,7 +81,7 @@ class GroupState(Compiled, _Parts):
     @classmethod
     def starts(cls, state: Any, name: str) -> NDArray[np.int64]:
         """Return where the members of each group begin."""
-        return state.groups.starts if name == "members" else super().starts(state, name)
+        return state.start if name == "members" else super().starts(state, name)
 
     @staticmethod
     def draw_one(state: Any) -> Any:
@@ -88,7 +90,7 @@ class GroupState(Compiled, _Parts):
         state.rule[0].drawn += 1
         if state.fallback[0].shuffling:
             return deal_one(state.deck, state.stream), 1.0 / state.place.size
-        return draw_adaptively(state)
+        return draw_by_turns(state)
 
     @staticmethod
     def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
@@ -102,13 +104,13 @@ class GroupState(Compiled, _Parts):
             if state.fallback[0].shuffling:
                 out[item] = 1.0 / out.size
             else:
-                out[item] = probability_of(state, item)
+                out[item] = probability_of(state, state.place[item])
 
 
-@kernel
+@kernel(inline=True)
 def members_of(state: GroupState, c: Any) -> Any:
     """Return the index over the members of a group."""
-    first, end, all_ = state.groups.starts[c], state.groups.starts[c + 1], state.members
+    first, end, all_ = state.start[c], state.start[c + 1], state.members
     return Index(
         all_.sums[c : c + 1],
         all_.weights[first:end],
@@ -117,79 +119,82 @@ def members_of(state: GroupState, c: Any) -> Any:
     )
 
 
-@kernel
-def probability_of(state: GroupState, item: Any) -> Any:
-    """Return 3/4 W_c / W a_i / A_c + 1/8 / n + 1/8 / (K n_c), for group c of the item."""
-    c = state.groups.number[item]
-    n, groups = state.place.size, state.levels.size
-    size = state.groups.starts[c + 1] - state.groups.starts[c]
-    learnt = (
-        state.index.weights[c]
-        / state.index.sums[0].total
-        * (state.members.weights[state.place[item]] / state.members.sums[c].total)
-    )
-    return 0.75 * learnt + 0.125 / n + 0.125 / (groups * size)
+@kernel(allocates=True)
+def draw_many(state: GroupState, items: Any, probabilities: Any) -> None:
+    """Draw a batch, in blocks of one mode."""
+    done = 0
+    while done < items.size:
+        size = fallback.begin_block(state.fallback[0], items.size - done)
+        state.rule[0].drawn += size
+        if not state.fallback[0].shuffling:
+            draw_together(state, items[done : done + size], probabilities[done : done + size])
+        else:
+            for j in range(done, done + size):
+                items[j] = deal_one(state.deck, state.stream)
+                probabilities[j] = 1.0 / state.place.size
+        done += size
 
 
 @kernel
-def draw_adaptively(state: GroupState) -> Any:
-    """Draw one item from the mixture; return it and its probability."""
-    stream, starts = state.stream, state.groups.starts
-    coin = next_word(stream)
-    if coin < ANY_ITEM:
-        item = next_below(stream, np.uint64(state.place.size))
-        return item, probability_of(state, item)
-    if coin < ANY_GROUP:
-        c = next_below(stream, np.uint64(state.levels.size))
-        place = starts[c] + next_below(stream, np.uint64(starts[c + 1] - starts[c]))
-    else:
-        c = drawing.draw_one(state.index, stream, 0)
-        place = starts[c] + drawing.draw_one(members_of(state, c), stream, 0)
-    item = np.int64(state.groups.members[place])
-    return item, probability_of(state, item)
+def learn_many(state: GroupState, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch, one loss after the other, after prefetching what this reads."""
+    for start in range(0, items.size, CHUNK):
+        end = min(start + CHUNK, items.size)
+        for j in range(start, end):
+            prefetch(state.place, items[j])
+        for j in range(start, end):
+            prefetch(state.group, state.place[items[j]])  # and all that lies beside it
+        for j in range(start, end):
+            place = state.place[items[j]]
+            first = state.start[state.group[place]]
+            prefetch(state.members.order, first + state.members.position[place])
+        for j in range(start, end):
+            learn_one(state, items[j], probabilities[j], losses[j])
 
 
-@kernel
+@kernel(inline=True)
 def learn_one(state: GroupState, item: Any, probability: Any, loss: Any) -> None:
     """Update the item, its group, and the level of all groups from one loss."""
-    rule, levels, seen = state.rule[0], state.levels, state.seen
-    c, place = state.groups.number[item], state.place[item]
+    rule, levels, seen, scores = state.rule[0], state.levels, state.seen, state.scores
+    place = state.place[item]
+    c = state.group[place]
     if loss * rule.unit > TOO_LARGE:
         begin_anew(state)
     if rule.unit == 0.0 and loss > 0.0:
         rule.unit = 1.0 / power_of_two_near(loss)
     squared = normalised(loss, rule.unit) ** 2
-    candidate = probability_of(state, item)
+    candidate = probability_of(state, place)
     fallback.judge(state.fallback[0], squared, state.place.size, probability, candidate)
-    scale = scale_of(state, place)
-    squared = squared / scale / scale
+    if state.scales.size:
+        squared = squared / state.scales[place] / state.scales[place]
     # squared loss per unit of h: over all draws, and in this group (later visits weigh more)
-    relative = squared / state.scores[place]
+    h = scores[place]
+    relative = squared / h
     rule.fed += 1
     seen[c] += 1
+    first = rule.level == 0.0 and relative > 0.0  # until then, all groups have the same kappa
     rule.level += (relative - rule.level) * 2.0 / (rule.fed + 1.0)
-    if seen[c] == 1:
-        levels[c] = rule.level
-    levels[c] += (relative - levels[c]) * 2.0 / (seen[c] + 2.0)
+    kappa = levels[c] if seen[c] > 1 else rule.level
+    kappa += (relative - kappa) * 2.0 / (seen[c] + 2.0)
+    levels[c] = kappa
     # h: the item's squared loss relative to its group's level, averaged over its visits
     root = state.members.sums[c].total / (UNSEEN * state.totals[c])
-    level = levels[c] * root * root
+    level = kappa * root * root
     if level > 0.0:
-        if state.visits[place] < MEMORY:
-            state.visits[place] += 1
-        h = state.scores[place]
-        h += (squared / level - h) / (1.0 + state.visits[place])
-        state.scores[place] = max(SMALLEST, h)
-        assign(members_of(state, c), place - state.groups.starts[c], member_weight(state, place))
-    # refresh the weight of this group, and of one more in turn
+        visits = min(state.visits[place] + 1, MEMORY)
+        state.visits[place] = visits
+        scores[place] = max(SMALLEST, h + (squared / level - h) / (1.0 + visits))
+        assign(members_of(state, c), place - state.start[c], member_weight(state, place))
+    # refresh the weight of this group, and of one more in turn, if that has no losses yet
     put_group(state, c)
-    other = (rule.cursor + 1) % levels.size
+    other = following(rule.cursor, levels.size)
     if other == c:
-        other = (other + 1) % levels.size
+        other = following(other, levels.size)
     rule.cursor = other
-    put_group(state, other)
+    if seen[other] == 0:
+        put_group(state, other)
     total = state.index.sums[0].total
-    if total > 2**60 or total < 2**40:
+    if first or total > 2**60 or total < 2**40:
         rebuild_groups(state)
 
 
@@ -206,7 +211,7 @@ def member_weight(state: GroupState, place: Any) -> Any:
     return np.int64(max(1.0, min(weight, float(LARGEST))))
 
 
-@kernel
+@kernel(inline=True)
 def group_value(state: GroupState, c: Any) -> Any:
     """Return A_c sqrt(kappa_c), in units of an unseen item."""
     level = state.levels[c] if state.seen[c] > 0 else state.rule[0].level
@@ -215,7 +220,7 @@ def group_value(state: GroupState, c: Any) -> Any:
     return state.members.sums[c].total / UNSEEN * math.sqrt(level)
 
 
-@kernel
+@kernel(inline=True)
 def put_group(state: GroupState, c: Any) -> None:
     """Convert a group's value into its integer weight."""
     scaled = min(group_value(state, c) * state.rule[0].scale, 2.0**59)

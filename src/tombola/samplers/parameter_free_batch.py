@@ -40,7 +40,7 @@ from tombola.samplers.weighted import (
     uniform_weight,
 )
 
-__all__ = ["CHUNK", "learn_chunk", "new_scratch"]
+__all__ = ["learn_in_stages"]
 
 CHUNK = 128  # losses per chunk: their scratch space fits into the first cache level
 
@@ -72,7 +72,7 @@ class Scratch(NamedTuple):
 
 @kernel(allocates=True)
 def learn_in_stages(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch; the unit of the losses is known, and no loss makes the sampler restart."""
+    """Learn from a batch; the unit is known, and no loss makes the sampler start over."""
     space = np.empty((18, CHUNK))
     done = 0
     while done < items.size:
