@@ -33,6 +33,7 @@ from tombola.samplers.shrunk_averages import (
 from tombola.samplers.weighted import (
     HIGH,
     LOW,
+    fetch,
     following,
     probability_of,
     put,
@@ -142,10 +143,7 @@ def prefetch_all(state: Any, items: Any) -> None:
     """Prefetch everything that the stages read of these items."""
     index = state.index
     for item in items:
-        prefetch(state.scores, item)
-        prefetch(state.visits, item)
-        prefetch(index.weights, item)
-        prefetch(index.position, item)
+        fetch(state, item)
     for item in items:
         prefetch(index.order, index.position[item])
 

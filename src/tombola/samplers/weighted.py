@@ -320,11 +320,15 @@ class WeightedSampler(CompiledSampler):
     _draw_kernel = staticmethod(draw_many)
     _update_kernel = staticmethod(update_many)
 
-    def _begin(self, *, stale: bool = False, least: int = 1, **own: Any) -> None:
+    def _begin(
+        self, *, index: Index | None = None, stale: bool = False, least: int = 1, **own: Any
+    ) -> None:
         """Make the state and compute all weights; call it at the end of the constructor.
 
         Parameters
         ----------
+        index : Index, optional
+            Space for the index, where it is not to be separate arrays.
         stale : bool, default=False
             Whether weights change without feedback for their item; the sweep then never stops.
         least : {0, 1}, default=1
@@ -335,7 +339,7 @@ class WeightedSampler(CompiledSampler):
         pending = ALWAYS if stale else 0
         self.state = self.state_class(
             stream=self._stream.state,
-            index=new_index(np.ones(self.n, dtype=np.int64)),
+            index=new_index(np.ones(self.n, dtype=np.int64)) if index is None else index,
             sweep=new_record(
                 scale=1.0,  # integer weight per unit of value; a power of two
                 least=least,  # the weight of an item of value 0
