@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import by_type, kernel
+from tombola.compiling import by_type, kernel, prefetch
 
 __all__ = [
     "Dense",
@@ -17,10 +17,13 @@ __all__ = [
     "dot",
     "end",
     "first",
+    "prefetch_row",
     "shape_of",
     "squared_norms",
     "transposed",
 ]
+
+FETCHED = 128  # entries of a dense row that are prefetched
 
 
 class Dense(NamedTuple):
@@ -37,6 +40,13 @@ class Dense(NamedTuple):
     def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector (which may be longer)."""
         dense_add(rows.values[item], factor, vector)
+
+    @staticmethod
+    def prefetch_row(rows: Any, item: Any) -> None:
+        """Prefetch the beginning of a row; the processor then fetches ahead by itself."""
+        values = rows.values[item]
+        for j in range(0, min(values.size, FETCHED), 64 // values.itemsize):
+            prefetch(values, j)
 
     @staticmethod
     def square_sum(rows: Any, item: Any, weights: Any) -> Any:
@@ -81,6 +91,12 @@ class Sparse(NamedTuple):
         sparse_add(rows.values, rows.columns, rows.starts, item, factor, vector)
 
     @staticmethod
+    def prefetch_row(rows: Any, item: Any) -> None:
+        """Prefetch the beginning of a row."""
+        prefetch(rows.values, rows.starts[item])
+        prefetch(rows.columns, rows.starts[item])
+
+    @staticmethod
     def square_sum(rows: Any, item: Any, weights: Any) -> Any:
         """Return the sum of weights[j] row[j]^2."""
         total = 0.0
@@ -109,6 +125,7 @@ end = by_type(Dense.end)
 column = by_type(Dense.column)
 dot = by_type(Dense.dot)
 add_row = by_type(Dense.add_row)
+prefetch_row = by_type(Dense.prefetch_row)
 
 
 @kernel(inline=True, fast=True)

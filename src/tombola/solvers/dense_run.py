@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.compiling.records import Record
+from tombola.problems.rows import prefetch_row
 from tombola.solvers.closed_form import soft
 from tombola.solvers.estimate import Scratch, StoredSlopes, add_item, replace_slopes, take_snapshot
 from tombola.solvers.loop import Batch
@@ -44,7 +45,7 @@ class DenseRun(_Parts, Run):
 
     @staticmethod
     def step(run: Any) -> Any:
-        """Take one step with the batch; return the position of the first bad loss, or -1."""
+        """Compute the estimate and the losses; return the position of the first bad loss, or -1."""
         progress, options, losses = run.progress[0], run.options[0], run.batch.losses
         if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
             take_snapshot(run)
@@ -54,12 +55,22 @@ class DenseRun(_Parts, Run):
             losses[b] = add_item(run, b)
             if not losses[b] < math.inf:
                 return b
+        return -1
+
+    @staticmethod
+    def move(run: Any) -> None:
+        """Set w to prox(w - rate g)."""
+        options = run.options[0]
         if options.averaging > 0:
-            add_to_average(run.w, run.average, options.averaging, progress.rounds)
-        move(run)
+            add_to_average(run.w, run.average, options.averaging, run.progress[0].rounds)
+        move_all(run)
         if options.replaces_slopes:
             replace_slopes(run)
-        return -1
+
+    @staticmethod
+    def prefetch_item(run: Any, item: Any) -> None:
+        """Prefetch the row."""
+        prefetch_row(run.model.rows, item)
 
     def iterate(self) -> NDArray[np.float64]:
         """Return the present iterate, a copy."""
@@ -67,7 +78,7 @@ class DenseRun(_Parts, Run):
 
 
 @kernel(inline=True)
-def move(run: Any) -> None:
+def move_all(run: Any) -> None:
     """Set w to prox(w - rate g), and g to zero."""
     options, settings, stored = run.options[0], run.model.settings[0], run.stored
     w, g, squares = run.w, run.g, run.squares

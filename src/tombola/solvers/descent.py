@@ -20,7 +20,7 @@ from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import Sparse
 from tombola.solvers.dense_run import DenseRun
 from tombola.solvers.estimate import Scratch, StoredSlopes, take_snapshot
-from tombola.solvers.lazy_run import LazyColumns, LazyRun
+from tombola.solvers.lazy_run import LazyColumns, LazyRun, Touched
 from tombola.solvers.loop import new_batch
 from tombola.solvers.rates import CONSTANT, DIAGONAL, ROOT, STRONGLY_CONVEX, new_rates
 from tombola.solvers.scaled_run import ScaledRun
@@ -97,7 +97,7 @@ def new_descent(
                 np.zeros(problem.d, dtype=np.int64), np.ones(problem.d), np.zeros(problem.d)
             ),
             totals=new_record(shrinkage=1.0, threshold=0.0),
-            touched=np.zeros(problem.d, dtype=np.int64),
+            touched=Touched(np.zeros(problem.d, dtype=np.int64), new_record(columns=0)),
         )
     else:
         run = DenseRun(

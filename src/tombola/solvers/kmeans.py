@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.compiling import new_record
 from tombola.compiling.records import Record
 from tombola.problems.kmeans import Centres, KMeans, kept, nearest, pull
-from tombola.problems.rows import Sparse
+from tombola.problems.rows import Sparse, prefetch_row
 from tombola.random import Stream
 from tombola.samplers import VRB, Sampler
 from tombola.solvers.base import Solver, variance_ratio
@@ -46,7 +46,7 @@ class KMeansRun(_Parts, Run):
 
     @staticmethod
     def step(run: Any) -> Any:
-        """Take one step with the batch; return the position of the first bad loss, or -1."""
+        """Find the centre nearest to each item; return where the first bad loss is, or -1."""
         model, batch, labels, distances = run.model, run.batch, run.labels, run.distances
         run.progress[0].rounds += 1
         run.progress[0].item_gradients += batch.items.size
@@ -56,11 +56,21 @@ class KMeansRun(_Parts, Run):
             batch.losses[b] = 2.0 * model.weights[item] * math.sqrt(distances[labels[b]])
             if not batch.losses[b] < math.inf:
                 return b
+        return -1
+
+    @staticmethod
+    def move(run: Any) -> None:
+        """Pull centres towards their items."""
+        model, batch, labels = run.model, run.batch, run.labels
         for b in range(batch.items.size):
             amount = batch.importances[b] * model.weights[batch.items[b]]
             if amount > 0.0:
                 pull(model, batch.items[b], amount, run.centres, labels[b])
-        return -1
+
+    @staticmethod
+    def prefetch_item(run: Any, item: Any) -> None:
+        """Prefetch the row."""
+        prefetch_row(run.model.rows, item)
 
     def finite(self) -> bool:
         """Return whether the centres are finite."""

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.compiling.records import Record
-from tombola.problems.rows import column, end, first
+from tombola.problems.rows import column, end, first, prefetch_row
 from tombola.solvers.closed_form import repeated_prox, soft
 from tombola.solvers.estimate import Scratch, StoredSlopes, add_item, replace_slopes, take_snapshot
 from tombola.solvers.loop import Batch
 from tombola.solvers.rates import DIAGONAL, NORM, RATE_LIMITS, current_rate, diagonal_step
 from tombola.solvers.run import Limits, Run
 
-__all__ = ["TINY", "LazyColumns", "LazyRun"]
+__all__ = ["TINY", "LazyColumns", "LazyRun", "Touched"]
 
 TINY = 2.0**-300  # a product of shrinkages below this makes all columns catch up
 
@@ -34,6 +34,13 @@ class LazyColumns(NamedTuple):
     last: NDArray[np.int64]  # the round
     shrinkage: NDArray[np.float64]  # P_0
     threshold: NDArray[np.float64]  # Q_0
+
+
+class Touched(NamedTuple):
+    """The columns of the rows drawn, and their number."""
+
+    columns: NDArray[np.int64]
+    number: Record  # columns
 
 
 class _Parts(NamedTuple):
@@ -49,7 +56,7 @@ class _Parts(NamedTuple):
     totals: Record  # shrinkage: P; threshold: Q; since all columns last caught up
     g: NDArray[np.float64]  # the estimate; zero between rounds
     scratch: Scratch
-    touched: NDArray[np.int64]  # scratch: the columns of the rows drawn
+    touched: Touched  # scratch
 
 
 class LazyRun(_Parts, Run):
@@ -70,7 +77,7 @@ class LazyRun(_Parts, Run):
 
     @staticmethod
     def step(run: Any) -> Any:
-        """Take one step with the batch; return the position of the first bad loss, or -1."""
+        """Compute the estimate and the losses; return the position of the first bad loss, or -1."""
         progress, options, losses = run.progress[0], run.options[0], run.batch.losses
         if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
             catch_up_all(run)
@@ -83,10 +90,20 @@ class LazyRun(_Parts, Run):
             losses[b] = add_item(run, b)
             if not losses[b] < math.inf:
                 return b
-        move(run, count)
-        if options.replaces_slopes:
-            replace_slopes(run)
+        run.touched.number[0].columns = count
         return -1
+
+    @staticmethod
+    def move(run: Any) -> None:
+        """Set w to prox(w - rate g) in the columns touched."""
+        move_touched(run, run.touched.number[0].columns)
+        if run.options[0].replaces_slopes:
+            replace_slopes(run)
+
+    @staticmethod
+    def prefetch_item(run: Any, item: Any) -> None:
+        """Prefetch the row."""
+        prefetch_row(run.model.rows, item)
 
     def iterate(self) -> NDArray[np.float64]:
         """Return the present iterate, a copy: every column up to date."""
@@ -96,7 +113,7 @@ class LazyRun(_Parts, Run):
 
 
 @kernel(inline=True)
-def move(run: Any, count: Any) -> None:
+def move_touched(run: Any, count: Any) -> None:
     """Set w to prox(w - rate g) in the first `count` columns touched, and g to zero."""
     settings, rates, totals = run.model.settings[0], run.rates[0], run.totals[0]
     w, g, squares = run.w, run.g, run.squares
@@ -111,7 +128,7 @@ def move(run: Any, count: Any) -> None:
         totals.threshold += rate * l1 / totals.shrinkage
         totals.shrinkage /= 1.0 + rate * l2
     for c in range(count):
-        j = run.touched[c]
+        j = run.touched.columns[c]
         for k in range(outputs):
             if diagonal:
                 squares[k, j] += g[k, j] * g[k, j]
@@ -141,7 +158,7 @@ def add_mean_gradient(run: Any, count: Any) -> None:
     g, mean_gradient, last = run.g, run.stored.mean_gradient, run.w.shape[1] - 1
     for k in range(g.shape[0]):
         for c in range(count):
-            j = run.touched[c]
+            j = run.touched.columns[c]
             g[k, j] += mean_gradient[k, j]
         if run.model.settings[0].intercept:
             g[k, last] += mean_gradient[k, last]
@@ -153,7 +170,7 @@ def squared_length(run: Any, count: Any) -> Any:
     g, total, last = run.g, 0.0, run.w.shape[1] - 1
     for k in range(g.shape[0]):
         for c in range(count):
-            total += g[k, run.touched[c]] ** 2
+            total += g[k, run.touched.columns[c]] ** 2
         if run.model.settings[0].intercept:
             total += g[k, last] ** 2
     return total
@@ -169,7 +186,7 @@ def catch_up(run: Any, item: Any, count: Any) -> Any:
             for k in range(run.w.shape[0]):
                 run.w[k, j] = current_value(run, k, j, t - 1)
             last[j] = t
-            run.touched[count] = j
+            run.touched.columns[count] = j
             count += 1
     return count
 

@@ -10,47 +10,91 @@ from tombola.compiling.records import Record
 from tombola.gauge import record_one
 from tombola.samplers.compiled import draw_one, update_one
 
-__all__ = ["Batch", "advance", "new_batch", "step", "step_once"]
+__all__ = ["Batch", "advance", "move", "new_batch", "prefetch_item", "step", "step_once"]
 
 
 class Batch(NamedTuple):
-    """The items drawn in a round, and what is fed back for them."""
+    """The items drawn in a round, what is fed back for them, and the items of the next round."""
 
     items: NDArray[np.int64]
     probabilities: NDArray[np.float64]
     importances: NDArray[np.float64]
     losses: NDArray[np.float64]  # written by the step
+    next_items: NDArray[np.int64]
+    next_probabilities: NDArray[np.float64]
 
 
 def new_batch(size: int) -> Batch:
     """Return an empty batch of this size."""
-    return Batch(np.zeros(size, dtype=np.int64), np.ones(size), np.ones(size), np.zeros(size))
+    items, ones = np.zeros(size, dtype=np.int64), np.ones(size)
+    return Batch(items, ones, ones.copy(), np.zeros(size), items.copy(), ones.copy())
 
 
 @by_type
 def step(run: Any) -> Any:
-    """Take the solver's step with the batch; return the position of the first bad loss, or -1."""
+    """Compute the losses of the batch; return the position of the first bad one, or -1.
+
+    The step may end here, or with `move`.
+    """
+
+
+@by_type
+def move(run: Any) -> None:
+    """Complete the step: what does not change the losses."""
+
+
+@by_type
+def prefetch_item(run: Any, item: Any) -> None:
+    """Prefetch what the step reads of an item."""
 
 
 @kernel
 def advance(run: Any, state: Any, tally: Record, n: Any, rounds: Any) -> Any:
-    """Run rounds with a compiled sampler; return the position of the first bad loss, or -1."""
+    """Run rounds with a compiled sampler; return the position of the first bad loss, or -1.
+
+    The next items are drawn before the move, which hides the time to fetch them from memory.
+    """
     batch = run.batch
-    for _ in range(rounds):
+    for t in range(rounds):
+        if t == 0:
+            draw_ahead(run, state)
+        take(batch, n)
         tally[0].rounds += 1
-        for b in range(batch.items.size):
-            batch.items[b], batch.probabilities[b] = draw_one(state)
-            batch.importances[b] = 1.0 / (n * batch.probabilities[b])
         wrong = step(run)
         if wrong >= 0:
             return wrong
         for b in range(batch.items.size):
-            record_one(tally, n, batch.probabilities[b], batch.losses[b])
             update_one(state, batch.items[b], batch.probabilities[b], batch.losses[b])
+        if t + 1 < rounds:
+            draw_ahead(run, state)
+        for b in range(batch.items.size):
+            record_one(tally, n, batch.probabilities[b], batch.losses[b])
+        move(run)
     return -1
+
+
+@kernel(inline=True)
+def draw_ahead(run: Any, state: Any) -> None:
+    """Draw the items of the next round."""
+    batch = run.batch
+    for b in range(batch.items.size):
+        batch.next_items[b], batch.next_probabilities[b] = draw_one(state)
+        prefetch_item(run, batch.next_items[b])
+
+
+@kernel(inline=True)
+def take(batch: Batch, n: Any) -> None:
+    """Begin the round of the items drawn ahead."""
+    for b in range(batch.items.size):
+        batch.items[b] = batch.next_items[b]
+        batch.probabilities[b] = batch.next_probabilities[b]
+        batch.importances[b] = 1.0 / (n * batch.probabilities[b])
 
 
 @kernel
 def step_once(run: Any) -> Any:
     """Take one step, for samplers that are called from Python."""
-    return step(run)
+    wrong = step(run)
+    if wrong < 0:
+        move(run)
+    return wrong

@@ -46,8 +46,16 @@ class Run:
 
     @staticmethod
     def step(run: Any) -> Any:
-        """Take one step with the batch; return the position of the first bad loss, or -1."""
+        """Compute the losses of the batch; return the position of the first bad one, or -1."""
         raise NotImplementedError
+
+    @staticmethod
+    def move(run: Any) -> None:
+        """Complete the step; the default does nothing: all is done in `step`."""
+
+    @staticmethod
+    def prefetch_item(run: Any, item: Any) -> None:
+        """Prefetch what the step reads of an item; the default prefetches nothing."""
 
     def __init_subclass__(cls) -> None:
         name_by_source(cls)  # machine code is filed by the name of the class

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tombola.compiling.records import Record
 from tombola.problems.linear import slopes
-from tombola.problems.rows import add_row, dot
+from tombola.problems.rows import add_row, dot, prefetch_row
 from tombola.solvers.estimate import Scratch
 from tombola.solvers.loop import Batch
 from tombola.solvers.rates import RATE_LIMITS, current_rate
@@ -48,7 +48,7 @@ class ScaledRun(_Parts, Run):
 
     @staticmethod
     def step(run: Any) -> Any:
-        """Take one step with the batch; return the position of the first bad loss, or -1."""
+        """Compute slopes and losses; return the position of the first bad loss, or -1."""
         model, w, batch, scratch = run.model, run.w, run.batch, run.scratch
         progress, scale, settings = run.progress[0], run.scale[0], model.settings[0]
         size, outputs = scratch.slopes.shape
@@ -71,6 +71,15 @@ class ScaledRun(_Parts, Run):
             batch.losses[b] = math.sqrt(squared) * model.norms[item]
             if not batch.losses[b] < math.inf:
                 return b
+        return -1
+
+    @staticmethod
+    def move(run: Any) -> None:
+        """Set w to (w - rate g) / (1 + rate l2)."""
+        model, w, batch, scratch = run.model, run.w, run.batch, run.scratch
+        scale, settings = run.scale[0], model.settings[0]
+        size, outputs = scratch.slopes.shape
+        last = w.shape[1] - 1
         rate = current_rate(run)
         for b in range(size):
             for k in range(outputs):
@@ -84,7 +93,11 @@ class ScaledRun(_Parts, Run):
                 for j in range(w.shape[1] - settings.intercept):
                     w[k, j] *= scale.factor
             scale.factor = 1.0
-        return -1
+
+    @staticmethod
+    def prefetch_item(run: Any, item: Any) -> None:
+        """Prefetch the row."""
+        prefetch_row(run.model.rows, item)
 
     def iterate(self) -> NDArray[np.float64]:
         """Return the present iterate, a copy."""
