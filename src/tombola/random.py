@@ -62,7 +62,7 @@ _TWO = np.uint64(2)
 _THREE = np.uint64(3)
 
 
-@kernel
+@kernel(inner=True)
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
     """Return the four words of Philox 4x64-10 for a counter and a key."""
     for _ in range(10):
@@ -74,7 +74,7 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
     return c0, c1, c2, c3
 
 
-@kernel
+@kernel(inner=True)
 def block(state: Record, number: Any) -> Any:
     """Return the four words of block ``number`` of the stream."""
     path, key = state[0].path, state[0].key
@@ -156,7 +156,7 @@ def next_below(state: Record, bound: Any) -> Any:
             return value
 
 
-@kernel
+@kernel(inner=True)
 def word_of_child(state: Record, number: Any, position: Any) -> Any:
     """Return the word at a position of child `number` of a stream with one level of path."""
     path, key = state[0].path, state[0].key

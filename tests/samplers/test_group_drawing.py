@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from numba import njit
 
 import naive
 from tombola import GroupVRB
@@ -126,5 +127,9 @@ def test_the_last_61_bits_give_each_integer_equally_often():
             last = (value * 2**61 + 2**61 - 1) // bound
             assert last - first + 1 == 2**61 // bound
             for word in (first, last, first + 2**63, last + 3 * 2**61):
-                low = rest_below(sampler.state.stream, np.uint64(word), np.uint64(bound))
-                assert low == value
+                assert below(sampler.state.stream, np.uint64(word), np.uint64(bound)) == value
+
+
+@njit
+def below(stream, word, bound):
+    return rest_below(stream, word, bound)

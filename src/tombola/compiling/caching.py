@@ -1,14 +1,16 @@
 """Compile kernels with numba, and cache their machine code on disk."""
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit, typeof
+from numba import njit, typeof, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.extending import typeof_impl
 
 __all__ = ["entry", "kernel"]
 
@@ -24,6 +26,9 @@ def _source_hash() -> str:
 
 
 SOURCE_HASH = _source_hash()
+
+
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # of functions called by kernels
 
 
 class KernelCache(FunctionCache):
@@ -57,7 +62,12 @@ class KernelCache(FunctionCache):
 
 
 def kernel(
-    function: Any = None, *, allocates: bool = False, inline: bool = False, fast: bool = False
+    function: Any = None,
+    *,
+    allocates: bool = False,
+    inline: bool = False,
+    inner: bool = False,
+    fast: bool = False,
 ) -> Any:
     """Compile a function and cache its machine code on disk.
 
@@ -71,22 +81,60 @@ def kernel(
         than the work of most inner functions.
     inline : bool, default=False
         Whether to inline the function into its callers, which avoids the cost of passing a tuple
-        of ten arrays to a small function.
+        of ten arrays to a small function. It is an inner function, too.
+    inner : bool, default=False
+        Whether kernels call the function, rather than Python: this halves the time to compile it.
     fast : bool, default=False
         Whether sums may be reordered, to add several terms at a time. Their last bits then depend
         on the processor.
     """
     if function is None:
-        return lambda inner: kernel(inner, allocates=allocates, inline=inline, fast=fast)
+        return lambda function: kernel(
+            function, allocates=allocates, inline=inline, inner=inner, fast=fast
+        )
     # kernels never divide by zero, and a check at each division would prevent vectorisation
     options: dict[str, Any] = {"_nrt": allocates, "error_model": "numpy"}
     # always explicit: numba would otherwise use the setting of the caller that is compiled first
     options["fastmath"] = {"reassoc", "contract"} if fast else False
-    compiled = njit(forceinline=inline, **options)(function)
+    if inline or inner:
+        return Inner(function, options | {"forceinline": inline})
+    return _compiled(function, options)
+
+
+def _compiled(function: Any, options: dict[str, Any]) -> Any:
+    """Return a function that numba compiles when it is first called, with a cache on disk."""
+    compiled = njit(**options)(function)
     if compiled is not function:  # they are the same if numba is disabled
         with contextlib.suppress(RuntimeError):  # no writable folder: compile in every process
             compiled._cache = KernelCache(function)
     return compiled
+
+
+class Inner:
+    """A function that kernels call: compiled without what a call from Python needs.
+
+    That part would take as long to compile as a small function itself. Called from Python all the
+    same, by a test for example, the function is compiled once more, with that part.
+    """
+
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        self.py_func = function
+        self.compiled = _compiled(function, options | INNER)
+        self._options = options
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function from Python."""
+        return self._from_python(*arguments)
+
+    @functools.cached_property
+    def _from_python(self) -> Any:
+        return njit(**self._options)(self.py_func)  # not cached: the file would have the same name
+
+
+@typeof_impl.register(Inner)
+def _(function: Inner, context: Any) -> Any:
+    return types.Dispatcher(function.compiled)
 
 
 def entry(function: Any, *arguments: Any) -> Callable[..., Any]:

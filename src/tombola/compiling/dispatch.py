@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
+from tombola.compiling.caching import INNER
+
 __all__ = ["by_type", "name_by_source"]
 
 
@@ -28,7 +30,7 @@ def by_type(function: Any, name: str = "") -> Any:
     def call(first: Any, *rest: Any) -> Any:
         return getattr(type(first), name)(first, *rest)
 
-    options: Any = {"forceinline": True, "_nrt": False, "error_model": "numpy"}
+    options: Any = {"forceinline": True, "_nrt": False, "error_model": "numpy", **INNER}
 
     @overload(call, strict=False, jit_options=options)
     def _(first: Any, *rest: Any) -> Any:

@@ -1,7 +1,7 @@
 """Three processor instructions that numba does not provide.
 
-Each is a plain Python function, which runs when numba is disabled, with an overload that numba
-compiles to a single instruction.
+Each is a plain Python function, which runs when numba is disabled, with a rule by which numba
+compiles it to a single instruction.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.extending import lower_builtin, type_callable
 
 __all__ = ["bit_length", "multiply_wide", "prefetch"]
 
@@ -38,54 +38,60 @@ def prefetch(array: Any, i: Any) -> None:
     """Prefetch ``array[i]`` into the cache; this has no other effect."""
 
 
-@intrinsic
-def _multiply_wide(typingctx: Any, a: Any, b: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-        low = builder.trunc(product, ir.IntType(64))
-        return context.make_tuple(builder, signature.return_type, (high, low))
+@type_callable(multiply_wide)
+def _(context: Any) -> Any:
+    def typed(a: Any, b: Any) -> Any:
+        return types.UniTuple(types.uint64, 2)
 
-    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), codegen
+    return typed
 
 
-@intrinsic
-def _bit_length(typingctx: Any, a: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
-        return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
-
-    return types.int64(types.int64), codegen
-
-
-@intrinsic
-def _prefetch(typingctx: Any, array: Any, i: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = signature.args[0]
-        view = context.make_array(kind)(context, builder, args[0])
-        element = cgutils.get_item_pointer(context, builder, kind, view, [args[1]])
-        address = builder.bitcast(element, ir.IntType(8).as_pointer())
-        flag = ir.IntType(32)
-        takes = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
-        instruction = builder.module.declare_intrinsic("llvm.prefetch", [address.type], takes)
-        # for reading (0), into all cache levels (3), data and not instructions (1)
-        builder.call(instruction, [address, flag(0), flag(3), flag(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), codegen
+@lower_builtin(multiply_wide, types.Integer, types.Integer)
+def _(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    wide = ir.IntType(128)
+    a, b = (
+        builder.zext(context.cast(builder, value, kind, types.uint64), wide)
+        for value, kind in zip(args, signature.args, strict=True)
+    )
+    product = builder.mul(a, b)
+    high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+    low = builder.trunc(product, ir.IntType(64))
+    return context.make_tuple(builder, signature.return_type, (high, low))
 
 
-@overload(multiply_wide, strict=False)
-def _(a: Any, b: Any) -> Any:
-    return lambda a, b: _multiply_wide(np.uint64(a), np.uint64(b))
+@type_callable(bit_length)
+def _(context: Any) -> Any:
+    def typed(a: Any) -> Any:
+        return types.int64
+
+    return typed
 
 
-@overload(bit_length, strict=False)
-def _(a: Any) -> Any:
-    return lambda a: _bit_length(np.int64(a))
+@lower_builtin(bit_length, types.Integer)
+def _(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    value = context.cast(builder, args[0], signature.args[0], types.int64)
+    zeros = builder.ctlz(value, ir.Constant(ir.IntType(1), 0))
+    return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
 
 
-@overload(prefetch, strict=False)
-def _(array: Any, i: Any) -> Any:
-    return lambda array, i: _prefetch(array, i)
+@type_callable(prefetch)
+def _(context: Any) -> Any:
+    def typed(array: Any, i: Any) -> Any:
+        return types.void
+
+    return typed
+
+
+@lower_builtin(prefetch, types.Array, types.Integer)
+def _(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    kind, index = signature.args
+    view = context.make_array(kind)(context, builder, args[0])
+    place = context.cast(builder, args[1], index, types.intp)
+    element = cgutils.get_item_pointer(context, builder, kind, view, [place])
+    address = builder.bitcast(element, ir.IntType(8).as_pointer())
+    flag = ir.IntType(32)
+    takes = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
+    instruction = builder.module.declare_intrinsic("llvm.prefetch", [address.type], takes)
+    # for reading (0), into all cache levels (3), data and not instructions (1)
+    builder.call(instruction, [address, flag(0), flag(3), flag(1)])
+    return context.get_dummy_value()

@@ -32,10 +32,19 @@ class _Parts(NamedTuple):
     rule: Record
 
 
+@kernel
+def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch, one loss after the other, then update the weights."""
+    for j in range(items.size):
+        learn_one(state, items[j], probabilities[j], losses[j])
+    weigh(state)
+
+
 class AdaptiveWeightedState(Compiled, _Parts):
     """The share of each group, and an index over groups."""
 
     __slots__ = ()
+    update_many = learn_many
     derived = ("groups", "least")
 
     @classmethod
@@ -118,14 +127,6 @@ def learn_one(state: AdaptiveWeightedState, item: Any, probability: Any, loss: A
 
 
 @kernel
-def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch, one loss after the other, then update the weights."""
-    for j in range(items.size):
-        learn_one(state, items[j], probabilities[j], losses[j])
-    weigh(state)
-
-
-@kernel
 def probability_of(state: AdaptiveWeightedState, group: Any) -> Any:
     """Return the probability of each item of a group."""
     size = state.groups.starts[group + 1] - state.groups.starts[group]
@@ -182,8 +183,6 @@ class AdaptiveWeighted(CompiledSampler):
     ----------
     Bouchard, Trouillon, Perez, Gaidon (2015). Online Learning to Sample.
     """
-
-    _update_kernel = staticmethod(learn_many)
 
     def __init__(
         self,

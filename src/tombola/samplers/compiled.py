@@ -24,6 +24,8 @@ class Compiled:
     __slots__ = ()
 
     derived: ClassVar[tuple[str, ...]] = ()  # parts that the constructor derives; not saved
+    draw_many: ClassVar[Any]  # a kernel that draws a batch: the default draws item by item
+    update_many: ClassVar[Any]  # a kernel that learns from a batch: by default, loss by loss
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
@@ -82,6 +84,10 @@ def fill_all(state: Any, out: Any) -> None:
     fill_probabilities(state, out)
 
 
+Compiled.draw_many = draw_in_turn
+Compiled.update_many = update_in_turn
+
+
 class CompiledSampler(Sampler):
     """A sampler with a compiled rule.
 
@@ -92,22 +98,20 @@ class CompiledSampler(Sampler):
     """
 
     state: Any
-    _draw_kernel: ClassVar[Any] = staticmethod(draw_in_turn)
-    _update_kernel: ClassVar[Any] = staticmethod(update_in_turn)
     _draw_code: Callable[..., None] | None = None  # machine code for this state, after first use
     _update_code: Callable[..., None] | None = None
 
     def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]] | Draw:
         items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
         if self._draw_code is None:
-            self._draw_code = entry(self._draw_kernel, self.state, items, probabilities)
+            self._draw_code = entry(type(self.state).draw_many, self.state, items, probabilities)
         self._draw_code(self.state, items, probabilities)
         return items, probabilities
 
     def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
         arguments = (self.state, draw.indices, draw.probabilities, losses)
         if self._update_code is None:
-            self._update_code = entry(self._update_kernel, *arguments)
+            self._update_code = entry(type(self.state).update_many, *arguments)
         self._update_code(*arguments)
 
     def _saved(self) -> dict[str, Any]:

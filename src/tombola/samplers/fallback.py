@@ -71,7 +71,7 @@ def begin_block(fallback: Any, size: Any) -> Any:
     return size
 
 
-@kernel
+@kernel(inner=True)
 def choose(fallback: Any) -> None:
     """Begin a block, in the mode that the ratio of second moments selects."""
     ratio = fallback.ours / fallback.uniform if fallback.uniform > 0.0 else 1.0
@@ -82,7 +82,7 @@ def choose(fallback: Any) -> None:
     fallback.uniform *= 0.5
 
 
-@kernel
+@kernel(inner=True)
 def forget(fallback: Any) -> None:
     """Set the sums to zero."""
     fallback.ours = 0.0

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from tombola.compiling import kernel, multiply_wide, prefetch
 from tombola.index.drawing import locate
 from tombola.random import bounded_once, fill_words, next_below, next_word, word_of_child
+from tombola.samplers import fallback
+from tombola.samplers.deck import deal_one
 
-__all__ = ["draw_by_turns", "draw_together", "probability_of"]
+__all__ = ["draw_by_turns", "draw_many", "probability_of"]
 
 CHUNK = 256  # draws made together: their scratch arrays fit into the first cache levels
 FEW = 8  # fewer draws than this are made one by one
@@ -95,7 +97,9 @@ def draw_member(state: Any, c: Any) -> Any:
 
 @kernel(inline=True)
 def draw_by_turns(state: Any) -> Any:
-    """Draw one item; return it and its probability."""
+    """Draw one item, in the current mode; return it and its probability."""
+    if state.fallback[0].shuffling:
+        return deal_one(state.deck, state.stream), 1.0 / state.place.size
     word = next_word(state.stream)
     part = word >> REST
     if part == ITEM:
@@ -119,12 +123,8 @@ class Throws(NamedTuple):
 
 
 @kernel(allocates=True)
-def draw_together(state: Any, items: Any, probabilities: Any) -> None:
+def draw_many(state: Any, items: Any, probabilities: Any) -> None:
     """Draw a batch: the same items, from the same words, as `draw_by_turns`."""
-    if items.size < FEW:
-        for j in range(items.size):
-            items[j], probabilities[j] = draw_by_turns(state)
-        return
     size = min(CHUNK, items.size)
     throws = Throws(
         np.empty(size, dtype=np.int64),
@@ -134,17 +134,23 @@ def draw_together(state: Any, items: Any, probabilities: Any) -> None:
         np.empty(size, dtype=np.int64),
         np.empty(size, dtype=np.int64),
     )
-    for start in range(0, items.size, CHUNK):
-        end = min(start + CHUNK, items.size)
-        places = items[start:end]
-        count = choose_parts(state, places, throws)
-        draw_members(state, places, throws, count)
-        for j in range(start, end):
-            probabilities[j] = probability_of(state, items[j])
-            items[j] = state.item[items[j]]
+    start = 0
+    while start < items.size:
+        end = start + fallback.begin_block(state.fallback[0], min(CHUNK, items.size - start))
+        state.rule[0].drawn += end - start
+        if state.fallback[0].shuffling or end - start < FEW:
+            for j in range(start, end):
+                items[j], probabilities[j] = draw_by_turns(state)
+        else:
+            places = items[start:end]
+            draw_members(state, places, throws, choose_parts(state, places, throws))
+            for j in range(start, end):
+                probabilities[j] = probability_of(state, items[j])
+                items[j] = state.item[items[j]]
+        start = end
 
 
-@kernel
+@kernel(inner=True)
 def choose_parts(state: Any, places: Any, throws: Throws) -> Any:
     """Choose the part of the mixture for each draw; list draws by weight in `throws`.
 
@@ -172,7 +178,7 @@ def choose_parts(state: Any, places: Any, throws: Throws) -> Any:
     return count
 
 
-@kernel
+@kernel(inner=True)
 def draw_members(state: Any, places: Any, throws: Throws, count: Any) -> None:
     """Draw members of the groups in `throws`: all dart by dart, so that memory accesses overlap."""
     members, misses, first = state.members, 0, np.int64(state.darts[0].position)

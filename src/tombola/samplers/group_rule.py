@@ -22,8 +22,8 @@ from tombola.index.setting import assign
 from tombola.samplers import fallback
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.compiled import Compiled
-from tombola.samplers.deck import Deck, deal_one
-from tombola.samplers.group_drawing import draw_by_turns, draw_together, probability_of
+from tombola.samplers.deck import Deck
+from tombola.samplers.group_drawing import draw_by_turns, draw_many, probability_of
 from tombola.samplers.weighted import following
 
 __all__ = ["GroupState", "build_members", "rebuild_groups"]
@@ -58,10 +58,29 @@ class _Parts(NamedTuple):
     seen: NDArray[np.int64]  # the number of losses of each group
 
 
+@kernel
+def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch, one loss after the other, after prefetching what this reads."""
+    for start in range(0, items.size, CHUNK):
+        end = min(start + CHUNK, items.size)
+        for j in range(start, end):
+            prefetch(state.place, items[j])
+        for j in range(start, end):
+            prefetch(state.group, state.place[items[j]])  # and all that lies beside it
+        for j in range(start, end):
+            place = state.place[items[j]]
+            first = state.start[state.group[place]]
+            prefetch(state.members.order, first + state.members.position[place])
+        for j in range(start, end):
+            learn_one(state, items[j], probabilities[j], losses[j])
+
+
 class GroupState(Compiled, _Parts):
     """Items sorted by group, an index over groups, and an index over the members of each group."""
 
     __slots__ = ()
+    draw_many = draw_many
+    update_many = learn_many
     derived = ("start", "place", "item", "group", "scales", "totals", "floors")
 
     @classmethod
@@ -88,8 +107,6 @@ class GroupState(Compiled, _Parts):
         """Draw one item; return it and its probability."""
         fallback.begin_block(state.fallback[0], 1)
         state.rule[0].drawn += 1
-        if state.fallback[0].shuffling:
-            return deal_one(state.deck, state.stream), 1.0 / state.place.size
         return draw_by_turns(state)
 
     @staticmethod
@@ -119,45 +136,12 @@ def members_of(state: GroupState, c: Any) -> Any:
     )
 
 
-@kernel(allocates=True)
-def draw_many(state: GroupState, items: Any, probabilities: Any) -> None:
-    """Draw a batch, in blocks of one mode."""
-    done = 0
-    while done < items.size:
-        size = fallback.begin_block(state.fallback[0], items.size - done)
-        state.rule[0].drawn += size
-        if not state.fallback[0].shuffling:
-            draw_together(state, items[done : done + size], probabilities[done : done + size])
-        else:
-            for j in range(done, done + size):
-                items[j] = deal_one(state.deck, state.stream)
-                probabilities[j] = 1.0 / state.place.size
-        done += size
-
-
-@kernel
-def learn_many(state: GroupState, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch, one loss after the other, after prefetching what this reads."""
-    for start in range(0, items.size, CHUNK):
-        end = min(start + CHUNK, items.size)
-        for j in range(start, end):
-            prefetch(state.place, items[j])
-        for j in range(start, end):
-            prefetch(state.group, state.place[items[j]])  # and all that lies beside it
-        for j in range(start, end):
-            place = state.place[items[j]]
-            first = state.start[state.group[place]]
-            prefetch(state.members.order, first + state.members.position[place])
-        for j in range(start, end):
-            learn_one(state, items[j], probabilities[j], losses[j])
-
-
 @kernel(inline=True)
 def learn_one(state: GroupState, item: Any, probability: Any, loss: Any) -> None:
     """Update the item, its group, and the level of all groups from one loss."""
     rule, levels, seen, scores = state.rule[0], state.levels, state.seen, state.scores
     place = state.place[item]
-    c = state.group[place]
+    c = np.int64(state.group[place])
     if loss * rule.unit > TOO_LARGE:
         begin_anew(state)
     if rule.unit == 0.0 and loss > 0.0:
@@ -240,7 +224,7 @@ def rebuild_groups(state: GroupState) -> None:
     build(state.index)
 
 
-@kernel
+@kernel(inner=True)
 def begin_anew(state: GroupState) -> None:
     """Start over: past losses are negligible compared with the latest one."""
     state.rule[0].unit = state.rule[0].level = 0.0

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import new_record, side_by_side
-from tombola.index.layout import Index, new_index, new_sums, place_type
+from tombola.index.layout import Index, new_sums, place_type
 from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.bounds import checked_bounds
 from tombola.samplers.compiled import CompiledSampler
@@ -18,8 +18,6 @@ from tombola.samplers.group_rule import (
     UNSEEN,
     GroupState,
     build_members,
-    draw_many,
-    learn_many,
     rebuild_groups,
 )
 from tombola.samplers.groups import group_numbers, new_groups
@@ -92,9 +90,6 @@ class GroupVRB(CompiledSampler):
     True
     """
 
-    _draw_kernel = staticmethod(draw_many)
-    _update_kernel = staticmethod(learn_many)
-
     def __init__(
         self,
         groups: ArrayLike,
@@ -137,6 +132,9 @@ class GroupVRB(CompiledSampler):
             score=np.float64,
             visits=np.uint8,
         )
+        group = side_by_side(
+            count, weight=np.int64, position=np.int32, level=np.float64, seen=np.int64
+        )
         member["item"][:] = groups_of.members
         member["group"][:] = numbers[groups_of.members]
         member["score"][:] = 1.0
@@ -165,9 +163,11 @@ class GroupVRB(CompiledSampler):
             ),
             totals=np.bincount(numbers, scales).astype(np.float64),
             floors=0.125 / n + 0.125 / (count * np.diff(groups_of.starts)),
-            index=new_index(np.empty(count, dtype=np.int64)),
-            levels=np.zeros(count),
-            seen=np.zeros(count, dtype=np.int64),
+            index=Index(
+                new_sums(), group["weight"], np.empty(count, dtype=np.int32), group["position"]
+            ),
+            levels=group["level"],
+            seen=group["seen"],
         )
         build_members(self.state)
         rebuild_groups(self.state)

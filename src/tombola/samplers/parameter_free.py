@@ -39,7 +39,6 @@ from tombola.samplers.shrunk_averages import (
 )
 from tombola.samplers.weighted import (
     Weighted,
-    batch_from_index,
     draw_from_index,
     fill_from_index,
     new_rule,
@@ -90,10 +89,24 @@ def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
     }
 
 
+@kernel
+def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch, in stages where that gives the same result."""
+    rule, largest = state.rule[0], 0.0
+    for loss in losses:
+        largest = max(largest, loss)
+    usual = rule.unit > 0.0 and largest * rule.unit <= TOO_LARGE and rule.fade == 1.0
+    if usual and items.size >= FEW:
+        learn_in_stages(state, items, probabilities, losses)
+    else:
+        update_in_order(state, items, probabilities, losses)
+
+
 class ParameterFreeState(Weighted, _Parts):
     """Shrunk visit averages, with a fallback."""
 
     __slots__ = ()
+    update_many = learn_many
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
@@ -164,26 +177,9 @@ class ParameterFreeState(Weighted, _Parts):
         return draw_from_index(state)
 
     @staticmethod
-    def draw_batch(state: Any, items: Any, probabilities: Any) -> None:
-        """Deal from the deck, or draw from the index."""
-        if state.fallback[0].shuffling:
-            for j in range(items.size):
-                items[j] = deal_one(state.deck, state.stream)
-                probabilities[j] = 1.0 / state.scores.size
-        else:
-            batch_from_index(state, items, probabilities)
-
-    @staticmethod
-    def update_batch(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
-        """Learn in stages where that gives the same result."""
-        rule, largest = state.rule[0], 0.0
-        for loss in losses:
-            largest = max(largest, loss)
-        usual = rule.unit > 0.0 and largest * rule.unit <= TOO_LARGE and rule.fade == 1.0
-        if usual and items.size >= FEW:
-            learn_in_stages(state, items, probabilities, losses)
-        else:
-            update_in_order(state, items, probabilities, losses)
+    def by_weight(state: Any) -> Any:
+        """Return whether the sampler is in its adaptive mode."""
+        return not state.fallback[0].shuffling
 
     @staticmethod
     def fill_probabilities(state: Any, out: Any) -> None:
@@ -194,7 +190,7 @@ class ParameterFreeState(Weighted, _Parts):
             fill_from_index(state, out)
 
 
-@kernel
+@kernel(inner=True)
 def set_unit(state: ParameterFreeState, loss: Any, share: Any, probability: Any) -> None:
     """Set the unit from the first non-zero loss: the inverse of a power of two near it."""
     rule = state.rule[0]
@@ -203,7 +199,7 @@ def set_unit(state: ParameterFreeState, loss: Any, share: Any, probability: Any)
     rule.first_root = math.sqrt(share * (squared / (state.scores.size * probability)))
 
 
-@kernel
+@kernel(inner=True)
 def begin_anew(state: ParameterFreeState) -> None:
     """Start over: past losses are negligible compared with the latest one."""
     rule = state.rule[0]

@@ -71,17 +71,49 @@ class Scratch(NamedTuple):
     second: Averages  # ... and of the second one, after the loss
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, inner=True)
 def learn_in_stages(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
     """Learn from a batch; the unit is known, and no loss makes the sampler start over."""
+    rule, turn, n = state.rule[0], state.sweep[0], state.scores.size
     space = np.empty((18, CHUNK))
     done = 0
     while done < items.size:
         end = min(done + CHUNK, items.size)
-        scratch = scratch_of(space, end - done)
-        done += learn_chunk(
-            state, items[done:end], probabilities[done:end], losses[done:end], scratch
+        drawn, chances, scratch = (
+            items[done:end],
+            probabilities[done:end],
+            scratch_of(space, end - done),
         )
+        prefetch_all(state, drawn)
+        normalise(losses[done:end], chances, rule.unit, rule.fed, n, scratch)
+        absorb_all(state, drawn, scratch)
+        measure_distances(scratch)
+        follow_disagreement(rule.disagreement, n, scratch)
+        for averages in (scratch.item, scratch.first, scratch.second):
+            compute_values(averages, scratch.mean, scratch.disagreement, rule.first_root)
+        size, within = 0, True
+        while size < drawn.size and within:
+            item = drawn[size]
+            candidate = probability_of(state, item, uniform_weight(state))
+            fallback.judge(state.fallback[0], scratch.squared[size], n, chances[size], candidate)
+            put(state, item, scratch.item.value[size])
+            put(state, turn.cursor, scratch.first.value[size])
+            turn.cursor = following(turn.cursor, n)
+            put(state, turn.cursor, scratch.second.value[size])
+            turn.cursor = following(turn.cursor, n)
+            size += 1
+            within = LOW * n <= state.index.sums[0].total <= HIGH
+        rule.fed += size
+        rule.mean_square = scratch.mean[size - 1]
+        rule.compared = scratch.compared[size - 1]
+        rule.disagreement = scratch.disagreement[size - 1]
+        if not within:
+            # a new scale is computed from all averages: undo what later losses did to them
+            for j in range(drawn.size - 1, size - 1, -1):
+                state.scores[drawn[j]] = scratch.past[j]
+                state.visits[drawn[j]] = scratch.past_visits[j]
+            rescale(state)
+        done += size
 
 
 @kernel(allocates=True, inline=True)
@@ -103,41 +135,6 @@ def scratch_of(space: Any, m: Any) -> Any:
     )
 
 
-@kernel
-def learn_chunk(state: Any, items: Any, probabilities: Any, losses: Any, scratch: Scratch) -> Any:
-    """Learn from a chunk until a change of scale is due; return the number of losses used."""
-    rule, turn, n, size = state.rule[0], state.sweep[0], state.scores.size, items.size
-    prefetch_all(state, items)
-    normalise(losses, probabilities, rule.unit, rule.fed, n, scratch)
-    absorb_all(state, items, scratch)
-    measure_distances(scratch)
-    follow_disagreement(rule.disagreement, n, scratch)
-    for averages in (scratch.item, scratch.first, scratch.second):
-        compute_values(averages, scratch.mean, scratch.disagreement, rule.first_root)
-    for j in range(size):
-        candidate = probability_of(state, items[j], uniform_weight(state))
-        fallback.judge(state.fallback[0], scratch.squared[j], n, probabilities[j], candidate)
-        put(state, items[j], scratch.item.value[j])
-        put(state, turn.cursor, scratch.first.value[j])
-        turn.cursor = following(turn.cursor, n)
-        put(state, turn.cursor, scratch.second.value[j])
-        turn.cursor = following(turn.cursor, n)
-        if not LOW * n <= state.index.sums[0].total <= HIGH:
-            size = j + 1
-            break
-    rule.fed += size
-    rule.mean_square = scratch.mean[size - 1]
-    rule.compared = scratch.compared[size - 1]
-    rule.disagreement = scratch.disagreement[size - 1]
-    if size < items.size or not LOW * n <= state.index.sums[0].total <= HIGH:
-        # a new scale is computed from all averages: undo what later losses did to them
-        for j in range(items.size - 1, size - 1, -1):
-            state.scores[items[j]] = scratch.past[j]
-            state.visits[items[j]] = scratch.past_visits[j]
-        rescale(state)
-    return size
-
-
 @kernel(inline=True)
 def prefetch_all(state: Any, items: Any) -> None:
     """Prefetch everything that the stages read of these items."""
@@ -148,7 +145,7 @@ def prefetch_all(state: Any, items: Any) -> None:
         prefetch(index.order, index.position[item])
 
 
-@kernel
+@kernel(inner=True)
 def normalise(
     losses: Any, probabilities: Any, unit: Any, fed: Any, n: Any, scratch: Scratch
 ) -> None:
@@ -192,7 +189,7 @@ def read(state: Any, item: Any, averages: Averages, j: Any) -> None:
     averages.visits[j] = state.visits[item]
 
 
-@kernel
+@kernel(inner=True)
 def measure_distances(scratch: Scratch) -> None:
     """Stage 3: the distance between each loss and the average before it; NaN if both are 0."""
     for j in range(scratch.squared.size):
@@ -209,7 +206,7 @@ def follow_disagreement(disagreement: Any, n: Any, scratch: Scratch) -> None:
         scratch.disagreement[j] = disagreement
 
 
-@kernel
+@kernel(inner=True)
 def compute_values(averages: Averages, mean: Any, disagreement: Any, first_root: Any) -> None:
     """Stage 5: the values of one item of each loss, with m and D after that loss."""
     for j in range(mean.size):

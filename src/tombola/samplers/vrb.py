@@ -80,7 +80,7 @@ class PrintedState(Weighted, _Parts):
             prefetch(state.bounds, item)
 
 
-@kernel
+@kernel(inner=True)
 def lower_mixing(state: PrintedState) -> None:
     """Set theta_t = min(1, (n/t)^(1/3)); recomputed when t has grown by a sixteenth."""
     rule, n = state.rule[0], state.scores.size
@@ -90,7 +90,7 @@ def lower_mixing(state: PrintedState) -> None:
     rule.due = max(n, drawn + drawn // 16 + 1)
 
 
-@kernel
+@kernel(inner=True)
 def next_phase(state: PrintedState) -> None:
     """Begin phase k: T_k = n 2^k draws with theta_k = 2^(-k/3), starting from w = 0."""
     rule, n = state.rule[0], state.scores.size

@@ -74,19 +74,6 @@ def draw_from_index(state: Any) -> Any:
     return item, probability_of(state, item, uniform)
 
 
-@kernel(allocates=True)
-def batch_from_index(state: Any, items: Any, probabilities: Any) -> None:
-    """Draw a batch by weight: the same items, from the same words, as `draw_from_index`."""
-    uniform = uniform_weight(state)
-    if uniform < 0:
-        for j in range(items.size):
-            items[j] = next_below(state.stream, np.uint64(state.index.weights.size))
-    else:
-        drawing.draw_many(state.index, state.stream, items, uniform)
-    for j in range(items.size):
-        probabilities[j] = probability_of(state, items[j], uniform)
-
-
 @kernel
 def fill_from_index(state: Any, out: Any) -> None:
     """Write the probability of every item."""
@@ -102,7 +89,15 @@ def draw_many(state: Any, items: Any, probabilities: Any) -> None:
     while done < items.size:
         size = prepare(state, items.size - done)
         state.rule[0].drawn += size
-        draw_batch(state, items[done : done + size], probabilities[done : done + size])
+        uniform = uniform_weight(state)
+        if by_weight(state) and uniform >= 0:
+            # the same items, from the same words, as `draw_from_index`
+            drawing.draw_many(state.index, state.stream, items[done : done + size], uniform)
+            for j in range(done, done + size):
+                probabilities[j] = probability_of(state, items[j], uniform)
+        else:
+            for j in range(done, done + size):
+                items[j], probabilities[j] = draw_next(state)
         done += size
 
 
@@ -130,12 +125,6 @@ def update_in_order(state: Any, items: Any, probabilities: Any, losses: Any) -> 
         prefetch(index.order, index.position[items[j]])
     for j in range(items.size):
         learn_one(state, items[j], probabilities[j], losses[j])
-
-
-@kernel
-def update_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch."""
-    update_batch(state, items, probabilities, losses)
 
 
 @kernel(inline=True)
@@ -186,7 +175,7 @@ def sweep(state: Any) -> None:
         rescale(state)
 
 
-@kernel
+@kernel(inner=True)
 def rescale(state: Any) -> None:
     """Change the scale of the weights: at once if that is fast, else during a sweep."""
     turn, n = state.sweep[0], state.index.weights.size
@@ -225,6 +214,8 @@ class Weighted(Compiled):
     """
 
     __slots__ = ()
+    draw_many = draw_many
+    update_many = update_in_order
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
@@ -262,10 +253,13 @@ class Weighted(Compiled):
     def fetch(state: Any, item: Any) -> None:
         """Prefetch what `absorb` and `value` read of an item."""
 
+    @staticmethod
+    def by_weight(state: Any) -> Any:
+        """Return whether the next draws are by weight, as `draw_from_index` makes them."""
+        return True
+
     draw_next = staticmethod(draw_from_index)
-    draw_batch = staticmethod(batch_from_index)
     update_one = staticmethod(learn_one)
-    update_batch = staticmethod(update_in_order)
     fill_probabilities = staticmethod(fill_from_index)
 
     @staticmethod
@@ -301,8 +295,7 @@ prepare = by_type(Weighted.prepare)
 fade = by_type(Weighted.fade)
 fetch = by_type(Weighted.fetch)
 draw_next = by_type(Weighted.draw_next, "draw_next")
-draw_batch = by_type(Weighted.draw_batch, "draw_batch")
-update_batch = by_type(Weighted.update_batch, "update_batch")
+by_weight = by_type(Weighted.by_weight)
 
 
 # --- the sampler class --------------------------------------------------------------------------
@@ -317,8 +310,6 @@ class WeightedSampler(CompiledSampler):
     """A sampler with an index; a subclass sets `state_class` and calls `_begin`."""
 
     state_class: type[Any]
-    _draw_kernel = staticmethod(draw_many)
-    _update_kernel = staticmethod(update_many)
 
     def _begin(
         self, *, index: Index | None = None, stale: bool = False, least: int = 1, **own: Any
