@@ -9,6 +9,8 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))  # for `naive` and `budget`
 sys.path.insert(0, str(Path(__file__).parent / "report"))  # for `test_page.Reader`
 
+os.environ["TOMBOLA_QUIET"] = "1"  # no line about compiling in what the tests read
+
 settings.register_profile("default", max_examples=500, stateful_step_count=100, deadline=None)
 settings.register_profile("uncompiled", max_examples=20, stateful_step_count=30, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

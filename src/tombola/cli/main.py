@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import NoReturn
 
 import tombola
@@ -13,7 +14,7 @@ from tombola.datasets import DataError
 
 __all__ = ["main"]
 
-# Each command is a module of this package with the same name.
+# Each command is a module of this package with the same name (warm-up: warm_up).
 COMMANDS = {
     "advise": "find out whether adaptive sampling pays on your data, and how to use it",
     "train": "fit a model; save it with its trace and a report",
@@ -21,6 +22,7 @@ COMMANDS = {
     "reproduce": "reproduce the experiments of the paper on real data",
     "report": "write an HTML page from the rows of experiments",
     "datasets": "list the data sets that have a name",
+    "warm-up": "compile the kernels that most users need, ahead of the first use",
 }
 BAD_INPUT, INTERRUPTED = 2, 130
 EXTRA = {"matplotlib", "pyarrow", "rich", "scipy", "sklearn"}  # what tombola[cli] installs
@@ -81,13 +83,17 @@ def _run(arguments: Sequence[str]) -> int:
     for name, what in COMMANDS.items():
         sub = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}")
         if name == chosen:  # the other commands are not imported
-            import_module(f"tombola.cli.{name}").add_arguments(sub)
+            _module(name).add_arguments(sub)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
         return 0
-    code: int = import_module(f"tombola.cli.{options.command}").run(options)
+    code: int = _module(options.command).run(options)
     return code
+
+
+def _module(command: str) -> ModuleType:
+    return import_module(f"tombola.cli.{command.replace('-', '_')}")
 
 
 def _missing_extra(error: BaseException | None) -> str | None:

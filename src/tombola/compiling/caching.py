@@ -5,14 +5,19 @@ import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numba import njit, typeof, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import typeof_impl
 
-__all__ = ["entry", "kernel"]
+try:
+    import fcntl
+except ImportError:  # Windows: two processes may compile the same
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["entry", "kernel", "unlock_all"]
 
 
 def _source_hash() -> str:
@@ -39,7 +44,8 @@ class KernelCache(FunctionCache):
     class of a user's script. Two processes that write it at the same time can mix up their code.
     And it is invalidated only by changes to the file of the function, although the machine code
     includes functions of other files. This cache uses separate files, named after the types, and
-    invalidates all of them when any kernel of the package changes.
+    invalidates all of them when any kernel of the package changes. A process that finds another one
+    compiling the same function waits for its result.
     """
 
     def _use_file_of(self, signature: Any) -> None:
@@ -54,11 +60,44 @@ class KernelCache(FunctionCache):
 
     def _load_overload(self, signature: Any, target_context: Any) -> Any:
         self._use_file_of(signature)
-        return super()._load_overload(signature, target_context)
+        found = super()._load_overload(signature, target_context)
+        if found is None:
+            # another process may be compiling the same: wait for it, and look again
+            self._lock(signature)
+            found = super()._load_overload(signature, target_context)
+            if found is not None:
+                self._unlock(signature)
+        return found
 
     def _save_overload(self, signature: Any, data: Any) -> None:
         self._use_file_of(signature)
         super()._save_overload(signature, data)
+        self._unlock(signature)
+
+    def _lock(self, signature: Any) -> None:
+        """Wait until no other process compiles this function for this signature."""
+        if fcntl is None:
+            return
+        with contextlib.suppress(OSError):  # a file system without locks
+            folder = Path(self._cache_path)
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = (folder / f"{self._cache_file._index_name}.lock").open("w")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            LOCKS[self, signature] = lock
+
+    def _unlock(self, signature: Any) -> None:
+        lock = LOCKS.pop((self, signature), None)
+        if lock is not None:
+            lock.close()
+
+
+LOCKS: dict[Any, IO[str]] = {}  # held while functions are compiled
+
+
+def unlock_all() -> None:
+    """Release the locks of functions that could not be compiled."""
+    while LOCKS:
+        LOCKS.popitem()[1].close()
 
 
 def kernel(
