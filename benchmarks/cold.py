@@ -35,6 +35,7 @@ DRAW, UPDATE = (
     "pass",
     "sampler.update(draw, np.ones(32)); sampler.update(sampler.draw(32), np.ones(32))",
 )
+PRINTED = "tombola.VRB(300, bound=1.0)"
 GROUPS = "tombola.GroupVRB(np.arange(300) % 3)"
 FIT = "estimators.SGDClassifier(max_iter=3)"
 # what, the goal in seconds, whether the cache begins empty, what to do
@@ -43,7 +44,7 @@ LINES = [
     ("and then its first update", 5, False, "play(tombola.VRB(300))", UPDATE),
     ("and then GroupVRB, first draw", 5, False, f"play({GROUPS})", DRAW),
     ("and then its first update", 5, False, f"play({GROUPS})", UPDATE),
-    ("and then VRB as printed, draw and update", 5, False, "play(tombola.VRB(300, bound=1.0))", UPDATE),
+    ("and then VRB as printed, draw and update", 5, False, f"play({PRINTED})", UPDATE),
     ("GroupVRB, first draw", 4, True, f"play({GROUPS})", DRAW),
     ("linear classifier, first fit", 10, True, f"{FIT}.fit(X, y)", DRAW),
     ("and then sparse rows", 5, False, f"{FIT}.fit(sp.csr_matrix(X), y)", DRAW),

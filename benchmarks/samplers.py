@@ -1,11 +1,14 @@
-"""Cost of a sampler's draw and update, next to prioritised replay buffers.
+"""Cost of draw and update: the index and the samplers, next to prioritised replay buffers.
 
-    python benchmarks/samplers.py                 # everything, about 8 minutes, 6 GB
+    python benchmarks/samplers.py                 # everything, about 15 minutes, 9 GB
     python benchmarks/samplers.py --sizes 4 6     # n = 10^4 and 10^6 only
 
-`VRB` with the paper's parameters and without any; a parameter-free sampler is first fed an epoch
-(at n = 10^8: a million losses, and then told that it was an epoch), and kept in its adaptive
-mode, which is the dear one. Peers: sample, then update the priorities of what was sampled.
+`VRB` with the paper's parameters and without any, and `GroupVRB` with ten groups. The last two are
+first fed an epoch and kept in their adaptive mode, which is the more expensive one. Peers: sample,
+then update the priorities of what was sampled.
+
+"gathers" is the floor: the time to read, at random and independently, the memory that each draw and
+each update must read, one cache line for what lies side by side.
 """
 
 import argparse
@@ -13,27 +16,108 @@ import time
 
 import numpy as np
 import timing
+from numba import njit
 
 import tombola
 from index import BATCHES, POOL, Cpprb, Tianshou, weights_of
 
 
-def printed(n):
-    return tombola.VRB(n, bound=100.0, mixing=0.1)
-
-
-def parameter_free(n):
-    sampler = tombola.VRB(n)
-    generator = np.random.default_rng(2)
-    for _ in range(min(n, 10**6) // 10_000 + 2):
-        sampler.update(sampler.draw(10_000), generator.lognormal(0, 1.5, 10_000))
-    fallback, rule = sampler.state.fallback[0], sampler.state.rule[0]
-    fallback.shuffling, fallback.left, rule.fed = 0, 2**62, max(rule.fed, n)
+def fed(sampler):
+    """Feed an epoch of losses, and keep the sampler in its adaptive mode."""
+    losses, fallback = np.random.default_rng(2).lognormal(0, 1.5, 10_000), sampler.state.fallback[0]
+    for _ in range(sampler.n // 10_000 + 2):
+        fallback.shuffling, fallback.left = 0, 2**62
+        sampler.update(sampler.draw(10_000), losses)
     return sampler
 
 
-SAMPLERS = {"VRB, as printed": printed, "VRB, parameter-free": parameter_free}
+SAMPLERS = {
+    "VRB, as printed": lambda n: tombola.VRB(n, bound=100.0, mixing=0.1),
+    "VRB(n)": lambda n: fed(tombola.VRB(n)),
+    "GroupVRB": lambda n: fed(tombola.GroupVRB(np.arange(n) % 10)),
+}
+# bytes from one item to the next in each array that a draw and an update read at random
+GATHERS = {
+    "index": (4, 8, 8, 4),  # order, weight; weight, position
+    "VRB, as printed": (4, 8, 8, 8, 4),  # order, weight; score, weight, position
+    "VRB(n)": (4, 24, 24),  # order, item; item
+    "GroupVRB": (4, 32, 4, 32),  # order, member; place, member
+}
 PEERS = {"cpprb": Cpprb, "tianshou": Tianshou}
+GOALS = {"index": (3, 2), "VRB(n)": (2, 1.5), "GroupVRB": (1.5, 1.2)}  # times tianshou
+UPDATE = "draw + update, ns an item"
+
+
+class Index:
+    """Our index by itself: draw, then set the weights of what was drawn."""
+
+    def __init__(self, n):
+        self.index, self.stream = tombola.WeightIndex(weights_of(n)), tombola.Stream(0)
+
+    def draw(self, size):
+        return self.index.draw(size, self.stream)
+
+    def set(self, items, weights):
+        self.index.set(items, weights)
+
+
+@njit
+def gather(array, places):
+    total = 0
+    for place in places:
+        total += array[place]
+    return total
+
+
+def floor(n, strides):
+    """Nanoseconds to read one random element of each array, all reads independent."""
+    generator, total = np.random.default_rng(3), 0.0
+    for stride in strides:
+        array = np.full(n * stride // 4, 1, dtype=np.int32)[:: stride // 4]
+        pools = [generator.integers(0, n, 2**17) for _ in range(4)]
+        gather(array, pools[0])
+        took = []
+        for turn in range(12):
+            start = time.perf_counter()
+            gather(array, pools[turn % 4])
+            took.append((time.perf_counter() - start) / 2**17 * 1e9)
+        total += float(np.median(took))
+    return total
+
+
+def race(n=10**6, turns=15):
+    """Yield, for each goal, the ratio to tianshou: the median of turns, and its quartiles."""
+    pool = weights_of(POOL, seed=1)
+    try:
+        peer = Tianshou(weights_of(n))
+    except ImportError:
+        return
+    index, samplers = Index(n), {name: SAMPLERS[name](n) for name in GOALS if name in SAMPLERS}
+    for k, batch in enumerate((128, 4096)):
+        calls = {name: draws_and_updates(sampler, pool) for name, sampler in samplers.items()}
+        calls |= {"index": draws_and_sets(index, pool), "tianshou": draws_and_sets(peer, pool)}
+        took = {name: [] for name in calls}
+        for _ in range(turns):
+            for name, call in calls.items():
+                start = time.perf_counter()
+                for at in range(0, POOL - batch, POOL // 16):
+                    for _ in range(4096 // batch):
+                        call(at, batch)
+                took[name].append(time.perf_counter() - start)
+        for name, goals in GOALS.items():
+            ratios = np.array(took["tianshou"]) / np.array(took[name])
+            yield name, batch, goals[k], np.quantile(ratios, [0.25, 0.5, 0.75])
+
+
+def draws_and_updates(sampler, pool):
+    """A function of (at, batch): draw, and feed back numbers of the pool."""
+    losses = pool / 2.0**16
+    return lambda at, batch: sampler.update(sampler.draw(batch), losses[at : at + batch])
+
+
+def draws_and_sets(index, pool):
+    """The same for an index."""
+    return lambda at, batch: index.set(index.draw(batch), pool[at : at + batch])
 
 
 def bytes_of(part):
@@ -44,31 +128,29 @@ def bytes_of(part):
 def measure(n):
     """Yield a row for each sampler or peer and batch size."""
     pool = weights_of(POOL, seed=1)
-    losses = pool / 2.0**16
-    for name, make in SAMPLERS.items():
-        base = {"library": name, "version": timing.version("tombola"), "n": n}
-        sampler = make(n)
-        yield base | {
-            "operation": "bytes an item",
-            "value": round(bytes_of(sampler.state) / n, 2),
+    for name, strides in GATHERS.items():
+        yield ours(name, n) | {
+            "operation": "gathers, ns an item",
+            "value": round(floor(n, strides), 2),
         }
-        at = 0
-        for batch in BATCHES:
-
-            def draw_and_update(sampler=sampler, batch=batch):
-                nonlocal at
-                at = (at + batch) % (POOL - batch)
-                draw = sampler.draw(batch)
-                sampler.update(draw, losses[at : at + batch])
-
-            yield base | cost(draw_and_update, batch)
+    index = Index(n)
+    size = round(index.index.nbytes / n, 2)
+    yield ours("index", n) | {"operation": "bytes an item", "value": size}
+    yield from costs(ours("index", n), draws_and_sets(index, pool))
+    del index
+    for name, make in SAMPLERS.items():
+        sampler = make(n)
+        size = round(bytes_of(sampler.state) / n, 2)
+        yield ours(name, n) | {"operation": "bytes an item", "value": size}
+        draw_and_update = draws_and_updates(sampler, pool)
+        yield from costs(ours(name, n), draw_and_update)
         longest = 0.0
         for _ in range(3_000):  # of the largest batch, draw and update together
             start = time.perf_counter()
-            draw_and_update()
+            draw_and_update(0, BATCHES[-1])
             longest = max(longest, time.perf_counter() - start)
-        yield base | {"operation": "longest call, ms", "value": round(longest * 1000, 3)}
-        del sampler
+        yield ours(name, n) | {"operation": "longest call, ms", "value": round(longest * 1000, 3)}
+        del sampler, draw_and_update
     for name, make in PEERS.items():
         base = {"library": name, "version": timing.version(make.package), "n": n}
         try:
@@ -77,23 +159,32 @@ def measure(n):
             reason = "not installed" if isinstance(error, ImportError) else str(error)
             yield base | {"version": None, "operation": f"absent: {reason}"}
             continue
-        for batch in BATCHES:
-            place = 0
-
-            def sample_and_update(peer=peer, batch=batch):
-                nonlocal place
-                place = (place + batch) % (POOL - batch)
-                peer.set(peer.draw(batch), pool[place : place + batch])
-
-            yield base | cost(sample_and_update, batch)
+        yield from costs(base, draws_and_sets(peer, pool))
         del peer
+
+
+def ours(name, n):
+    return {"library": name, "version": timing.version("tombola"), "n": n}
+
+
+def costs(base, call):
+    """Yield the cost of `call(at, batch)` for each batch size, `at` moving through the pool."""
+    for batch in BATCHES:
+        at = 0
+
+        def move_on(batch=batch):
+            nonlocal at
+            at = (at + batch) % (POOL - batch)
+            call(at, batch)
+
+        yield base | cost(move_on, batch)
 
 
 def cost(call, batch):
     low, middle, high = timing.nanoseconds(call, batch)
     return {
         "batch": batch,
-        "operation": "draw + update, ns an item",
+        "operation": UPDATE,
         "value": round(middle, 2),
         "quartile_1": round(low, 2),
         "quartile_3": round(high, 2),
@@ -102,35 +193,34 @@ def cost(call, batch):
 
 def report(rows):
     """Print the table, then the targets and whether they were met in this run."""
-    update = "draw + update, ns an item"
     value = {(r["library"], r["n"], r.get("batch"), r["operation"]): r.get("value") for r in rows}
     sizes = sorted({row["n"] for row in rows})
-    names = [*SAMPLERS, *PEERS]
+    names = [*GATHERS, *PEERS]
     lines = []
     for n in sizes:
         for batch in BATCHES:
-            cells = [value.get((name, n, batch, update)) for name in names]
+            cells = [value.get((name, n, batch, UPDATE)) for name in names]
             shown = ["absent" if cell is None else f"{cell:,.0f}" for cell in cells]
             lines.append([f"{n:,}", str(batch), *shown])
+        floors = [value.get((name, n, None, "gathers, ns an item")) for name in names]
+        lines.append([f"{n:,}", "gathers", *("" if f is None else f"{f:,.0f}" for f in floors)])
     print("\nnanoseconds per item, draw + update")
     timing.table(["n", "batch", *names], lines)
     print("\ntargets")
-    for name in SAMPLERS:
-        ours = value.get((name, 10**6, 128, update))
-        for peer in PEERS:
-            theirs = value.get((peer, 10**6, 128, update))
-            if ours and theirs:
-                verdict(
-                    theirs / ours, ">=", 8, f"{name}: times faster than {peer}, n = 10^6, B = 128"
-                )
-        single = [value[name, n, 1, update] for n in sizes]
-        verdict(max(single) / 1000, "<=", 8, f"{name}: microseconds, B = 1, worst n")
-        small, big = value.get((name, 10**4, 4096, update)), value.get((name, 10**8, 4096, update))
+    for name, batch, goal, (low, middle, high) in race():
+        text = f"{name}: times faster than tianshou, n = 10^6, B = {batch}"
+        verdict(middle, ">=", goal, f"{text}, in turns [{low:.2f}, {high:.2f}]")
+    for name in GATHERS:
+        small, big = value.get((name, 10**4, 4096, UPDATE)), value.get((name, 10**8, 4096, UPDATE))
         if small and big:
             verdict(big / small, "<=", 4, f"{name}: n = 10^8 over n = 10^4, B = 4096")
-        largest = sizes[-1]
+    largest = sizes[-1]
+    for name in SAMPLERS:
+        single = [value[name, n, 1, UPDATE] for n in sizes]
+        verdict(max(single) / 1000, "<=", 8, f"{name}: microseconds, B = 1, worst n")
         bytes_each = value[name, largest, None, "bytes an item"]
-        verdict(bytes_each, "<=", 32, f"{name}: bytes an item at n = {largest:,}")
+        limit = 44 if name == "GroupVRB" else 32
+        verdict(bytes_each, "<=", limit, f"{name}: bytes an item at n = {largest:,}")
         stall = value[name, largest, None, "longest call, ms"]
         verdict(stall, "<=", 50, f"{name}: longest call in milliseconds at n = {largest:,}")
 

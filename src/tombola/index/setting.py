@@ -10,6 +10,7 @@ from tombola.index.layout import LIMIT, Index, column_area, height_of
 
 __all__ = ["append", "assign", "assign_many", "checked_set", "first_unfit"]
 
+CHUNK = 256  # assignments whose items are prefetched together
 AHEAD = 4  # crossings of a boundary ahead of which its items are prefetched
 SET_DONE = -1
 SET_MAY_PASS_LIMIT = -2
@@ -64,11 +65,15 @@ def move(index: Index, place: Any, target: Any) -> Any:
 @kernel
 def assign_many(index: Index, items: NDArray[np.int64], new: NDArray[np.int64]) -> None:
     """Assign in sequence, after prefetching everything that this reads."""
-    for j in range(items.size):
-        prefetch(index.weights, items[j])
-        prefetch(index.position, items[j])
-    for j in range(items.size):
-        assign(index, items[j], new[j])
+    for start in range(0, items.size, CHUNK):
+        end = min(start + CHUNK, items.size)
+        for j in range(start, end):
+            prefetch(index.weights, items[j])
+            prefetch(index.position, items[j])
+        for j in range(start, end):
+            prefetch(index.order, index.position[items[j]])
+        for j in range(start, end):
+            assign(index, items[j], new[j])
 
 
 @kernel

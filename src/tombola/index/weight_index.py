@@ -96,12 +96,14 @@ class WeightIndex:
         """
         if not isinstance(stream, Stream):
             raise TypeError(f"stream must be a tombola.Stream, got {type(stream).__name__}")
-        out = np.empty(whole("size", size), dtype=np.int64)
+        if type(size) is not int or size < 0:
+            size = whole("size", size)
+        out = np.empty(size, dtype=np.int64)
         if size == 0:
             return out
         if uniform:
             uniform = self._checked_uniform(uniform, replace)
-        elif self.total == 0:
+        elif self._total.item() == 0:
             raise ValueError(
                 f"nothing to draw from: all {len(self)} items of the index have weight 0"
             )
@@ -136,8 +138,8 @@ class WeightIndex:
         items : array-like of int, shape (k,), or int
         weights : array-like of int, shape (k,), or int
         """
-        item_array = _item_numbers("items", items)
-        new = _whole_numbers("weights", weights)
+        item_array: Any = items if _is_plain(items) else _item_numbers("items", items)
+        new: Any = weights if _is_plain(weights) else _whole_numbers("weights", weights)
         if item_array.size != new.size:
             raise ValueError(
                 f"items and weights must have the same length, got {item_array.size} and {new.size}"
@@ -224,6 +226,16 @@ def _grown(array: NDArray[Any], capacity: int, dtype: Any) -> NDArray[Any]:
     grown = np.empty(capacity, dtype=dtype)
     grown[: array.size] = array
     return grown
+
+
+def _is_plain(values: Any) -> bool:
+    """Return whether this is an array that the kernels take as it is."""
+    return (
+        type(values) is np.ndarray
+        and values.dtype == np.int64
+        and values.ndim == 1
+        and values.flags.c_contiguous
+    )
 
 
 def _one_dimension(name: str, values: ArrayLike) -> NDArray[Any]:
