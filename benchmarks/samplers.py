@@ -120,9 +120,18 @@ def draws_and_sets(index, pool):
     return lambda at, batch: index.set(index.draw(batch), pool[at : at + batch])
 
 
-def bytes_of(part):
-    """The memory of a state: an array, or a tuple of parts."""
-    return sum(map(bytes_of, part)) if isinstance(part, tuple) else part.nbytes
+def bytes_of(state):
+    """The memory of a state: of each block that its arrays lie in, counted once."""
+    blocks, parts = {}, [state]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, tuple):
+            parts += part
+            continue
+        while isinstance(part.base, np.ndarray):
+            part = part.base
+        blocks[id(part)] = part.nbytes
+    return sum(blocks.values())
 
 
 def measure(n):

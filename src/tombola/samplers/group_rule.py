@@ -34,7 +34,7 @@ MEMORY = 15  # visits: the window of an item's average
 SMALLEST = 1 / 16  # of h: an item with zero losses is drawn a quarter as often as an unseen one
 TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
 GROUP_TOTAL = 2.0**50  # total of the group weights after a rebuild
-CHUNK = 128  # losses whose items are prefetched together
+CHUNK = 64  # losses whose items are prefetched together
 
 
 class _Parts(NamedTuple):
