@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SHOW := $(VENV)/.show
-PEERS := $(VENV)/.peers
+BENCH := .venv-bench
 FRAMEWORKS := $(VENV)/.frameworks
 
 .PHONY: demo test test-slow lint coverage bench clean help
@@ -68,18 +68,22 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-$(PEERS): $(READY) benchmarks/peers.txt
-	@echo "== installing the libraries to compare with (large; optional)"
-	-$(INSTALL) --requirement benchmarks/peers.txt
+# an environment of its own: a peer needs an older pandas than the tests
+$(BENCH)/.ready: pyproject.toml constraints.txt benchmarks/peers.txt
+	@echo "== setting up $(BENCH): the libraries to compare with (large)"
+	$(PYTHON) -m venv $(BENCH)
+	grep -v '^pandas' constraints.txt > $(BENCH)/constraints.txt
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(BENCH)/constraints.txt --editable '.[all]' --requirement benchmarks/peers.txt
 	@touch $@
 
-bench: $(PEERS)
-	$(BIN)/python benchmarks/generator.py
-	$(BIN)/python benchmarks/index.py
-	$(BIN)/python benchmarks/samplers.py
-	$(BIN)/python benchmarks/solvers.py
-	$(BIN)/python benchmarks/torch_loader.py
-	$(BIN)/python benchmarks/torch_norms.py
+bench: $(BENCH)/.ready
+	$(BENCH)/bin/python benchmarks/cold.py
+	$(BENCH)/bin/python benchmarks/generator.py
+	$(BENCH)/bin/python benchmarks/index.py
+	$(BENCH)/bin/python benchmarks/samplers.py
+	$(BENCH)/bin/python benchmarks/solvers.py
+	$(BENCH)/bin/python benchmarks/torch_loader.py
+	$(BENCH)/bin/python benchmarks/torch_norms.py
 
 clean:
-	rm -rf $(VENV) out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(BENCH) out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
