@@ -97,6 +97,7 @@ def test_a_function_that_cannot_be_compiled_holds_no_lock():
 
 SCRIPT = """
 import os, sys, time
+from concurrent.futures import ThreadPoolExecutor
 import numba.core.compiler as compiler
 import numpy as np
 from tombola.random import fill_words, new_state
@@ -108,23 +109,31 @@ def counted(self, function):
     return original(self, function)
 compiler.Compiler.compile_extra = counted
 
-mine, go = sys.argv[1:]
+mine, go, threads = sys.argv[1:]
 open(mine, "w").close()
 while not os.path.exists(go):
     time.sleep(0.001)
-words = np.zeros(8, dtype=np.uint64)
-fill_words(new_state(1, ()), words)
-print(names.count("philox") + names.count("block"), words.sum() % 1000)
+
+def fill():
+    words = np.zeros(8, dtype=np.uint64)
+    fill_words(new_state(1, ()), words)
+    return words.sum() % 1000
+
+with ThreadPoolExecutor(int(threads)) as pool:
+    sums = {future.result() for future in [pool.submit(fill) for _ in range(int(threads))]}
+print(names.count("philox") + names.count("block"), *sums)
 """
 
 
-def test_two_processes_do_not_compile_the_same(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("count", "threads"), [(2, 1), (1, 4), (2, 2)])
+def test_processes_and_threads_do_not_compile_the_same(tmp_path, monkeypatch, count, threads):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    ready = [tmp_path / "first", tmp_path / "second"]
-    go = tmp_path / "go"
+    ready, go = [tmp_path / f"ready{k}" for k in range(count)], tmp_path / "go"
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(mine), str(go)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SCRIPT, str(mine), str(go), str(threads)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for mine in ready
     ]
@@ -132,5 +141,5 @@ def test_two_processes_do_not_compile_the_same(tmp_path, monkeypatch):
         assert all(process.poll() is None for process in processes)
     go.touch()
     results = [process.communicate(timeout=120)[0].split() for process in processes]
-    assert results[0][1] == results[1][1]
-    assert sum(int(compiled) for compiled, _ in results) == 2  # `philox` once, `block` once
+    assert len({tuple(sums) for _, *sums in results}) == 1
+    assert sum(int(compiled) for compiled, *_ in results) == 2  # `philox` once, `block` once
