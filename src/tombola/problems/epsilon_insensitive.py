@@ -35,6 +35,11 @@ class EpsilonInsensitiveModel(Linear):
         return model.settings[0].epsilon * abs(a) - a * model.targets[item]
 
     @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether |a| is at most 1."""
+        return abs(a) <= 1.0
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return t = q a + y - z, moved towards 0 by epsilon, over q, moved into [-1, 1]."""
         if not q < math.inf:

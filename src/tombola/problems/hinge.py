@@ -35,6 +35,11 @@ class HingeModel(Linear):
         return -model.targets[item] * a
 
     @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether y a is from 0 to 1."""
+        return 0.0 <= model.targets[item] * a <= 1.0
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return y times alpha + (1 - y z) / q, moved into [0, 1]."""
         y = model.targets[item]

@@ -35,6 +35,11 @@ class HuberModel(Linear):
         return a * (0.5 * a - model.targets[item])
 
     @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether |a| is at most epsilon."""
+        return abs(a) <= model.settings[0].epsilon
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return (y - z + q a) / (1 + q), moved into [-epsilon, epsilon]."""
         epsilon = model.settings[0].epsilon

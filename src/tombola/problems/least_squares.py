@@ -33,6 +33,11 @@ class LeastSquaresModel(Linear):
         return a * (0.5 * a - model.targets[item])
 
     @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return True."""
+        return True
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return (y - z + q a) / (1 + q)."""
         return a + (model.targets[item] - z - a) / (1.0 + q)

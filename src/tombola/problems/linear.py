@@ -6,9 +6,9 @@ A loss is one small function on a subclass of `Linear`: `slopes`, which returns 
 derivative in the inner products. Everything else follows: the gradient of an item is the outer
 product of slopes and row, so its norm is the product of their norms and is never formed.
 
-A loss with one output may have a dual besides, for `tombola.solvers.SDCA`: `conjugate`, `ascend`
-and `curve`. A dual variable a stands for -phi'(z) at the optimum, and phi*(u) = max_z (u z -
-phi(z)); with l1 = 0 the dual problem is
+A loss with one output may have a dual besides, for `tombola.solvers.SDCA`: `conjugate`, `inside`,
+`ascend` and `curve`. A dual variable a stands for -phi'(z) at the optimum, and
+phi*(u) = max_z (u z - phi(z)); with l1 = 0 the dual problem is
 
     max_a  -(1/n) sum_i s_i phi*(-a_i) - l2/2 |w|^2,        w = (1/(l2 n)) sum_i s_i a_i x_i
 
@@ -36,6 +36,7 @@ __all__ = [
     "conjugate",
     "curve",
     "evaluate_items",
+    "inside",
     "item_slopes",
     "slopes",
 ]
@@ -72,6 +73,11 @@ class Linear(_Arrays):
         raise NotImplementedError
 
     @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether a dual variable is in its domain, where phi*(-a) is finite."""
+        raise NotImplementedError
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return the b that maximises -phi*(-b) - b z - q/2 (b - a)^2, for q >= 0."""
         raise NotImplementedError
@@ -83,6 +89,7 @@ class Linear(_Arrays):
 slopes = by_type(Linear.slopes)
 curve = by_type(Linear.curve)
 conjugate = by_type(Linear.conjugate)
+inside = by_type(Linear.inside)
 ascend = by_type(Linear.ascend)
 
 

@@ -103,6 +103,11 @@ class LogisticModel(Linear):
         return alpha * math.log(alpha) + (1.0 - alpha) * math.log1p(-alpha)
 
     @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether y a is from 0 to 1."""
+        return 0.0 <= model.targets[item] * a <= 1.0
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return y beta, where log(beta / (1 - beta)) + y z + q (beta - alpha) = 0."""
         y = model.targets[item]

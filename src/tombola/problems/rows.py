@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import by_type, kernel
+from tombola.compiling import by_type, kernel, prefetch
 
 __all__ = [
     "Dense",
@@ -16,8 +16,10 @@ __all__ = [
     "column",
     "dot",
     "end",
+    "fetch_row",
     "first",
     "shape_of",
+    "soft_dot",
     "squared_norms",
     "transposed",
 ]
@@ -32,6 +34,11 @@ class Dense(NamedTuple):
     def dot(rows: Any, item: Any, vector: Any) -> Any:
         """Return the inner product of a row and a vector (which may be longer)."""
         return dense_dot(rows.values[item], vector)
+
+    @staticmethod
+    def soft_dot(rows: Any, item: Any, vector: Any, threshold: Any) -> Any:
+        """Return the inner product of a row and a vector moved towards 0 by a threshold."""
+        return dense_soft_dot(rows.values[item], vector, threshold)
 
     @staticmethod
     def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
@@ -61,6 +68,11 @@ class Dense(NamedTuple):
         """Return the column of an entry."""
         return entry
 
+    @staticmethod
+    def fetch_row(rows: Any, item: Any) -> None:
+        """Prefetch the beginning of a row."""
+        prefetch(rows.values, item * rows.values.shape[1])
+
 
 class Sparse(NamedTuple):
     """Compressed sparse rows: columns and values of row i lie from starts[i] to starts[i + 1]."""
@@ -74,6 +86,11 @@ class Sparse(NamedTuple):
     def dot(rows: Any, item: Any, vector: Any) -> Any:
         """Return the inner product of a row and a vector (which may be longer)."""
         return sparse_dot(rows.values, rows.columns, rows.starts, item, vector)
+
+    @staticmethod
+    def soft_dot(rows: Any, item: Any, vector: Any, threshold: Any) -> Any:
+        """Return the inner product of a row and a vector moved towards 0 by a threshold."""
+        return sparse_soft_dot(rows.values, rows.columns, rows.starts, item, vector, threshold)
 
     @staticmethod
     def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
@@ -103,12 +120,20 @@ class Sparse(NamedTuple):
         """Return the column of an entry."""
         return np.int64(rows.columns[entry])
 
+    @staticmethod
+    def fetch_row(rows: Any, item: Any) -> None:
+        """Prefetch the beginning of a row."""
+        prefetch(rows.values, np.int64(rows.starts[item]))
+        prefetch(rows.columns, np.int64(rows.starts[item]))
+
 
 first = by_type(Dense.first)
 end = by_type(Dense.end)
 column = by_type(Dense.column)
 dot = by_type(Dense.dot)
+soft_dot = by_type(Dense.soft_dot)
 add_row = by_type(Dense.add_row)
+fetch_row = by_type(Dense.fetch_row)
 
 
 @kernel(inline=True, fast=True)
@@ -117,6 +142,15 @@ def dense_dot(row: Any, vector: Any) -> Any:
     total = 0.0
     for j in range(row.size):
         total += row[j] * vector[j]
+    return total
+
+
+@kernel(inline=True)
+def dense_soft_dot(row: Any, vector: Any, threshold: Any) -> Any:
+    """Return the sum of row[j] soft(vector[j], threshold), in float64."""
+    total = 0.0
+    for j in range(row.size):
+        total += row[j] * (vector[j] - min(max(vector[j], -threshold), threshold))
     return total
 
 
@@ -135,6 +169,18 @@ def sparse_dot(values: Any, columns: Any, starts: Any, item: Any, vector: Any) -
         total += (
             values[k] * vector[np.uint64(columns[k])]
         )  # unsigned: not checked for negative values
+    return total
+
+
+@kernel(inline=True)
+def sparse_soft_dot(
+    values: Any, columns: Any, starts: Any, item: Any, vector: Any, threshold: Any
+) -> Any:
+    """Return the sum of values[k] soft(vector[columns[k]], threshold) over a row, in float64."""
+    total = 0.0
+    for k in range(np.uint64(starts[item]), np.uint64(starts[item + 1])):
+        v = vector[np.uint64(columns[k])]
+        total += values[k] * (v - min(max(v, -threshold), threshold))
     return total
 
 

@@ -35,6 +35,11 @@ class SquaredHingeModel(Linear):
         return alpha * (0.25 * alpha - 1.0)
 
     @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether y a is at least 0."""
+        return model.targets[item] * a >= 0.0
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return y max(0, (1 - y z + q alpha) / (1/2 + q))."""
         y = model.targets[item]

@@ -10,7 +10,7 @@ from tombola.compiling.records import Record
 from tombola.gauge import record_one
 from tombola.samplers.compiled import draw_one, update_one
 
-__all__ = ["Batch", "advance", "new_batch", "step", "step_once"]
+__all__ = ["Batch", "advance", "look_once", "new_batch", "step", "step_once"]
 
 
 class Batch(NamedTuple):
@@ -32,11 +32,30 @@ def step(run: Any) -> Any:
     """Take the solver's step with the batch; return the position of the first bad loss, or -1."""
 
 
+@by_type
+def look(run: Any) -> Any:
+    """Look at all items, where the run does so now; return whether it did."""
+
+
+@by_type
+def tell(run: Any, state: Any) -> Any:
+    """Tell the sampler what the run saw of all items."""
+
+
+@by_type
+def ended(run: Any) -> Any:
+    """Return whether the run is as close to the optimum as it was asked to be."""
+
+
 @kernel
 def advance(run: Any, state: Any, tally: Record, n: Any, rounds: Any) -> Any:
     """Run rounds with a compiled sampler; return the position of the first bad loss, or -1."""
     batch = run.batch
     for _ in range(rounds):
+        if look(run):
+            tell(run, state)
+        if ended(run):
+            break
         tally[0].rounds += 1
         for b in range(batch.items.size):
             batch.items[b], batch.probabilities[b] = draw_one(state)
@@ -48,6 +67,12 @@ def advance(run: Any, state: Any, tally: Record, n: Any, rounds: Any) -> Any:
             record_one(tally, n, batch.probabilities[b], batch.losses[b])
             update_one(state, batch.items[b], batch.probabilities[b], batch.losses[b])
     return -1
+
+
+@kernel
+def look_once(run: Any) -> Any:
+    """Look at all items if that is due, for samplers that are called from Python."""
+    return look(run)
 
 
 @kernel
