@@ -20,7 +20,7 @@ from tombola.problems import (
     Softmax,
     SquaredHinge,
 )
-from tombola.problems.linear import ascend, conjugate, curve, slopes
+from tombola.problems.linear import ascend, conjugate, curve, inside, slope, slopes
 
 pytestmark = pytest.mark.kernels
 
@@ -69,6 +69,16 @@ def curve_one(model, item, z):
 
 
 @kernel
+def scalar_slope(model, item, z):
+    return slope(model, item, z)
+
+
+@kernel
+def is_inside(model, item, a):
+    return inside(model, item, a)
+
+
+@kernel
 def slope_one(model, item, z, out):
     return slopes(model, item, z, out)
 
@@ -101,8 +111,20 @@ def test_fenchel_young_is_tight_at_the_slope(name):
         for z in (-7.3, -1.0, -0.2, 0.0, 0.45, 1.0, 2.0, 30.0):
             out = np.empty(1)
             phi = slope_one(it.model, item, np.array([z]), out)
+            assert scalar_slope(it.model, item, z) == out[0]
+            assert is_inside(it.model, item, -out[0])
             dual = conjugate_one(it.model, item, -out[0])
             assert phi + dual - z * out[0] == pytest.approx(0.0, abs=1e-12 * max(1, phi, abs(z)))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_domains(name):
+    it, (low, high) = problem(name), LOSSES[name][2]
+    for item, y in enumerate((1.0, -1.0)):
+        sign = y if name in CLASSIFIERS else 1.0
+        for a in (low, high, -5.0, -1.5, -0.3, 0.0, 0.3, 0.7, 1.5, 5.0, 1 + 1e-12, -1e-12):
+            if np.isfinite(a):
+                assert is_inside(it.model, item, sign * a) == (low <= a <= high)
 
 
 @pytest.mark.parametrize("name", SMOOTH)

@@ -25,6 +25,14 @@ class EpsilonInsensitiveModel(Linear):
         return max(0.0, beyond)
 
     @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return the sign of z - y beyond epsilon, else 0."""
+        residual = z - model.targets[item]
+        if abs(residual) <= model.settings[0].epsilon:
+            return 0.0
+        return math.copysign(1.0, residual)
+
+    @staticmethod
     def curve(model: Any, item: Any, z: Any) -> Any:
         """Return 0."""
         return 0.0

@@ -25,6 +25,12 @@ class HingeModel(Linear):
         return max(0.0, short)
 
     @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return -y where the margin is below 1, else 0."""
+        y = model.targets[item]
+        return -y if y * z < 1.0 else 0.0
+
+    @staticmethod
     def curve(model: Any, item: Any, z: Any) -> Any:
         """Return 0."""
         return 0.0

@@ -25,6 +25,12 @@ class HuberModel(Linear):
         return out[0] * (residual - 0.5 * out[0])
 
     @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return z - y, moved into [-epsilon, epsilon]."""
+        epsilon = model.settings[0].epsilon
+        return min(max(z - model.targets[item], -epsilon), epsilon)
+
+    @staticmethod
     def curve(model: Any, item: Any, z: Any) -> Any:
         """Return 1 for residuals below epsilon, else 0."""
         return 1.0 if abs(z - model.targets[item]) < model.settings[0].epsilon else 0.0

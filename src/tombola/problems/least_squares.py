@@ -23,6 +23,11 @@ class LeastSquaresModel(Linear):
         return 0.5 * residual * residual
 
     @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return z - y."""
+        return z - model.targets[item]
+
+    @staticmethod
     def curve(model: Any, item: Any, z: Any) -> Any:
         """Return 1."""
         return 1.0

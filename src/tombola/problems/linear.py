@@ -6,8 +6,8 @@ A loss is one small function on a subclass of `Linear`: `slopes`, which returns 
 derivative in the inner products. Everything else follows: the gradient of an item is the outer
 product of slopes and row, so its norm is the product of their norms and is never formed.
 
-A loss with one output may have a dual besides, for `tombola.solvers.SDCA`: `conjugate`, `inside`,
-`ascend` and `curve`. A dual variable a stands for -phi'(z) at the optimum, and
+A loss with one output may have a dual besides, for `tombola.solvers.SDCA`: `slope`, `curve`,
+`conjugate`, `inside` and `ascend`. A dual variable a stands for -phi'(z) at the optimum, and
 phi*(u) = max_z (u z - phi(z)); with l1 = 0 the dual problem is
 
     max_a  -(1/n) sum_i s_i phi*(-a_i) - l2/2 |w|^2,        w = (1/(l2 n)) sum_i s_i a_i x_i
@@ -38,6 +38,7 @@ __all__ = [
     "evaluate_items",
     "inside",
     "item_slopes",
+    "slope",
     "slopes",
 ]
 
@@ -60,6 +61,11 @@ class Linear(_Arrays):
     @staticmethod
     def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
         """Return the loss of an item whose inner products are z; write its derivatives in z."""
+        raise NotImplementedError
+
+    @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return the derivative of the loss at the inner product z, as `slopes` writes it."""
         raise NotImplementedError
 
     @staticmethod
@@ -87,6 +93,7 @@ class Linear(_Arrays):
 
 
 slopes = by_type(Linear.slopes)
+slope = by_type(Linear.slope)
 curve = by_type(Linear.curve)
 conjugate = by_type(Linear.conjugate)
 inside = by_type(Linear.inside)

@@ -14,7 +14,7 @@ __all__ = ["Logistic"]
 
 STEPS = 30  # of Newton's method, at most; 2 to 4 are usual
 FAR = 3.0  # how much the first step may multiply alpha by
-DIGITS = 1e-11  # it ends where the relative change is below this
+SMALL = 1e-5  # it ends with a relative change below this: what is left is about its square
 
 
 @kernel
@@ -41,7 +41,7 @@ def balanced(alpha: Any, margin: Any, q: Any) -> Any:
             break
         step = newton_step(beta, alpha, margin, q)
         beta = min(beta - step, 0.5)
-        if abs(step) <= DIGITS * beta:
+        if abs(step) <= SMALL * beta:
             break
     return 1.0 - beta if reflected else beta
 
@@ -87,6 +87,16 @@ class LogisticModel(Linear):
         small = math.exp(margin)
         out[0] = -y / (1.0 + small)
         return math.log1p(small) - margin
+
+    @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return -y / (1 + exp(y z))."""
+        y = model.targets[item]
+        margin = y * z
+        if margin >= 0.0:
+            small = math.exp(-margin)
+            return -y * small / (1.0 + small)
+        return -y / (1.0 + math.exp(margin))
 
     @staticmethod
     def curve(model: Any, item: Any, z: Any) -> Any:

@@ -24,6 +24,12 @@ class SquaredHingeModel(Linear):
         return short * short
 
     @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return -2 y max(0, 1 - y z)."""
+        y = model.targets[item]
+        return -2.0 * y * max(0.0, 1.0 - y * z)
+
+    @staticmethod
     def curve(model: Any, item: Any, z: Any) -> Any:
         """Return 2 where the margin is below 1, else 0."""
         return 2.0 if model.targets[item] * z < 1.0 else 0.0

@@ -15,9 +15,9 @@ from tombola.problems.rows import add_row
 from tombola.solvers.closed_form import soft
 from tombola.solvers.dual_step import margin, rebuild, residual
 
-__all__ = ["certified", "evaluate", "pull_for", "survey"]
+__all__ = ["ROUNDING", "evaluate", "pull_for", "survey", "tighten"]
 
-ROUNDING = 1e-14  # of P and D, relative to the size of their terms
+ROUNDING = 1e-12  # of D, relative to the size of its terms
 REFRESH = 32  # passes after which v is computed anew
 NEAR, STIFF = 0.1, 100.0  # the pull is at least NEAR |x|^2, and STIFF lambda / (mean curvature)
 MOST = 1e3  # and at most this many times |x|^2 + lambda
@@ -32,12 +32,11 @@ def survey(run: Any) -> None:
     if progress.passes % REFRESH == REFRESH - 1:
         level.total = rebuild(run, run.w[0])
         progress.item_gradients += run.duals.size
-    primal, dual, size, curvature = evaluate(run)
+    primal, dual, curvature = evaluate(run)
     if primal < bounds.primal:
         bounds.primal = primal
         keep_best(run)
-    bounds.dual = max(bounds.dual, dual)
-    bounds.gap = certified(bounds.primal, bounds.dual, size)
+    tighten(run, dual)
     if run.model.settings[0].intercept:
         level.pull = pull_for(run, curvature)
         level.intercept += level.pull * level.total  # the centre moves by pull * total
@@ -48,14 +47,16 @@ def survey(run: Any) -> None:
 
 
 @kernel(inline=True)
-def certified(primal: Any, dual: Any, size: Any) -> Any:
-    """Return P - D with an allowance for the rounding of their terms."""
-    return max(primal - dual, 0.0) + ROUNDING * size
+def tighten(run: Any, dual: Any) -> None:
+    """Raise the lower bound on the minimum to this one, if it is larger."""
+    bounds = run.bounds[0]
+    bounds.dual = min(max(bounds.dual, dual), bounds.primal)
+    bounds.gap = bounds.primal - bounds.dual
 
 
 @kernel
 def evaluate(run: Any) -> Any:
-    """Return P, D, the size of their terms, and the mean curvature; write the residuals."""
+    """Return P, D less its rounding, and the mean curvature; write the residuals."""
     model, options, scratch = run.model, run.options[0], run.scratch
     weights, duals = model.weights, run.duals
     n = duals.size
@@ -88,8 +89,8 @@ def evaluate(run: Any) -> Any:
         penalty += 0.5 * l2 * w * w + l1 * abs(w)
         w = soft(run.w[0, j] - (1.0 - ratio) * scratch.side[j], options.threshold)
         dual_penalty += 0.5 * l2 * w * w
-    size = (losses + terms) / n + penalty + dual_penalty
-    return losses / n + penalty, -conjugates / n - dual_penalty, size, curvature / n
+    allowance = ROUNDING * (terms / n + dual_penalty)
+    return losses / n + penalty, -conjugates / n - dual_penalty - allowance, curvature / n
 
 
 @kernel
@@ -129,11 +130,19 @@ def pull_for(run: Any, curvature: Any) -> Any:
 
 @kernel(inline=True)
 def plan_next(run: Any, before: Any) -> None:
-    """Set the draws until the next pass: as many as the gap is expected to take, within limits."""
+    """Set the draws until the next pass: as many as the gap is expected to take, within limits.
+
+    Where that is very many, Newton steps are tried instead.
+    """
     progress, bounds = run.progress[0], run.bounds[0]
-    epochs = USUAL
-    if 0.0 < run.options[0].tolerance < bounds.gap < before:
+    aim, needed = run.options[0].aim, math.inf
+    if bounds.gap <= aim:
+        needed = USUAL
+    elif bounds.gap < before:
         fall = math.log(before / bounds.gap) / max(progress.since, 1)
-        needed = math.log(bounds.gap / run.options[0].tolerance) / fall
-        epochs = min(max(needed / run.duals.size, LEAST), USUAL)
+        needed = math.log(bounds.gap / aim) / fall / run.duals.size
+    epochs = min(max(needed, LEAST), USUAL)
     progress.due = progress.draws + math.ceil(epochs * run.duals.size)
+    turn, possible = run.newton.turn[0], run.newton.margins.size > 0
+    if possible and progress.passes > 1 and needed * (1.0 + 1.0 / USUAL) > turn.patience:
+        turn.active = 1

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.linear import ascend, slopes
+from tombola.problems.linear import ascend, slope
 from tombola.problems.rows import add_row, dot, soft_dot
 
 __all__ = ["Centring", "Scratch", "fill_residuals", "margin", "rebuild", "residual", "visit"]
@@ -76,7 +76,9 @@ def visit(run: Any, item: Any) -> Any:
         add_row(model.rows, item, change, run.w[0])
         level.total += change
         # of b = pull * total, and of the -mean w in the intercept
-        level.intercept += change * (level.pull + level.mean_squared - run.centring.products[item])
+        level.intercept += change * (
+            level.pull + run.options[0].mean_squared - run.centring.products[item]
+        )
     return seen
 
 
@@ -87,13 +89,11 @@ def residual(run: Any, item: Any, a: Any, b: Any, z: Any) -> Any:
     kappa_i = a_i + phi'(z_i) is the dual residual, and phi is c-smooth. Where phi is not smooth,
     it is the change b - a_i, and 1/c is 0.
     """
-    options, scratch = run.options[0], run.scratch
+    options = run.options[0]
     weight = run.model.weights[item]
     change = b - a
     if options.smooth:
-        scratch.z[0] = z
-        slopes(run.model, item, scratch.z, scratch.slope)
-        change = a + scratch.slope[0]
+        change = a + slope(run.model, item, z)
     length = run.centring.lengths[item] + run.level[0].pull
     return abs(change) * math.sqrt(weight * (weight * length + options.scale * options.roundness))
 

@@ -9,22 +9,23 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.checkpoint import CheckpointError
 from tombola.compiling import kernel, new_record, prefetch
 from tombola.compiling.records import Record
-from tombola.problems.linear import LinearProblem, conjugate, curve, inside, slopes
+from tombola.problems.linear import LinearProblem, conjugate, curve, inside, slope, slopes
 from tombola.problems.rows import add_row, dot, fetch_row
 from tombola.samplers import Sampler
 from tombola.samplers.compiled import update_all
 from tombola.solvers.base import Solver
-from tombola.solvers.certificate import certified, evaluate, pull_for, survey
+from tombola.solvers.certificate import evaluate, pull_for, survey
 from tombola.solvers.dual_step import Centring, Scratch, fill_residuals, rebuild, visit
 from tombola.solvers.latest import Latest
 from tombola.solvers.loop import Batch, new_batch
 from tombola.solvers.result import Result
 from tombola.solvers.run import Limits, Run
+from tombola.solvers.sampled_newton import IDLE, Newton, Workspace, new_newton, newton_step
 from tombola.validation import number, whole
 
 __all__ = ["SDCA"]
 
-DRIFT = 1e-6  # how far a saved v may be from that of its dual variables, relative to its size
+DRIFT = 1e-9  # how far a saved v may be from that of its dual variables, relative to its terms
 
 
 class _Parts(NamedTuple):
@@ -33,13 +34,15 @@ class _Parts(NamedTuple):
     # due: the draws at which the next pass is; passes
     model: Any
     options: Record  # scale: l2 n; threshold: l1 / l2; smooth; roundness: 1/c; length: mean |x|^2;
-    # tolerance: of the gap
+    # mean_squared: |mean|^2; tolerance: of the gap; aim: the same, above 0
     centring: Centring
     w: NDArray[np.float64]  # (1, d): v
     duals: NDArray[np.float64]  # (n,)
-    level: Record  # total; intercept; pull; mean_squared: |mean|^2
+    level: Record  # total; intercept; pull
     bounds: Record  # on the minimum: primal, dual; gap
     best: NDArray[np.float64]  # (1, width): the solution that has the value bounds.primal
+    newton: Newton
+    work: Workspace
     scratch: Scratch
 
 
@@ -48,16 +51,20 @@ class DualRun(_Parts, Run):
 
     __slots__ = ()
 
-    derived = ("batch", "model", "options", "centring", "scratch")
+    derived = ("batch", "model", "options", "centring", "work", "scratch")
     limits: ClassVar[Limits] = {
         "progress.draws": (0, "progress.item_gradients"),
         "progress.since": (0, "progress.draws"),
         "progress.due": (0, math.inf),
         "progress.passes": (0, "progress.item_gradients"),
         "level.pull": (0.0, math.inf),
-        "level.mean_squared": (0.0, math.inf),
         "bounds.dual": (-math.inf, "bounds.primal"),
         "bounds.gap": (0.0, math.inf),
+        "newton.turn.active": (0, 1),
+        "newton.turn.taken": (0, "progress.item_gradients"),
+        "newton.turn.fresh": (0, 1),
+        "newton.turn.idle": (0, IDLE),
+        "newton.turn.patience": (1.0, math.inf),
     }
 
     @staticmethod
@@ -79,7 +86,10 @@ class DualRun(_Parts, Run):
 
     @staticmethod
     def look(run: Any) -> Any:
-        """Pass over all rows, where that is due; return whether it was."""
+        """Take a Newton step or pass over all rows, where that is due; return whether it passed."""
+        if run.newton.turn[0].active:
+            newton_step(run)
+            return False
         if run.progress[0].draws < run.progress[0].due:
             return False
         survey(run)
@@ -108,11 +118,21 @@ class DualRun(_Parts, Run):
             raise CheckpointError(
                 f"cannot resume: duals[{place}] is {duals[place]}, which the loss does not allow"
             )
-        run = self._replace(duals=duals, scratch=self.scratch._replace(side=np.empty(self.w.size)))
-        rebuild(run, run.scratch.side)
-        off = np.abs(saved["w"][0] - run.scratch.side).max()
-        if not off <= DRIFT * max(np.abs(run.scratch.side).max(), np.finfo(float).tiny):
-            raise CheckpointError("cannot resume: w is not that of the duals")
+        v = np.empty(self.w.size)
+        total = rebuild(self._replace(duals=duals), v)
+        shares = self.model.weights / self.options[0].scale * np.abs(duals)
+        most = float(shares @ np.maximum(self.model.norms, 1.0))
+        for name, given, right in (
+            ("w", saved["w"][0], v),
+            ("level.total", saved["level"]["total"], total),
+        ):
+            if not np.abs(given - right).max() <= DRIFT * most:
+                raise CheckpointError(f"cannot resume: {name} is not that of the duals")
+        bounds = saved["bounds"]
+        if not bounds["gap"] >= (bounds["primal"] - bounds["dual"]) * (1.0 - 1e-9):
+            raise CheckpointError("cannot resume: bounds.gap is less than primal - dual")
+        if saved["newton"]["turn"]["active"] and not self.newton.margins.size:
+            raise CheckpointError("cannot resume: newton.turn.active is 1 without such steps")
 
 
 @kernel(inline=True)
@@ -216,10 +236,10 @@ class SDCA(Solver):
         objective at w = 0 with the best intercept. It takes a pass over all rows.
         """
         run = self._resumed(problem, None, result, result.rounds).run
-        primal, dual, size, _ = evaluate(run)
-        if run.progress[0].since == 0:
+        primal, dual, _ = evaluate(run)
+        if at_best(run):
             primal = run.bounds[0].primal
-        gap = certified(primal, max(dual, run.bounds[0].dual), size)
+        gap = max(primal - max(dual, run.bounds[0].dual), 0.0)
         return float(gap / self._at_zero(problem)[1])
 
     def _check(self, problem: Any) -> None:
@@ -247,6 +267,8 @@ class SDCA(Solver):
         best = problem.as_matrix(None)
         if problem.fit_intercept:
             best[0, d] = intercept
+        smooth = math.isfinite(problem.curvature)
+        newton, work = new_newton(n, d, best.size, smooth and problem.l1 == 0)
         run = DualRun(
             batch=new_batch(self.batch_size),
             progress=new_record(
@@ -256,10 +278,12 @@ class SDCA(Solver):
             options=new_record(
                 scale=problem.l2 * n,
                 threshold=problem.l1 / problem.l2,
-                smooth=int(math.isfinite(problem.curvature)),
+                smooth=int(smooth),
                 roundness=1.0 / problem.curvature,
                 length=length,
+                mean_squared=float(centring.mean @ centring.mean),
                 tolerance=self.tol * value,
+                aim=max(self.tol, AIM) * value,
             ),
             centring=centring,
             w=np.zeros((1, d)),
@@ -268,10 +292,11 @@ class SDCA(Solver):
                 total=0.0,
                 intercept=intercept,
                 pull=0.0,
-                mean_squared=float(centring.mean @ centring.mean),
             ),
             bounds=new_record(primal=value, dual=0.0, gap=value),
             best=best,
+            newton=newton,
+            work=work,
             scratch=Scratch(np.zeros(1), np.zeros(1), np.zeros(d), np.zeros(n)),
         )
         if start is not None:
@@ -302,7 +327,7 @@ class SDCA(Solver):
         return float(intercept), float(value)
 
     def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
-        if run.progress[0].since == 0:
+        if at_best(run):
             return np.array(run.best).reshape(problem.shape)
         return np.asarray(present(problem, run).reshape(problem.shape))
 
@@ -315,7 +340,13 @@ class SDCA(Solver):
         return "numbers overflow: scale the data"
 
 
+AIM = 1e-6  # the tolerance that progress is measured against where none is given
 WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rounding of 1
+
+
+def at_best(run: DualRun) -> bool:
+    """Return whether the solution is the best point of all passes."""
+    return bool(run.progress[0].since == 0 or run.newton.turn[0].active)
 
 
 def present(problem: Any, run: DualRun) -> NDArray[np.float64]:
@@ -381,24 +412,21 @@ def fill_products(model: Any, mean: NDArray[np.float64], out: NDArray[np.float64
 @kernel(allocates=True)
 def value_of_constant(model: Any, b: Any) -> Any:
     """Return the sums of s_i phi and of s_i phi' where all inner products are b."""
-    z, slope = np.full(1, b), np.zeros(1)
+    z, out = np.full(1, b), np.zeros(1)
     losses = sums = 0.0
     for item in range(model.targets.size):
-        losses += model.weights[item] * slopes(model, item, z, slope)
-        sums += model.weights[item] * slope[0]
+        losses += model.weights[item] * slopes(model, item, z, out)
+        sums += model.weights[item] * out[0]
     return losses, sums
 
 
 @kernel
 def fill_duals(run: Any, start: NDArray[np.float64]) -> None:
     """Write a_i = -phi' at a point."""
-    scratch = run.scratch
+    intercept = start[start.size - 1] if run.model.settings[0].intercept else 0.0
     for item in range(run.duals.size):
-        scratch.z[0] = dot(run.model.rows, item, start)
-        if run.model.settings[0].intercept:
-            scratch.z[0] += start[start.size - 1]
-        slopes(run.model, item, scratch.z, scratch.slope)
-        run.duals[item] = -scratch.slope[0]
+        z = dot(run.model.rows, item, start) + intercept
+        run.duals[item] = -slope(run.model, item, z)
 
 
 @kernel
