@@ -12,45 +12,46 @@ from tombola.problems.linear import Linear, LinearProblem, signs
 __all__ = ["Logistic"]
 
 
-STEPS = 30  # of Newton's method, at most; 2 to 4 are usual
+STEPS = 60  # of Halley's method, at most; 1 to 3 are usual
 FAR = 3.0  # how much the first step may multiply alpha by
-SMALL = 1e-5  # it ends with a relative change below this: what is left is about its square
+SMALL = 1e-3  # it ends with a relative change below this: what is left is about its cube
 
 
 @kernel
 def balanced(alpha: Any, margin: Any, q: Any) -> Any:
     """Return the root of f(beta) = log(beta / (1 - beta)) + margin + q (beta - alpha) in [0, 1].
 
-    A root above 1/2 is that of the reflected equation below it, where f is concave and rises.
-    There Newton's method approaches the root from below, without overshooting, and a step from
-    above leads below it. It begins at alpha, or at a lower bound of the root where alpha is too far
-    from it: where the first step leads below 0, or multiplies a small alpha.
+    A root above 1/2 is that of the reflected equation below it, where f is concave and rises:
+    Newton's method approaches the root from below there, and Halley's in fewer steps. It begins at
+    alpha, or at a lower bound of the root where alpha is too far from it: where the first step
+    leads below 0, or multiplies a small alpha.
     """
     if not q < math.inf:
         return alpha
     reflected = margin + q * (0.5 - alpha) < 0.0
     if reflected:
         alpha, margin = 1.0 - alpha, -margin
-    beta = first = min(alpha, 0.5)
+    first, step = min(alpha, 0.5), 1.0
+    beta = first
     if first > 0.0:
-        beta -= newton_step(first, alpha, margin, q)
+        step = halley_step(first, alpha, margin, q)
+        beta = min(first - step, 0.5)
     if not 0.0 < beta <= FAR * first:
-        beta = max(beta, lower_bound(alpha, margin, q))
+        beta, step = max(beta, lower_bound(alpha, margin, q)), 1.0
     for _ in range(STEPS):
-        if beta <= 0.0:  # below the smallest number
+        if abs(step) <= SMALL * beta or beta <= 0.0:  # 0: below the smallest number
             break
-        step = newton_step(beta, alpha, margin, q)
-        beta = min(beta - step, 0.5)
-        if abs(step) <= SMALL * beta:
-            break
+        step = halley_step(beta, alpha, margin, q)
+        beta = min(max(beta - step, 0.1 * beta), 0.5)
     return 1.0 - beta if reflected else beta
 
 
 @kernel(inline=True)
-def newton_step(beta: Any, alpha: Any, margin: Any, q: Any) -> Any:
-    """Return f(beta) / f'(beta)."""
+def halley_step(beta: Any, alpha: Any, margin: Any, q: Any) -> Any:
+    """Return (f / f') / (1 - f f'' / (2 f'^2)), with a denominator of at least 1/2."""
     rest = beta * (1.0 - beta)
-    return (math.log(beta / (1.0 - beta)) + margin + q * (beta - alpha)) * rest / (1.0 + q * rest)
+    f, slope = math.log(beta / (1.0 - beta)) + margin + q * (beta - alpha), 1.0 + q * rest
+    return f * rest / max(slope + f * (0.5 - beta) / slope, 0.5 * slope)
 
 
 @kernel

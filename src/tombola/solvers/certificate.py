@@ -22,6 +22,7 @@ REFRESH = 32  # passes after which v is computed anew
 NEAR, STIFF = 0.1, 100.0  # the pull is at least NEAR |x|^2, and STIFF lambda / (mean curvature)
 MOST = 1e3  # and at most this many times |x|^2 + lambda
 LEAST, USUAL = 0.5, 2.0  # epochs of draws between two passes
+DRAW = 3.0  # what the visit of a row drawn costs, in visits of a pass: memory in order, one product
 
 
 @kernel
@@ -144,5 +145,5 @@ def plan_next(run: Any, before: Any) -> None:
     epochs = min(max(needed, LEAST), USUAL)
     progress.due = progress.draws + math.ceil(epochs * run.duals.size)
     turn, possible = run.newton.turn[0], run.newton.margins.size > 0
-    if possible and progress.passes > 1 and needed * (1.0 + 1.0 / USUAL) > turn.patience:
+    if possible and progress.passes > 1 and needed * (DRAW + 1.0 / USUAL) > turn.patience:
         turn.active = 1
