@@ -84,14 +84,12 @@ DUAL = {
     "duals": 1.5,
     "w": 1e3,
     "level.total": 1e3,
+    "level.scale": -1.0,
+    "level.share": 1.5,
+    "level.threshold": 1.0,
     "level.pull": -1.0,
     "bounds.dual": 1e9,
     "bounds.gap": 0.0,
-    "newton.turn.active": 2,
-    "newton.turn.taken": -1,
-    "newton.turn.fresh": 2,
-    "newton.turn.idle": 100,
-    "newton.turn.patience": 0.0,
 }
 OUT_OF_RANGE = {
     "dense": {**ALL, **RATES, "rates.square_sum": -1.0, "squares": -1.0},
@@ -101,7 +99,7 @@ OUT_OF_RANGE = {
     "lazy, stored slopes": {**LAZY, "columns.last": -1},
     "coordinates": {**ALL, "progress.refreshed_at": ROUNDS + 1},
     "dual": DUAL,
-    "dual, not smooth": {**DUAL, "newton.turn.active": 1},
+    "dual, not smooth": DUAL,
     "k-means": {**ALL, "centres.counts": -1.0, "centres.shares": -1.0, "centres.squares": -1.0},
 }
 

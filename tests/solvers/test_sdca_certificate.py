@@ -82,7 +82,7 @@ def test_the_gap_at_a_fixed_intercept_certifies_nothing():
     run.duals[:] = there.state["parts"]["duals"]
     run.level[0].total = rebuild(run, run.w[0])
     run.level[0].intercept = off
-    primal, dual, _ = evaluate(run)
+    primal, dual, _, _ = evaluate(run)
     assert dual == pytest.approx(balanced_dual(it, run.duals), rel=1e-10)
     assert it.value(point) - dual >= it.value(point) - it.value(best.solution)
     assert primal >= it.value(best.solution) >= dual

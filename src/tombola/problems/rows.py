@@ -11,7 +11,6 @@ __all__ = [
     "Dense",
     "Sparse",
     "add_row",
-    "add_squares",
     "as_rows",
     "checked_array",
     "column",
@@ -45,12 +44,6 @@ class Dense(NamedTuple):
     def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector (which may be longer)."""
         dense_add(rows.values[item], factor, vector)
-
-    @staticmethod
-    def add_squares(rows: Any, item: Any, factor: Any, vector: Any) -> None:
-        """Add a multiple of the squares of a row to a vector (which may be longer)."""
-        for j in range(rows.values.shape[1]):
-            vector[j] += factor * np.float64(rows.values[item, j]) ** 2
 
     @staticmethod
     def square_sum(rows: Any, item: Any, weights: Any) -> Any:
@@ -105,12 +98,6 @@ class Sparse(NamedTuple):
         sparse_add(rows.values, rows.columns, rows.starts, item, factor, vector)
 
     @staticmethod
-    def add_squares(rows: Any, item: Any, factor: Any, vector: Any) -> None:
-        """Add a multiple of the squares of a row to a vector (which may be longer)."""
-        for k in range(rows.starts[item], rows.starts[item + 1]):
-            vector[rows.columns[k]] += factor * np.float64(rows.values[k]) ** 2
-
-    @staticmethod
     def square_sum(rows: Any, item: Any, weights: Any) -> Any:
         """Return the sum of weights[j] row[j]^2."""
         total = 0.0
@@ -146,7 +133,6 @@ column = by_type(Dense.column)
 dot = by_type(Dense.dot)
 soft_dot = by_type(Dense.soft_dot)
 add_row = by_type(Dense.add_row)
-add_squares = by_type(Dense.add_squares)
 fetch_row = by_type(Dense.fetch_row)
 
 

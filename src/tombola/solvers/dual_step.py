@@ -10,13 +10,21 @@ A step on row i replaces a_i by the b that maximises
 
 which is the dual itself for l1 = 0, else a lower bound of it.
 
+Where rows are long and curved for their number, lambda is small for dual ascent, and the objective
+is minimised with kappa/2 |w - y|^2 added, for a centre y that every pass moves (Catalyst). With
+strength = lambda + kappa and share = lambda / strength, strength takes the place of lambda above,
+
+    w = soft(u, l1 / strength),      u = (1/(strength n)) sum_i s_i a_i x_i + (1 - share) y
+
+and u is what a run keeps.
+
 An intercept without penalty makes sum_i s_i a_i = 0 a constraint of the dual. It is treated by an
 augmented Lagrangian: a step acts as if rows had one more column, of the value sqrt(pull), whose
 weight is regularised towards a centre; every pass moves that centre to where the weight is. Where
 l1 = 0, rows are centred besides. That changes the meaning of the intercept alone, shortens rows,
-and makes the intercept nearly independent of w. With `total` = (1/(lambda n)) sum_i s_i a_i,
+and makes the intercept nearly independent of w. With `total` = (1/(strength n)) sum_i s_i a_i,
 
-    w = v - total * mean,      z = x_i v - total * (x_i mean) + intercept
+    w = u - total * mean,      z = x_i u - total * (x_i mean) + intercept
 """
 
 import math
@@ -52,9 +60,9 @@ class Scratch(NamedTuple):
 @kernel(inline=True)
 def margin(run: Any, item: Any) -> Any:
     """Return z = x_i w + b."""
-    level, threshold = run.level[0], run.options[0].threshold
-    if threshold > 0.0:
-        return soft_dot(run.model.rows, item, run.w[0], threshold) + level.intercept
+    level = run.level[0]
+    if level.threshold > 0.0:
+        return soft_dot(run.model.rows, item, run.w[0], level.threshold) + level.intercept
     product = dot(run.model.rows, item, run.w[0])
     return product - level.total * run.centring.products[item] + level.intercept
 
@@ -66,7 +74,7 @@ def visit(run: Any, item: Any) -> Any:
     weight = model.weights[item]
     if weight == 0.0:
         return 0.0
-    share = weight / run.options[0].scale
+    share = weight / level.scale
     a, z = duals[item], margin(run, item)
     b = ascend(model, item, a, z, share * (run.centring.lengths[item] + level.pull))
     seen = residual(run, item, a, b, z)
@@ -84,7 +92,7 @@ def visit(run: Any, item: Any) -> Any:
 
 @kernel(inline=True)
 def residual(run: Any, item: Any, a: Any, b: Any, z: Any) -> Any:
-    """Return s_i |kappa_i| sqrt(|x_i|^2 + lambda n / (c s_i)), AdaSDCA's weight of a row.
+    """Return s_i |kappa_i| sqrt(|x_i|^2 + strength n / (c s_i)), AdaSDCA's weight of a row.
 
     kappa_i = a_i + phi'(z_i) is the dual residual, and phi is c-smooth. Where phi is not smooth,
     it is the change b - a_i, and 1/c is 0.
@@ -95,7 +103,9 @@ def residual(run: Any, item: Any, a: Any, b: Any, z: Any) -> Any:
     if options.smooth:
         change = a + slope(run.model, item, z)
     length = run.centring.lengths[item] + run.level[0].pull
-    return abs(change) * math.sqrt(weight * (weight * length + options.scale * options.roundness))
+    return abs(change) * math.sqrt(
+        weight * (weight * length + run.level[0].scale * options.roundness)
+    )
 
 
 @kernel
@@ -107,16 +117,16 @@ def fill_residuals(run: Any, out: NDArray[np.float64]) -> None:
         weight = model.weights[item]
         if weight > 0.0:
             a, z = run.duals[item], margin(run, item)
-            q = weight / run.options[0].scale * (run.centring.lengths[item] + level.pull)
+            q = weight / level.scale * (run.centring.lengths[item] + level.pull)
             out[item] = residual(run, item, a, ascend(model, item, a, z, q), z)
 
 
 @kernel
 def rebuild(run: Any, out: NDArray[np.float64]) -> Any:
-    """Write v as the dual variables have it, without the rounding errors of steps; return total."""
-    scale, weights = run.options[0].scale, run.model.weights
+    """Write u as the dual variables have it, without the rounding errors of steps; return total."""
+    scale, weights = run.level[0].scale, run.model.weights
     for j in range(out.size):
-        out[j] = 0.0
+        out[j] = (1.0 - run.level[0].share) * run.centre[0, j]
     total = 0.0
     for item in range(weights.size):
         share = weights[item] / scale * run.duals[item]

@@ -20,12 +20,11 @@ from tombola.solvers.latest import Latest
 from tombola.solvers.loop import Batch, new_batch
 from tombola.solvers.result import Result
 from tombola.solvers.run import Limits, Run
-from tombola.solvers.sampled_newton import IDLE, Newton, Workspace, new_newton, newton_step
 from tombola.validation import number, whole
 
 __all__ = ["SDCA"]
 
-DRIFT = 1e-9  # how far a saved v may be from that of its dual variables, relative to its terms
+DRIFT = 1e-9  # how far a saved u may be from that of its dual variables, relative to its terms
 
 
 class _Parts(NamedTuple):
@@ -33,16 +32,17 @@ class _Parts(NamedTuple):
     progress: Record  # rounds, item_gradients: rows visited; draws; since: since the last pass;
     # due: the draws at which the next pass is; passes
     model: Any
-    options: Record  # scale: l2 n; threshold: l1 / l2; smooth; roundness: 1/c; length: mean |x|^2;
-    # mean_squared: |mean|^2; tolerance: of the gap; aim: the same, above 0
+    options: Record  # smooth; roundness: 1/c; length: mean |x|^2; mean_squared: |mean|^2;
+    # tolerance: of the gap; aim: the same, above 0
     centring: Centring
-    w: NDArray[np.float64]  # (1, d): v
+    w: NDArray[np.float64]  # (1, d): u
+    centre: NDArray[np.float64]  # (1, d): y
+    previous: NDArray[np.float64]  # (1, d): w at the last pass
     duals: NDArray[np.float64]  # (n,)
-    level: Record  # total; intercept; pull
+    level: Record  # scale: strength n; share: l2 / strength; threshold: l1 / strength; total;
+    # intercept; pull
     bounds: Record  # on the minimum: primal, dual; gap
     best: NDArray[np.float64]  # (1, width): the solution that has the value bounds.primal
-    newton: Newton
-    work: Workspace
     scratch: Scratch
 
 
@@ -51,20 +51,18 @@ class DualRun(_Parts, Run):
 
     __slots__ = ()
 
-    derived = ("batch", "model", "options", "centring", "work", "scratch")
+    derived = ("batch", "model", "options", "centring", "scratch")
     limits: ClassVar[Limits] = {
         "progress.draws": (0, "progress.item_gradients"),
         "progress.since": (0, "progress.draws"),
         "progress.due": (0, math.inf),
         "progress.passes": (0, "progress.item_gradients"),
+        "level.scale": (0.0, math.inf),
+        "level.share": (0.0, 1.0),
+        "level.threshold": (0.0, math.inf),
         "level.pull": (0.0, math.inf),
         "bounds.dual": (-math.inf, "bounds.primal"),
         "bounds.gap": (0.0, math.inf),
-        "newton.turn.active": (0, 1),
-        "newton.turn.taken": (0, "progress.item_gradients"),
-        "newton.turn.fresh": (0, 1),
-        "newton.turn.idle": (0, IDLE),
-        "newton.turn.patience": (1.0, math.inf),
     }
 
     @staticmethod
@@ -86,10 +84,7 @@ class DualRun(_Parts, Run):
 
     @staticmethod
     def look(run: Any) -> Any:
-        """Take a Newton step or pass over all rows, where that is due; return whether it passed."""
-        if run.newton.turn[0].active:
-            newton_step(run)
-            return False
+        """Pass over all rows, where that is due; return whether it was."""
         if run.progress[0].draws < run.progress[0].due:
             return False
         survey(run)
@@ -119,20 +114,23 @@ class DualRun(_Parts, Run):
                 f"cannot resume: duals[{place}] is {duals[place]}, which the loss does not allow"
             )
         v = np.empty(self.w.size)
-        total = rebuild(self._replace(duals=duals), v)
-        shares = self.model.weights / self.options[0].scale * np.abs(duals)
-        most = float(shares @ np.maximum(self.model.norms, 1.0))
+        level, settings = saved["level"], self.model.settings[0]
+        for name, right in (("share", settings.l2), ("threshold", settings.l1)):
+            if not np.isclose(level[name] * level["scale"], right * duals.size):
+                raise CheckpointError(f"cannot resume: level.{name} is not that of the scale")
+        parts = {"duals": duals, "centre": saved["centre"], "level": new_record(**level)}
+        total = rebuild(self._replace(**parts), v)
+        shares = self.model.weights / level["scale"] * np.abs(duals)
+        most = float(shares @ np.maximum(self.model.norms, 1.0)) + np.abs(saved["centre"]).max()
         for name, given, right in (
             ("w", saved["w"][0], v),
-            ("level.total", saved["level"]["total"], total),
+            ("level.total", level["total"], total),
         ):
             if not np.abs(given - right).max() <= DRIFT * most:
                 raise CheckpointError(f"cannot resume: {name} is not that of the duals")
         bounds = saved["bounds"]
         if not bounds["gap"] >= (bounds["primal"] - bounds["dual"]) * (1.0 - 1e-9):
             raise CheckpointError("cannot resume: bounds.gap is less than primal - dual")
-        if saved["newton"]["turn"]["active"] and not self.newton.margins.size:
-            raise CheckpointError("cannot resume: newton.turn.active is 1 without such steps")
 
 
 @kernel(inline=True)
@@ -236,7 +234,7 @@ class SDCA(Solver):
         objective at w = 0 with the best intercept. It takes a pass over all rows.
         """
         run = self._resumed(problem, None, result, result.rounds).run
-        primal, dual, _ = evaluate(run)
+        primal, dual, _, _ = evaluate(run)
         if at_best(run):
             primal = run.bounds[0].primal
         gap = max(primal - max(dual, run.bounds[0].dual), 0.0)
@@ -268,7 +266,6 @@ class SDCA(Solver):
         if problem.fit_intercept:
             best[0, d] = intercept
         smooth = math.isfinite(problem.curvature)
-        newton, work = new_newton(n, d, best.size, smooth and problem.l1 == 0)
         run = DualRun(
             batch=new_batch(self.batch_size),
             progress=new_record(
@@ -276,8 +273,6 @@ class SDCA(Solver):
             ),
             model=model,
             options=new_record(
-                scale=problem.l2 * n,
-                threshold=problem.l1 / problem.l2,
                 smooth=int(smooth),
                 roundness=1.0 / problem.curvature,
                 length=length,
@@ -287,16 +282,19 @@ class SDCA(Solver):
             ),
             centring=centring,
             w=np.zeros((1, d)),
+            centre=np.zeros((1, d)),
+            previous=np.zeros((1, d)),
             duals=np.zeros(n),
             level=new_record(
+                scale=problem.l2 * n,
+                share=1.0,
+                threshold=problem.l1 / problem.l2,
                 total=0.0,
                 intercept=intercept,
                 pull=0.0,
             ),
             bounds=new_record(primal=value, dual=0.0, gap=value),
             best=best,
-            newton=newton,
-            work=work,
             scratch=Scratch(np.zeros(1), np.zeros(1), np.zeros(d), np.zeros(n)),
         )
         if start is not None:
@@ -346,14 +344,14 @@ WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rou
 
 def at_best(run: DualRun) -> bool:
     """Return whether the solution is the best point of all passes."""
-    return bool(run.progress[0].since == 0 or run.newton.turn[0].active)
+    return bool(run.progress[0].since == 0)
 
 
 def present(problem: Any, run: DualRun) -> NDArray[np.float64]:
     """Return the present point, of shape (1, width)."""
     w: NDArray[np.float64] = problem.as_matrix(None)
     v = run.w[0] - run.level[0].total * run.centring.mean
-    w[0, : problem.d] = np.sign(v) * np.maximum(np.abs(v) - run.options[0].threshold, 0.0)
+    w[0, : problem.d] = np.sign(v) * np.maximum(np.abs(v) - run.level[0].threshold, 0.0)
     if problem.fit_intercept:
         w[0, -1] = run.level[0].intercept
     return w
@@ -374,15 +372,16 @@ def begin_at(problem: Any, run: DualRun, start: NDArray[np.float64]) -> None:
     """Set the dual variables to -phi' at a point, times the power of 1/2 with the best dual."""
     fill_duals(run, start[0])
     total = rebuild(run, run.w[0])
-    v, best, factor = run.w[0].copy(), 0.0, 0.0
+    v, best, factor = run.w[0] / run.level[0].share, 0.0, 0.0
     for power in range(12):
-        shrunk = np.maximum(np.abs(0.5**power * v) - run.options[0].threshold, 0.0)
+        shrunk = np.maximum(np.abs(0.5**power * v) - problem.l1 / problem.l2, 0.0)
         conjugates = conjugate_sum(run.model, run.duals, 0.5**power) / problem.n
         dual = -conjugates - problem.l2 / 2 * float(shrunk @ shrunk)
         if dual > best:
             best, factor = dual, 0.5**power
     run.duals[:] *= factor
-    run.w[:] *= factor
+    run.centre[0] = run.previous[0] = start[0, : problem.d]
+    run.w[:] = factor * run.w + (1.0 - run.level[0].share) * run.centre
     run.level[0].total = factor * total
     value = problem.value(start.reshape(problem.shape))
     if value < run.bounds[0].primal:
