@@ -136,6 +136,22 @@ def squared_hinge(z, y):
     return short**2, np.array([-2 * y * short])
 
 
+def hinge(z, y):
+    return max(0.0, 1 - y * z[0]), np.array([-y if y * z[0] < 1 else 0.0])
+
+
+def huber(z, y, epsilon=1.35):
+    r = z[0] - y
+    if abs(r) <= epsilon:
+        return r * r / 2, np.array([r])
+    return epsilon * abs(r) - epsilon**2 / 2, np.array([epsilon * np.sign(r)])
+
+
+def epsilon_insensitive(z, y, epsilon=0.1):
+    r = z[0] - y
+    return max(0.0, abs(r) - epsilon), np.array([np.sign(r) if abs(r) > epsilon else 0.0])
+
+
 def softmax(z, y):
     chances = np.exp(z - np.logaddexp.reduce(z))
     return np.logaddexp.reduce(z) - z[int(y)], chances - (np.arange(len(z)) == y)

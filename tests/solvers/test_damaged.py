@@ -10,14 +10,16 @@ import tombola
 from states import assert_same, leaves
 from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
-from tombola.problems import KMeans, LeastSquares, Logistic
+from tombola.problems import Hinge, KMeans, LeastSquares, Logistic
 from tombola.solvers import (
     SAGA,
+    SDCA,
     SGD,
     SVRG,
     AdaGrad,
     CoordinateDescent,
     Cyclic,
+    Latest,
     MiniBatchKMeans,
     Result,
 )
@@ -46,6 +48,11 @@ def columns():
     return LeastSquares(X, X[:, 0], alpha=0.1)
 
 
+def kinks():
+    X = np.random.default_rng(0).normal(size=(N, 4))
+    return Hinge(X, X[:, 0] > 0, alpha=0.1, fit_intercept=True)
+
+
 RUNS = {  # a solver, a problem, and a sampler
     "dense": (AdaGrad(0.3, average=True), dense, lambda: tombola.VRB(N)),
     "dense, stored slopes": (SVRG(snapshot_every=20), dense, lambda: tombola.VRB(N)),
@@ -54,6 +61,8 @@ RUNS = {  # a solver, a problem, and a sampler
     "lazy, stored slopes": (SAGA(), wide, lambda: tombola.VRB(N)),
     "coordinates": (CoordinateDescent(), columns, lambda: Cyclic(6)),
     "k-means": (MiniBatchKMeans(4), clusters, lambda: tombola.VRB(N)),
+    "dual": (SDCA(), dense, lambda: Latest(N)),
+    "dual, not smooth": (SDCA(), kinks, lambda: Latest(N)),
 }
 ALL = {"progress.rounds": -1, "progress.item_gradients": -1}
 RATES = {"rates.rate": -1.0, "rates.earlier_rounds": -1}
@@ -66,6 +75,22 @@ LAZY = {
     "totals.shrinkage": TINY / 2,
     "totals.threshold": -1.0,
 }
+DUAL = {
+    **ALL,
+    "progress.draws": 10**9,
+    "progress.since": 10**9,
+    "progress.due": -1,
+    "progress.passes": -1,
+    "duals": 1.5,
+    "w": 1e3,
+    "level.total": 1e3,
+    "level.scale": -1.0,
+    "level.share": 1.5,
+    "level.threshold": 1.0,
+    "level.pull": -1.0,
+    "bounds.dual": 1e9,
+    "bounds.gap": 0.0,
+}
 OUT_OF_RANGE = {
     "dense": {**ALL, **RATES, "rates.square_sum": -1.0, "squares": -1.0},
     "dense, stored slopes": {**ALL, **RATES},
@@ -73,6 +98,8 @@ OUT_OF_RANGE = {
     "lazy": LAZY,
     "lazy, stored slopes": {**LAZY, "columns.last": -1},
     "coordinates": {**ALL, "progress.refreshed_at": ROUNDS + 1},
+    "dual": DUAL,
+    "dual, not smooth": DUAL,
     "k-means": {**ALL, "centres.counts": -1.0, "centres.shares": -1.0, "centres.squares": -1.0},
 }
 

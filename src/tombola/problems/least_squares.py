@@ -22,6 +22,31 @@ class LeastSquaresModel(Linear):
         out[0] = residual
         return 0.5 * residual * residual
 
+    @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return z - y."""
+        return z - model.targets[item]
+
+    @staticmethod
+    def curve(model: Any, item: Any, z: Any) -> Any:
+        """Return 1."""
+        return 1.0
+
+    @staticmethod
+    def conjugate(model: Any, item: Any, a: Any) -> Any:
+        """Return a^2 / 2 - a y, for any a."""
+        return a * (0.5 * a - model.targets[item])
+
+    @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return True."""
+        return True
+
+    @staticmethod
+    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+        """Return (y - z + q a) / (1 + q)."""
+        return a + (model.targets[item] - z - a) / (1.0 + q)
+
 
 class LeastSquares(LinearProblem):
     """Least squares: phi(z, y) = (z - y)^2 / 2; with l1 the lasso.

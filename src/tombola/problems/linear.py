@@ -6,6 +6,12 @@ A loss is one small function on a subclass of `Linear`: `slopes`, which returns 
 derivative in the inner products. Everything else follows: the gradient of an item is the outer
 product of slopes and row, so its norm is the product of their norms and is never formed.
 
+A loss with one output may have a dual besides, for `tombola.solvers.SDCA`: `slope`, `curve`,
+`conjugate`, `inside` and `ascend`. A dual variable a stands for -phi'(z) at the optimum, and
+phi*(u) = max_z (u z - phi(z)); with l1 = 0 the dual problem is
+
+    max_a  -(1/n) sum_i s_i phi*(-a_i) - l2/2 |w|^2,        w = (1/(l2 n)) sum_i s_i a_i x_i
+
 The regulariser is not part of the items' losses: solvers apply it exactly, at every step, so it
 adds no variance.
 """
@@ -23,7 +29,18 @@ from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of
 from tombola.problems.rows import transposed as transposed_rows
 from tombola.validation import number
 
-__all__ = ["Linear", "LinearProblem", "evaluate_items", "item_slopes", "slopes"]
+__all__ = [
+    "Linear",
+    "LinearProblem",
+    "ascend",
+    "conjugate",
+    "curve",
+    "evaluate_items",
+    "inside",
+    "item_slopes",
+    "slope",
+    "slopes",
+]
 
 
 class _Arrays(NamedTuple):
@@ -31,7 +48,9 @@ class _Arrays(NamedTuple):
     targets: NDArray[np.float64]
     weights: NDArray[np.float64]  # s_i, of mean 1
     norms: NDArray[np.float64]  # |x_i|, the 1 of an intercept included
-    settings: Record  # l1, l2; intercept: 1 where the last column of w is one, else 0
+    settings: (
+        Record  # l1, l2; intercept: 1 where the last column of w is one, else 0; the loss's own
+    )
 
 
 class Linear(_Arrays):
@@ -44,11 +63,41 @@ class Linear(_Arrays):
         """Return the loss of an item whose inner products are z; write its derivatives in z."""
         raise NotImplementedError
 
+    @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return the derivative of the loss at the inner product z, as `slopes` writes it."""
+        raise NotImplementedError
+
+    @staticmethod
+    def curve(model: Any, item: Any, z: Any) -> Any:
+        """Return the second derivative of the loss at the inner product z; 0 at kinks."""
+        raise NotImplementedError
+
+    @staticmethod
+    def conjugate(model: Any, item: Any, a: Any) -> Any:
+        """Return phi*(-a) for a dual variable a in its domain."""
+        raise NotImplementedError
+
+    @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether a dual variable is in its domain, where phi*(-a) is finite."""
+        raise NotImplementedError
+
+    @staticmethod
+    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+        """Return the b that maximises -phi*(-b) - b z - q/2 (b - a)^2, for q >= 0."""
+        raise NotImplementedError
+
     def __init_subclass__(cls) -> None:
         name_by_source(cls)
 
 
 slopes = by_type(Linear.slopes)
+slope = by_type(Linear.slope)
+curve = by_type(Linear.curve)
+conjugate = by_type(Linear.conjugate)
+inside = by_type(Linear.inside)
+ascend = by_type(Linear.ascend)
 
 
 @kernel(inline=True)
@@ -116,7 +165,7 @@ class LinearProblem:
     """
 
     model_class: type[Linear]
-    curvature: float  # the largest second derivative of phi, in any direction of z
+    curvature: float  # the largest second derivative of phi, in any direction of z; may be inf
     coordinate_curvature: float | None = None  # the same along each z alone, where that is less
     outputs = 1
 
@@ -144,7 +193,9 @@ class LinearProblem:
             targets=self._checked_targets(np.asarray(y)),
             weights=checked_weights(sample_weight, self.n, normalise),
             norms=np.sqrt(squared_norms(rows) + self.fit_intercept),
-            settings=new_record(l1=self.l1, l2=self.l2, intercept=int(self.fit_intercept)),
+            settings=new_record(
+                l1=self.l1, l2=self.l2, intercept=int(self.fit_intercept), **self._own_settings()
+            ),
         )
 
     def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -152,6 +203,15 @@ class LinearProblem:
         if y.shape != (self.n,):
             raise ValueError(f"y must have shape ({self.n},), one for each row, got {y.shape}")
         return checked_array(y, "y", dimensions=1).astype(np.float64)
+
+    def _own_settings(self) -> dict[str, float]:
+        """Return the parameters of the loss, by name, for the kernels."""
+        return {}
+
+    @property
+    def has_dual(self) -> bool:
+        """Whether the loss has a dual, which `tombola.solvers.SDCA` needs."""
+        return self.model_class.ascend is not Linear.ascend
 
     @property
     def l1(self) -> float:

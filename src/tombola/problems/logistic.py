@@ -6,9 +6,69 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tombola.compiling import kernel
 from tombola.problems.linear import Linear, LinearProblem, signs
 
 __all__ = ["Logistic"]
+
+
+STEPS = 60  # of Halley's method, at most; 1 to 3 are usual
+FAR = 3.0  # how much the first step may multiply alpha by
+SMALL = 1e-3  # it ends with a relative change below this: what is left is about its cube
+
+
+@kernel
+def balanced(alpha: Any, margin: Any, q: Any) -> Any:
+    """Return the root of f(beta) = log(beta / (1 - beta)) + margin + q (beta - alpha) in [0, 1].
+
+    A root above 1/2 is that of the reflected equation below it, where f is concave and rises:
+    Newton's method approaches the root from below there, and Halley's in fewer steps. It begins at
+    alpha, or at a lower bound of the root where alpha is too far from it: where the first step
+    leads below 0, or multiplies a small alpha.
+    """
+    if not q < math.inf:
+        return alpha
+    reflected = margin + q * (0.5 - alpha) < 0.0
+    if reflected:
+        alpha, margin = 1.0 - alpha, -margin
+    first, step = min(alpha, 0.5), 1.0
+    beta = first
+    if first > 0.0:
+        step = halley_step(first, alpha, margin, q)
+        beta = min(first - step, 0.5)
+    if not 0.0 < beta <= FAR * first:
+        beta, step = max(beta, lower_bound(alpha, margin, q)), 1.0
+    for _ in range(STEPS):
+        if abs(step) <= SMALL * beta or beta <= 0.0:  # 0: below the smallest number
+            break
+        step = halley_step(beta, alpha, margin, q)
+        beta = min(max(beta - step, 0.1 * beta), 0.5)
+    return 1.0 - beta if reflected else beta
+
+
+@kernel(inline=True)
+def halley_step(beta: Any, alpha: Any, margin: Any, q: Any) -> Any:
+    """Return (f / f') / (1 - f f'' / (2 f'^2)), with a denominator of at least 1/2."""
+    rest = beta * (1.0 - beta)
+    f, slope = math.log(beta / (1.0 - beta)) + margin + q * (beta - alpha), 1.0 + q * rest
+    return f * rest / max(slope + f * (0.5 - beta) / slope, 0.5 * slope)
+
+
+@kernel
+def lower_bound(alpha: Any, margin: Any, q: Any) -> Any:
+    """Return a number below a root beta <= 1/2, close to it where beta is small.
+
+    beta >= exp(q (alpha - beta) - margin) / 2, so q beta >= W(x), with Lambert's W and
+    log(x) = log(q / 2) + q alpha - margin; W(x) is at least log(x) - log(log(x)) for x >= e, and
+    at least x / (1 + x).
+    """
+    if q <= 0.0:
+        return 0.5 * math.exp(-max(margin, 0.0))
+    log_x = math.log(0.5 * q) + q * alpha - margin
+    if log_x >= 1.0:
+        return min((log_x - math.log(log_x)) / q, 0.5)
+    x = math.exp(log_x)
+    return x / (1.0 + x) / q
 
 
 class LogisticModel(Linear):
@@ -28,6 +88,41 @@ class LogisticModel(Linear):
         small = math.exp(margin)
         out[0] = -y / (1.0 + small)
         return math.log1p(small) - margin
+
+    @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return -y / (1 + exp(y z))."""
+        y = model.targets[item]
+        margin = y * z
+        if margin >= 0.0:
+            small = math.exp(-margin)
+            return -y * small / (1.0 + small)
+        return -y / (1.0 + math.exp(margin))
+
+    @staticmethod
+    def curve(model: Any, item: Any, z: Any) -> Any:
+        """Return 1 / ((1 + exp(z)) (1 + exp(-z)))."""
+        small = math.exp(-abs(z))
+        return small / ((1.0 + small) * (1.0 + small))
+
+    @staticmethod
+    def conjugate(model: Any, item: Any, a: Any) -> Any:
+        """Return alpha log(alpha) + (1 - alpha) log(1 - alpha), for alpha = y a from 0 to 1."""
+        alpha = model.targets[item] * a
+        if alpha <= 0.0 or alpha >= 1.0:
+            return 0.0
+        return alpha * math.log(alpha) + (1.0 - alpha) * math.log1p(-alpha)
+
+    @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether y a is from 0 to 1."""
+        return 0.0 <= model.targets[item] * a <= 1.0
+
+    @staticmethod
+    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+        """Return y beta, where log(beta / (1 - beta)) + y z + q (beta - alpha) = 0."""
+        y = model.targets[item]
+        return y * balanced(y * a, y * z, q)
 
 
 class Logistic(LinearProblem):

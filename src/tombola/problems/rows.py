@@ -19,6 +19,7 @@ __all__ = [
     "first",
     "prefetch_row",
     "shape_of",
+    "soft_dot",
     "squared_norms",
     "transposed",
 ]
@@ -35,6 +36,11 @@ class Dense(NamedTuple):
     def dot(rows: Any, item: Any, vector: Any) -> Any:
         """Return the inner product of a row and a vector (which may be longer)."""
         return dense_dot(rows.values[item], vector)
+
+    @staticmethod
+    def soft_dot(rows: Any, item: Any, vector: Any, threshold: Any) -> Any:
+        """Return the inner product of a row and a vector moved towards 0 by a threshold."""
+        return dense_soft_dot(rows.values[item], vector, threshold)
 
     @staticmethod
     def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
@@ -86,6 +92,11 @@ class Sparse(NamedTuple):
         return sparse_dot(rows.values, rows.columns, rows.starts, item, vector)
 
     @staticmethod
+    def soft_dot(rows: Any, item: Any, vector: Any, threshold: Any) -> Any:
+        """Return the inner product of a row and a vector moved towards 0 by a threshold."""
+        return sparse_soft_dot(rows.values, rows.columns, rows.starts, item, vector, threshold)
+
+    @staticmethod
     def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector (which may be longer)."""
         sparse_add(rows.values, rows.columns, rows.starts, item, factor, vector)
@@ -124,6 +135,7 @@ first = by_type(Dense.first)
 end = by_type(Dense.end)
 column = by_type(Dense.column)
 dot = by_type(Dense.dot)
+soft_dot = by_type(Dense.soft_dot)
 add_row = by_type(Dense.add_row)
 prefetch_row = by_type(Dense.prefetch_row)
 
@@ -134,6 +146,15 @@ def dense_dot(row: Any, vector: Any) -> Any:
     total = 0.0
     for j in range(row.size):
         total += row[j] * vector[j]
+    return total
+
+
+@kernel(inline=True)
+def dense_soft_dot(row: Any, vector: Any, threshold: Any) -> Any:
+    """Return the sum of row[j] soft(vector[j], threshold), in float64."""
+    total = 0.0
+    for j in range(row.size):
+        total += row[j] * (vector[j] - min(max(vector[j], -threshold), threshold))
     return total
 
 
@@ -152,6 +173,18 @@ def sparse_dot(values: Any, columns: Any, starts: Any, item: Any, vector: Any) -
         total += (
             values[k] * vector[np.uint64(columns[k])]
         )  # unsigned: not checked for negative values
+    return total
+
+
+@kernel(inline=True)
+def sparse_soft_dot(
+    values: Any, columns: Any, starts: Any, item: Any, vector: Any, threshold: Any
+) -> Any:
+    """Return the sum of values[k] soft(vector[columns[k]], threshold) over a row, in float64."""
+    total = 0.0
+    for k in range(np.uint64(starts[item]), np.uint64(starts[item + 1])):
+        v = vector[np.uint64(columns[k])]
+        total += values[k] * (v - min(max(v, -threshold), threshold))
     return total
 
 

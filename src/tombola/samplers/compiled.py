@@ -11,7 +11,14 @@ from tombola.draws import Draw
 from tombola.samplers.base import Sampler
 from tombola.samplers.saving import check_state, load_state, save_state
 
-__all__ = ["Compiled", "CompiledSampler", "draw_one", "fill_probabilities", "update_one"]
+__all__ = [
+    "Compiled",
+    "CompiledSampler",
+    "draw_one",
+    "fill_probabilities",
+    "update_all",
+    "update_one",
+]
 
 
 class Compiled:
@@ -51,6 +58,10 @@ class Compiled:
         """Learn from one loss; the default learns nothing."""
 
     @staticmethod
+    def update_all(state: Any, losses: Any) -> None:
+        """Learn from the losses of all items at once; the default learns nothing."""
+
+    @staticmethod
     def fill_probabilities(state: Any, out: Any) -> None:
         """Write the probability of every item; the default is 1/n."""
         out[:] = 1.0 / out.size
@@ -61,6 +72,7 @@ class Compiled:
 
 draw_one = by_type(Compiled.draw_one)
 update_one = by_type(Compiled.update_one)
+update_all = by_type(Compiled.update_all)
 fill_probabilities = by_type(Compiled.fill_probabilities)
 
 

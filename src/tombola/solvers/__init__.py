@@ -6,13 +6,16 @@ from tombola.solvers.block import BlockCoordinateDescent
 from tombola.solvers.coordinate import CoordinateDescent
 from tombola.solvers.cyclic import Cyclic
 from tombola.solvers.kmeans import MiniBatchKMeans
+from tombola.solvers.latest import Latest
 from tombola.solvers.result import Result, Trace
 from tombola.solvers.saga import SAGA
+from tombola.solvers.sdca import SDCA
 from tombola.solvers.sgd import SGD
 from tombola.solvers.svrg import SVRG
 
 __all__ = [
     "SAGA",
+    "SDCA",
     "SGD",
     "SVRG",
     "AdaGrad",
@@ -20,6 +23,7 @@ __all__ = [
     "CoordinateDescent",
     "Cyclic",
     "DivergenceError",
+    "Latest",
     "MiniBatchKMeans",
     "Result",
     "Solver",

@@ -13,7 +13,7 @@ from tombola.compiling import name_by_source
 from tombola.samplers import VRB, Sampler
 from tombola.samplers.compiled import CompiledSampler
 from tombola.solvers.interrupts import interruptions
-from tombola.solvers.loop import advance, step_once
+from tombola.solvers.loop import advance, look_once, step_once
 from tombola.solvers.result import Result, Trace
 from tombola.solvers.run import Run
 from tombola.validation import whole
@@ -222,6 +222,9 @@ class Solver(ABC):
         if state["problem"] != _fingerprint(problem):
             raise ValueError("the result is of another problem: of other data or parameters")
         sampler = resume.sampler if sampler is None else sampler
+        if sampler is None:  # a class that is not among the samplers, but may be the default
+            own = self._default_sampler(problem)
+            sampler = own if type(own).__name__ == state["sampler"]["class"] else None
         if sampler is None:
             kind = state["sampler"]["class"]
             raise ValueError(f"resume needs a sampler: that of the result was a {kind}")
@@ -276,6 +279,9 @@ class Solver(ABC):
                 if progress is not None:
                     progress(run.rounds, rounds)
                 self._extend_trace(execution, stops.marks)
+                ended = bool(run.ended(run))
+                if ended:
+                    break
                 if stops.until is not None and run.rounds % stops.every == 0:
                     loss = (self._loss_sum(run) - loss_sum) / (run.rounds - since)
                     since, loss_sum = run.rounds, self._loss_sum(run)
@@ -289,6 +295,10 @@ class Solver(ABC):
         run, sampler = execution.run, execution.sampler
         everything = sampler.feedback == "all"
         for _ in range(rounds):
+            if look_once(run) and not everything and hasattr(sampler, "update_all"):
+                sampler.update_all(run.seen())
+            if run.ended(run):
+                break
             draw = sampler.draw(self.batch_size)
             if not 0 <= draw.indices.min() <= draw.indices.max() < sampler.n:
                 raise IndexError(f"{sampler!r} drew an item that is not from 0 to {sampler.n - 1}")

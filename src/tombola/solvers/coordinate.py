@@ -169,7 +169,7 @@ class CoordinateSolver(Solver):
         ):
             raise TypeError(
                 f"{type(self).__name__} minimises linear models with one output and a bounded "
-                f"second derivative (LeastSquares, Logistic, SquaredHinge), got "
+                f"second derivative (LeastSquares, Logistic, SquaredHinge, Huber), got "
                 f"{type(problem).__name__}"
             )
 

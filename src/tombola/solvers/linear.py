@@ -20,8 +20,8 @@ class LinearSolver(Solver):
     def _check(self, problem: Any) -> None:
         if not isinstance(problem, LinearProblem):
             raise TypeError(
-                f"{type(self).__name__} minimises linear models (Logistic, LeastSquares, "
-                f"SquaredHinge, Softmax), got {type(problem).__name__}"
+                f"{type(self).__name__} minimises linear models (Logistic, LeastSquares, ...), "
+                f"got {type(problem).__name__}"
             )
 
     def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:

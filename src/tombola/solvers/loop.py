@@ -10,7 +10,19 @@ from tombola.compiling.records import Record
 from tombola.gauge import record_one
 from tombola.samplers.compiled import draw_one, update_one
 
-__all__ = ["Batch", "advance", "move", "new_batch", "prefetch_item", "step", "step_once"]
+__all__ = [
+    "Batch",
+    "advance",
+    "ended",
+    "look",
+    "look_once",
+    "move",
+    "new_batch",
+    "prefetch_item",
+    "step",
+    "step_once",
+    "tell",
+]
 
 
 class Batch(NamedTuple):
@@ -48,16 +60,34 @@ def prefetch_item(run: Any, item: Any) -> None:
     """Prefetch what the step reads of an item."""
 
 
+@by_type
+def look(run: Any) -> Any:
+    """Look at all items, where the run does so now; return whether it did.
+
+    It comes before the draw, and before `move`: a run has one or the other.
+    """
+
+
+@by_type
+def tell(run: Any, state: Any) -> Any:
+    """Tell the sampler what the run saw of all items."""
+
+
+@by_type
+def ended(run: Any) -> Any:
+    """Return whether the run is as close to the optimum as it was asked to be."""
+
+
 @kernel
 def advance(run: Any, state: Any, tally: Record, n: Any, rounds: Any) -> Any:
     """Run rounds with a compiled sampler; return the position of the first bad loss, or -1.
 
     The next items are drawn before the move, which hides the time to fetch them from memory.
     """
-    batch = run.batch
-    for t in range(rounds):
-        if t == 0:
-            draw_ahead(run, state)
+    batch, left = run.batch, rounds
+    more = left > 0 and draw_ahead(run, state)
+    while more:
+        left -= 1
         take(batch, n)
         tally[0].rounds += 1
         wrong = step(run)
@@ -65,8 +95,7 @@ def advance(run: Any, state: Any, tally: Record, n: Any, rounds: Any) -> Any:
             return wrong
         for b in range(batch.items.size):
             update_one(state, batch.items[b], batch.probabilities[b], batch.losses[b])
-        if t + 1 < rounds:
-            draw_ahead(run, state)
+        more = left > 0 and draw_ahead(run, state)
         for b in range(batch.items.size):
             record_one(tally, n, batch.probabilities[b], batch.losses[b])
         move(run)
@@ -74,12 +103,17 @@ def advance(run: Any, state: Any, tally: Record, n: Any, rounds: Any) -> Any:
 
 
 @kernel(inline=True)
-def draw_ahead(run: Any, state: Any) -> None:
-    """Draw the items of the next round."""
+def draw_ahead(run: Any, state: Any) -> Any:
+    """Draw the items of the next round; return whether there is one."""
+    if look(run):
+        tell(run, state)
+    if ended(run):
+        return False
     batch = run.batch
     for b in range(batch.items.size):
         batch.next_items[b], batch.next_probabilities[b] = draw_one(state)
         prefetch_item(run, batch.next_items[b])
+    return True
 
 
 @kernel(inline=True)
@@ -89,6 +123,12 @@ def take(batch: Batch, n: Any) -> None:
         batch.items[b] = batch.next_items[b]
         batch.probabilities[b] = batch.next_probabilities[b]
         batch.importances[b] = 1.0 / (n * batch.probabilities[b])
+
+
+@kernel
+def look_once(run: Any) -> Any:
+    """Look at all items if that is due, for samplers that are called from Python."""
+    return look(run)
 
 
 @kernel

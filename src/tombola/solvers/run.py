@@ -57,6 +57,24 @@ class Run:
     def prefetch_item(run: Any, item: Any) -> None:
         """Prefetch what the step reads of an item; the default prefetches nothing."""
 
+    @staticmethod
+    def look(run: Any) -> Any:
+        """Look at all items, where the run does so now; return whether it did."""
+        return False
+
+    @staticmethod
+    def tell(run: Any, state: Any) -> None:
+        """Tell a compiled sampler what the run saw of all items."""
+
+    @staticmethod
+    def ended(run: Any) -> Any:
+        """Return whether the run is as close to the optimum as it was asked to be."""
+        return False
+
+    def seen(self) -> NDArray[np.float64] | None:
+        """Return what `look` saw of all items, for samplers that are called from Python."""
+        return None
+
     def __init_subclass__(cls) -> None:
         name_by_source(cls)  # machine code is filed by the name of the class
 

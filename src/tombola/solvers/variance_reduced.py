@@ -1,5 +1,6 @@
 """What SAGA and SVRG share: safe rates, and draws that allow large ones."""
 
+import math
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -21,6 +22,14 @@ class VarianceReducedSolver(LinearSolver):
     def __init__(self, rate: float | None, batch_size: int) -> None:
         self.rate = None if rate is None else checked_rate(rate)
         self.batch_size = whole("batch_size", batch_size, 1)
+
+    def _check(self, problem: Any) -> None:
+        super()._check(problem)
+        if not math.isfinite(problem.curvature):
+            raise TypeError(
+                f"{type(self).__name__} needs a loss with a bounded second derivative, which "
+                f"{type(problem).__name__} does not have; use SDCA or SGD"
+            )
 
     def _default_sampler(self, problem: Any) -> Sampler:
         return by_curvature(problem)

@@ -1,0 +1,77 @@
+"""The hinge loss of support vector machines."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.problems.linear import Linear, LinearProblem, signs
+
+__all__ = ["Hinge"]
+
+
+class HingeModel(Linear):
+    """phi(z, y) = max(0, 1 - y z)."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+        """Return phi; its derivative is -y where the margin is below 1, else 0."""
+        y = model.targets[item]
+        short = 1.0 - y * z[0]
+        out[0] = -y if short > 0.0 else 0.0
+        return max(0.0, short)
+
+    @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return -y where the margin is below 1, else 0."""
+        y = model.targets[item]
+        return -y if y * z < 1.0 else 0.0
+
+    @staticmethod
+    def curve(model: Any, item: Any, z: Any) -> Any:
+        """Return 0."""
+        return 0.0
+
+    @staticmethod
+    def conjugate(model: Any, item: Any, a: Any) -> Any:
+        """Return -alpha, for alpha = y a from 0 to 1."""
+        return -model.targets[item] * a
+
+    @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether y a is from 0 to 1."""
+        return 0.0 <= model.targets[item] * a <= 1.0
+
+    @staticmethod
+    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+        """Return y times alpha + (1 - y z) / q, moved into [0, 1]."""
+        y = model.targets[item]
+        short = 1.0 - y * z
+        if short == 0.0:
+            return a
+        if abs(short) >= q:
+            return y if short > 0.0 else 0.0
+        return y * min(max(y * a + short / q, 0.0), 1.0)
+
+
+class Hinge(LinearProblem):
+    """Hinge: phi(z, y) = max(0, 1 - y z), labels -1 and 1 (or 0 and 1).
+
+    It is not smooth: `SDCA` and `SGD` minimise it, `SAGA`, `SVRG` and coordinate descent do not.
+    Parameters and attributes are those of `LinearProblem`.
+
+    Examples
+    --------
+    >>> problem = Hinge([[1.0], [2.0]], [1, -1])
+    >>> problem.losses([1.0])
+    array([0., 3.])
+    """
+
+    model_class = HingeModel
+    curvature = math.inf
+
+    def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        return signs(y, self.n)

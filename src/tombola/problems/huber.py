@@ -1,0 +1,83 @@
+"""The Huber loss: squares of small residuals, absolute values of large ones."""
+
+import math
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from tombola.problems.linear import Linear, LinearProblem
+from tombola.validation import number
+
+__all__ = ["Huber"]
+
+
+class HuberModel(Linear):
+    """phi(z, y) = r^2 / 2 for r = |z - y| up to epsilon, then epsilon (r - epsilon / 2)."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+        """Return phi; its derivative is z - y, moved into [-epsilon, epsilon]."""
+        epsilon = model.settings[0].epsilon
+        residual = z[0] - model.targets[item]
+        out[0] = min(max(residual, -epsilon), epsilon)
+        return out[0] * (residual - 0.5 * out[0])
+
+    @staticmethod
+    def slope(model: Any, item: Any, z: Any) -> Any:
+        """Return z - y, moved into [-epsilon, epsilon]."""
+        epsilon = model.settings[0].epsilon
+        return min(max(z - model.targets[item], -epsilon), epsilon)
+
+    @staticmethod
+    def curve(model: Any, item: Any, z: Any) -> Any:
+        """Return 1 for residuals below epsilon, else 0."""
+        return 1.0 if abs(z - model.targets[item]) < model.settings[0].epsilon else 0.0
+
+    @staticmethod
+    def conjugate(model: Any, item: Any, a: Any) -> Any:
+        """Return a^2 / 2 - a y, for |a| <= epsilon."""
+        return a * (0.5 * a - model.targets[item])
+
+    @staticmethod
+    def inside(model: Any, item: Any, a: Any) -> Any:
+        """Return whether |a| is at most epsilon."""
+        return abs(a) <= model.settings[0].epsilon
+
+    @staticmethod
+    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+        """Return (y - z + q a) / (1 + q), moved into [-epsilon, epsilon]."""
+        epsilon = model.settings[0].epsilon
+        b = a + (model.targets[item] - z - a) / (1.0 + q)
+        return min(max(b, -epsilon), epsilon)
+
+
+class Huber(LinearProblem):
+    """Huber regression: with r = |z - y|, phi = r^2 / 2 up to epsilon, then linear.
+
+    Parameters
+    ----------
+    X, y, **options
+        Those of `LinearProblem`.
+    epsilon : float, default=1.35
+        The residual at which phi becomes linear, in the unit of y.
+
+    Examples
+    --------
+    >>> problem = Huber([[1.0], [1.0]], [0.0, 10.0], epsilon=1.0)
+    >>> problem.losses([1.0])
+    array([0.5, 8.5])
+    """
+
+    model_class = HuberModel
+    curvature = 1.0
+
+    def __init__(self, X: Any, y: ArrayLike, *, epsilon: float = 1.35, **options: Any) -> None:
+        if not 0 < number("epsilon", epsilon) < math.inf:
+            raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
+        self.epsilon = float(epsilon)
+        super().__init__(X, y, **options)
+
+    def _own_settings(self) -> dict[str, float]:
+        return {"epsilon": self.epsilon}

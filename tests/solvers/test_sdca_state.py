@@ -1,0 +1,231 @@
+"""SDCA's loop: fused like one by one, resumed, traced, stopped; and the sampler `Latest`."""
+
+import numpy as np
+import pytest
+
+import tombola
+from players import Outside
+from states import assert_same
+from tombola.checkpoint import CheckpointError
+from tombola.problems import LeastSquares, Logistic
+from tombola.solvers import SDCA, Latest, Result
+from tombola.solvers.dual_step import rebuild
+from tombola.solvers.loop import advance
+
+N, D = 400, 5
+
+
+def problem(alpha=0.01, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, D)) * rng.exponential(size=(N, 1)) + 0.5
+    y = X[:, 0] + rng.logistic(size=N) > 2.0
+    return Logistic(X, y, alpha=alpha, fit_intercept=True, **options)
+
+
+def steep(alpha=1e-5):
+    """Columns that are nearly multiples of each other: dual ascent alone would take long."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 1)) + 0.03 * rng.normal(size=(4000, 4))
+    y = X.sum(axis=1) + 40 * (X[:, 0] - X[:, 1]) + rng.logistic(size=4000) > 0
+    return Logistic(X, y, alpha=alpha, fit_intercept=True)
+
+
+class OutsideAll(Outside):
+    """One that is told about all items, too."""
+
+    def update_all(self, losses):
+        self.inner.update_all(losses)
+
+
+SAMPLERS = {
+    "Latest": (lambda seed: Latest(N, seed=seed), OutsideAll),
+    "VRB": (lambda seed: tombola.VRB(N, seed=seed), Outside),
+}
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_compiled_and_plain_loop_agree_to_the_last_bit(name, batch):
+    make, outside = SAMPLERS[name]
+    inside, other = make(3), make(3)
+    rounds = 3000 // batch
+    fused = SDCA(batch_size=batch).minimize(problem(), sampler=inside, rounds=rounds)
+    plain = SDCA(batch_size=batch).minimize(problem(), sampler=outside(other), rounds=rounds)
+    assert fused.state["parts"]["progress"]["passes"] > 2
+    assert_same(fused.state["parts"], plain.state["parts"])
+    assert_same(inside.state_dict()["parts"], other.state_dict()["parts"])
+    np.testing.assert_array_equal(fused.solution, plain.solution)
+    np.testing.assert_array_equal(inside.draw(20).indices, other.draw(20).indices)
+
+
+@pytest.mark.parametrize(("make", "tol"), [(problem, 1e-9), (steep, 1e-3)])
+def test_resuming_in_small_steps(make, tol, tmp_path):
+    """Through files, which hold no sampler of this class: it is the default and made anew."""
+    solver = SDCA(tol=tol, seed=5)
+    whole = solver.minimize(make(), rounds=5000)
+    part, rounds = None, 0
+    while part is None or part.rounds == rounds:
+        rounds += 173
+        part = solver.minimize(make(), rounds=rounds, resume=part)
+        part.save(tmp_path / "run")
+        part = Result.load(tmp_path / "run")
+        assert part.sampler is None
+    assert part.rounds == whole.rounds
+    np.testing.assert_array_equal(part.solution, whole.solution)
+    assert_same(part.state["parts"], whole.state["parts"])
+    assert_same(part.state["sampler"], whole.state["sampler"])
+    assert (part.state["parts"]["centre"] != 0).any() == (make is steep)
+
+
+def test_a_moving_centre_pays_on_a_steep_problem():
+    """With lambda alone, the gap is several times larger after as many visits."""
+    it, solver = steep(1e-6), SDCA()
+    moving = solver.minimize(it, rounds=12_000)
+    assert moving.state["parts"]["level"]["share"] < 0.5
+    run = solver._begin(it, None, Latest(it.n))
+    sampler = Latest(it.n)
+    for _ in range(24):  # the passes of a run that does not move its centre
+        advance(run, sampler.state, sampler.tally, it.n, 500)
+        run.centre[:] = run.previous[:] = 0.0
+        run.level[0].scale, run.level[0].share = it.l2 * it.n, 1.0
+        run.level[0].total = rebuild(run, run.w[0])
+    assert solver.gap(it, moving) < run.bounds[0].gap / solver._at_zero(it)[1] / 3
+
+
+def test_it_stops_where_it_was_asked_to():
+    it = problem()
+    rounds = []
+    for tol in (1e-2, 1e-4, 1e-6, 1e-8):
+        solver = SDCA(tol=tol)
+        result = solver.minimize(it, rounds=10**6)
+        rounds.append(result.rounds)
+        assert solver.gap(it, result) <= tol
+        again = solver.minimize(it, rounds=10**6, resume=result)
+        assert again.rounds == result.rounds
+    assert rounds == sorted(rounds)
+    assert SDCA(tol=1e9).minimize(it, rounds=50).rounds == 0  # the start is good enough
+
+
+def test_the_trace_falls_and_changes_nothing():
+    solver = SDCA(tol=1e-8)
+    plain = solver.minimize(problem(), rounds=1500)
+    traced = solver.minimize(problem(), rounds=1500, trace=10)
+    assert_same(plain.state["parts"], traced.state["parts"])
+    trace = traced.trace
+    assert trace.objective[0] > trace.objective[-1]
+    assert (np.diff(trace.item_gradients) >= 0).all()
+    assert np.isnan(trace.variance_ratio).all()
+
+
+def test_until_is_called_between_passes():
+    seen = []
+    SDCA().minimize(problem(), rounds=100, until=lambda done, w, loss: seen.append(done))
+    assert seen == [25, 50, 75, 100]  # 25 rounds of 16 are an epoch
+
+
+def test_other_duals_are_refused():
+    it, solver = problem(), SDCA()
+    result = solver.minimize(it, rounds=60)
+    result.state["parts"]["duals"] *= 0.5  # allowed by the loss, but not those of w
+    with pytest.raises(CheckpointError, match="w is not that of the duals"):
+        solver.minimize(it, rounds=90, resume=result)
+
+
+def test_rounding_errors_do_not_accumulate():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 3)) * 10.0 ** rng.uniform(-3, 3, size=(20, 1))
+    it = LeastSquares(X, rng.normal(size=20), alpha=1e-3, fit_intercept=True)
+    result = SDCA().minimize(it, rounds=40_000)
+    parts = result.state["parts"]
+    terms = parts["duals"][:, None] * X / parts["level"]["scale"]
+    exact = terms.sum(axis=0) + (1 - parts["level"]["share"]) * parts["centre"][0]
+    np.testing.assert_allclose(parts["w"][0], exact, rtol=0, atol=1e-13 * np.abs(terms).sum())
+
+
+# --- Latest ---------------------------------------------------------------------------------------
+
+
+def test_without_losses_it_shuffles():
+    sampler = Latest(10, seed=1)
+    assert sorted(sampler.draw(10).indices.tolist()) == list(range(10))
+    np.testing.assert_array_equal(sampler.probabilities(), np.full(10, 0.1))
+
+
+def test_half_of_a_plan_is_by_the_latest_losses():
+    losses = np.array([0.0, 1.0, 3.0, 0.0, 4.0] * 40)
+    sampler = Latest(200, seed=2)
+    sampler.update_all(losses)
+    draw = sampler.draw(100)  # one plan
+    expected = losses / losses.sum() / 2 + 1 / 400
+    np.testing.assert_allclose(sampler.probabilities(), expected)
+    np.testing.assert_allclose(draw.probabilities, expected[draw.indices])
+    counts = np.bincount(draw.indices % 5, minlength=5)
+    # 50 by losses: 0, 6.25, 18.75, 0, 25 of each kind, rounded; 50 of a shuffled epoch
+    np.testing.assert_allclose(counts, [10, 16, 29, 10, 35], atol=8)
+    sampler.update(draw, np.zeros(100))
+    sampler.draw(1)
+    assert (sampler.probabilities()[draw.indices] <= 1 / 400 + 1e-12).all()
+
+
+def test_long_run_frequencies_are_the_probabilities():
+    losses = np.random.default_rng(0).exponential(size=50)
+    sampler = Latest(50, seed=3)
+    sampler.update_all(losses)
+    draws = 50_000
+    counts = np.bincount(sampler.draw(draws).indices, minlength=50) / draws
+    # systematic: each plan of 25 is within one draw of its expectation
+    np.testing.assert_allclose(counts, sampler.probabilities(), atol=5e-3)
+    wrong = losses / losses.sum()
+    assert np.abs(counts - wrong).max() > 1e-2
+
+
+def test_a_saved_one_goes_on_alike():
+    sampler = Latest(30, among=np.arange(5, 30), seed=4)
+    sampler.update(sampler.draw(20), np.linspace(0, 1, 20))
+    other = Latest(30, among=np.arange(5, 30), seed=4)
+    other.load_state_dict(sampler.state_dict())
+    np.testing.assert_array_equal(sampler.draw(100).indices, other.draw(100).indices)
+    assert sampler.draw(100).indices.min() >= 5
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("plan", "items"), np.full(15, 30)),
+        (("plan", "turn", "place"), 16),
+        (("plan", "turn", "place"), -1),
+        (("scores",), np.full(30, -1.0)),
+        (("scores",), np.full(30, np.nan)),
+        (("plan", "scores"), np.full(30, np.inf)),
+    ],
+)
+def test_a_damaged_state_is_refused(path, value):
+    sampler = Latest(30)
+    state = sampler.state_dict()
+    place = state["parts"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(CheckpointError):
+        sampler.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("among", "message"),
+    [
+        ([], "at least one item"),
+        ([0.5], "integers"),
+        ([0, 9], r"among\[1\] is 9, not from 0 to 8"),
+        ([1, 1], "twice"),
+    ],
+)
+def test_bad_items_are_named(among, message):
+    with pytest.raises(ValueError, match=message):
+        Latest(9, among=among)
+
+
+def test_bad_losses_are_named():
+    with pytest.raises(ValueError, match=r"losses\[1\] is -1.0"):
+        Latest(2).update_all([0.0, -1.0])
+    with pytest.raises(ValueError, match="shape"):
+        Latest(2).update_all([0.0])
