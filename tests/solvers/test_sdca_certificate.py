@@ -6,6 +6,7 @@ import pytest
 from tombola.problems import EpsilonInsensitive, Hinge, LeastSquares, Logistic
 from tombola.solvers import SDCA, Latest
 from tombola.solvers.certificate import evaluate
+from tombola.solvers.dual_start import best_constant
 from tombola.solvers.dual_step import rebuild
 
 N, D = 300, 4
@@ -37,7 +38,7 @@ def test_never_below_the_true_distance(kind, rare, intercept, weighted):
     it = problem(kind, rare, weighted, fit_intercept=intercept)
     best = SDCA(tol=1e-12).minimize(it, rounds=60_000)
     bounds = best.state["parts"]["bounds"]
-    zero = SDCA()._at_zero(it)[1]
+    zero = best_constant(it)[1]
     assert bounds["gap"] < 1e-4 * zero
     lowest = bounds["primal"]  # at least the minimum
     part, distances = None, []
@@ -71,7 +72,7 @@ def test_the_gap_at_a_fixed_intercept_certifies_nothing():
     fixed = LeastSquares(X, y - off, alpha=it.alpha)
     solver = SDCA(tol=1e-11)
     there = solver.minimize(fixed, rounds=100_000)
-    zero = SDCA()._at_zero(it)[1]
+    zero = best_constant(it)[1]
     naive = solver.gap(fixed, there)  # P - D, both at the fixed intercept
     point = np.append(there.solution, off)
     distance = (it.value(point) - it.value(best.solution)) / zero
@@ -92,14 +93,14 @@ def test_the_bound_is_relative_to_the_best_constant():
     it = problem("Logistic", 60, True, fit_intercept=True)
     s, y = it.model.weights, it.model.targets
     share = (s * (y > 0)).sum() / s.sum()
-    intercept, value = SDCA()._at_zero(it)
+    intercept, value = best_constant(it)
     assert intercept == pytest.approx(np.log(share / (1 - share)))
     assert value == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
     squares = problem("LeastSquares", 60, True, fit_intercept=True)
     mean = np.average(squares.model.targets, weights=squares.model.weights)
-    assert SDCA()._at_zero(squares)[0] == pytest.approx(mean)
+    assert best_constant(squares)[0] == pytest.approx(mean)
     kinks = problem("EpsilonInsensitive", 60, False, fit_intercept=True)
     values = [kinks.value(np.append(np.zeros(D), b)) for b in np.linspace(-5, 15, 2001)]
-    assert SDCA()._at_zero(kinks)[1] <= min(values) + 1e-12
+    assert best_constant(kinks)[1] <= min(values) + 1e-12
     plain = problem("Hinge", 60, False)
-    assert SDCA()._at_zero(plain) == (0.0, 1.0)
+    assert best_constant(plain) == (0.0, 1.0)

@@ -159,7 +159,7 @@ class Latest(CompiledSampler):
     >>> sampler.update_all([0.0, 0.0, 3.0, 1.0])
     >>> draw = sampler.draw(4)
     >>> sampler.probabilities()
-    array([0.125 , 0.125 , 0.5   , 0.25  ])
+    array([0.125, 0.125, 0.5  , 0.25 ])
     """
 
     def __init__(

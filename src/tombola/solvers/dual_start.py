@@ -1,0 +1,130 @@
+"""Where `SDCA` begins: centred rows, the best constant, and dual variables of a given point."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import kernel
+from tombola.problems.linear import conjugate, curve, slope, slopes
+from tombola.problems.rows import add_row, dot
+from tombola.solvers.dual_run import DualRun
+from tombola.solvers.dual_step import Centring, rebuild
+
+__all__ = ["begin_at", "best_constant", "centred", "mean_curvature"]
+
+HALVINGS = 100  # of the range of an intercept
+WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rounding of 1
+
+
+def best_constant(problem: Any) -> tuple[float, float]:
+    """Return the best intercept for w = 0, 0 without one, and the objective there."""
+    if not problem.fit_intercept:
+        return 0.0, value_of_constant(problem.model, 0.0)[0] / problem.n
+    # classes have two targets; where there are many, slopes are cheap
+    targets, places = np.unique(problem.model.targets, return_inverse=True)
+    weights = np.bincount(places, problem.model.weights)
+    model = problem.model._replace(targets=targets, weights=weights)
+    low, high = min(-WIDE, targets[0]), max(WIDE, targets[-1])
+    for _ in range(HALVINGS):  # the sum of slopes rises
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        if value_of_constant(model, middle)[1] < 0.0:
+            low = middle
+        else:
+            high = middle
+    ends = [(value_of_constant(model, end)[0] / problem.n, end) for end in (low, high)]
+    value, intercept = min(ends)
+    return float(intercept), float(value)
+
+
+def centred(problem: Any) -> Centring:
+    """Return the mean of the rows and their distances from it; 0 where rows are not centred."""
+    mean, products = np.zeros(problem.d), np.zeros(problem.n)
+    lengths = np.maximum(problem.model.norms**2 - problem.fit_intercept, 0.0)
+    if problem.fit_intercept and problem.l1 == 0:
+        fill_mean(problem.model, mean)
+        fill_products(problem.model, mean, products)
+        lengths = np.maximum(lengths - 2.0 * products + mean @ mean, 0.0)
+    return Centring(mean, products, lengths)
+
+
+def begin_at(problem: Any, run: DualRun, start: NDArray[np.float64]) -> None:
+    """Set the dual variables to -phi' at a point, times the power of 1/2 with the best dual."""
+    fill_duals(run, start[0])
+    total = rebuild(run, run.w[0])
+    v, best, factor = run.w[0] / run.level[0].share, 0.0, 0.0
+    for power in range(12):
+        shrunk = np.maximum(np.abs(0.5**power * v) - problem.l1 / problem.l2, 0.0)
+        conjugates = conjugate_sum(run.model, run.duals, 0.5**power) / problem.n
+        dual = -conjugates - problem.l2 / 2 * float(shrunk @ shrunk)
+        if dual > best:
+            best, factor = dual, 0.5**power
+    run.duals[:] *= factor
+    run.centre[0] = run.previous[0] = start[0, : problem.d]
+    run.w[:] = factor * run.w + (1.0 - run.level[0].share) * run.centre
+    run.level[0].total = factor * total
+    value = problem.value(start.reshape(problem.shape))
+    if value < run.bounds[0].primal:
+        run.best[:] = start
+        run.bounds[0].primal = run.bounds[0].gap = value
+    if problem.fit_intercept:
+        run.level[0].intercept = start[0, -1]
+
+
+@kernel
+def fill_mean(model: Any, out: NDArray[np.float64]) -> None:
+    """Write the mean of s_i x_i, over the mean of s_i."""
+    total = 0.0
+    for item in range(model.weights.size):
+        total += model.weights[item]
+    for item in range(model.weights.size):
+        add_row(model.rows, item, model.weights[item] / total, out)
+
+
+@kernel
+def fill_products(model: Any, mean: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write x_i mean."""
+    for item in range(out.size):
+        out[item] = dot(model.rows, item, mean)
+
+
+@kernel(allocates=True)
+def value_of_constant(model: Any, b: Any) -> Any:
+    """Return the sums of s_i phi and of s_i phi' where all inner products are b."""
+    z, out = np.full(1, b), np.zeros(1)
+    losses = sums = 0.0
+    for item in range(model.targets.size):
+        losses += model.weights[item] * slopes(model, item, z, out)
+        sums += model.weights[item] * out[0]
+    return losses, sums
+
+
+@kernel
+def fill_duals(run: Any, start: NDArray[np.float64]) -> None:
+    """Write a_i = -phi' at a point."""
+    intercept = start[start.size - 1] if run.model.settings[0].intercept else 0.0
+    for item in range(run.duals.size):
+        z = dot(run.model.rows, item, start) + intercept
+        run.duals[item] = -slope(run.model, item, z)
+
+
+@kernel
+def conjugate_sum(model: Any, duals: NDArray[np.float64], factor: Any) -> Any:
+    """Return the sum of s_i phi*(-factor a_i)."""
+    total = 0.0
+    for item in range(duals.size):
+        total += model.weights[item] * conjugate(model, item, factor * duals[item])
+    return total
+
+
+@kernel
+def mean_curvature(run: Any) -> Any:
+    """Return the mean of s_i phi'' at w = 0; 1 where phi is not smooth."""
+    if not run.options[0].smooth:
+        return 1.0
+    total = 0.0
+    for item in range(run.duals.size):
+        total += run.model.weights[item] * curve(run.model, item, run.level[0].intercept)
+    return total / run.duals.size
