@@ -191,9 +191,10 @@ def read(state: Any, item: Any, averages: Averages, j: Any) -> None:
 
 @kernel(inner=True)
 def measure_distances(scratch: Scratch) -> None:
-    """Stage 3: the distance between each loss and the average before it; NaN if both are 0."""
+    """Stage 3: the distance between each loss and the average before it; 0 if both are 0."""
     for j in range(scratch.squared.size):
-        scratch.distance[j] = distance(scratch.squared[j], scratch.past[j])
+        squared, past = scratch.squared[j], scratch.past[j]
+        scratch.distance[j] = distance(squared, past) if squared + past > 0.0 else 0.0
 
 
 @kernel(inline=True)
