@@ -61,7 +61,7 @@ class SlowDraws:
             return self.stream.last_61_below(word, n)
         if word >> 61 == 1:
             c = self.stream.last_61_below(word, state.levels.size)
-            place = state.start[c] + self.stream.below(int(state.start[c + 1] - state.start[c]))
+            place = state.starts[c] + self.stream.below(int(state.starts[c + 1] - state.starts[c]))
             return int(state.item[place])
         weights = state.index.weights.tolist()
         c = None
@@ -69,10 +69,10 @@ class SlowDraws:
             dart = self.stream.last_61_below(word, area_of(weights))
             c = hit(dart, state.index.order.tolist(), weights)
             word = self.stream.next() if c is None else None
-        return int(state.item[state.start[c] + self.member(c)])
+        return int(state.item[state.starts[c] + self.member(c)])
 
     def member(self, c):
-        members = slice(self.state.start[c], self.state.start[c + 1])
+        members = slice(self.state.starts[c], self.state.starts[c + 1])
         weights = self.state.members.weights[members].tolist()
         order = self.state.members.order[members].tolist()
         area, word, child, member = area_of(weights), self.darts.next(), 0, None

@@ -8,7 +8,7 @@ from players import Outside
 from states import assert_same
 from tombola.checkpoint import CheckpointError
 from tombola.problems import LeastSquares, Logistic
-from tombola.solvers import SDCA, Latest, Result
+from tombola.solvers import SAGA, SDCA, Latest, Result
 from tombola.solvers.dual_start import best_constant
 from tombola.solvers.dual_step import rebuild
 from tombola.solvers.loop import advance
@@ -101,6 +101,7 @@ def test_it_stops_where_it_was_asked_to():
         result = solver.minimize(it, rounds=10**6)
         rounds.append(result.rounds)
         assert solver.gap(it, result) <= tol
+        assert SDCA().gap(it, result) == solver.gap(it, result)
         again = solver.minimize(it, rounds=10**6, resume=result)
         assert again.rounds == result.rounds
     assert rounds == sorted(rounds)
@@ -228,5 +229,14 @@ def test_bad_items_are_named(among, message):
 def test_bad_losses_are_named():
     with pytest.raises(ValueError, match=r"losses\[1\] is -1.0"):
         Latest(2).update_all([0.0, -1.0])
-    with pytest.raises(ValueError, match="shape"):
-        Latest(2).update_all([0.0])
+    for wrong in ([0.0], "abc", [None, 1.0]):
+        with pytest.raises(ValueError, match="losses must be numbers of shape"):
+            Latest(2).update_all(wrong)
+
+
+def test_a_gap_needs_a_result_of_its_own_solver():
+    it = problem()
+    other = SAGA().minimize(it, rounds=10)
+    for wrong in (None, other):
+        with pytest.raises(TypeError, match="result must be one of SDCA"):
+            SDCA().gap(it, wrong)

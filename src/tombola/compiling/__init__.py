@@ -1,6 +1,6 @@
 """Tools for writing kernels: caching, dispatch by type, named records, intrinsics."""
 
-from tombola.compiling import around  # noqa: F401  # watches numba compile
+from tombola.compiling import watch  # noqa: F401  # registers itself with numba
 from tombola.compiling.caching import entry, kernel
 from tombola.compiling.dispatch import by_type, name_by_source
 from tombola.compiling.intrinsics import bit_length, multiply_wide, prefetch

@@ -48,8 +48,8 @@ def side_by_side(n: int, **kinds: Any) -> dict[str, NDArray[Any]]:
     """Return arrays of n elements such that elements of the same position are adjacent in memory.
 
     Reading one of them brings the others into the cache, too: the arrays are the fields of one
-    array of structures, which begins at a cache line and does not straddle more lines than its size
-    requires.
+    array of structures, which begins at a cache line. A structure lies in one line if its size
+    divides 64, else some lie in two.
 
     Examples
     --------

@@ -48,9 +48,7 @@ class _Arrays(NamedTuple):
     targets: NDArray[np.float64]
     weights: NDArray[np.float64]  # s_i, of mean 1
     norms: NDArray[np.float64]  # |x_i|, the 1 of an intercept included
-    settings: (
-        Record  # l1, l2; intercept: 1 where the last column of w is one, else 0; the loss's own
-    )
+    settings: Record  # l1, l2; intercept: 1 where the last column of w is one; the loss's own
 
 
 class Linear(_Arrays):

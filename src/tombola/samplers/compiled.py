@@ -21,6 +21,20 @@ __all__ = [
 ]
 
 
+@kernel
+def draw_in_turn(state: Any, items: Any, probabilities: Any) -> None:
+    """Draw a batch item by item, from any state."""
+    for j in range(items.size):
+        items[j], probabilities[j] = draw_one(state)
+
+
+@kernel
+def update_in_turn(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+    """Learn from a batch loss by loss, for any state."""
+    for j in range(items.size):
+        update_one(state, items[j], probabilities[j], losses[j])
+
+
 class Compiled:
     """Base class of the states of compiled samplers, whose methods kernels find by type.
 
@@ -31,8 +45,8 @@ class Compiled:
     __slots__ = ()
 
     derived: ClassVar[tuple[str, ...]] = ()  # parts that the constructor derives; not saved
-    draw_many: ClassVar[Any]  # a kernel that draws a batch: the default draws item by item
-    update_many: ClassVar[Any]  # a kernel that learns from a batch: by default, loss by loss
+    draw_many: ClassVar[Any] = draw_in_turn  # a kernel that draws a batch
+    update_many: ClassVar[Any] = update_in_turn  # a kernel that learns from a batch
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
@@ -44,7 +58,7 @@ class Compiled:
         return {}
 
     @classmethod
-    def starts(cls, state: Any, name: str) -> NDArray[np.int64]:
+    def index_starts(cls, state: Any, name: str) -> NDArray[np.int64]:
         """Return where each part of an index begins, and where the last one ends."""
         return np.array([0, getattr(state, name).weights.size])
 
@@ -77,27 +91,9 @@ fill_probabilities = by_type(Compiled.fill_probabilities)
 
 
 @kernel
-def draw_in_turn(state: Any, items: Any, probabilities: Any) -> None:
-    """Draw a batch item by item, from any state."""
-    for j in range(items.size):
-        items[j], probabilities[j] = draw_one(state)
-
-
-@kernel
-def update_in_turn(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch loss by loss, for any state."""
-    for j in range(items.size):
-        update_one(state, items[j], probabilities[j], losses[j])
-
-
-@kernel
 def fill_all(state: Any, out: Any) -> None:
     """Write the probability of every item, for any state."""
     fill_probabilities(state, out)
-
-
-Compiled.draw_many = draw_in_turn
-Compiled.update_many = update_in_turn
 
 
 class CompiledSampler(Sampler):

@@ -18,7 +18,7 @@ from tombola.random import bounded_once, fill_words, next_below, next_word, word
 from tombola.samplers import fallback
 from tombola.samplers.deck import deal_one
 
-__all__ = ["draw_by_turns", "draw_many", "probability_of"]
+__all__ = ["draw_many", "draw_one", "probability_of"]
 
 CHUNK = 256  # draws made together: their scratch arrays fit into the first cache levels
 FEW = 8  # fewer draws than this are made one by one
@@ -66,8 +66,8 @@ def draw_group(state: Any, word: Any) -> Any:
 def any_member(state: Any, word: Any) -> Any:
     """Draw any group with this word, and any of its members with the next; return its place."""
     c = rest_below(state.stream, word, np.uint64(state.levels.size))
-    size = state.start[c + 1] - state.start[c]
-    return state.start[c] + next_below(state.stream, np.uint64(size))
+    size = state.starts[c + 1] - state.starts[c]
+    return state.starts[c] + next_below(state.stream, np.uint64(size))
 
 
 @kernel(inline=True)
@@ -76,13 +76,13 @@ def throw(state: Any, c: Any, word: Any) -> Any:
     sums = state.members.sums[c]
     dart, accepted = bounded_once(word, np.uint64(sums.area))
     place, level = locate(sums, dart)
-    return state.start[c] + place, level if accepted else sums.area
+    return state.starts[c] + place, level if accepted else sums.area
 
 
 @kernel(inline=True)
 def draw_member(state: Any, c: Any) -> Any:
     """Draw a member of a group by its weight; return its place."""
-    members, start = state.members, state.start[c]
+    members, start = state.members, state.starts[c]
     turn = state.darts[0].position
     word = next_word(state.darts)
     misses = 0
@@ -96,7 +96,7 @@ def draw_member(state: Any, c: Any) -> Any:
 
 
 @kernel(inline=True)
-def draw_by_turns(state: Any) -> Any:
+def draw_one(state: Any) -> Any:
     """Draw one item, in the current mode; return it and its probability."""
     if state.fallback[0].shuffling:
         return deal_one(state.deck, state.stream), 1.0 / state.place.size
@@ -124,7 +124,7 @@ class Throws(NamedTuple):
 
 @kernel(allocates=True)
 def draw_many(state: Any, items: Any, probabilities: Any) -> None:
-    """Draw a batch: the same items, from the same words, as `draw_by_turns`."""
+    """Draw a batch: the same items, from the same words, as `draw_one`."""
     size = min(CHUNK, items.size)
     throws = Throws(
         np.empty(size, dtype=np.int64),
@@ -140,7 +140,7 @@ def draw_many(state: Any, items: Any, probabilities: Any) -> None:
         state.rule[0].drawn += end - start
         if state.fallback[0].shuffling or end - start < FEW:
             for j in range(start, end):
-                items[j], probabilities[j] = draw_by_turns(state)
+                items[j], probabilities[j] = draw_one(state)
         else:
             places = items[start:end]
             draw_members(state, places, throws, choose_parts(state, places, throws))
@@ -192,7 +192,7 @@ def draw_members(state: Any, places: Any, throws: Throws, count: Any) -> None:
             prefetch(members.order, column)
         for k in range(count):
             j = throws.draw[k]
-            places[j] = state.start[throws.group[k]] + members.order[places[j]]
+            places[j] = state.starts[throws.group[k]] + members.order[places[j]]
             prefetch(members.weights, places[j])
         for k in range(count):
             throws.missed[k] = throws.level[k] >= members.weights[places[throws.draw[k]]]

@@ -19,11 +19,11 @@ from tombola.compiling import kernel, prefetch
 from tombola.compiling.records import Record
 from tombola.index.layout import Index, build
 from tombola.index.setting import assign
-from tombola.samplers import fallback
+from tombola.samplers import fallback, group_drawing
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.compiled import Compiled
 from tombola.samplers.deck import Deck
-from tombola.samplers.group_drawing import draw_by_turns, draw_many, probability_of
+from tombola.samplers.group_drawing import draw_many, probability_of
 from tombola.samplers.weighted import following
 
 __all__ = ["GroupState", "build_members", "rebuild_groups"]
@@ -43,7 +43,7 @@ class _Parts(NamedTuple):
     rule: Record
     fallback: Record
     deck: Deck
-    start: NDArray[np.int64]  # members of group c: start[c] <= place < start[c + 1]
+    starts: NDArray[np.int64]  # members of group c: starts[c] <= place < starts[c + 1]
     place: NDArray[Any]  # the place of each item, sorted by group
     item: NDArray[Any]  # its inverse, by place, like what follows
     group: NDArray[np.int32]
@@ -69,7 +69,7 @@ def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
             prefetch(state.group, state.place[items[j]])  # and all that lies beside it
         for j in range(start, end):
             place = state.place[items[j]]
-            first = state.start[state.group[place]]
+            first = state.starts[state.group[place]]
             prefetch(state.members.order, first + state.members.position[place])
         for j in range(start, end):
             learn_one(state, items[j], probabilities[j], losses[j])
@@ -81,7 +81,7 @@ class GroupState(Compiled, _Parts):
     __slots__ = ()
     draw_many = draw_many
     update_many = learn_many
-    derived = ("start", "place", "item", "group", "scales", "totals", "floors")
+    derived = ("starts", "place", "item", "group", "scales", "totals", "floors")
 
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
@@ -98,16 +98,16 @@ class GroupState(Compiled, _Parts):
         }
 
     @classmethod
-    def starts(cls, state: Any, name: str) -> NDArray[np.int64]:
+    def index_starts(cls, state: Any, name: str) -> NDArray[np.int64]:
         """Return where the members of each group begin."""
-        return state.start if name == "members" else super().starts(state, name)
+        return state.starts if name == "members" else super().index_starts(state, name)
 
     @staticmethod
     def draw_one(state: Any) -> Any:
         """Draw one item; return it and its probability."""
         fallback.begin_block(state.fallback[0], 1)
         state.rule[0].drawn += 1
-        return draw_by_turns(state)
+        return group_drawing.draw_one(state)
 
     @staticmethod
     def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
@@ -127,7 +127,7 @@ class GroupState(Compiled, _Parts):
 @kernel(inline=True)
 def members_of(state: GroupState, c: Any) -> Any:
     """Return the index over the members of a group."""
-    first, end, all_ = state.start[c], state.start[c + 1], state.members
+    first, end, all_ = state.starts[c], state.starts[c + 1], state.members
     return Index(
         all_.sums[c : c + 1],
         all_.weights[first:end],
@@ -168,7 +168,7 @@ def learn_one(state: GroupState, item: Any, probability: Any, loss: Any) -> None
         visits = min(state.visits[place] + 1, MEMORY)
         state.visits[place] = visits
         scores[place] = max(SMALLEST, h + (squared / level - h) / (1.0 + visits))
-        assign(members_of(state, c), place - state.start[c], member_weight(state, place))
+        assign(members_of(state, c), place - state.starts[c], member_weight(state, place))
     # refresh the weight of this group, and of one more in turn, if that has no losses yet
     put_group(state, c)
     other = following(rule.cursor, levels.size)

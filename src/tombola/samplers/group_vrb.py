@@ -151,7 +151,7 @@ class GroupVRB(CompiledSampler):
             ),
             fallback=new_fallback(n, allowed=shuffle),
             deck=new_deck(n),
-            start=groups_of.starts,
+            starts=groups_of.starts,
             place=place,
             item=member["item"],
             group=member["group"],

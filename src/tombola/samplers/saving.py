@@ -37,7 +37,7 @@ def check_state(state: Any, saved: Mapping[str, Any]) -> None:
             raise CheckpointError(str(error)) from None
         assert given is not None
         if isinstance(part, Index):
-            starts = type(state).starts(state, name)
+            starts = type(state).index_starts(state, name)
             if order_fault(given["weights"], given["order"], starts) >= 0:
                 raise CheckpointError(
                     f"{name} is not a valid index: its order does not match its weights"
@@ -55,7 +55,7 @@ def load_state(state: Any, saved: Mapping[str, Any]) -> None:
     for name, part in _changing(state).items():
         load_parts(_expected(part), saved[name])
         if isinstance(part, Index):
-            restore(part, type(state).starts(state, name))
+            restore(part, type(state).index_starts(state, name))
         elif is_stream(part):
             seek(part, np.uint64(saved[name]["position"]))
 

@@ -279,8 +279,7 @@ class Solver(ABC):
                 if progress is not None:
                     progress(run.rounds, rounds)
                 self._extend_trace(execution, stops.marks)
-                ended = bool(run.ended(run))
-                if ended:
+                if run.ended(run):
                     break
                 if stops.until is not None and run.rounds % stops.every == 0:
                     loss = (self._loss_sum(run) - loss_sum) / (run.rounds - since)

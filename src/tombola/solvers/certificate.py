@@ -20,9 +20,9 @@ __all__ = ["ROUNDING", "evaluate", "pull_for", "survey", "tighten"]
 ROUNDING = 1e-12  # of D, relative to the size of its terms
 REFRESH = 32  # passes after which u is computed anew
 NEAR, STIFF = 0.1, 100.0  # the pull is at least NEAR |x|^2, and STIFF strength / (mean curvature)
+MOST = 1e3  # and at most this many times |x|^2 + strength
 FIRM = 2.0  # the strength is at least this many times the mean of phi'' |x|^2, over n
 SLOW = 0.95  # a pass that leaves more of the gap than this sets the centre back to w
-MOST = 1e3  # and at most this many times |x|^2 + strength
 LEAST, USUAL = 0.5, 2.0  # epochs of draws between two passes
 
 
@@ -77,7 +77,7 @@ def evaluate(run: Any) -> Any:
         if weight == 0.0:
             continue
         a, z = duals[item], margin(run, item)
-        q = weight / level.scale * (run.centring.lengths[item] + run.level[0].pull)
+        q = weight / level.scale * (run.centring.lengths[item] + level.pull)
         b = a if options.smooth else ascend(model, item, a, z, q)
         scratch.residuals[item] = residual(run, item, a, b, z)
         scratch.z[0] = z
@@ -94,7 +94,7 @@ def evaluate(run: Any) -> Any:
     l1, l2 = model.settings[0].l1, model.settings[0].l2
     penalty = dual_penalty = 0.0
     for j in range(scratch.side.size):
-        w = soft(run.w[0, j] - run.level[0].total * run.centring.mean[j], level.threshold)
+        w = soft(run.w[0, j] - level.total * run.centring.mean[j], level.threshold)
         penalty += 0.5 * l2 * w * w + l1 * abs(w)
         u = run.w[0, j] - (1.0 - level.share) * run.centre[0, j] - (1.0 - ratio) * scratch.side[j]
         w = soft(u, level.threshold) / level.share  # soft(v, l1 / lambda)
@@ -126,7 +126,7 @@ def keep_best(run: Any) -> None:
     level, d = run.level[0], run.w.shape[1]
     for j in range(d):
         v = run.w[0, j] - level.total * run.centring.mean[j]
-        run.best[0, j] = soft(v, run.level[0].threshold)
+        run.best[0, j] = soft(v, level.threshold)
     if run.model.settings[0].intercept:
         run.best[0, d] = level.intercept
 
@@ -142,12 +142,8 @@ def pull_for(run: Any, curvature: Any) -> Any:
 @kernel
 def set_strength(run: Any, trace: Any) -> None:
     """Set lambda + kappa to suit the mean of phi'' |x|^2; w changes with it, b does not."""
-    level, settings, mean, n = (
-        run.level[0],
-        run.model.settings[0],
-        run.centring.mean,
-        run.duals.size,
-    )
+    level, settings, n = run.level[0], run.model.settings[0], run.duals.size
+    mean = run.centring.mean
     strength = max(settings.l2, FIRM * trace / n)
     share, ratio = settings.l2 / strength, level.scale / (strength * n)
     for j in range(mean.size):

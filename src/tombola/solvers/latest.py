@@ -194,9 +194,12 @@ class Latest(CompiledSampler):
         losses : array-like of float, shape (n,)
             Not negative and finite.
         """
-        array = np.ascontiguousarray(losses, dtype=np.float64)
-        if array.shape != (self.n,):
-            raise ValueError(f"losses must have shape ({self.n},), got {array.shape}")
+        array = np.asarray(losses)
+        if array.shape != (self.n,) or array.dtype.kind not in "fiub":
+            raise ValueError(
+                f"losses must be numbers of shape ({self.n},), got {array.dtype} of {array.shape}"
+            )
+        array = np.ascontiguousarray(array, dtype=np.float64)
         wrong = ~(np.isfinite(array) & (array >= 0))
         if wrong.any():
             place = int(wrong.argmax())

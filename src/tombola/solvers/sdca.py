@@ -107,12 +107,16 @@ class SDCA(Solver):
         """Return the duality gap of a result, relative to the objective at w = 0.
 
         The objective of `result.solution` is at most this far from the minimum, in units of the
-        objective at w = 0 with the best intercept. It takes a pass over all rows.
+        objective at w = 0 with the best intercept. Where the run has ended within its tolerance the
+        gap is known; else it takes a pass over all rows.
         """
+        if not (isinstance(result, Result) and "bounds" in result.state["parts"]):
+            raise TypeError(f"result must be one of SDCA, got {type(result).__name__}")
+        parts = result.state["parts"]
+        if parts["progress"]["since"] == 0:
+            return float(parts["bounds"]["gap"] / best_constant(problem)[1])
         run = self._resumed(problem, None, result, result.rounds).run
         primal, dual, _, _ = evaluate(run)
-        if at_best(run):
-            primal = run.bounds[0].primal
         gap = max(primal - max(dual, run.bounds[0].dual), 0.0)
         return float(gap / best_constant(problem)[1])
 

@@ -1,4 +1,4 @@
-"""What happens around compiling."""
+"""What is said and done while numba compiles."""
 
 import gc
 import subprocess
@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from numba import TypingError
 
-from tombola.compiling import around, caching, kernel
-from tombola.compiling.around import Around
+from tombola.compiling import caching, kernel, watch
+from tombola.compiling.watch import Watch
 from tombola.index.layout import height_of
 
 
@@ -23,7 +23,7 @@ OURS, THEIRS = event_of("tombola.index.layout"), event_of("somebody.else")
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(around, "PATIENCE", 0.0)
+    monkeypatch.setattr(watch, "PATIENCE", 0.0)
     monkeypatch.delenv("TOMBOLA_QUIET", raising=False)
 
 
@@ -37,30 +37,30 @@ def compile_for(watcher, seconds, *events):
 
 
 def test_one_line_once(impatient, capfd):
-    watcher = Around()
+    watcher = Watch()
     for _ in range(3):
         compile_for(watcher, 5, OURS, OURS)
-    assert capfd.readouterr().err == around.TEXT + "\n"
+    assert capfd.readouterr().err == watch.TEXT + "\n"
 
 
 def test_nothing_is_said_of_the_functions_of_others(impatient, capfd):
-    compile_for(Around(), 0.05, THEIRS, OURS)
+    compile_for(Watch(), 0.05, THEIRS, OURS)
     assert capfd.readouterr().err == ""
 
 
 def test_a_variable_hides_the_line(impatient, capfd, monkeypatch):
     monkeypatch.setenv("TOMBOLA_QUIET", "1")
-    compile_for(Around(), 5, OURS)
+    compile_for(Watch(), 5, OURS)
     assert capfd.readouterr().err == ""
 
 
 def test_short_times_add_up(impatient, capfd, monkeypatch):
-    monkeypatch.setattr(around, "PATIENCE", 0.2)
-    watcher = Around()
+    monkeypatch.setattr(watch, "PATIENCE", 0.2)
+    watcher = Watch()
     compile_for(watcher, 0.12, OURS)
     assert capfd.readouterr().err == ""
     compile_for(watcher, 0.12, OURS)
-    assert capfd.readouterr().err == around.TEXT + "\n"
+    assert capfd.readouterr().err == watch.TEXT + "\n"
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -68,7 +68,7 @@ def test_garbage_is_collected_again_afterwards(enabled):
     before = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()
-        watcher = Around()
+        watcher = Watch()
         watcher.on_start(OURS)
         assert not gc.isenabled()
         watcher.on_end(OURS)

@@ -1,4 +1,4 @@
-"""What happens around compiling: a line on stderr if it takes long, and no garbage collection."""
+"""Watch numba compile: say so on stderr if it takes long, and pause the garbage collector."""
 
 import gc
 import os
@@ -11,7 +11,7 @@ from numba.core import event
 
 from tombola.compiling.caching import unlock_all
 
-__all__ = ["PATIENCE", "Around"]
+__all__ = ["Watch"]
 
 PATIENCE = 2.0  # seconds of compiling before anything is said
 TEXT = (
@@ -20,11 +20,11 @@ TEXT = (
 )
 
 
-class Around(event.Listener):
+class Watch(event.Listener):
     """Watches numba compile functions of this package.
 
     It prints one line on stderr, once in a process, as soon as compiling has taken two seconds. It
-    pauses the garbage collector, which would find nothing and takes a tenth of the time.
+    pauses the garbage collector, which takes almost a tenth of the time.
     """
 
     def __init__(self) -> None:
@@ -71,4 +71,4 @@ def _is_ours(event: Any) -> bool:
     return str(getattr(function, "__module__", "")).partition(".")[0] == "tombola"
 
 
-event.register("numba:compile", Around())
+event.register("numba:compile", Watch())
