@@ -73,7 +73,7 @@ class KernelCache(FunctionCache):
 
     def _lock(self, signature: Any) -> None:
         """Wait until no other process compiles this function for this signature."""
-        if fcntl is None:
+        if fcntl is None or (self, signature) in LOCKS:  # numba may ask for a function twice
             return
         with contextlib.suppress(OSError):  # a file system without locks
             folder = Path(self._cache_path)

@@ -10,6 +10,7 @@ from tombola.compiling import by_type, kernel, prefetch
 __all__ = [
     "Dense",
     "Sparse",
+    "add_outer",
     "add_row",
     "as_rows",
     "checked_array",
@@ -46,6 +47,11 @@ class Dense(NamedTuple):
     def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector (which may be longer)."""
         dense_add(rows.values[item], factor, vector)
+
+    @staticmethod
+    def add_outer(rows: Any, item: Any, factor: Any, matrix: Any) -> None:
+        """Add a multiple of the outer product of a row with itself, in the lower triangle."""
+        dense_add_outer(rows.values[item], factor, matrix)
 
     @staticmethod
     def prefetch_row(rows: Any, item: Any) -> None:
@@ -102,6 +108,11 @@ class Sparse(NamedTuple):
         sparse_add(rows.values, rows.columns, rows.starts, item, factor, vector)
 
     @staticmethod
+    def add_outer(rows: Any, item: Any, factor: Any, matrix: Any) -> None:
+        """Add a multiple of the outer product of a row with itself, in the lower triangle."""
+        sparse_add_outer(rows.values, rows.columns, rows.starts, item, factor, matrix)
+
+    @staticmethod
     def prefetch_row(rows: Any, item: Any) -> None:
         """Prefetch the beginning of a row."""
         prefetch(rows.values, rows.starts[item])
@@ -137,6 +148,7 @@ column = by_type(Dense.column)
 dot = by_type(Dense.dot)
 soft_dot = by_type(Dense.soft_dot)
 add_row = by_type(Dense.add_row)
+add_outer = by_type(Dense.add_outer)
 prefetch_row = by_type(Dense.prefetch_row)
 
 
@@ -163,6 +175,29 @@ def dense_add(row: Any, factor: Any, vector: Any) -> None:
     """vector[j] += factor row[j]."""
     for j in range(row.size):
         vector[j] += factor * row[j]
+
+
+@kernel(inline=True)
+def dense_add_outer(row: Any, factor: Any, matrix: Any) -> None:
+    """matrix[j, k] += factor row[j] row[k], for k <= j."""
+    for j in range(row.size):
+        scaled = factor * row[j]
+        out = matrix[j]
+        for k in range(j + 1):
+            out[k] += scaled * row[k]
+
+
+@kernel(inline=True)
+def sparse_add_outer(
+    values: Any, columns: Any, starts: Any, item: Any, factor: Any, matrix: Any
+) -> None:
+    """matrix[c, e] += factor x_c x_e over the entries of a row, for e <= c: columns rise."""
+    begin, end = np.uint64(starts[item]), np.uint64(starts[item + 1])
+    for j in range(begin, end):
+        scaled = factor * values[j]
+        out = matrix[columns[j]]
+        for k in range(begin, j + np.uint64(1)):
+            out[np.uint64(columns[k])] += scaled * values[k]
 
 
 @kernel(inline=True)

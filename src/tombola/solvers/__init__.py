@@ -7,6 +7,7 @@ from tombola.solvers.coordinate import CoordinateDescent
 from tombola.solvers.cyclic import Cyclic
 from tombola.solvers.kmeans import MiniBatchKMeans
 from tombola.solvers.latest import Latest
+from tombola.solvers.newton import Newton
 from tombola.solvers.result import Result, Trace
 from tombola.solvers.saga import SAGA
 from tombola.solvers.sdca import SDCA
@@ -25,6 +26,7 @@ __all__ = [
     "DivergenceError",
     "Latest",
     "MiniBatchKMeans",
+    "Newton",
     "Result",
     "Solver",
     "Trace",

@@ -111,6 +111,10 @@ class Solver(ABC):
 
     # --- what users call ------------------------------------------------------------------------
 
+    def rounds_per_epoch(self, problem: Any) -> int:
+        """Return the number of rounds that draw as many items as there are."""
+        return -(-self._items(problem) // self.batch_size)
+
     def minimize(
         self,
         problem: Any,
@@ -178,7 +182,7 @@ class Solver(ABC):
             if given is not None and not isinstance(given, kind):
                 raise TypeError(f"{name} must be a {kind.__name__}, got {given!r}")
         rounds, trace = whole("rounds", rounds, 0), whole("trace", trace, 0)
-        epoch = -(-self._items(problem) // self.batch_size)
+        epoch = self.rounds_per_epoch(problem)
         every = whole("every", epoch if every is None else every, 1)
         if resume is None:
             execution = self._started(problem, sampler, start, carry)
@@ -298,7 +302,7 @@ class Solver(ABC):
                 sampler.update_all(run.seen())
             if run.ended(run):
                 break
-            draw = sampler.draw(self.batch_size)
+            draw = sampler.draw(run.batch.items.size)
             if not 0 <= draw.indices.min() <= draw.indices.max() < sampler.n:
                 raise IndexError(f"{sampler!r} drew an item that is not from 0 to {sampler.n - 1}")
             run.batch.items[:], run.batch.probabilities[:] = draw.indices, draw.probabilities

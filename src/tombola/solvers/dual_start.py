@@ -13,7 +13,7 @@ from tombola.solvers.dual_step import Centring, rebuild
 
 __all__ = ["begin_at", "best_constant", "centred", "mean_curvature"]
 
-HALVINGS = 100  # of the range of an intercept
+TURNS = 200  # of the search for an intercept
 WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rounding of 1
 
 
@@ -21,19 +21,25 @@ def best_constant(problem: Any) -> tuple[float, float]:
     """Return the best intercept for w = 0, 0 without one, and the objective there."""
     if not problem.fit_intercept:
         return 0.0, value_of_constant(problem.model, 0.0)[0] / problem.n
-    # classes have two targets; where there are many, slopes are cheap
-    targets, places = np.unique(problem.model.targets, return_inverse=True)
-    weights = np.bincount(places, problem.model.weights)
-    model = problem.model._replace(targets=targets, weights=weights)
-    low, high = min(-WIDE, targets[0]), max(WIDE, targets[-1])
-    for _ in range(HALVINGS):  # the sum of slopes rises
+    model, targets = problem.model, problem.model.targets
+    if (np.abs(targets) == 1.0).all():  # two targets stand for all rows
+        shares = np.bincount((targets > 0.0).astype(np.int8), model.weights, minlength=2)
+        model = model._replace(targets=np.array([-1.0, 1.0]), weights=shares)
+    low, high = min(-WIDE, targets.min()), max(WIDE, targets.max())
+    below, above = value_of_constant(model, low)[1], value_of_constant(model, high)[1]
+    for turn in range(TURNS):  # the sum of slopes rises: regula falsi and bisection, in turn
         middle = 0.5 * (low + high)
+        if turn % 2 == 0 and above > below:
+            middle = min(max(low - below * (high - low) / (above - below), low), high)
         if not low < middle < high:
             break
-        if value_of_constant(model, middle)[1] < 0.0:
-            low = middle
+        _, slope = value_of_constant(model, middle)
+        if slope < 0.0:
+            low, below = middle, slope
         else:
-            high = middle
+            high, above = middle, slope
+        if slope == 0.0:
+            low, below = middle, slope
     ends = [(value_of_constant(model, end)[0] / problem.n, end) for end in (low, high)]
     value, intercept = min(ends)
     return float(intercept), float(value)

@@ -10,6 +10,7 @@ from tombola.compiling.records import Record
 from tombola.random import next_below, next_word
 from tombola.samplers.compiled import Compiled, CompiledSampler, update_all
 from tombola.samplers.deck import Deck, deal_one, new_deck
+from tombola.validation import whole
 
 __all__ = ["Latest"]
 
@@ -151,6 +152,8 @@ class Latest(CompiledSampler):
         The number of items.
     among : array-like of int, optional
         The items to draw from, each once; by default all of them.
+    plan : int, optional
+        The number of draws that are planned at a time; by default half the number of items.
     seed : int, default=0
 
     Examples
@@ -167,13 +170,15 @@ class Latest(CompiledSampler):
         n: int,
         *,
         among: ArrayLike | None = None,
+        plan: int | None = None,
         quantity: str = "loss",
         seed: int = 0,
     ) -> None:
-        given = {} if among is None else {"among": checked_items(among, n)}
+        given: dict[str, Any] = {} if among is None else {"among": checked_items(among, n)}
+        given |= {} if plan is None else {"plan": whole("plan", plan, 2)}
         super().__init__(n, seed, given, quantity=quantity)
         chosen = np.arange(self.n) if among is None else given["among"]
-        size = max(2, chosen.size // 2)
+        size = max(2, chosen.size // 2) if plan is None else given["plan"]
         self.state = LatestState(
             stream=self._stream.state,
             deck=new_deck(chosen.size),

@@ -1,0 +1,237 @@
+"""The two halves of a round of `Newton`: a pass over all rows, and the minimum over a sample.
+
+The pass at w has, with slopes phi'_i and curvatures phi''_i at the inner products,
+
+    P(w),    its gradient g,    and the dual point a_i = -phi'_i
+
+which bounds the minimum from below. The sample then stands for all rows: with m rows drawn by p,
+
+    F_m(w) = sum_b s_b phi_b(x_b w) / (m n p_b)
+
+and the next w minimises F_m + l2/2 |w|^2 + c w, where c = g - (the gradient of F_m + l2/2 |w|^2)
+corrects the sample's gradient to the exact one. If the sample were all rows, that would be the
+minimum of P.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import kernel
+from tombola.problems.linear import curve, slopes
+from tombola.problems.rows import add_outer, add_row, dot
+from tombola.solvers.cholesky import solve_positive
+
+__all__ = ["Sample", "Scratch", "Survey", "fill_scores", "minimise_sample", "survey_rows"]
+
+ROUNDING = 1e-12  # of the lower bound, relative to the size of its terms
+STEPS = 20  # of Newton's method on a sample, at most
+ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
+ARMIJO, HALVINGS = 1e-4, 30
+RIDGE = 1e-9  # of the largest diagonal entry, added to the intercept's, which may be 0
+
+
+class Survey(NamedTuple):
+    """What a pass saw of each row, (n,) each."""
+
+    slopes: NDArray[np.float64]  # s_i phi'
+    curves: NDArray[np.float64]  # s_i phi''
+    reaches: NDArray[np.float64]  # sqrt(|x_i|^2 + mean |x|^2), the same for all passes
+    scores: NDArray[np.float64]  # how much the row matters
+
+
+class Sample(NamedTuple):
+    """The rows drawn, (m,) each."""
+
+    factors: NDArray[np.float64]  # s_b / (m n p_b)
+    z: NDArray[np.float64]  # x_b w
+    moves: NDArray[np.float64]  # x_b step
+
+
+class Scratch(NamedTuple):
+    """Memory for a pass and for the minimum over a sample."""
+
+    z: NDArray[np.float64]  # (1,)
+    slope: NDArray[np.float64]  # (1,)
+    sides: NDArray[np.float64]  # (2, d): sums of s_i a_i x_i, by the sign of a_i
+    gradient: NDArray[np.float64]  # (width,): of P
+    correction: NDArray[np.float64]  # (width,): c
+    model_gradient: NDArray[np.float64]  # (width,)
+    hessian: NDArray[np.float64]  # (width, width): its lower triangle
+    step: NDArray[np.float64]  # (width,)
+
+
+@kernel
+def survey_rows(run: Any) -> Any:
+    """Pass over all rows at w; return P and a lower bound; write gradient, slopes and curvatures.
+
+    With an intercept, a dual point has sum_i s_i a_i = 0: the heavier sign is scaled down by a
+    ratio r, which changes phi* by at most a factor of r, as phi*(0) = 0.
+    """
+    model, survey, w = run.model, run.survey, run.w[0]
+    intercept, l2 = model.settings[0].intercept, model.settings[0].l2
+    sides, gradient = run.scratch.sides, run.scratch.gradient
+    n, d = survey.slopes.size, sides.shape[1]
+    constant = w[d] if intercept else 0.0
+    for j in range(d):
+        sides[0, j] = sides[1, j] = 0.0
+    losses = positive = negative = above = below = 0.0
+    for item in range(n):
+        z = dot(model.rows, item, w) + constant
+        weight = model.weights[item]
+        run.scratch.z[0] = z
+        loss = weight * slopes(model, item, run.scratch.z, run.scratch.slope)
+        slope = weight * run.scratch.slope[0]
+        losses += loss
+        survey.slopes[item] = slope
+        survey.curves[item] = weight * curve(model, item, z)
+        conjugate = slope * z - loss  # phi(z) + phi*(-a) = -a z
+        if slope < 0.0:
+            positive -= slope
+            above += conjugate
+            add_row(model.rows, item, -slope, sides[0])
+        elif slope > 0.0:
+            negative += slope
+            below += conjugate
+            add_row(model.rows, item, -slope, sides[1])
+        else:
+            above += conjugate
+    up = down = 1.0
+    if intercept:
+        gradient[d] = (negative - positive) / n
+        up = negative / positive if positive > negative else 1.0
+        down = positive / negative if negative > positive else 1.0
+    penalty = dual_penalty = 0.0
+    for j in range(d):
+        gradient[j] = l2 * w[j] - (sides[0, j] + sides[1, j]) / n
+        penalty += 0.5 * l2 * w[j] * w[j]
+        v = (up * sides[0, j] + down * sides[1, j]) / n
+        dual_penalty += 0.5 * v * v / l2
+    run.progress[0].item_gradients += n
+    conjugates = (up * above + down * below) / n
+    size = abs(conjugates) + losses / n + dual_penalty
+    return losses / n + penalty, -conjugates - dual_penalty - ROUNDING * size
+
+
+@kernel
+def fill_scores(run: Any) -> None:
+    """Write how much each row matters: half by its curvature, half by its slope.
+
+    The sample's Hessian has the least noise with p ~ phi'' |x|^2, its gradient with |phi'| |x|.
+    A mean length is added to that of each row, so that short rows are drawn too.
+    """
+    slopes, curves, reaches, scores = run.survey
+    by_curve = by_slope = 0.0
+    for item in range(scores.size):
+        by_curve += curves[item] * reaches[item] * reaches[item]
+        by_slope += abs(slopes[item]) * reaches[item]
+    curve_unit = 1.0 / by_curve if by_curve > 0.0 else 0.0
+    slope_unit = 1.0 / by_slope if by_slope > 0.0 else 0.0
+    for item in range(scores.size):
+        reach = reaches[item]
+        scores[item] = reach * (curve_unit * curves[item] * reach + slope_unit * abs(slopes[item]))
+
+
+@kernel
+def minimise_sample(run: Any, corrected: Any, cautious: Any) -> None:
+    """Move w to the minimum over the rows drawn, by Newton's method; if cautious, by one step.
+
+    Without a correction, it is the minimum of F_m + l2/2 |w|^2.
+    """
+    sample, scratch, w, batch = run.sample, run.scratch, run.w[0], run.batch
+    l2, width, m = run.model.settings[0].l2, scratch.step.size, batch.items.size
+    d = scratch.sides.shape[1]
+    for b in range(m):
+        sample.factors[b] = run.model.weights[batch.items[b]] * batch.importances[b] / m
+        sample.z[b] = product(run, batch.items[b], w)
+    for j in range(width):
+        scratch.correction[j] = 0.0
+    first = 0.0
+    for turn in range(1 if cautious else STEPS):
+        expand(run)
+        if turn == 0 and corrected:
+            for j in range(width):
+                own = scratch.model_gradient[j] + (l2 * w[j] if j < d else 0.0)
+                scratch.correction[j] = scratch.gradient[j] - own
+        for j in range(width):
+            scratch.model_gradient[j] += scratch.correction[j] + (l2 * w[j] if j < d else 0.0)
+            scratch.step[j] = -scratch.model_gradient[j]
+        solve_positive(scratch.hessian, scratch.step)
+        gain = 0.0
+        for j in range(width):
+            gain -= scratch.model_gradient[j] * scratch.step[j]
+        if not 0.0 < gain < math.inf:
+            break
+        factor = move_along(run, gain)
+        for j in range(width):
+            w[j] += factor * scratch.step[j]
+        for b in range(m):
+            sample.z[b] += factor * sample.moves[b]
+        run.progress[0].item_gradients += m
+        first = max(first, gain)
+        if gain <= ENOUGH * first or factor == 0.0:
+            break
+
+
+@kernel(inline=True)
+def product(run: Any, item: Any, vector: Any) -> Any:
+    """Return the inner product of a row, with a one for the intercept, and a vector."""
+    constant = vector[vector.size - 1] if run.model.settings[0].intercept else 0.0
+    return dot(run.model.rows, item, vector) + constant
+
+
+@kernel
+def expand(run: Any) -> None:
+    """Write the gradient of F_m, and the Hessian of F_m + l2/2 |w|^2: its lower triangle."""
+    model, sample, scratch = run.model, run.sample, run.scratch
+    gradient, hessian, d = scratch.model_gradient, scratch.hessian, scratch.sides.shape[1]
+    width, intercept = gradient.size, model.settings[0].intercept
+    for j in range(width):
+        gradient[j] = 0.0
+        for k in range(j + 1):
+            hessian[j, k] = 0.0
+    for b in range(sample.z.size):
+        item, factor = run.batch.items[b], sample.factors[b]
+        scratch.z[0] = sample.z[b]
+        slopes(model, item, scratch.z, scratch.slope)
+        slope, bend = factor * scratch.slope[0], factor * curve(model, item, sample.z[b])
+        add_row(model.rows, item, slope, gradient)
+        add_outer(model.rows, item, bend, hessian)
+        if intercept:
+            gradient[d] += slope
+            add_row(model.rows, item, bend, hessian[d])
+            hessian[d, d] += bend
+    largest = 0.0
+    for j in range(d):
+        hessian[j, j] += model.settings[0].l2
+        largest = max(largest, hessian[j, j])
+    if intercept:
+        hessian[d, d] += RIDGE * max(largest, hessian[d, d])
+
+
+@kernel
+def move_along(run: Any, gain: Any) -> Any:
+    """Return how far to go along the step: 1, or the first half of it that decreases enough."""
+    model, sample, scratch, w = run.model, run.sample, run.scratch, run.w[0]
+    for b in range(sample.z.size):
+        sample.moves[b] = product(run, run.batch.items[b], scratch.step)
+    before, factor = 0.0, 0.0
+    for turn in range(HALVINGS + 1):
+        value = 0.0
+        for b in range(sample.z.size):
+            scratch.z[0] = sample.z[b] + factor * sample.moves[b]
+            value += sample.factors[b] * slopes(model, run.batch.items[b], scratch.z, scratch.slope)
+        for j in range(w.size):
+            there = w[j] + factor * scratch.step[j]
+            value += scratch.correction[j] * there
+            if j < scratch.sides.shape[1]:
+                value += 0.5 * model.settings[0].l2 * there * there
+        if turn == 0:
+            before, factor = value, 1.0
+        elif value <= before - ARMIJO * factor * gain + 1e-15 * abs(before):
+            return factor
+        else:
+            factor *= 0.5
+    return 0.0
