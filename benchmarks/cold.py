@@ -37,7 +37,8 @@ DRAW, UPDATE = (
 )
 PRINTED = "tombola.VRB(300, bound=1.0)"
 GROUPS = "tombola.GroupVRB(np.arange(300) % 3)"
-FIT = "estimators.SGDClassifier(max_iter=3)"
+FIT = "estimators.LinearClassifier(max_iter=3)"
+REGRESSION = "estimators.LinearRegressor(max_iter=3)"
 # what, the goal in seconds, whether the cache begins empty, what to do
 LINES = [
     ("VRB(n), first draw", 4, True, "play(tombola.VRB(300))", DRAW),
@@ -50,7 +51,7 @@ LINES = [
     ("and then sparse rows", 5, False, f"{FIT}.fit(sp.csr_matrix(X), y)", DRAW),
     ("and then float32 rows", 5, False, f"{FIT}.fit(X.astype(np.float32), y)", DRAW),
     ("and then three classes", 5, False, f"{FIT}.fit(X, np.arange(2000) % 3)", DRAW),
-    ("and then regression", 5, False, "estimators.SGDRegressor(max_iter=3).fit(X, X[:, 0])", DRAW),
+    ("and then regression", 5, False, f"{REGRESSION}.fit(X, X[:, 0])", DRAW),
     ("and then Lasso", 5, False, "estimators.Lasso(alpha=0.1).fit(X, X[:, 0])", DRAW),
     ("and then mini-batch k-means", 5, False, "estimators.MiniBatchKMeans(5).fit(X)", DRAW),
 ]  # fmt: skip

@@ -57,7 +57,7 @@ def test_the_race_runs_the_solver_and_sampler_of_the_estimator(task, monkeypatch
 
         with monkeypatch.context() as patch:
             patch.setattr(kind, "minimize", minimize)
-            run(contest, entrant, 7, 1, {1})
+            run(contest, entrant, 7, {1})
             estimator.fit(data.X, data.y)
         raced, fitted = seen
         assert raced == fitted
@@ -69,7 +69,7 @@ def test_scaling_is_in_the_plan_and_in_the_code():
     assert [type(step) for step in plan.scaling] == [StandardScaler, MeanNormScaler]
     assert isinstance(plan.model(), Pipeline)
     code = plan.code()
-    assert "    StandardScaler(),\n    MeanNormScaler(),\n    SGDClassifier(),\n" in code
+    assert "    StandardScaler(),\n    MeanNormScaler(),\n    LinearClassifier(),\n" in code
     scaler = MeanNormScaler().fit(X)
     np.testing.assert_array_equal(data.X, scaler.transform(X))
 

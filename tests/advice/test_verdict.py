@@ -19,10 +19,9 @@ def verdict(vrb=(1.0, 1.0, 1.0), default=(0.5, 0.5, 0.5), plain=None, ideal=0.1,
     methods = [
         method("shuffle", "baseline", [1.0] * 3),
         method("VRB", "adaptive", list(vrb), **others),
-        method("default", "default", list(default), solver="SAGA"),
+        method("default", "default", list(default), solver="SDCA"),
+        method("plain SDCA", "plain", list(default if plain is None else plain), solver="SDCA"),
     ]
-    if plain is not None:
-        methods.append(method("uniform", "plain", list(plain), solver="SAGA"))
     return decide(methods, ideal)
 
 
@@ -76,19 +75,35 @@ def test_seeds_that_disagree_are_counted():
 
 def test_what_the_default_owes_to_its_draws_is_said():
     sooner = (2.0, 2.0, 2.0)
-    assert "its draws are uniform" in verdict(default=sooner).reasons[1]
     assert "takes 2.00 times as long" in verdict(default=sooner, plain=(1.0, 1.0, 1.0)).reasons[1]
     assert "does not reach the goal" in verdict(default=sooner, plain=(1.0, 0.0, 1.0)).reasons[1]
 
 
 @pytest.mark.parametrize(
+    ("plain", "pays", "label"),
+    [
+        ((1.5, 1.9, 0.0), True, "default"),
+        ((1.5, 1.99 / PAYS, 1.0), True, "default"),
+        ((1.5, 1.9, 1.9), False, "default"),  # the median is too low
+        ((2.1, 1.0, 1.0), False, "default"),  # not in every seed
+        ((2.1, 2.1, 2.1), False, "default"),
+        ((2.1, 2.01 * PAYS, 9.0), False, "plain SDCA"),
+    ],
+)
+def test_the_default_pays_if_its_draws_do(plain, pays, label):
+    said = verdict(default=(2.0, 2.0, 2.0), plain=plain)
+    assert (said.pays, said.method) == (pays, label)
+    assert said.use == ("default" if label == "default" else "shuffle")
+
+
+@pytest.mark.parametrize(
     ("sooner", "words"),
     [
-        ((0.0, 0.0, 0.0), "is reached by the default (SAGA) in 0 of 3 seeds."),
-        ((0.0, 0.0, 0.5), "is reached by the default (SAGA) in 1 of 3 seeds."),
-        ((0.0, 0.5, 0.6), "0.50 [never, 0.60] times as long as the default (SAGA), which reaches "
+        ((0.0, 0.0, 0.0), "is reached by the default (SDCA) in 0 of 3 seeds."),
+        ((0.0, 0.0, 0.5), "is reached by the default (SDCA) in 1 of 3 seeds."),
+        ((0.0, 0.5, 0.6), "0.50 [never, 0.60] times as long as the default (SDCA), which reaches "
          "it in 2 of 3 seeds, and"),
-        ((0.4, 0.5, 0.6), "0.50 [0.40, 0.60] times as long as the default (SAGA), and"),
+        ((0.4, 0.5, 0.6), "0.50 [0.40, 0.60] times as long as the default (SDCA), and"),
     ],
 )  # fmt: skip
 def test_who_does_not_arrive_is_counted(sooner, words):

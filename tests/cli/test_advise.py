@@ -72,7 +72,7 @@ def test_the_page_is_saved_and_says_the_same(folder, capsys):
 def test_regression_and_clustering_are_advised_about(folder, capsys):
     code, out, _ = advise(capsys, folder, "--target", "price", "--task", "regression")
     assert code == 0
-    assert "SGDRegressor" in out
+    assert "LinearRegressor" in out
     code, out, _ = advise(capsys, folder, "--target", "label", "--task", "clustering",
                           "--n-clusters", 5)  # fmt: skip
     assert code == 0

@@ -8,13 +8,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tombola.estimators import (
     Lasso,
+    LinearClassifier,
+    LinearRegressor,
     MeanNormScaler,
     MiniBatchKMeans,
-    SGDClassifier,
-    SGDRegressor,
 )
 
-# what scikit-learn excuses its own SGDClassifier, SGDRegressor and MiniBatchKMeans from
+# what scikit-learn excuses its own LinearClassifier, LinearRegressor and MiniBatchKMeans from
 RANDOM = {
     f"check_sample_weight_equivalence_on_{kind}_data": "draws depend on the number of rows"
     for kind in ("dense", "sparse")
@@ -28,9 +28,9 @@ def excused(estimator):
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
     [
-        SGDClassifier(),
-        SGDClassifier(multi_class="softmax", solver="adagrad"),
-        SGDRegressor(),
+        LinearClassifier(),
+        LinearClassifier(multi_class="softmax", solver="adagrad"),
+        LinearRegressor(),
         Lasso(),
         MiniBatchKMeans(),
         MeanNormScaler(),

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tombola.estimators import MeanNormScaler, MiniBatchKMeans, SGDClassifier, SGDRegressor
+from tombola.estimators import LinearClassifier, LinearRegressor, MeanNormScaler, MiniBatchKMeans
 from tombola.estimators.plan import Plan
 
 X = np.random.default_rng(0).normal(size=(60, 3)) * [1.0, 5.0, 20.0] + 3.0
@@ -19,13 +19,15 @@ Y = X @ [1.0, 2.0, 0.5] + 100.0
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(SGDClassifier(solver="adagrad", sampler="vrb", max_iter=3, tol=None, random_state=1)),
         Plan(
-            SGDClassifier(l1_ratio=0.5, max_iter=3, tol=None, random_state=1),
+            LinearClassifier(solver="adagrad", sampler="vrb", max_iter=3, tol=None, random_state=1)
+        ),
+        Plan(
+            LinearClassifier(l1_ratio=0.5, max_iter=3, tol=None, random_state=1),
             (StandardScaler(), MeanNormScaler()),
         ),
         Plan(
-            SGDRegressor(alpha=0.1, max_iter=3, tol=None, random_state=1),
+            LinearRegressor(alpha=0.1, max_iter=3, tol=None, random_state=1),
             (StandardScaler(with_mean=False),),
             StandardScaler(),
         ),
@@ -42,7 +44,7 @@ def test_the_code_makes_and_fits_the_model(plan):
 
 
 def test_a_plan_is_not_fitted_with_its_model():
-    plan = Plan(SGDClassifier(max_iter=2, tol=None), (StandardScaler(),))
+    plan = Plan(LinearClassifier(max_iter=2, tol=None), (StandardScaler(),))
     model = plan.model().fit(X, Y.mean() < Y)
     assert isinstance(model, Pipeline)
     assert not hasattr(plan.estimator, "coef_")

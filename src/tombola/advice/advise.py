@@ -13,7 +13,7 @@ from tombola.advice.advice import Advice
 from tombola.advice.data import Data, open_contests
 from tombola.advice.entrants import line_up
 from tombola.advice.parts import Group, Item
-from tombola.advice.race import SCHEDULES, Curve, marks, run, schedule
+from tombola.advice.race import SCHEDULES, Curve, largest_batch, marks, run, schedule
 from tombola.advice.results import results
 from tombola.advice.verdict import decide
 from tombola.ledger import best_fixed
@@ -89,7 +89,7 @@ def advise(
     entrants = line_up(data)
     first, total = len(entrants), len(entrants) * (1 + SCHEDULES[0][0] * len(data.contests))
     for done, entrant in enumerate(entrants, 1):
-        run(data.contests[0], entrant, seed, rounds=1, looks={1})  # compiles
+        run(data.contests[0], entrant, seed, looks={1})  # compiles
         if progress is not None:
             progress(done, total)
     compiling = time.perf_counter() - began
@@ -99,12 +99,12 @@ def advise(
     total = first * (1 + seeds * len(data.contests))
     accounts = [Account(contest) for contest in data.contests]
     curves: list[dict[str, list[Curve]]] = [{e.label: [] for e in entrants} for _ in accounts]
-    every, looks = marks(data.n, epochs, entrants[0].plan.estimator.batch_size)
+    every, looks = marks(data.n, epochs, largest_batch(data.contests[0], entrants))
     turns = itertools.product(range(seeds), range(len(accounts)), entrants)
     for done, (turn, k, entrant) in enumerate(turns, first + 1):
         watch = accounts[k] if turn == 0 and entrant.kind == "baseline" else None
         curves[k][entrant.label].append(
-            run(data.contests[k], entrant, seed + turn, max(looks) * every, looks, every, watch)
+            run(data.contests[k], entrant, seed + turn, looks, every, watch)
         )
         if progress is not None:
             progress(done, total)

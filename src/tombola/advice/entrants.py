@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from tombola.advice.data import Data
 from tombola.estimators.plan import Plan
-from tombola.samplers import GroupVRB, Sampler, Static
+from tombola.samplers import GroupVRB, Sampler
 
 __all__ = ["Entrant", "line_up"]
 
@@ -36,8 +36,8 @@ class GivenGroups:
 def line_up(data: Data) -> list[Entrant]:
     """Return the entrants, the baseline first.
 
-    The solver is AdaGrad, or mini-batch k-means for clustering; the estimator's own defaults take
-    part too, and for linear models the same solver with uniform draws if these differ.
+    The solver is AdaGrad, or mini-batch k-means for clustering. For linear models the estimator's
+    own defaults take part too, and the same solver with shuffled epochs.
     """
     clustering = data.task == "clustering"
     name, solver = ("k-means", {}) if clustering else ("AdaGrad", {"solver": "adagrad"})
@@ -57,11 +57,8 @@ def line_up(data: Data) -> list[Entrant]:
     ]
     if clustering:
         return entrants
-    plan = data.plan()
-    if not isinstance(plan.estimator.make_sampler(data.contests[0].problem), Static):
-        return [*entrants, Entrant("default", "default", "SAGA, draws uniformly", plan)]
     return [
         *entrants,
-        Entrant("default", "default", "SAGA, draws by curvature", plan),
-        Entrant("uniform", "plain", "SAGA, draws uniformly", data.plan(sampler="uniform")),
+        Entrant("default", "default", "SDCA, by latest residuals", data.plan()),
+        Entrant("plain SDCA", "plain", "SDCA, shuffled", data.plan(sampler="shuffle")),
     ]

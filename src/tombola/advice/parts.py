@@ -41,10 +41,11 @@ class Method:
     ----------
     label, solver : str
     kind : {"baseline", "adaptive", "default", "plain"}
-        Shuffled epochs; draws that adapt; the defaults of the estimator; uniform draws.
+        Shuffled epochs; draws that adapt; the defaults of the estimator; the default solver with
+        shuffled epochs.
     ratio : float or None
         The second moment over that of uniform draws, exact, along the method's own path; None for
-        SAGA, whose estimates are of differences.
+        SDCA, which has no estimates.
     overhead : float
         Seconds per draw (with step, update and set-up) over those of the baseline.
     predicted : float or None

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
-SOLVERS = ("saga", "svrg", "adagrad", "sgd")  # as in tombola.estimators, which is slow to import
+# as in tombola.estimators, which is slow to import
+SOLVERS = ("auto", "sdca", "saga", "svrg", "adagrad", "sgd")
 LINEAR = ("solver", "alpha", "l1_ratio")  # the options of linear models only
 CLUSTERING = ("n_clusters",)  # the options of clustering only
 
@@ -33,7 +34,7 @@ CLUSTERING = ("n_clusters",)  # the options of clustering only
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_data_arguments(parser)
-    parser.add_argument("--solver", choices=SOLVERS, help="for linear models; default: saga")
+    parser.add_argument("--solver", choices=SOLVERS, help="for linear models; default: auto")
     parser.add_argument("--sampler", choices=NAMES, default="auto", help="how rows are drawn")
     parser.add_argument(
         "--alpha", type=number_from(0.0),

@@ -1,5 +1,6 @@
 """The fit of `tombola train`: the plan of an estimator, run so that it can be interrupted."""
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from tombola.cli.errors import CommandError
 from tombola.cli.progress import Progress
 from tombola.estimators.base import Part, draw_seeds
 from tombola.estimators.plan import Plan
-from tombola.solvers import DivergenceError, Result
+from tombola.solvers import SDCA, DivergenceError, Result, Trace
 
 __all__ = ["Fit", "Outcome"]
 
@@ -33,6 +34,7 @@ class Outcome:
     solver: str
     sampler: str
     gauge: Any
+    gap: float | None  # relative duality gap, of SDCA
 
 
 class Fit:
@@ -73,42 +75,54 @@ class Fit:
         problem = part.make()
         solver = estimator.make_solver(problem, seed)
         sampler = estimator.make_sampler(problem, seed, part.groups)
-        rounds = estimator.max_iter * -(-problem.n // solver.batch_size)
-        result = _loaded(path) if resume and path.exists() else None
-        saved, pause = time.monotonic(), SAVE_EVERY
+        rounds = estimator.count_rounds(problem, solver)
+        before = _loaded(path) if resume and path.exists() else None
+        saved, pause, paused = time.monotonic(), SAVE_EVERY, False
 
         def due(rounds: int, solution: Any, loss: float) -> bool:
-            return time.monotonic() >= saved + pause
+            nonlocal paused
+            paused = time.monotonic() >= saved + pause
+            return paused
 
-        while result is None or result.rounds < rounds:
+        while True:
+            paused = False
             try:
                 result = solver.minimize(
                     problem,
-                    sampler=sampler if result is None else None,
+                    sampler=sampler,
                     rounds=rounds,
                     trace=EVALUATIONS if len(self.parts) == 1 else EVALUATIONS // 2,
-                    resume=result,
+                    resume=before,
                     progress=progress,
                     until=due,
                     every=max(1, rounds // 200),
                 )
             except DivergenceError as error:
                 raise CommandError(str(error)) from None
-            began = time.monotonic()
-            result.save(path)
-            saved = time.monotonic()
-            pause = max(SAVE_EVERY, 20 * (saved - began))
+            if before is None or result.rounds > before.rounds:
+                began = time.monotonic()
+                result.save(path)
+                saved = time.monotonic()
+                pause = max(SAVE_EVERY, 20 * (saved - began))
             if result.interrupted:
                 raise KeyboardInterrupt("interrupted; the same command with --resume continues")
+            if not paused:  # at the last round, or within the solver's tolerance
+                break
+            before = result
+        trace = Trace(**vars(result.trace))
+        if trace.rounds[-1] < result.rounds:  # it ended before the last mark
+            value = problem.value(result.solution)
+            trace.add(result.rounds, result.item_gradients, result.seconds, value, math.nan)
         return Outcome(
             name=self._name(part),
             solution=result.solution,
-            trace=result.trace,
-            epochs=result.trace.rounds * solver.batch_size / problem.n,
+            trace=trace,
+            epochs=trace.rounds * solver.batch_size / problem.n,
             seconds=result.seconds,
             solver=type(solver).__name__,
-            sampler=type(result.sampler).__name__,
-            gauge=result.sampler.gauge,  # type: ignore[union-attr]
+            sampler=type(sampler).__name__,
+            gauge=sampler.gauge,
+            gap=solver.gap(problem, result) if isinstance(solver, SDCA) else None,
         )
 
     def _name(self, part: Part) -> str:

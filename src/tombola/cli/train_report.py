@@ -39,8 +39,13 @@ def how(fit: "Fit") -> str:
 
 
 def _objective(fit: "Fit") -> Any:
-    """Return the objective from the start to the end, its mean over the parts."""
-    return np.mean([outcome.trace.objective for outcome in fit.outcomes], axis=0)
+    """Return the objective from the start to the end, its mean over the parts.
+
+    A part that ended sooner than another stays where it was.
+    """
+    columns = [outcome.trace.objective for outcome in fit.outcomes]
+    most = max(map(len, columns))
+    return np.mean([np.pad(column, (0, most - len(column)), "edge") for column in columns], axis=0)
 
 
 def verdict(fit: "Fit") -> str:
@@ -102,20 +107,28 @@ def report(fit: "Fit", record: dict[str, Any]) -> "Page":
         page.heading("On the rows held out")
         page.table(["score", "value"], [[name, value] for name, value in scores.items()])
     page.heading("The run")
+    certified = fit.outcomes[0].gap is not None
+    variance = (
+        "" if certified else ", and the variance of the gradient estimates over that of uniform "
+        "draws at the same solution; below 1 is better"
+    )  # fmt: skip
     page.figure(
         _figure(fit),
-        "The objective (loss and penalties) on the training rows, and the variance of the "
-        "gradient estimates over that of uniform draws at the same solution; below 1 is better."
+        f"The objective (loss and penalties) on the training rows{variance}."
         + (" Means over the classes." if len(fit.outcomes) > 1 else ""),
         f"The objective falls from {_objective(fit)[0]:.4g} to {_objective(fit)[-1]:.4g}.",
     )
     rows = [
-        [it.name, it.trace.objective[-1], it.gauge.second_moment_ratio, it.seconds]
+        [it.name, it.trace.objective[-1],
+         it.gap if certified else it.gauge.second_moment_ratio, it.seconds]
         for it in fit.outcomes
-    ]
+    ]  # fmt: skip
+    measure = "relative duality gap" if certified else "second moment over uniform's"
     page.table(
-        ["problem", "objective", "second moment over uniform's", "seconds"], rows,
-        caption="Second moments by the sampler's gauge: below 1 is better than uniform draws.",
+        ["problem", "objective", measure, "seconds"], rows,
+        caption="The objective is at most this gap above its minimum, times the objective at 0 "
+        "with the best intercept." if certified else
+        "Second moments by the sampler's gauge: below 1 is better than uniform draws.",
     )  # fmt: skip
     if fit.outcomes[0].sampler == "Static":
         page.text(
@@ -145,11 +158,16 @@ def _first(scores: dict[str, float]) -> str:
 def _figure(fit: "Fit") -> Any:
     from tombola.report.figures import new_figure, style
 
-    epochs = fit.outcomes[0].epochs
-    figure, (upper, lower) = new_figure(2, height=2.2, share_x=True)
+    epochs = max((outcome.epochs for outcome in fit.outcomes), key=len)
+    certified = fit.outcomes[0].gap is not None
+    figure, axes = new_figure(1 if certified else 2, height=2.2, share_x=True)
+    upper, lower = axes[0], axes[-1]
     look = style("vrb")
     upper.plot(epochs, _objective(fit), linewidth=1.7, **look)
     upper.set_ylabel("objective")
+    if certified:
+        upper.set_xlabel("epochs")
+        return figure
     ratios = np.mean([outcome.trace.variance_ratio for outcome in fit.outcomes], axis=0)
     lower.plot(epochs, ratios, linewidth=1.7, **look)
     lower.axhline(1.0, color="#8a8f94", linewidth=1)

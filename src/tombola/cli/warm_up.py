@@ -49,9 +49,9 @@ def _fit(name: str) -> None:
     if name == "kmeans":
         estimators.MiniBatchKMeans(3, max_iter=2).fit(X)
     elif name == "regression":
-        estimators.SGDRegressor(max_iter=2).fit(X, X[:, 0])
+        estimators.LinearRegressor(max_iter=2).fit(X, X[:, 0])
     else:
-        estimators.SGDClassifier(max_iter=2).fit(sp.csr_matrix(X) if name == "sparse" else X, y)
+        estimators.LinearClassifier(max_iter=2).fit(sp.csr_matrix(X) if name == "sparse" else X, y)
 
 
 PARTS: dict[str, Callable[[], None]] = {

@@ -107,6 +107,7 @@ def kernel(
     inline: bool = False,
     inner: bool = False,
     fast: bool = False,
+    releases_gil: bool = False,
 ) -> Any:
     """Compile a function and cache its machine code on disk.
 
@@ -127,13 +128,20 @@ def kernel(
     fast : bool, default=False
         Whether sums may be reordered, to add several terms at a time. Their last bits then depend
         on the processor.
+    releases_gil : bool, default=False
+        Whether other Python threads go on while the function runs, for loops that take long.
     """
     if function is None:
         return lambda function: kernel(
-            function, allocates=allocates, inline=inline, inner=inner, fast=fast
+            function,
+            allocates=allocates,
+            inline=inline,
+            inner=inner,
+            fast=fast,
+            releases_gil=releases_gil,
         )
     # kernels never divide by zero, and a check at each division would prevent vectorisation
-    options: dict[str, Any] = {"_nrt": allocates, "error_model": "numpy"}
+    options: dict[str, Any] = {"_nrt": allocates, "error_model": "numpy", "nogil": releases_gil}
     # always explicit: numba would otherwise use the setting of the caller that is compiled first
     options["fastmath"] = {"reassoc", "contract"} if fast else False
     options["forceinline"] = inline

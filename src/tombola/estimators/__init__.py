@@ -9,8 +9,8 @@ except ImportError as error:
 
 from tombola.estimators.kmeans import MiniBatchKMeans
 from tombola.estimators.lasso import Lasso
+from tombola.estimators.linear_classifier import LinearClassifier
+from tombola.estimators.linear_regressor import LinearRegressor
 from tombola.estimators.scaling import MeanNormScaler
-from tombola.estimators.sgd_classifier import SGDClassifier
-from tombola.estimators.sgd_regressor import SGDRegressor
 
-__all__ = ["Lasso", "MeanNormScaler", "MiniBatchKMeans", "SGDClassifier", "SGDRegressor"]
+__all__ = ["Lasso", "LinearClassifier", "LinearRegressor", "MeanNormScaler", "MiniBatchKMeans"]

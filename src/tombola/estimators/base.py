@@ -120,10 +120,11 @@ class LinearModel(DrawingEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix, shape (n, d)
-            C-ordered float32 and float64, and CSR, are not copied by `SGDClassifier` and
-            `SGDRegressor`.
+            C-ordered float32 and float64, and CSR, are not copied by `LinearClassifier` and
+            `LinearRegressor`.
         y : array-like, shape (n,)
-            Numbers; for `SGDClassifier` labels of any kind.
+            Numbers; for `LinearClassifier` labels of any kind, or an indicator matrix of shape
+            (n, K), dense or sparse.
         sample_weight : array-like, shape (n,), optional
             A weight of 2 is the same as the row twice.
 
@@ -132,7 +133,13 @@ class LinearModel(DrawingEstimator):
         self
         """
         again = self.warm_start and hasattr(self, "coef_")
-        X, y = checked_rows(self, X, y, reset=True, y_numeric=is_regressor(self))
+        numeric, shape = is_regressor(self), np.shape(y)
+        if numeric and len(shape) == 2 and shape[1] > 1:
+            raise ValueError(
+                f"y must be one column, got shape {shape}: fit a model for each column, for "
+                "example by MultiOutputRegressor"
+            )
+        X, y = checked_rows(self, X, y, reset=True, y_numeric=numeric, multi_output=not numeric)
         self._fit(X, y, checked_weights(sample_weight, X), again)
         return self
 
@@ -142,7 +149,7 @@ class LinearModel(DrawingEstimator):
 
 
 class LinearPrediction:
-    """Prediction by `coef_` and `intercept_`: `SGDRegressor` and `Lasso`."""
+    """Prediction by `coef_` and `intercept_`: `LinearRegressor` and `Lasso`."""
 
     coef_: NDArray[np.float64]
     intercept_: Any  # a number

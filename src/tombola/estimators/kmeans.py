@@ -164,6 +164,13 @@ class MiniBatchKMeans(
         """Return the solver; the seed is for k-means++."""
         return solvers.MiniBatchKMeans(self.batch_size, subsample=self.subsample, seed=seed)
 
+    def count_rounds(
+        self, problem: KMeans, solver: solvers.MiniBatchKMeans, epochs: int | None = None
+    ) -> int:
+        """Return the rounds of some epochs, by default `max_iter`."""
+        epochs = self.max_iter if epochs is None else epochs
+        return epochs * -(-problem.n // solver.batch_size)
+
     def make_sampler(self, problem: KMeans, seed: int = 0, groups: Any = None) -> Sampler:
         """Return the sampler, new; the solver draws by bounds of its own."""
         own = partial(self.make_solver(problem, seed)._default_sampler, problem)
@@ -186,10 +193,11 @@ class MiniBatchKMeans(
         seed = draw_seeds(self.random_state, 1, past["calls"])[0]
         sampler = self.make_sampler(problem, seed)
         watch = _Watch(problem, self.verbose, tol)
-        result = self.make_solver(problem, seed).minimize(
+        solver = self.make_solver(problem, seed)
+        result = solver.minimize(
             problem,
             sampler=sampler,
-            rounds=epochs * -(-n // self.batch_size),
+            rounds=self.count_rounds(problem, solver, epochs),
             start=start,
             carry=past["carried"],
             until=watch,

@@ -10,14 +10,14 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import make_pipeline
 
 from tombola.estimators.kmeans import MiniBatchKMeans
-from tombola.estimators.sgd_classifier import SGDClassifier
-from tombola.estimators.sgd_regressor import SGDRegressor
+from tombola.estimators.linear_classifier import LinearClassifier
+from tombola.estimators.linear_regressor import LinearRegressor
 
 __all__ = ["ESTIMATORS", "Plan"]
 
 ESTIMATORS: dict[str, Any] = {
-    "classification": SGDClassifier,
-    "regression": SGDRegressor,
+    "classification": LinearClassifier,
+    "regression": LinearRegressor,
     "clustering": MiniBatchKMeans,
 }
 
@@ -28,7 +28,7 @@ class Plan:
 
     Attributes
     ----------
-    estimator : SGDClassifier, SGDRegressor or MiniBatchKMeans
+    estimator : LinearClassifier, LinearRegressor or MiniBatchKMeans
         Its parameters decide all but the scaling. ``estimator.parts(X, y)`` are the problems,
         ``estimator.make_solver`` and ``estimator.make_sampler`` make what solves them; `fit` of
         the estimator uses the same three.
@@ -40,15 +40,15 @@ class Plan:
     Examples
     --------
     >>> from sklearn.preprocessing import StandardScaler
-    >>> plan = Plan(SGDClassifier(solver="adagrad", sampler="vrb"), (StandardScaler(),))
+    >>> plan = Plan(LinearClassifier(solver="adagrad", sampler="vrb"), (StandardScaler(),))
     >>> print(plan.code())
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
-    from tombola.estimators import SGDClassifier
+    from tombola.estimators import LinearClassifier
     <BLANKLINE>
     model = make_pipeline(
         StandardScaler(),
-        SGDClassifier(solver="adagrad", sampler="vrb"),
+        LinearClassifier(solver="adagrad", sampler="vrb"),
     )
     model.fit(X, y)
     """

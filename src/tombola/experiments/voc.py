@@ -35,7 +35,7 @@ FEATURES = {
 }  # the name of the features, and whether rows are divided by their mean norm
 RATES = (0.01, 0.03, RATE, 0.3, 1.0, 3.0)
 TUNING_SEED = 1000
-DEFAULT = "GroupVRB"  # of SGDClassifier(solver="adagrad"), since labels are known
+DEFAULT = "GroupVRB"  # of LinearClassifier(solver="adagrad"), since labels are known
 
 
 def _unit(task: Task) -> float:

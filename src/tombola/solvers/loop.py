@@ -78,11 +78,12 @@ def ended(run: Any) -> Any:
     """Return whether the run is as close to the optimum as it was asked to be."""
 
 
-@kernel
+@kernel(releases_gil=True)
 def advance(run: Any, state: Any, tally: Record, n: Any, rounds: Any) -> Any:
     """Run rounds with a compiled sampler; return the position of the first bad loss, or -1.
 
-    The next items are drawn before the move, which hides the time to fetch them from memory.
+    The next items are drawn before the move, which hides the time to fetch them from memory. Other
+    Python threads go on meanwhile.
     """
     batch, left = run.batch, rounds
     more = left > 0 and draw_ahead(run, state)

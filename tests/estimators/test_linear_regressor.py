@@ -10,7 +10,7 @@ from sklearn.linear_model import ElasticNet, Ridge
 from sklearn.preprocessing import StandardScaler
 
 import tombola
-from tombola.estimators import SGDRegressor
+from tombola.estimators import LinearRegressor
 from tombola.problems import LeastSquares
 
 N = 120
@@ -25,7 +25,7 @@ def data():
 @pytest.mark.parametrize("sampler", ["auto", "uniform"])
 def test_elastic_net(solver, sampler):
     X, y = data()
-    model = SGDRegressor(
+    model = LinearRegressor(
         alpha=0.1,
         l1_ratio=0.5,
         solver=solver,
@@ -42,7 +42,7 @@ def test_elastic_net(solver, sampler):
 @pytest.mark.parametrize("solver", ["adagrad", "sgd"])
 def test_the_others_come_near(solver):
     X, y = data()
-    model = SGDRegressor(alpha=0.05, solver=solver, max_iter=500, tol=None, random_state=0)
+    model = LinearRegressor(alpha=0.05, solver=solver, max_iter=500, tol=None, random_state=0)
     model.fit(X, y)
     reference = Ridge(alpha=0.05 * N).fit(X, y)
     problem = LeastSquares(X, y, alpha=0.05, fit_intercept=True)
@@ -54,8 +54,8 @@ def test_sample_weights_are_repeated_rows():
     X, y = data()
     times = np.random.default_rng(1).integers(0, 4, N)
     settings = dict(alpha=1e-2, solver="saga", max_iter=5000, tol=1e-9, random_state=0)
-    weighted = SGDRegressor(**settings).fit(X, y, sample_weight=times)
-    repeated = SGDRegressor(**settings).fit(X.repeat(times, axis=0), y.repeat(times))
+    weighted = LinearRegressor(**settings).fit(X, y, sample_weight=times)
+    repeated = LinearRegressor(**settings).fit(X.repeat(times, axis=0), y.repeat(times))
     assert weighted.coef_ == pytest.approx(repeated.coef_, abs=1e-6)
     reference = Ridge(alpha=1e-2 * times.sum()).fit(X, y, sample_weight=times)
     assert weighted.coef_ == pytest.approx(reference.coef_, abs=1e-5)
@@ -65,18 +65,19 @@ def test_sparse_is_dense():
     X, y = data()
     X[np.abs(X) < 0.7] = 0.0
     settings = dict(random_state=3, tol=None, max_iter=5, alpha=1.1e-3, l1_ratio=0.9)
-    dense = SGDRegressor(**settings).fit(X, y)
-    model = SGDRegressor(**settings).fit(sparse.csr_array(X), y)
+    dense = LinearRegressor(**settings).fit(X, y)
+    model = LinearRegressor(**settings).fit(sparse.csr_array(X), y)
     assert model.coef_ == pytest.approx(dense.coef_, rel=1e-6)
     assert model.predict(sparse.csr_array(X)) == pytest.approx(dense.predict(X), rel=1e-6)
 
 
 def test_partial_fit_and_warm_start():
     X, y = data()
-    model = SGDRegressor(random_state=0).partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
+    model = LinearRegressor(solver="adagrad", random_state=0).partial_fit(X[:50], y[:50])
+    model.partial_fit(X[50:], y[50:])
     assert model.t_ == N
-    assert model._past["runs"][0]["carried"]["rounds"] == N
-    warm = SGDRegressor(random_state=0, warm_start=True, tol=None, max_iter=5).fit(X, y)
+    assert model._past[0].carried["rounds"] == N
+    warm = LinearRegressor(random_state=0, warm_start=True, tol=None, max_iter=5).fit(X, y)
     score = warm.score(X, y)
     assert warm.fit(X, y).score(X, y) > score - 1e-3
     with pytest.raises(ValueError, match="warm_start needs"):
@@ -85,14 +86,14 @@ def test_partial_fit_and_warm_start():
 
 def test_samplers_and_attributes(capsys):
     X, y = data()
-    model = SGDRegressor(sampler=tombola.Shuffle(N), max_iter=2, tol=None, verbose=1).fit(X, y)
+    model = LinearRegressor(sampler=tombola.Shuffle(N), max_iter=2, tol=None, verbose=1).fit(X, y)
     assert model.gauge_.mode == "shuffle"
     assert model.coef_.shape == (6,)
     assert np.ndim(model.intercept_) == 0
     assert capsys.readouterr().out.count("epoch") == 2
-    free = SGDRegressor(fit_intercept=False, max_iter=2, tol=None).fit(X, y)
+    free = LinearRegressor(fit_intercept=False, max_iter=2, tol=None).fit(X, y)
     assert free.intercept_ == 0.0
     with pytest.raises(ValueError, match="'sampler' parameter"):
-        SGDRegressor(sampler="balanced").fit(X, y)
+        LinearRegressor(sampler="balanced").fit(X, y)
     with pytest.warns(ConvergenceWarning):
-        SGDRegressor(max_iter=1).fit(X, y)
+        LinearRegressor(max_iter=1).fit(X, y)

@@ -1,0 +1,361 @@
+"""Linear classifiers, fitted by draws of rows."""
+
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import (
+    _check_partial_fit_first_call,
+    check_classification_targets,
+    is_multilabel,
+)
+from sklearn.utils.validation import check_is_fitted
+
+from tombola.estimators.base import Part, checked_rows, checked_weights
+from tombola.estimators.familiar import names_ours
+from tombola.estimators.linear import LinearEstimator, of_descents
+from tombola.problems import Hinge, Logistic, Softmax, SquaredHinge
+from tombola.samplers import Sampler
+from tombola.samplers.registry import NAMES
+
+__all__ = ["LinearClassifier"]
+
+PROBLEMS: dict[str, Any] = {"log_loss": Logistic, "hinge": Hinge, "squared_hinge": SquaredHinge}
+
+
+def _gives_probabilities(estimator: Any) -> bool:
+    if estimator.loss != "log_loss":
+        raise AttributeError(f"there are no probabilities for loss={estimator.loss!r}")
+    return True
+
+
+@names_ours
+@dataclass(eq=False, repr=False)
+class LinearClassifier(ClassifierMixin, LinearEstimator):
+    """Logistic regression or a linear support vector machine, by adaptive draws of rows.
+
+        (1/n) sum_i s_i loss(x_i w + b, y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
+
+    By default it is solved by dual coordinate ascent: there is no rate to choose, rows whose dual
+    variable is far from its optimum are drawn more often, and the duality gap says when to stop.
+
+    Parameters
+    ----------
+    loss : {"log_loss", "hinge", "squared_hinge"}, default="log_loss"
+    multi_class : {"ovr", "softmax"}, default="ovr"
+        With more than two classes: a binary problem for each class against the rest, or one problem
+        for all of them (log_loss only).
+    class_weight : dict, "balanced" or None, default=None
+        The weight of each class; it multiplies the sample weights of its rows.
+    alpha : float, default=1e-4
+        The strength of the penalty; scikit-learn's C is 1 / (alpha n).
+    l1_ratio : float, default=0.0
+        The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
+    fit_intercept : bool, default=True
+        Whether to fit b, which is not penalised.
+    solver : {"auto", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
+        "auto" is sdca wherever it can be used: alpha above 0, l1_ratio below 1, and not softmax.
+        Elsewhere it is saga, or adagrad for the hinge loss. sdca, saga and svrg converge without a
+        tuned rate; adagrad and sgd can go on with new rows by `partial_fit`.
+    sampler : str, Sampler or callable, default="auto"
+        How rows are drawn. "auto" is the solver's own rule. sdca: half in shuffled order, half by
+        the latest dual residual of each row (`tombola.solvers.Latest`). saga and svrg: half by
+        the curvature of their loss, which allows larger steps. adagrad and sgd: "group-vrb", which
+        is `GroupVRB` over the class labels (one-vs-rest: the two sides). Other names: "vrb"
+        (`VRB`), "shuffle" (shuffled epochs; not recommended with saga and svrg), "uniform",
+        "balanced" (all classes equally often). A sampler over the rows of X is left unchanged: a
+        new one is made with its parameters and seed. A function (n, seed, groups) returns a
+        sampler.
+    max_iter : int, default=100
+        Epochs, of n draws each.
+    tol : float or None, default=1e-4
+        sdca stops when the duality gap, which the objective is at most above its minimum, is within
+        tol times the objective at w = 0 with the best intercept; saga and svrg when no coefficient
+        has moved in an epoch by more than tol times the largest one; adagrad and sgd when, for
+        5 epochs, the objective as estimated from the draws has not fallen by tol relative to the
+        best one. None or 0: after max_iter epochs.
+    n_jobs : int or None, default=None
+        Threads, over classes; -1 is all cores. The model does not depend on it.
+    random_state : int, RandomState or None, default=None
+    warm_start : bool, default=False
+        Whether `fit` continues from the last solution; adagrad and sgd continue with the rates
+        that were reached and with what was learnt about the groups.
+    verbose : int, default=0
+        Above 0, a line is printed for each epoch.
+    rate : float, optional
+        For adagrad and sgd: by default 0.3 for adagrad; for sgd 1 / (max L + alpha) at first, with
+        L the curvature of the loss of a row, falling as 1 / sqrt(t).
+    batch_size : int, default=1
+        For adagrad and sgd.
+    average : bool, default=False
+        For adagrad and sgd: whether the solution is the average of the iterates.
+    early_stopping : bool, default=False
+        For adagrad and sgd: whether to hold rows out, stop when the accuracy on them has not risen
+        by tol for `n_iter_no_change` epochs, and keep the best solution. One-vs-rest: for each
+        class by itself.
+    validation_fraction : float, default=0.1
+        The share of rows held out for early stopping, the same of each class.
+    n_iter_no_change : int, default=5
+        For early stopping.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+        The labels; for an indicator matrix the numbers of its columns.
+    coef_ : ndarray of shape (1, d) or (K, d)
+    intercept_ : ndarray of shape (1,) or (K,)
+    dual_gap_ : float, or ndarray of shape (K,)
+        The relative duality gap that was reached, as in `tol`; one-vs-rest: of each class. NaN for
+        adagrad and sgd.
+    solver_ : str
+        The solver that was used.
+    multilabel_ : bool
+        Whether y was an indicator matrix.
+    gauge_ : Gauge, or list of Gauge
+        The worth of the sampling; one-vs-rest: for each class.
+    n_iter_ : int
+        Epochs run (one-vs-rest: the most that a class took).
+    t_ : int
+        Draws, over all classes and calls of `partial_fit`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        Where X has column names.
+
+    Notes
+    -----
+    y may be an indicator matrix of 0 and 1, dense or sparse, with a column for each label: each
+    column is a problem of its own, and so is its probability. A column that is 0 or 1 in every row
+    is an error: there is nothing to learn from it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> X, y = make_classification(2000, weights=[0.97], random_state=0)
+    >>> model = LinearClassifier(random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.97, model.solver_, model.dual_gap_ <= 1e-4
+    (True, 'sdca', True)
+    >>> rough = LinearClassifier(solver="adagrad", random_state=0).fit(X, y)
+    >>> rough.gauge_.second_moment_ratio < 0.5          # what adapting saves
+    True
+    """
+
+    loss: str = "log_loss"
+    _: KW_ONLY
+    multi_class: str = "ovr"
+    class_weight: Any = None
+
+    samplers = NAMES
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LinearEstimator._parameter_constraints,
+        "loss": [StrOptions(set(PROBLEMS))],
+        "multi_class": [StrOptions({"ovr", "softmax"})],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "sampler": [StrOptions(set(samplers)), Sampler, callable],
+    }
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:
+        y = checked_labels(y)
+        if y.ndim == 2:
+            self._check_columns(y)
+        classes = np.arange(y.shape[1]) if y.ndim == 2 else np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes, y has 1 class: {classes[0]}"
+            )
+        if again:
+            one = len(classes) == 2 and y.ndim == 1
+            shape = (1 if one else len(classes), X.shape[1])
+            if not np.array_equal(classes, self.classes_) or self.coef_.shape != shape:
+                raise ValueError(
+                    "warm_start needs the classes and the number of columns of the last fit"
+                )
+        self.classes_: NDArray[Any] = classes
+        self.multilabel_ = y.ndim == 2
+        parts_of = partial(self.parts, classes=classes)
+        self._fit_rows(parts_of, X, y, weights, fresh=not again)
+
+    def _check_columns(self, y: NDArray[Any]) -> None:
+        """Raise an error that names a column from which there is nothing to learn."""
+        same = y.all(axis=0) | ~y.any(axis=0)
+        if same.any():
+            k = int(same.argmax())
+            raise ValueError(
+                f"column {k} of y is {int(y[0, k])} in every row: there is nothing to learn from "
+                "it, leave it out"
+            )
+
+    @of_descents
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> "LinearClassifier":
+        """Continue with one epoch over these rows, which may be new; for adagrad and sgd.
+
+        The solution, the rates that were reached and what was learnt about the groups are kept.
+        Sample weights are not normalised: they count in the same unit over all calls.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like, optional
+            All labels that any call will have; needed in the first call, unless y is an indicator
+            matrix.
+
+        Returns
+        -------
+        self
+        """
+        fresh = not hasattr(self, "coef_")
+        X, y = checked_rows(self, X, y, reset=fresh, multi_output=True)
+        y = checked_labels(y)
+        if fresh:
+            self.multilabel_ = y.ndim == 2
+            classes = np.arange(y.shape[1]) if self.multilabel_ else classes
+        _check_partial_fit_first_call(self, classes)
+        if len(self.classes_) < 2:
+            raise ValueError(f"at least two classes are needed, got {len(self.classes_)} class")
+        if self.class_weight == "balanced":
+            raise ValueError(
+                'class_weight="balanced" needs all rows at once; for partial_fit give a dict, '
+                "for example from compute_class_weight"
+            )
+        if y.shape[1:] != (len(self.classes_),) * self.multilabel_:
+            raise ValueError(f"y has shape {y.shape}, which is not that of the first call")
+        unknown = np.setdiff1d(y, np.arange(2) if self.multilabel_ else self.classes_)
+        if len(unknown):
+            raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes")
+        weights = checked_weights(sample_weight, X)
+        parts = self.parts(X, y, weights, classes=self.classes_, normalise=False)
+        self._run(parts, fresh=fresh, epochs=1, stops=False)
+        return self
+
+    def parts(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: NDArray[np.float64] | None = None,
+        *,
+        classes: NDArray[Any] | None = None,
+        normalise: bool = True,
+    ) -> list[Part]:
+        """Return the problems that `fit` solves: one, or one for each class.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`, already validated; an indicator matrix is one of booleans.
+        classes : ndarray, optional
+            All classes, sorted; by default those of y.
+        normalise : bool, default=True
+            Whether sample weights are divided by their mean.
+        """
+        softmax = self.multi_class == "softmax"
+        if softmax and self.loss != "log_loss":
+            raise ValueError(f'multi_class="softmax" is for log_loss, got loss={self.loss!r}')
+        settings = {name: getattr(self, name) for name in ("alpha", "l1_ratio", "fit_intercept")}
+        settings |= {"sample_weight": sample_weight, "normalise": normalise}
+        kind = PROBLEMS[self.loss]
+        if y.ndim == 2:
+            self._check_for_columns()
+            return [
+                Part(k, partial(kind, X, side, **settings), side)
+                for k, side in enumerate(np.ascontiguousarray(y.T))
+            ]
+        classes = np.unique(y) if classes is None else classes
+        numbers = np.searchsorted(classes, y)
+        if self.class_weight is not None:
+            by_class = compute_class_weight(self.class_weight, classes=classes, y=y)[numbers]
+            weights = by_class if sample_weight is None else sample_weight * by_class
+            settings["sample_weight"] = weights
+        K = len(classes)
+        if K > 2 and softmax:
+            return [Part(None, partial(Softmax, X, numbers, n_classes=K, **settings), numbers)]
+        sides = {None: numbers == 1} if K == 2 else {c: numbers == k for k, c in enumerate(classes)}
+        return [Part(c, partial(kind, X, side, **settings), side) for c, side in sides.items()]
+
+    def _check_for_columns(self) -> None:
+        """Raise an error that names a parameter that has no meaning for an indicator matrix."""
+        if self.multi_class == "softmax":
+            raise ValueError(
+                'multi_class="softmax" needs one label for each row, y is an indicator matrix: use '
+                'multi_class="ovr"'
+            )
+        if self.class_weight is not None:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs one label for each row, y is an "
+                "indicator matrix: use class_weight=None"
+            )
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return scores of shape (n,) for two classes (above 0: the second), else (n, K)."""
+        check_is_fitted(self)
+        X = checked_rows(self, X, reset=False)
+        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row; for an indicator matrix y, one of shape (n, K)."""
+        scores = self.decision_function(X)
+        if self.multilabel_:
+            return (scores > 0).astype(np.int64)
+        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    @available_if(_gives_probabilities)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, shape (n, K); log_loss only.
+
+        In one-vs-rest, the probabilities of the binary problems are divided by their sum; for an
+        indicator matrix y they are independent.
+        """
+        return np.exp(self._log_probabilities(X))
+
+    @available_if(_gives_probabilities)
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithm of the probability of each class; log_loss only."""
+        return self._log_probabilities(X)
+
+    def _log_probabilities(self, X: Any) -> NDArray[np.float64]:
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return -np.logaddexp(0.0, np.column_stack([scores, -scores]))
+        # log softmax of the scores, or of the logarithms of the sigmoids
+        logs = scores if self.multi_class == "softmax" else -np.logaddexp(0.0, -scores)
+        if self.multilabel_:
+            return np.asarray(logs)
+        logs = logs - logs.max(axis=1, keepdims=True)
+        return np.asarray(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
+
+
+def checked_labels(y: Any) -> NDArray[Any]:
+    """Return labels of shape (n,), or an indicator matrix as booleans of shape (n, K)."""
+    if not is_multilabel(y):
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        return np.asarray(y)
+    dense = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+    wrong = (dense != 0) & (dense != 1)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"y[{row}, {column}] is {dense[row, column]}: an indicator matrix holds 0 and 1"
+        )
+    return np.asarray(dense == 1)

@@ -1,0 +1,148 @@
+"""The fit of one part of a linear model: one problem, solver and sampler."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.estimators.base import Part
+from tombola.estimators.early_stopping import EarlyStopping, HeldOut
+from tombola.estimators.solver_table import CERTIFIED, REDUCED
+from tombola.estimators.watch import Watch
+from tombola.problems.linear import LinearProblem
+from tombola.problems.rows import squared_norms, transposed
+from tombola.samplers import GroupVRB, Sampler
+from tombola.solvers import AdaGrad, Result
+
+__all__ = ["PartFit", "Past", "Task", "fit_part"]
+
+
+class Past(NamedTuple):
+    """What a fit leaves for the next one, of a part."""
+
+    solver: str
+    carried: dict[str, Any]  # the solver's sums and rates
+    levels: dict[Any, Any]  # of groups
+
+
+class Task(NamedTuple):
+    """A part to fit: how, from where, and until when."""
+
+    part: Part
+    seed: int
+    start: NDArray[np.float64] | None
+    past: Past | None
+    epochs: int
+    tol: float | None
+    held: HeldOut | None
+
+
+class PartFit(NamedTuple):
+    """What was fitted."""
+
+    solution: NDArray[np.float64]  # (outputs, width)
+    past: Past
+    gauge: Any
+    draws: int
+    epochs: int
+    gap: float  # relative; nan where the solver has none
+    converged: bool
+
+
+def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None) -> PartFit:
+    """Minimise a part, by the solver and the sampler that the estimator makes for it."""
+    part, start, past, tol = task.part, task.start, task.past, task.tol
+    problem = part.make()
+    name = model.solver_name(problem)
+    solver = model.make_solver(problem, task.seed)
+    sampler = model.make_sampler(problem, task.seed, part.groups)
+    same = past is not None and past.solver == name
+    levels = past.levels if past is not None else {}
+    if isinstance(sampler, GroupVRB) and same:
+        sampler.start_from(levels)
+    carried = past.carried if past is not None and same else None
+    if start is not None and carried is None and isinstance(solver, AdaGrad):
+        carried = as_after_an_epoch(problem, start)
+    label = None
+    if model.verbose:
+        label = "" if part.label is None else f"class {part.label}, "
+    settings: dict[str, Any] = {"sampler": sampler, "start": start, "progress": progress}
+    rounds = model.count_rounds(problem, solver, task.epochs)
+    if name in CERTIFIED:
+        result = minimise_certified(solver, problem, rounds, label, **settings)
+        raise_interrupt(result)
+        epochs = -(-result.rounds * solver.batch_size // problem.n)
+        epochs = min(max(epochs, 1), task.epochs)
+        gap = solver.gap(problem, result)
+        solution, converged = result.solution, tol is None or gap <= tol
+    else:
+        watch: Any
+        if task.held is not None:
+            watch = EarlyStopping(task.held, tol, model.n_iter_no_change, label)
+        else:
+            watch = Watch(problem, sampler, name in REDUCED, tol, label, start)
+        result = solver.minimize(problem, rounds=rounds, carry=carried, until=watch, **settings)
+        raise_interrupt(result)
+        epochs, converged = watch.epoch, tol is None or watch.converged
+        gap = getattr(watch, "gap", math.nan)
+        solution = result.solution if task.held is None else watch.solution
+    if isinstance(sampler, GroupVRB):
+        levels = {**levels, **sampler.group_levels()}
+    return PartFit(
+        solution=solution.reshape(problem.outputs, -1),
+        past=Past(name, result.state["carried"], levels),
+        gauge=copy.deepcopy(sampler.gauge),
+        draws=result.rounds * solver.batch_size,
+        epochs=epochs,
+        gap=float(gap),
+        converged=converged,
+    )
+
+
+def minimise_certified(
+    solver: Any,
+    problem: LinearProblem,
+    rounds: int,
+    label: str | None,
+    *,
+    sampler: Sampler,
+    start: NDArray[np.float64] | None,
+    progress: Callable[[int, int], None] | None,
+) -> Result:
+    """Run a solver that ends by itself; with a label it pauses each epoch to print the gap."""
+    every = rounds if label is None else -(-problem.n // solver.batch_size)
+    begin: dict[str, Any] = {"start": start}
+    done = epoch = 0
+    while True:
+        done, epoch = min(done + every, rounds), epoch + 1
+        result: Result = solver.minimize(
+            problem, sampler=sampler, rounds=done, progress=progress, **begin
+        )
+        if label is not None:
+            gap = solver.gap(problem, result)
+            print(f"{label}epoch {epoch}: round {result.rounds}, relative duality gap {gap:.3g}")
+        if result.interrupted or result.rounds < done or done == rounds:
+            return result
+        begin = {"resume": result}
+
+
+def raise_interrupt(result: Result) -> None:
+    """Raise the KeyboardInterrupt that ended a run."""
+    if result.interrupted:
+        raise KeyboardInterrupt
+
+
+def as_after_an_epoch(problem: LinearProblem, solution: NDArray[Any]) -> dict[str, Any]:
+    """Return what AdaGrad would carry after an epoch at a solution: sum_i g_ij^2.
+
+    AdaGrad then continues from the solution of another solver without moving far from it.
+    """
+    table = problem.evaluate(solution)[1] ** 2
+    columns = transposed(problem.model.rows)
+    squares = np.array([squared_norms(columns, np.ascontiguousarray(t)) for t in table.T])
+    if problem.fit_intercept:
+        squares = np.column_stack([squares, table.sum(axis=0)])
+    return {"rounds": np.array(problem.n), "squares": squares, "square_sum": squares.sum()}
