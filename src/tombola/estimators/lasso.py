@@ -18,6 +18,7 @@ from tombola.problems import LeastSquares
 from tombola.samplers import Sampler
 from tombola.samplers.registry import UNGROUPED, make_sampler
 from tombola.solvers import CoordinateDescent, Cyclic
+from tombola.solvers.gap import duality_gap
 
 __all__ = ["Lasso"]
 
@@ -162,7 +163,7 @@ class _Watch:
         self.epoch += 1
         if self.epoch == self.next or self.epoch == self.last:
             self.next = self.epoch + max(1, self.epoch // 4)
-            self.gap = self.problem.gap(solution)
+            self.gap = duality_gap(self.problem, solution)
             self.converged = bool(self.gap <= self.goal)
             if self.verbose:
                 print(f"epoch {self.epoch}: duality gap {self.gap:.6g}")

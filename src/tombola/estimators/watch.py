@@ -1,5 +1,7 @@
 """When a linear model has converged."""
 
+import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ from numpy.typing import NDArray
 
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
+from tombola.solvers.gap import duality_gap, unit_of
 
 __all__ = ["Watch"]
 
@@ -16,8 +19,10 @@ PATIENCE = 5  # epochs without progress after which AdaGrad and SGD stop
 class Watch:
     """The stopping rule of a run, called after each epoch; it also prints a line if asked to.
 
-    SAGA and SVRG converge: they stop when no coefficient has moved, in an epoch, by more than tol
-    times the largest coefficient, and no intercept by more than tol times the largest entry.
+    SAGA and SVRG converge: they stop when the relative duality gap is at most tol. Without one (no
+    penalty, or a loss whose conjugate is not known) they stop when no coefficient has moved, in an
+    epoch, by more than tol times the largest coefficient, and no intercept by more than tol times
+    the largest entry.
     AdaGrad and SGD stop when, for 5 epochs, the objective has not fallen by tol relative to the
     best epoch before. That objective is the mean over the epoch as estimated from the draws, which
     costs nothing.
@@ -34,6 +39,13 @@ class Watch:
         Begins each line; None prints nothing.
     start : ndarray or None
         The solution at the start, None for zeros.
+
+    Attributes
+    ----------
+    epoch : int
+        Epochs so far.
+    converged : bool
+        Whether it has said to stop.
     """
 
     def __init__(
@@ -48,8 +60,20 @@ class Watch:
         self.problem, self.sampler, self.reduced = problem, sampler, reduced
         self.tol, self.name = tol, name
         self.epoch, self.idle, self.best = 0, 0, np.inf
-        self.before: Any = np.zeros(problem.shape) if start is None else start
+        self.solution: Any = np.zeros(problem.shape) if start is None else start
         self.converged = False
+        self._gap: float | None = None
+
+    @property
+    def gap(self) -> float:
+        """The relative duality gap of the last solution, nan where there is none."""
+        if self._gap is None:
+            self._gap = duality_gap(self.problem, self.solution) / self._unit
+        return self._gap
+
+    @cached_property
+    def _unit(self) -> float:
+        return unit_of(self.problem)
 
     def __call__(self, rounds: int, solution: NDArray[np.float64], loss: float) -> bool:
         """Return whether to stop."""
@@ -61,17 +85,19 @@ class Watch:
                 f"{self.name}epoch {self.epoch}: objective {objective:.6g}, second moment over "
                 f"uniform's {gauge.second_moment_ratio:.3g} ({gauge.mode})"
             )
+        before, self.solution, self._gap = self.solution, solution, None
         if self.tol is None:
             return False
-        if self.reduced:
-            change, size = np.abs(solution - self.before), np.abs(solution)
-            d = self.problem.d  # the intercept, in the last column, may be far larger
-            settled = change[..., :d].max() <= self.tol * size[..., :d].max()
-            self.converged = bool(settled and change.max() <= self.tol * size.max())
-            self.before = solution
-        else:
+        if not self.reduced:
             enough = objective <= self.best - self.tol * abs(self.best)
             self.idle = 0 if enough or self.epoch == 1 else self.idle + 1
             self.best = min(self.best, objective)
             self.converged = self.idle >= PATIENCE
+        elif math.isnan(self.gap):
+            change, size = np.abs(solution - before), np.abs(solution)
+            d = self.problem.d  # the intercept, in the last column, may be far larger
+            settled = change[..., :d].max() <= self.tol * size[..., :d].max()
+            self.converged = bool(settled and change.max() <= self.tol * size.max())
+        else:
+            self.converged = self.gap <= self.tol
         return self.converged

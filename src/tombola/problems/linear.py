@@ -7,7 +7,8 @@ derivative in the inner products. Everything else follows: the gradient of an it
 product of slopes and row, so its norm is the product of their norms and is never formed.
 
 A loss with one output may have a dual besides, for `tombola.solvers.SDCA`: `slope`, `curve`,
-`conjugate`, `inside` and `ascend`. A dual variable a stands for -phi'(z) at the optimum, and
+`conjugate`, `inside` and `ascend`. With several outputs, `conjugates` is enough for duality gaps
+(`tombola.solvers.gap`). A dual variable a stands for -phi'(z) at the optimum, and
 phi*(u) = max_z (u z - phi(z)); with l1 = 0 the dual problem is
 
     max_a  -(1/n) sum_i s_i phi*(-a_i) - l2/2 |w|^2,        w = (1/(l2 n)) sum_i s_i a_i x_i
@@ -34,6 +35,7 @@ __all__ = [
     "LinearProblem",
     "ascend",
     "conjugate",
+    "conjugates",
     "curve",
     "evaluate_items",
     "inside",
@@ -77,6 +79,11 @@ class Linear(_Arrays):
         raise NotImplementedError
 
     @staticmethod
+    def conjugates(model: Any, item: Any, a: Any) -> Any:
+        """Return phi*(-a) for the dual variables of all outputs, an array."""
+        return conjugate(model, item, a[0])
+
+    @staticmethod
     def inside(model: Any, item: Any, a: Any) -> Any:
         """Return whether a dual variable is in its domain, where phi*(-a) is finite."""
         raise NotImplementedError
@@ -94,6 +101,7 @@ slopes = by_type(Linear.slopes)
 slope = by_type(Linear.slope)
 curve = by_type(Linear.curve)
 conjugate = by_type(Linear.conjugate)
+conjugates = by_type(Linear.conjugates)
 inside = by_type(Linear.inside)
 ascend = by_type(Linear.ascend)
 

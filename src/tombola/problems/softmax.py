@@ -33,6 +33,17 @@ class SoftmaxModel(Linear):
         out[label] -= 1.0
         return math.log(total) + largest - z[label]
 
+    @staticmethod
+    def conjugates(model: Any, item: Any, a: Any) -> Any:
+        """Return sum_k p_k log(p_k) for the distribution p = onehot(y) - a."""
+        label = np.int64(model.targets[item])
+        total = 0.0
+        for k in range(a.size):
+            p = 1.0 - a[k] if k == label else -a[k]
+            if p > 0.0:
+                total += p * math.log(p)
+        return total
+
 
 class Softmax(LinearProblem):
     """Softmax regression: phi(z, y) = log sum_k exp(z_k) - z_y, labels 0 to K - 1.

@@ -7,8 +7,10 @@ from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler, Static, Uniform
 from tombola.solvers.descent import Descent, new_descent
+from tombola.solvers.gap import relative_gap
 from tombola.solvers.linear import LinearSolver, checked_rate
 from tombola.solvers.rates import CONSTANT
+from tombola.solvers.result import Result
 from tombola.validation import whole
 
 __all__ = ["VarianceReducedSolver", "by_curvature", "safe_rate"]
@@ -22,6 +24,13 @@ class VarianceReducedSolver(LinearSolver):
     def __init__(self, rate: float | None, batch_size: int) -> None:
         self.rate = None if rate is None else checked_rate(rate)
         self.batch_size = whole("batch_size", batch_size, 1)
+
+    def gap(self, problem: Any, result: Result) -> float:
+        """Return the duality gap of a result, relative to the objective at w = 0.
+
+        See `tombola.solvers.gap.relative_gap`; nan where there is none.
+        """
+        return relative_gap(problem, result.solution)
 
     def _check(self, problem: Any) -> None:
         super()._check(problem)
