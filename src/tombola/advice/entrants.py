@@ -18,6 +18,19 @@ class Entrant(NamedTuple):
     plan: Plan
 
 
+class Default(NamedTuple):
+    """What the default of the estimators is, for people."""
+
+    name: str
+    draws: str
+
+
+DEFAULTS = {
+    "newton": Default("Newton", "by curvature and slope"),
+    "sdca": Default("SDCA", "by latest residuals"),
+}
+
+
 class GivenGroups:
     """The `sampler` argument for groups that are not the class labels; its repr is Python code."""
 
@@ -57,8 +70,10 @@ def line_up(data: Data) -> list[Entrant]:
     ]
     if clustering:
         return entrants
+    default, plain = data.plan(), data.plan(sampler="shuffle")
+    chosen = DEFAULTS[default.estimator.solver_name(data.contests[0].problem)]
     return [
         *entrants,
-        Entrant("default", "default", "SDCA, by latest residuals", data.plan()),
-        Entrant("plain SDCA", "plain", "SDCA, shuffled", data.plan(sampler="shuffle")),
+        Entrant("default", "default", f"{chosen.name}, {chosen.draws}", default),
+        Entrant(f"plain {chosen.name}", "plain", f"{chosen.name}, shuffled", plain),
     ]

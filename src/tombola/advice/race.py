@@ -4,7 +4,7 @@ import copy
 import math
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,47 +50,46 @@ def run(
 ) -> Curve:
     """Run a plan, evaluating objective and losses after `looks` times `every` draws.
 
-    `every` is a multiple of the solver's batch, or becomes one batch. Evaluations are off the
-    clock. A solver that ends sooner stays where it is.
+    `every` is a multiple of the solver's batch. Where a round is more than that, such as a pass
+    over all rows, the last round counts. Evaluations are off the clock. A solver that ends sooner
+    stays where it is.
     """
     problem, estimator = contest.problem, copy.copy(entrant.plan.estimator)
     estimator.set_params(tol=None)  # all run for the same number of draws
     start = contest.start(seed)
     clustering = isinstance(problem, KMeans)
-    objective = [problem.value(start)]
-    draws, seconds = [0.0], [0.0]
+    seen = {0: (0.0, problem.value(start))}  # seconds and objective, by rounds
     ours = uniform = away = 0.0
     began = clock()
     sampler = estimator.make_sampler(problem, seed, contest.groups)
     solver = estimator.make_solver(problem, seed)
-    batch = solver.batch_size
-    every = max(1, every // batch)  # rounds
+    batch = draws_per_round(solver, problem)
+    due = {k: k * every // batch for k in looks}  # rounds
+    step = max(1, every // batch)
 
     def look(done: int, solution: NDArray[np.float64], loss: float) -> bool:
         nonlocal away, ours, uniform
         now = clock()
-        if done // every in looks:
+        if done in due.values():
             losses, slopes, _ = problem.evaluate(solution)
             norms = problem.norms_of(losses if clustering else slopes)
             penalty = 0.0 if clustering else problem.penalty(solution)
-            objective.append(float(losses.mean()) + penalty)
-            seconds.append(now - began - away)
-            draws.append(float(done * batch))
-            since = draws[-1] - draws[-2]
+            since = float((done - max(seen)) * batch)
+            seen[done] = now - began - away, float(losses.mean()) + penalty
             if entrant.kind in MEASURED:
                 squares = norms * norms
                 ours += since * float((squares / sampler.probabilities()).sum())
                 uniform += since * problem.n * float(squares.sum())
             if account is not None:
-                account.add(norms, draws[-1], since)
+                account.add(norms, float(done * batch), since)
             away += clock() - now
         return False
 
     last, end, ratio, pace = math.inf, math.nan, math.nan, math.nan
     try:
         result = solver.minimize(
-            problem, sampler=sampler, rounds=max(looks) * every, start=start, until=look,
-            every=every,
+            problem, sampler=sampler, rounds=max(1, *due.values()), start=start, until=look,
+            every=step,
         )  # fmt: skip
     except DivergenceError:
         pass
@@ -101,15 +100,19 @@ def run(
         last = problem.value(result.solution)
         ratio = ours / uniform if uniform > 0 else 1.0
         pace = end / (max(result.rounds, 1) * batch)
-    missed = sorted(looks)[len(draws) - 1 :]
-    objective += [last] * len(missed)
-    draws += [float(k * every * batch) for k in missed]
-    seconds += [end] * len(missed)
-    return Curve(np.array(draws), np.array(seconds), np.array(objective), ratio, pace)
+    draws = np.array([0, *sorted(looks)], dtype=float) * every
+    path = np.array([seen[0], *(seen.get(due[k], (end, last)) for k in sorted(looks))])
+    return Curve(draws, path[:, 0], path[:, 1], ratio, pace)
+
+
+def draws_per_round(solver: Any, problem: Any) -> int:
+    """Return the number of draws in a round, n where it passes over all rows."""
+    rounds = solver.rounds_per_epoch(problem)
+    return int(problem.n) if rounds == 1 else int(solver.batch_size)
 
 
 def largest_batch(contest: Contest, entrants: Sequence[Entrant]) -> int:
-    """Return the largest batch of all solvers; it is a multiple of the others."""
+    """Return the largest batch of all solvers that draw in batches; a multiple of the others."""
     solvers = (each.plan.estimator.make_solver(contest.problem) for each in entrants)
     return max(int(solver.batch_size) for solver in solvers)
 

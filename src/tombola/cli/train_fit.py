@@ -14,7 +14,7 @@ from tombola.cli.errors import CommandError
 from tombola.cli.progress import Progress
 from tombola.estimators.base import Part, draw_seeds
 from tombola.estimators.plan import Plan
-from tombola.solvers import SDCA, DivergenceError, Result, Trace
+from tombola.solvers import DivergenceError, Result, Trace
 
 __all__ = ["Fit", "Outcome"]
 
@@ -34,7 +34,7 @@ class Outcome:
     solver: str
     sampler: str
     gauge: Any
-    gap: float | None  # relative duality gap, of SDCA
+    gap: float | None  # relative duality gap, where the solver has one
 
 
 class Fit:
@@ -117,12 +117,12 @@ class Fit:
             name=self._name(part),
             solution=result.solution,
             trace=trace,
-            epochs=trace.rounds * solver.batch_size / problem.n,
+            epochs=trace.rounds / solver.rounds_per_epoch(problem),
             seconds=result.seconds,
             solver=type(solver).__name__,
             sampler=type(sampler).__name__,
             gauge=sampler.gauge,
-            gap=solver.gap(problem, result) if isinstance(solver, SDCA) else None,
+            gap=solver.gap(problem, result) if hasattr(solver, "gap") else None,
         )
 
     def _name(self, part: Part) -> str:

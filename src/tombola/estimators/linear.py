@@ -22,7 +22,6 @@ from tombola.estimators.early_stopping import HeldOut, split_rows
 from tombola.estimators.familiar import check_values, check_words
 from tombola.estimators.part_fit import PartFit, Past, Task, fit_part
 from tombola.estimators.solver_table import (
-    CERTIFIED,
     DESCENTS,
     SOLVERS,
     check_solver,
@@ -147,9 +146,7 @@ class LinearEstimator(LinearModel):
     ) -> int:
         """Return the rounds of some epochs, by default `max_iter`."""
         epochs = self.max_iter if epochs is None else epochs
-        if self.solver_name(problem) in CERTIFIED:  # they do not stop between epochs
-            return -(-epochs * problem.n // solver.batch_size)
-        return epochs * -(-problem.n // solver.batch_size)
+        return epochs * solver.rounds_per_epoch(problem)
 
     # --- the fit ------------------------------------------------------------------------------
 

@@ -74,8 +74,7 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
     if name in CERTIFIED:
         result = minimise_certified(solver, problem, rounds, label, **settings)
         raise_interrupt(result)
-        epochs = -(-result.rounds * solver.batch_size // problem.n)
-        epochs = min(max(epochs, 1), task.epochs)
+        epochs = max(-(-result.rounds // solver.rounds_per_epoch(problem)), 1)
         gap = solver.gap(problem, result)
         solution, converged = result.solution, tol is None or gap <= tol
     else:
@@ -95,7 +94,7 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
         solution=solution.reshape(problem.outputs, -1),
         past=Past(name, result.state["carried"], levels),
         gauge=copy.deepcopy(sampler.gauge),
-        draws=result.rounds * solver.batch_size,
+        draws=sampler.gauge.count,
         epochs=epochs,
         gap=float(gap),
         converged=converged,
@@ -113,7 +112,7 @@ def minimise_certified(
     progress: Callable[[int, int], None] | None,
 ) -> Result:
     """Run a solver that ends by itself; with a label it pauses each epoch to print the gap."""
-    every = rounds if label is None else -(-problem.n // solver.batch_size)
+    every = rounds if label is None else solver.rounds_per_epoch(problem)
     begin: dict[str, Any] = {"start": start}
     done = epoch = 0
     while True:

@@ -18,6 +18,7 @@ __all__ = [
     "dot",
     "end",
     "first",
+    "mean_entries",
     "prefetch_row",
     "shape_of",
     "soft_dot",
@@ -338,6 +339,11 @@ def shape_of(rows: Any) -> tuple[int, int]:
     """Return the number of rows and of columns."""
     shape = rows.values.shape if isinstance(rows, Dense) else rows.shape
     return int(shape[0]), int(shape[1])
+
+
+def mean_entries(rows: Any) -> float:
+    """Return the mean number of entries of a row: of those that are stored."""
+    return float(rows.values.size / shape_of(rows)[0])
 
 
 def squared_norms(rows: Any, weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
