@@ -21,8 +21,8 @@ __all__ = [
     "own_sampler",
 ]
 
-ROWS_PER_COLUMN = 160  # where there are fewer, the samples of newton are not much less than all
-ROWS_PER_PAIR = 2.5  # rows for each pair of columns: below, its Hessians take longer than passes
+ROWS_PER_COLUMN = 30  # newton needs these: its samples have so many
+ROWS_PER_PAIR = 0.3  # and these for each pair of columns: else Hessians take too long
 ADAGRAD_RATE = 0.3  # where none is given; see docs/decisions/estimator_defaults.md
 
 CERTIFIED = ("newton", "sdca")  # they end within tol by themselves

@@ -10,7 +10,7 @@ from tombola.compiling import by_type, kernel, prefetch
 __all__ = [
     "Dense",
     "Sparse",
-    "add_outer",
+    "add_outers",
     "add_row",
     "as_rows",
     "checked_array",
@@ -50,9 +50,14 @@ class Dense(NamedTuple):
         dense_add(rows.values[item], factor, vector)
 
     @staticmethod
-    def add_outer(rows: Any, item: Any, factor: Any, matrix: Any) -> None:
-        """Add a multiple of the outer product of a row with itself, in the lower triangle."""
-        dense_add_outer(rows.values[item], factor, matrix)
+    def add_outers(rows: Any, items: Any, factors: Any, block: Any, matrix: Any) -> None:
+        """Add factors x x' over rows x, with a one at the end where the matrix is wider than they.
+
+        Only the lower triangle is added to. `block` is scratch, of shape (8, width).
+        """
+        for start in range(0, items.size, 4):
+            fill_block(rows.values, items, factors, start, block)
+            add_block(block, matrix)
 
     @staticmethod
     def prefetch_row(rows: Any, item: Any) -> None:
@@ -109,9 +114,18 @@ class Sparse(NamedTuple):
         sparse_add(rows.values, rows.columns, rows.starts, item, factor, vector)
 
     @staticmethod
-    def add_outer(rows: Any, item: Any, factor: Any, matrix: Any) -> None:
-        """Add a multiple of the outer product of a row with itself, in the lower triangle."""
-        sparse_add_outer(rows.values, rows.columns, rows.starts, item, factor, matrix)
+    def add_outers(rows: Any, items: Any, factors: Any, block: Any, matrix: Any) -> None:
+        """Add factors x x' over rows x, with a one at the end where the matrix is wider than they.
+
+        Only the lower triangle is added to.
+        """
+        d, values, columns, starts = rows.shape[1], rows.values, rows.columns, rows.starts
+        for b in range(items.size):
+            item, factor = items[b], factors[b]
+            sparse_add_outer(values, columns, starts, item, factor, matrix)
+            if matrix.shape[0] > d:
+                sparse_add(values, columns, starts, item, factor, matrix[d])
+                matrix[d, d] += factor
 
     @staticmethod
     def prefetch_row(rows: Any, item: Any) -> None:
@@ -149,7 +163,7 @@ column = by_type(Dense.column)
 dot = by_type(Dense.dot)
 soft_dot = by_type(Dense.soft_dot)
 add_row = by_type(Dense.add_row)
-add_outer = by_type(Dense.add_outer)
+add_outers = by_type(Dense.add_outers)
 prefetch_row = by_type(Dense.prefetch_row)
 
 
@@ -178,14 +192,26 @@ def dense_add(row: Any, factor: Any, vector: Any) -> None:
         vector[j] += factor * row[j]
 
 
-@kernel(inline=True)
-def dense_add_outer(row: Any, factor: Any, matrix: Any) -> None:
-    """matrix[j, k] += factor row[j] row[k], for k <= j."""
-    for j in range(row.size):
-        scaled = factor * row[j]
-        out = matrix[j]
+@kernel(inner=True)
+def fill_block(values: Any, items: Any, factors: Any, start: Any, block: Any) -> None:
+    """Write four rows, and the same times their factors; ones where the block is wider."""
+    d = values.shape[1]
+    for r in range(4):
+        place = min(start + r, items.size - 1)
+        item, factor = items[place], factors[place] if start + r < items.size else 0.0
+        for j in range(block.shape[1]):
+            value = np.float64(values[item, j]) if j < d else 1.0
+            block[r, j] = value
+            block[4 + r, j] = factor * value
+
+
+@kernel(inner=True, fast=True)
+def add_block(block: Any, matrix: Any) -> None:
+    """matrix[j, k] += sum_r block[4 + r, j] block[r, k], for k <= j; four rows at a time."""
+    for j in range(matrix.shape[0]):
+        a, b, c, e = block[4, j], block[5, j], block[6, j], block[7, j]
         for k in range(j + 1):
-            out[k] += scaled * row[k]
+            matrix[j, k] += a * block[0, k] + b * block[1, k] + c * block[2, k] + e * block[3, k]
 
 
 @kernel(inline=True)

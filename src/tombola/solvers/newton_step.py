@@ -21,15 +21,17 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.problems.linear import curve, slopes
-from tombola.problems.rows import add_outer, add_row, dot
-from tombola.solvers.cholesky import solve_positive
+from tombola.problems.rows import add_outers, add_row, dot
+from tombola.solvers.cholesky import factorise, substitute
 
 __all__ = ["Sample", "Scratch", "Survey", "fill_scores", "minimise_sample", "survey_rows"]
 
 ROUNDING = 1e-12  # of the lower bound, relative to the size of its terms
 STEPS = 20  # of Newton's method on a sample, at most
 ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
-ARMIJO, HALVINGS = 1e-4, 30
+SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
+NESTED = 16  # rows in a sample for each column, at least, where its first eighth leads the way
+ARMIJO, HALVINGS, SAME = 1e-4, 30, 1e-15
 RIDGE = 1e-9  # of the largest diagonal entry, added to the intercept's, which may be 0
 
 
@@ -45,7 +47,7 @@ class Survey(NamedTuple):
 class Sample(NamedTuple):
     """The rows drawn, (m,) each."""
 
-    factors: NDArray[np.float64]  # s_b / (m n p_b)
+    factors: NDArray[np.float64]  # s_b / (n p_b)
     z: NDArray[np.float64]  # x_b w
     moves: NDArray[np.float64]  # x_b step
 
@@ -61,6 +63,7 @@ class Scratch(NamedTuple):
     model_gradient: NDArray[np.float64]  # (width,)
     hessian: NDArray[np.float64]  # (width, width): its lower triangle
     step: NDArray[np.float64]  # (width,)
+    block: NDArray[np.float64]  # (8, width)
 
 
 @kernel
@@ -136,41 +139,75 @@ def fill_scores(run: Any) -> None:
 
 @kernel
 def minimise_sample(run: Any, corrected: Any, cautious: Any) -> None:
-    """Move w to the minimum over the rows drawn, by Newton's method; if cautious, by one step.
+    """Move w to the minimum over the rows drawn; if cautious, by one step of Newton's method.
 
-    Without a correction, it is the minimum of F_m + l2/2 |w|^2.
+    Without a correction, it is the minimum of F_m + l2/2 |w|^2. The first eighth of the rows, a
+    sample too, then leads most of the way, where that helps.
     """
     sample, scratch, w, batch = run.sample, run.scratch, run.w[0], run.batch
-    l2, width, m = run.model.settings[0].l2, scratch.step.size, batch.items.size
-    d = scratch.sides.shape[1]
+    m, width = batch.items.size, scratch.step.size
     for b in range(m):
-        sample.factors[b] = run.model.weights[batch.items[b]] * batch.importances[b] / m
-        sample.z[b] = product(run, batch.items[b], w)
+        sample.factors[b] = run.model.weights[batch.items[b]] * batch.importances[b]
     for j in range(width):
         scratch.correction[j] = 0.0
-    first = 0.0
-    for turn in range(1 if cautious else STEPS):
-        expand(run)
-        if turn == 0 and corrected:
+    if not corrected and m >= NESTED * width:
+        for j in range(width):
+            scratch.gradient[j] = w[j]  # to go back to
+        before = place(run, m)
+        descend(run, m // 8, False, STEPS)
+        if place(run, m) > before:
+            for j in range(width):
+                w[j] = scratch.gradient[j]
+    place(run, m)
+    descend(run, m, corrected, 1 if cautious else STEPS)
+
+
+@kernel
+def place(run: Any, m: Any) -> Any:
+    """Write the inner products of the first m rows drawn; return F_m + l2/2 |w|^2."""
+    sample, scratch, w = run.sample, run.scratch, run.w[0]
+    value = 0.0
+    for b in range(m):
+        item = run.batch.items[b]
+        sample.z[b] = scratch.z[0] = product(run, item, w)
+        value += sample.factors[b] * slopes(run.model, item, scratch.z, scratch.slope) / m
+    for j in range(scratch.sides.shape[1]):
+        value += 0.5 * run.model.settings[0].l2 * w[j] * w[j]
+    return value
+
+
+@kernel
+def descend(run: Any, m: Any, corrected: Any, steps: Any) -> None:
+    """Take steps of Newton's method on the first m rows drawn, from where `place` has been.
+
+    The Hessian is computed anew where the last step has left more than a tenth of the gain.
+    """
+    scratch, w = run.scratch, run.w[0]
+    l2, width, d = run.model.settings[0].l2, scratch.step.size, scratch.sides.shape[1]
+    first = last = 0.0
+    for turn in range(steps):
+        renew = turn == 0
+        fill_gradient(run, m)
+        if renew and corrected:
             for j in range(width):
                 own = scratch.model_gradient[j] + (l2 * w[j] if j < d else 0.0)
                 scratch.correction[j] = scratch.gradient[j] - own
         for j in range(width):
             scratch.model_gradient[j] += scratch.correction[j] + (l2 * w[j] if j < d else 0.0)
-            scratch.step[j] = -scratch.model_gradient[j]
-        solve_positive(scratch.hessian, scratch.step)
-        gain = 0.0
-        for j in range(width):
-            gain -= scratch.model_gradient[j] * scratch.step[j]
+        gain = math.inf if renew else solve(run)
+        if gain > SLOW * last:
+            fill_hessian(run, m)
+            factorise(scratch.hessian)
+            gain = solve(run)
         if not 0.0 < gain < math.inf:
             break
-        factor = move_along(run, gain)
+        factor = move_along(run, m, gain)
         for j in range(width):
             w[j] += factor * scratch.step[j]
         for b in range(m):
-            sample.z[b] += factor * sample.moves[b]
+            run.sample.z[b] += factor * run.sample.moves[b]
         run.progress[0].item_gradients += m
-        first = max(first, gain)
+        first, last = max(first, gain), gain
         if gain <= ENOUGH * first or factor == 0.0:
             break
 
@@ -183,26 +220,34 @@ def product(run: Any, item: Any, vector: Any) -> Any:
 
 
 @kernel
-def expand(run: Any) -> None:
-    """Write the gradient of F_m, and the Hessian of F_m + l2/2 |w|^2: its lower triangle."""
+def fill_gradient(run: Any, m: Any) -> None:
+    """Write the gradient of F_m."""
     model, sample, scratch = run.model, run.sample, run.scratch
-    gradient, hessian, d = scratch.model_gradient, scratch.hessian, scratch.sides.shape[1]
-    width, intercept = gradient.size, model.settings[0].intercept
-    for j in range(width):
+    gradient, d = scratch.model_gradient, scratch.sides.shape[1]
+    for j in range(gradient.size):
         gradient[j] = 0.0
-        for k in range(j + 1):
-            hessian[j, k] = 0.0
-    for b in range(sample.z.size):
-        item, factor = run.batch.items[b], sample.factors[b]
+    for b in range(m):
+        item = run.batch.items[b]
         scratch.z[0] = sample.z[b]
         slopes(model, item, scratch.z, scratch.slope)
-        slope, bend = factor * scratch.slope[0], factor * curve(model, item, sample.z[b])
+        slope = sample.factors[b] * scratch.slope[0] / m
         add_row(model.rows, item, slope, gradient)
-        add_outer(model.rows, item, bend, hessian)
-        if intercept:
+        if model.settings[0].intercept:
             gradient[d] += slope
-            add_row(model.rows, item, bend, hessian[d])
-            hessian[d, d] += bend
+
+
+@kernel
+def fill_hessian(run: Any, m: Any) -> None:
+    """Write the Hessian of F_m + l2/2 |w|^2: its lower triangle."""
+    model, sample, hessian = run.model, run.sample, run.scratch.hessian
+    intercept, d = model.settings[0].intercept, run.scratch.sides.shape[1]
+    for j in range(hessian.shape[0]):
+        for k in range(j + 1):
+            hessian[j, k] = 0.0
+    bends = sample.moves[:m]  # scratch until the step is known
+    for b in range(m):
+        bends[b] = sample.factors[b] * curve(model, run.batch.items[b], sample.z[b]) / m
+    add_outers(model.rows, run.batch.items[:m], bends, run.scratch.block, hessian)
     largest = 0.0
     for j in range(d):
         hessian[j, j] += model.settings[0].l2
@@ -212,26 +257,45 @@ def expand(run: Any) -> None:
 
 
 @kernel
-def move_along(run: Any, gain: Any) -> Any:
+def solve(run: Any) -> Any:
+    """Write the step, -H^-1 g; return what it would gain of a quadratic, twice."""
+    scratch = run.scratch
+    for j in range(scratch.step.size):
+        scratch.step[j] = -scratch.model_gradient[j]
+    substitute(scratch.hessian, scratch.step)
+    gain = 0.0
+    for j in range(scratch.step.size):
+        gain -= scratch.model_gradient[j] * scratch.step[j]
+    return gain
+
+
+@kernel
+def move_along(run: Any, m: Any, gain: Any) -> Any:
     """Return how far to go along the step: 1, or the first half of it that decreases enough."""
-    model, sample, scratch, w = run.model, run.sample, run.scratch, run.w[0]
-    for b in range(sample.z.size):
+    sample, scratch = run.sample, run.scratch
+    for b in range(m):
         sample.moves[b] = product(run, run.batch.items[b], scratch.step)
-    before, factor = 0.0, 0.0
-    for turn in range(HALVINGS + 1):
-        value = 0.0
-        for b in range(sample.z.size):
-            scratch.z[0] = sample.z[b] + factor * sample.moves[b]
-            value += sample.factors[b] * slopes(model, run.batch.items[b], scratch.z, scratch.slope)
-        for j in range(w.size):
-            there = w[j] + factor * scratch.step[j]
-            value += scratch.correction[j] * there
-            if j < scratch.sides.shape[1]:
-                value += 0.5 * model.settings[0].l2 * there * there
-        if turn == 0:
-            before, factor = value, 1.0
-        elif value <= before - ARMIJO * factor * gain + 1e-15 * abs(before):
+    before = value_along(run, m, 0.0)
+    factor = 1.0
+    for _ in range(HALVINGS):
+        if value_along(run, m, factor) <= before - ARMIJO * factor * gain + SAME * abs(before):
             return factor
-        else:
-            factor *= 0.5
+        factor *= 0.5
     return 0.0
+
+
+@kernel
+def value_along(run: Any, m: Any, factor: Any) -> Any:
+    """Return F_m + l2/2 |w|^2 + c w at w + factor step."""
+    sample, scratch, w = run.sample, run.scratch, run.w[0]
+    value = 0.0
+    for b in range(m):
+        scratch.z[0] = sample.z[b] + factor * sample.moves[b]
+        loss = slopes(run.model, run.batch.items[b], scratch.z, scratch.slope)
+        value += sample.factors[b] * loss / m
+    for j in range(w.size):
+        there = w[j] + factor * scratch.step[j]
+        value += scratch.correction[j] * there
+        if j < scratch.sides.shape[1]:
+            value += 0.5 * run.model.settings[0].l2 * there * there
+    return value
