@@ -22,7 +22,7 @@ __all__ = ["Newton"]
 
 # rows in a sample: MULTIPLE for each column, LARGE if that is less, but not more than 1/8 of all;
 # and 1/64 of all at least
-MULTIPLE, LARGE = 30, 2000
+MULTIPLE, LARGE = 20, 2000
 
 
 class Newton(Solver):
@@ -47,7 +47,7 @@ class Newton(Solver):
         The run ends when the duality gap is at most `tol` times the objective at w = 0 with the
         best intercept. 0: after all rounds.
     sample_size : int, optional
-        The number of rows in a sample; by default 30 for each column, and not less than 2,000
+        The number of rows in a sample; by default 20 for each column, and not less than 2,000
         (or an eighth of all) and a 64th of all.
     seed : int, default=0
         For the sampler where none is given.
