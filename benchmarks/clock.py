@@ -12,7 +12,8 @@ with an intercept that is not penalised, lambda = 1e-4 and 1/n, float64.
 *Search*, once for each set and lambda, one seed: every method climbs its ladders of settings
 (`clock_methods`) from cheap to dear, two rungs at a time, and tries the rung between where it has
 newly reached a target. A ladder ends at the last target, or where a fit took longer than ten times
-ours to the next target (at least 1 s, at most 20 s).
+ours to the next target (at least 1 s, at most 20 s) or than another ladder of the method took to
+it. SGDClassifier's end sooner, where not even a distance that falls like 1 / seconds^2 would do.
 
 *Race*, for each number of threads: for each target the cheapest setting found, with five seeds, all
 methods in turn within a seed, each time another one first. Where a setting misses its target under
@@ -165,15 +166,20 @@ class Cell:
                         if at:
                             best[target] = min(at, key=lambda one: one[0])
                     left = [target for target in left if distance > target]
-                    if not left or seconds > self.patience(found, left[0]):
+                    if not left:
+                        break
+                    patience = self.patience(found, best, left[0])
+                    hopeless = distance * (seconds / patience) ** method.order > left[0]
+                    if seconds > patience or hopeless:
                         break
             found[method.name] = best
         return found
 
-    def patience(self, found, target):
-        """Seconds after which a search for a target ends."""
-        best = found.get(OURS, {}).get(target)
-        return MOST if best is None else min(MOST, max(LEAST, SLOWER * best[0]))
+    def patience(self, found, best, target):
+        """Seconds after which a search for a target ends, given what else has reached it."""
+        ours = found.get(OURS, {}).get(target)
+        most = MOST if ours is None else min(MOST, max(LEAST, SLOWER * ours[0]))
+        return min(most, best[target][0]) if target in best else most
 
     def measure(self, method, setting, seed, threads):
         """Seconds and distance in a race; those of short fits are the median of three."""

@@ -30,6 +30,8 @@ class Method:
     """An estimator, its fixed parameters, and ladders of those that decide how far it goes.
 
     `strength` names the parameter of the penalty: alpha = lambda, or C = 1 / (lambda n).
+    `order` is the power of 1 / seconds at which the distance falls, if it is known to fall no
+    faster: a search need not follow it to the end.
     """
 
     name: str
@@ -37,16 +39,26 @@ class Method:
     fixed: dict
     ladders: list
     strength: str = "C"
+    order: float = np.inf
 
     def fit(self, task, setting, seed, threads):
-        """Fit once; return seconds of the whole fit, and the distance that is left."""
+        """Fit; return seconds of the whole fit, and the distance that is left.
+
+        A fit that was kept waiting (half as long again as its processor time) is repeated, at most
+        twice, and the shortest counts.
+        """
         penalty = {self.strength: task.lam if self.strength == "alpha" else 1 / (task.lam * task.n)}
         model = self.estimator(**self.fixed, **setting, **penalty, random_state=seed)
+        seconds = np.inf
         with threadpool_limits(threads):
             numba.set_num_threads(threads)
-            began = time.perf_counter()
-            model.fit(task.X, task.labels)
-            seconds = time.perf_counter() - began
+            for _ in range(3):
+                began, busy = time.perf_counter(), time.process_time()
+                model.fit(task.X, task.labels)
+                took, busy = time.perf_counter() - began, time.process_time() - busy
+                seconds = min(seconds, took)
+                if took <= 1.5 * busy + 0.02:
+                    break
         return seconds, task.distance(np.ravel(model.coef_), float(np.ravel(model.intercept_)[0]))
 
 
@@ -83,7 +95,9 @@ def log_loss_methods():
         logistic_regression("saga"),
         logistic_regression("lbfgs"),
         Method("liblinear", LogisticRegression, {"solver": "liblinear"}, scaled),
-        Method("SGDClassifier", SGDClassifier, {"loss": "log_loss", "tol": None}, sgd, "alpha"),
+        Method(
+            "SGDClassifier", SGDClassifier, {"loss": "log_loss", "tol": None}, sgd, "alpha", order=2
+        ),
         logistic_regression(NEWTON),
     ]
 
