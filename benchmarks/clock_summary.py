@@ -22,10 +22,12 @@ GROUPS = {
     "chosen on": CHOSEN_ON,
     "others": tuple(s for s in SETS if s not in CHOSEN_ON),
 }
+DISTURBED = 0.1  # cores that other processes took during a measurement
 HIGHEST, LOWEST = 10.0, 0.01
 DRAWS = 2000
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
-NUMBERS = {"n": int, "d": int, "seed": int, "threads": int, "seconds": float, "distance": float}
+NUMBERS = {"n": int, "d": int, "seed": int, "threads": int, "others": float,
+           "seconds": float, "distance": float}  # fmt: skip
 
 
 def parsed(row):
@@ -155,9 +157,10 @@ def sparse_lines(rows):
         for ours in ("ours, sdca", "ours, saga"):
             values = [took[ours, seed] / took["saga", seed] for method, seed in took
                       if method == "saga"]  # fmt: skip
+            middle, low, high = np.median(values), min(values), max(values)
             lines.append(
                 f"(3) an epoch of {ours} over one of scikit-learn's saga, {name}, lambda = {lam}: "
-                f"{shown(values)}, goal at most 1.2: {verdict(np.median(values) <= 1.2)}"
+                f"{middle:.2f} [{low:.2f}, {high:.2f}], goal at most 1.2: {verdict(middle <= 1.2)}"
             )
     hinge = [row for row in rows if row["part"] == "squared_hinge" and row["phase"] == "race"]
     for lam in dict.fromkeys(row["lambda"] for row in hinge):
@@ -247,6 +250,12 @@ def write(file):
                     ])  # fmt: skip
     lines = goals(at_goal) + sparse_lines(rows)
     first = rows[-1]
+    cells = ("part", "set", "lambda", "seed", "threads")
+    turns = {tuple(r[key] for key in cells): r["others"] for r in rows if r["phase"] == "race"}
+    noisy = sum(others > DISTURBED for others in turns.values())
+    lines.append(
+        f"{noisy} of {len(turns)} turns were disturbed: others took over {DISTURBED:g} of a core"
+    )
     text = [
         "# Linear models by the clock",
         f"Run of {first['run']}, tombola {first['version']} ({first['commit']}), scikit-learn "
