@@ -184,9 +184,10 @@ class Cell:
         """For each method and target: ladder, rung and seconds of the cheapest setting found."""
         found = {}
         for method in self.methods:
-            best, tried = {}, None
+            best, tried, nearest = {}, None, np.inf
             for ladder in method.ladders:
-                if ladder[0].get("max_iter") == LAST_TRIED:
+                bounded = ladder[0].get("max_iter") == LAST_TRIED
+                if bounded:
                     ladder = [{**setting, "max_iter": tried} for setting in ladder]
                 left = list(self.targets)
                 for rung in range(0, len(ladder), 2):
@@ -205,7 +206,9 @@ class Cell:
                         break
                     patience = self.patience(found, best, left[0])
                     hopeless = distance * (seconds / patience) ** method.order > left[0]
-                    if seconds > patience or hopeless:
+                    ended = bounded and distance <= nearest  # by max_iter, not by tol
+                    nearest = min(nearest, distance)
+                    if seconds > patience or hopeless or ended:
                         break
             found[method.name] = best
         return found
