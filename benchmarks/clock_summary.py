@@ -122,7 +122,10 @@ def goals(tables):
     """Lines on the goals, from the comparisons at 1e-4 by (threads, lambda)."""
     lines = []
     for (threads, lam), pairs in tables.items():
+        sets = len(pairs["ours against the best"])
         where = f"{threads} thread{'s' * (threads > 1)}, lambda = {lam}"
+        if sets < len(SETS):
+            where += f", only {sets} of {len(SETS)} sets"
         for name in ("ours against sdca, shuffle", "sdca against sdca, shuffle"):
             mean, low, high = geometric([values for _, values in pairs[name].values()])
             below = [s for s, (_, values) in pairs[name].items() if values.max() < 0.9]
@@ -133,7 +136,7 @@ def goals(tables):
             )
         by_set = pairs["ours against the best"]
         mean, low, high = geometric([values for _, values in by_set.values()])
-        count, sets = share(by_set), len(by_set)
+        count = share(by_set)
         text = f"(2) {where}, ours against the best: {mean:.2f} [{low:.2f}, {high:.2f}], "
         text += f"at least as fast on {count} of {sets}, goal "
         if lam == "1/n":
