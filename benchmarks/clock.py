@@ -22,9 +22,10 @@ a target is the fastest of its runs in that turn that arrived; inf where none di
 took more than ten times ours in the search is not raced at that target, and counts as never there.
 Fits below 0.05 s are repeated: the median of three.
 
-Other work on the machine distorts ratios, most of all where threads wait for each other: beside a
-busy process lbfgs took up to 30 times as long with two threads, which flatters us. So a look or a
-turn during which other processes took more than a tenth of a core is repeated, at most twice, and
+Other work on the machine distorts ratios, most of all where threads wait for each other: lbfgs on
+mammography took some 15 times as long with two threads as with one in a run that got little more
+than half of its time, and the same in a quiet one. That would flatter us. So a look or a turn
+during which other processes took more than a tenth of a core is repeated, at most twice, and
 the least disturbed is kept. The column `others` says what they took (Linux only, else nan).
 
 `--part sparse`: seconds of one epoch on sparse rows (the difference of 20 and 10 epochs), and
