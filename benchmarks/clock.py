@@ -29,7 +29,8 @@ during which other processes took more than a tenth of a core is repeated, at mo
 the least disturbed is kept. The column `others` says what they took (Linux only, else nan).
 
 `--part sparse`: seconds of one epoch on sparse rows (the difference of 20 and 10 epochs), and
-squared hinge against LinearSVC, to 1e-4, one thread.
+squared hinge against LinearSVC, to 1e-4, one thread. `--part shapes`: easy generated data of many
+shapes, to see where newton-cholesky is the one to use; one thread.
 """
 
 import argparse
@@ -47,7 +48,7 @@ import clock_summary
 import numpy as np
 import timing
 from clock_methods import LAST_TRIED, METHODS, OURS
-from clock_sets import SETS, SPARSE, Task, load
+from clock_sets import SETS, SHAPES, SPARSE, Task, generated, load
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
@@ -154,12 +155,12 @@ class Rows:
 class Cell:
     """A set with one lambda: its task, its methods, and its rows."""
 
-    def __init__(self, task, lam, rows):
+    def __init__(self, part, task, lam, rows):
         self.task, self.rows = task, rows
-        self.methods = METHODS[task.loss]()
-        self.targets = TARGETS if task.loss == "log_loss" else TARGETS[1:2]
+        self.methods = METHODS[part]()
+        self.targets = TARGETS[1:2] if part == "squared_hinge" else TARGETS
         self.same = {
-            "part": task.loss, "set": task.name, "n": task.n, "d": task.d, "lambda": lam
+            "part": part, "set": task.name, "n": task.n, "d": task.d, "lambda": lam
         }  # fmt: skip
         self.key = tuple(self.same[key] for key in CELL)
 
@@ -303,10 +304,19 @@ def epochs(task, lam, rows, seeds):
         rows.add(undisturbed(measure))
 
 
+def race_shapes(rows, seeds):
+    """Race on generated data of many shapes."""
+    for n, d in SHAPES:
+        cell = Cell("shapes", Task(f"{n} x {d}", *generated(n, d), 1 / n), "1/n", rows)
+        warm_up(cell.task, cell.methods)
+        cell.race(cell.search(1), seeds, 1)
+    print(f"{len(SHAPES)} shapes of generated data", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("TOMBOLA_DATA"))
-    parser.add_argument("--part", choices=["logistic", "sparse", "all"], default="all")
+    parser.add_argument("--part", choices=["logistic", "sparse", "shapes", "all"], default="all")
     parser.add_argument("--sets", help="names, separated by commas: " + ", ".join(SETS))
     parser.add_argument("--threads", choices=["one", "all", "both"], default="both")
     parser.add_argument("--seeds", type=int, default=5)
@@ -327,14 +337,16 @@ def main():
     threads = {"one": [1], "all": [cores], "both": [1, cores]}[options.threads]
     warnings.simplefilter("ignore")  # scikit-learn's, about convergence
     rows, began = Rows(options.resume), time.perf_counter()
-    logistic, sparse = options.part != "sparse", options.part != "logistic"
-    for at, name in enumerate(names):
+    logistic, sparse = (options.part in (part, "all") for part in ("logistic", "sparse"))
+    if options.part in ("shapes", "all"):
+        race_shapes(rows, seeds)
+    for at, name in enumerate(names if logistic or sparse else []):
         X, y = load(name, Path(options.data))
         hinge = sparse and name in HINGE_SETS
         for lam, make in LAMBDAS.items():
             for loss in ["log_loss"] * logistic + ["squared_hinge"] * hinge:
                 task = Task(name, X, y, make(len(y)), loss)
-                cell = Cell(task, lam, rows)
+                cell = Cell(loss, task, lam, rows)
                 warm_up(task, cell.methods)
                 found = cell.search(threads[0])
                 for count in threads if loss == "log_loss" else [1]:

@@ -13,12 +13,13 @@ from threadpoolctl import threadpool_limits
 from tombola.estimators import LinearClassifier
 
 OURS = "ours"
+OURS_SHUFFLED = "ours, shuffle"
 SDCA = "sdca"
-SHUFFLED = "sdca, shuffle"
+SDCA_SHUFFLED = "sdca, shuffle"
 RIVALS = ("saga", "lbfgs", "liblinear", "SGDClassifier")  # the best of them, on each set
 NEWTON = "newton-cholesky"
 SVC = "LinearSVC"
-HALF_DECADES = [float(f"{10 ** (-k / 2):.2g}") for k in range(4, 17)]  # 1e-2 to 1e-8
+HALF_DECADES = [float(f"{10 ** (-k / 2):.2g}") for k in range(2, 17)]  # 1e-1 to 1e-8
 DECADES = [10.0**-k for k in range(1, 9)]
 STEPS = [1, 2, 3, 4, 6, 8, 11, *(round(2 ** (k / 2)) for k in range(8, 29))]  # to 16,384
 LAST_TRIED = "last tried"
@@ -81,8 +82,9 @@ def log_loss_methods():
     scaled = [grid("tol", DECADES, intercept_scaling=scaling) for scaling in SCALINGS]
     return [
         ours(OURS),
+        ours(OURS_SHUFFLED, sampler="shuffle"),
         ours(SDCA, solver="sdca"),
-        ours(SHUFFLED, solver="sdca", sampler="shuffle"),
+        ours(SDCA_SHUFFLED, solver="sdca", sampler="shuffle"),
         logistic_regression("saga"),
         logistic_regression("lbfgs"),
         Method("liblinear", LogisticRegression, {"solver": "liblinear"}, scaled),
@@ -103,4 +105,13 @@ def squared_hinge_methods():
     ]
 
 
-METHODS = {"log_loss": log_loss_methods, "squared_hinge": squared_hinge_methods}
+def shape_methods():
+    """Ours, and the two of scikit-learn that are fast on small sets."""
+    return [ours(OURS), logistic_regression("lbfgs"), logistic_regression(NEWTON)]
+
+
+METHODS = {
+    "log_loss": log_loss_methods,
+    "squared_hinge": squared_hinge_methods,
+    "shapes": shape_methods,
+}

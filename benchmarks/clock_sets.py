@@ -19,6 +19,8 @@ CHOSEN_ON = ("mammography", "shuttle", "a9a", "campaign", "ALOI", "cover", "http
 OTHERS = ("skin", "smtp", "mushrooms", "VOC vgg", "MNIST")
 SETS = (*CHOSEN_ON, *OTHERS)
 SPARSE = ("a9a", "mushrooms")
+SHAPES = tuple((n, d) for n in (500, 2000, 10_000, 50_000) for d in (5, 20, 60, 150, 400)
+               if n * d <= 10**7)  # fmt: skip
 VOC_CLASSES = {"VOC effnet": ("efficientnet", 14), "VOC vgg": ("vgg19", 3)}
 CHUNK = 10_000  # rows of a Hessian at a time
 
@@ -49,12 +51,21 @@ def load(name, folder):
         return X / np.linalg.norm(X, axis=1).mean(), labels[labels != 0] > 0
     if name == "MNIST":
         data = file_of(folder, "mnist_full_uint8.npz")
-        return data["X"][:60_000] / 255.0, data["y"][:60_000] == 8
+        return data["X"][:60_000:3] / 255.0, data["y"][:60_000:3] == 8  # a third: it takes long
     data = file_of(folder, f"adbench_*_{name}.npz")
     X = data["X"].astype(np.float64)
     spread = X.std(axis=0)
     spread[spread == 0] = 1
     return np.ascontiguousarray((X - X.mean(axis=0)) / spread), data["y"] > 0
+
+
+def generated(n, d):
+    """Return rows of a normal distribution, correlated, and labels of a logistic model."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    X[:, 1:] += 0.5 * X[:, :1]
+    w = 2 * rng.normal(size=d) / np.sqrt(d)
+    return X, X @ w + rng.logistic(size=n) > 1.5
 
 
 def logistic(margins):

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import timing
-from clock_methods import NEWTON, OURS, RIVALS, SDCA, SHUFFLED, SVC
+from clock_methods import NEWTON, OURS, OURS_SHUFFLED, RIVALS, SDCA, SDCA_SHUFFLED, SVC
 from clock_sets import CHOSEN_ON, SETS
 
 TARGETS = (1e-3, 1e-4, 1e-6)
@@ -96,9 +96,11 @@ def shown(values):
 def compared(found, names):
     """For each comparison: by set, the rival and the ratios."""
     pairs = {
-        "ours against sdca, shuffle": {s: (SHUFFLED, ratios(found, s, SHUFFLED)) for s in names},
+        "ours against ours, shuffle": {
+            s: (OURS_SHUFFLED, ratios(found, s, OURS_SHUFFLED)) for s in names
+        },
         "sdca against sdca, shuffle": {
-            s: (SHUFFLED, ratios(found, s, SHUFFLED, SDCA)) for s in names
+            s: (SDCA_SHUFFLED, ratios(found, s, SDCA_SHUFFLED, SDCA)) for s in names
         },
         "ours against the best": {
             s: (best := best_rival(found, s), ratios(found, s, best)) for s in names
@@ -126,7 +128,7 @@ def goals(tables):
         where = f"{threads} thread{'s' * (threads > 1)}, lambda = {lam}"
         if sets < len(SETS):
             where += f", only {sets} of {len(SETS)} sets"
-        for name in ("ours against sdca, shuffle", "sdca against sdca, shuffle"):
+        for name in ("ours against ours, shuffle", "sdca against sdca, shuffle"):
             mean, low, high = geometric([values for _, values in pairs[name].values()])
             below = [s for s, (_, values) in pairs[name].items() if values.max() < 0.9]
             lines.append(
@@ -179,6 +181,22 @@ def sparse_lines(rows):
     return lines
 
 
+def shape_table(rows):
+    """Ratios on generated data, a line for each shape."""
+    here = [row for row in rows if row["part"] == "shapes" and row["phase"] == "race"]
+    lines = []
+    for name in dict.fromkeys(row["set"] for row in here):
+        line = [name]
+        for target in (1e-4, 1e-6):
+            found = seconds_to([row for row in here if row["set"] == name], target)
+            took = np.median([v for (_, method, _), v in found.items() if method == OURS])
+            line += [f"{1000 * took:.3g}", shown(ratios(found, name, "lbfgs")),
+                     shown(ratios(found, name, NEWTON))]  # fmt: skip
+        lines.append(line)
+    heads = [[f"ours to {t:.0e}, ms", "over lbfgs", f"over {NEWTON}"] for t in (1e-4, 1e-6)]
+    return markdown(["n x d", *heads[0], *heads[1]], lines)
+
+
 def markdown(header, lines):
     """A table in markdown."""
     rule = ["---"] * len(header)
@@ -194,7 +212,7 @@ def picture(tables, file):
     figure, axes = new_figure(1, len(kept), height=4.6)
     for ax, (lam, pairs) in zip(axes, kept.items(), strict=True):
         names = list(pairs["ours against the best"])[::-1]
-        for shift, name in ((0.15, "ours against sdca, shuffle"), (-0.15, "ours against the best")):
+        for shift, name in ((0.15, "ours against ours, shuffle"), (-0.15, "ours against the best")):
             values = np.array([
                 np.quantile(pairs[name][s][1], [0, 0.5, 1]) for s in names
             ])  # fmt: skip
@@ -239,14 +257,15 @@ def write(file):
                 for name in names:
                     middle = {
                         m: np.median([v for (s, k, _), v in found.items() if (s, k) == (name, m)])
-                        for m in (OURS, SHUFFLED)
+                        for m in (OURS,)
                         if any((s, k) == (name, m) for s, k, _ in found)
                     }
                     size = next(f"{r['n']:,} x {r['d']}" for r in here if r["set"] == name)
                     sets.append([
                         str(threads), lam, f"{target:.0e}", name, size,
                         f"{1000 * middle.get(OURS, np.inf):.3g}",
-                        shown(pairs["ours against sdca, shuffle"][name][1]),
+                        shown(pairs["ours against ours, shuffle"][name][1]),
+                        shown(pairs["sdca against sdca, shuffle"][name][1]),
                         shown(pairs["ours against the best"][name][1]),
                         pairs["ours against the best"][name][0],
                         shown(pairs[f"ours against {NEWTON}"][name][1]),
@@ -270,9 +289,11 @@ def write(file):
     ]
     header = ["threads", "lambda", "target", "comparison", *GROUPS, "at least as fast"]
     text += ["## Geometric means over sets", markdown(header, means)]
-    header = ["threads", "lambda", "target", "set", "n x d", "ours, ms", "over sdca, shuffle",
-              "over the best", "the best", f"over {NEWTON}"]  # fmt: skip
+    header = ["threads", "lambda", "target", "set", "n x d", "ours, ms", "over ours, shuffle",
+              "sdca over sdca, shuffle", "over the best", "the best", f"over {NEWTON}"]  # fmt: skip
     text += ["## Each set", markdown(header, sets)]
+    if any(row["part"] == "shapes" for row in rows):
+        text += ["## Generated data, lambda = 1/n, one thread", shape_table(rows)]
     file.with_suffix(".md").write_text("\n\n".join(text) + "\n")
     print("\n".join(lines))
     if at_goal and find_spec("matplotlib"):
