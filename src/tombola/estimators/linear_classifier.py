@@ -163,7 +163,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_label = self.multi_class != "softmax"
         return tags
 
     def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:

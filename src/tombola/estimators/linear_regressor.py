@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from tombola.estimators.base import LinearPrediction, Part, checked_rows, checked_weights
+from tombola.estimators.base import (
+    LinearPrediction,
+    Part,
+    checked_rows,
+    checked_weights,
+    one_column,
+)
 from tombola.estimators.familiar import names_ours
 from tombola.estimators.linear import LinearEstimator, of_descents
 from tombola.problems import EpsilonInsensitive, Huber, LeastSquares
@@ -145,8 +151,8 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         they count in the same unit over all calls. Parameters are those of `fit`.
         """
         fresh = not hasattr(self, "coef_")
-        X, y = checked_rows(self, X, y, reset=fresh, y_numeric=True)
-        parts = self.parts(X, y, checked_weights(sample_weight, X), normalise=False)
+        X, y = checked_rows(self, X, y, reset=fresh, y_numeric=True, multi_output=True)
+        parts = self.parts(X, one_column(y), checked_weights(sample_weight, X), normalise=False)
         self._run(parts, fresh=fresh, epochs=1, stops=False)
         return self
 
