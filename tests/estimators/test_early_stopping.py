@@ -124,6 +124,8 @@ def test_too_few_epochs_and_too_few_rows():
         LinearClassifier(max_iter=2, **settings).fit(X, y)
     with pytest.raises(ValueError, match="test_size = 1"):
         LinearClassifier(**settings).fit(X[:10], np.arange(10) % 2)
+    with pytest.raises(ValueError, match="early_stopping=True needs all rows at once"):
+        LinearClassifier(**settings).partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="'validation_fraction' parameter"):
         LinearClassifier(validation_fraction=1.0, **settings).fit(X, y)
 
