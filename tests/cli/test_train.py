@@ -1,5 +1,6 @@
 """`tombola train`: the estimator's model, to the bit; and a run that is interrupted ends alike."""
 
+import argparse
 import csv
 import json
 import os
@@ -14,9 +15,11 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from states import leaves
 from tombola import estimators
 from tombola.checkpoint import read as read_checkpoint
-from tombola.cli import train, train_fit
+from tombola.cli import train, train_fit, train_report
+from tombola.cli.data import open_data
 from tombola.cli.main import main
 from tombola.datasets import prepare, split
+from tombola.estimators.plan import Plan
 from tombola.estimators.solver_table import SOLVERS
 from tombola.solvers import Result
 
@@ -276,3 +279,33 @@ def test_divergence_is_said_plainly(monkeypatch, capsys):
 
 def test_the_solvers_are_those_of_the_estimators():
     assert ("auto", *SOLVERS) == train.SOLVERS
+
+
+def test_a_solver_that_ends_within_its_tolerance_ends_the_run(tmp_path, monkeypatch):
+    """Each class ends at a round of its own; pauses to save and a second start change nothing."""
+    options = argparse.Namespace(
+        file="iris", target=None, task=None, impute=None, scale=None, data=None, download=False
+    )
+    data = open_data(options)
+    plan = Plan(estimators.LinearClassifier(alpha=1e-2, max_iter=200, random_state=0))
+    whole, parts = train_fit.Fit(data, plan), train_fit.Fit(data, plan)
+    for folder in ("whole", "parts"):
+        (tmp_path / folder).mkdir()
+    whole.run(tmp_path / "whole", resume=False)
+    monkeypatch.setattr(train_fit, "SAVE_EVERY", 0.0)
+    parts.run(tmp_path / "parts", resume=False)
+    expected = plan.model().fit(data.X, data.y)
+    for fit in (whole, parts):
+        np.testing.assert_array_equal(fit.model()["coef"], expected.coef_)
+        assert [outcome.gap for outcome in fit.outcomes] == expected.dual_gap_.tolist()
+        assert len({len(outcome.trace) for outcome in fit.outcomes}) > 1
+        for part, outcome in zip(fit.parts, fit.outcomes, strict=True):
+            assert outcome.trace.objective[-1] == part.make().value(outcome.solution)
+    before = {path: path.read_bytes() for path in (tmp_path / "parts").iterdir()}
+    again = train_fit.Fit(data, plan)
+    again.run(tmp_path / "parts", resume=True)
+    np.testing.assert_array_equal(again.solution, whole.solution)
+    assert {path: path.read_bytes() for path in (tmp_path / "parts").iterdir()} == before
+    record = {"scores": {}, "settings": {}, "versions": {}, "seconds": 0.0}
+    page = train_report.report(whole, record).html()
+    assert "relative duality gap" in page

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context, is_regressor
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -21,6 +21,7 @@ __all__ = [
     "checked_rows",
     "checked_weights",
     "draw_seeds",
+    "one_column",
 ]
 
 FEW = 2**20  # entries; the 64-bit indices of a smaller sparse matrix are copied to 32 bits
@@ -72,6 +73,16 @@ def checked_rows(estimator: Any, X: Any, y: Any = NO_TARGET, *, reset: bool, **o
         parts = (rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int32))
         rows = type(rows)(parts, shape=rows.shape)
     return rows if alone else (rows, checked[1])
+
+
+def one_column(y: Any) -> NDArray[Any]:
+    """Return the target of a regression, or raise an error that says what to do with several."""
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise ValueError(
+            f"y must be one column, got shape {y.shape}: fit a model for each column, for example "
+            "by MultiOutputRegressor"
+        )
+    return np.asarray(column_or_1d(y, warn=True))
 
 
 def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
@@ -133,13 +144,10 @@ class LinearModel(DrawingEstimator):
         self
         """
         again = self.warm_start and hasattr(self, "coef_")
-        numeric, shape = is_regressor(self), np.shape(y)
-        if numeric and len(shape) == 2 and shape[1] > 1:
-            raise ValueError(
-                f"y must be one column, got shape {shape}: fit a model for each column, for "
-                "example by MultiOutputRegressor"
-            )
-        X, y = checked_rows(self, X, y, reset=True, y_numeric=numeric, multi_output=not numeric)
+        numeric = is_regressor(self)
+        X, y = checked_rows(self, X, y, reset=True, y_numeric=numeric, multi_output=True)
+        if numeric:
+            y = one_column(y)
         self._fit(X, y, checked_weights(sample_weight, X), again)
         return self
 

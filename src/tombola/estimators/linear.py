@@ -75,7 +75,6 @@ class LinearEstimator(LinearModel):
     sampler: Any = "auto"
     max_iter: int = 100
     tol: float | None = 1e-4
-    n_jobs: int | None = None
     random_state: Any = None
     rate: float | None = None
     batch_size: int = 1
@@ -93,7 +92,6 @@ class LinearEstimator(LinearModel):
         "solver": [StrOptions({"auto", *SOLVERS})],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
         "tol": [None, Interval(Real, 0, None, closed="left")],
-        "n_jobs": [None, Integral],
         "rate": [None, Interval(Real, 0, None, closed="neither")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "average": ["boolean"],
@@ -120,6 +118,11 @@ class LinearEstimator(LinearModel):
                     f'{name}={given[name]!r} is for solver="sgd" or "adagrad", got '
                     f'solver="{self.solver}"'
                 )
+
+    def _check_partial_fit(self) -> None:
+        """Raise a ValueError that names a parameter that needs all rows at once."""
+        if self.early_stopping:
+            raise ValueError("early_stopping=True needs all rows at once: it is for fit alone")
 
     # --- what a fit is made of ----------------------------------------------------------------
 
@@ -220,15 +223,15 @@ class LinearEstimator(LinearModel):
             self._warn(epochs, tol, max(fit.gap for fit in fits))
 
     def _fit_all(self, tasks: Sequence[Task]) -> list[PartFit]:
-        """Fit all parts, in `n_jobs` threads; when one fails, or on Ctrl-C, all of them end."""
-        ended = threading.Event()
+        """Fit all parts, in threads; when one fails, or on Ctrl-C, all of them end."""
+        ended, n_jobs = threading.Event(), getattr(self, "n_jobs", None)
 
         def go_on(done: int, rounds: int) -> None:
             if ended.is_set():
                 raise Ended
 
         try:
-            fits: list[PartFit] = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            fits: list[PartFit] = Parallel(n_jobs=n_jobs, require="sharedmem")(
                 delayed(fit_part)(self, task, go_on) for task in tasks
             )
         finally:
@@ -253,12 +256,14 @@ class LinearEstimator(LinearModel):
     def _warn(self, epochs: int, tol: float | None, gap: float) -> None:
         """Warn that `max_iter` epochs were too few."""
         reached = "" if np.isnan(gap) else f" (relative duality gap {gap:.2g}, tol={tol:g})"
-        rate = ", or try another rate" if self.solver in DESCENTS else ""
+        last = "or scale the columns of X"
+        if self.solver in DESCENTS:
+            last = "scale the columns of X, or try another rate"
         warnings.warn(
             f"{type(self).__name__} has not converged in max_iter={epochs} epochs{reached}: allow "
-            f"more of them, scale the columns of X{rate}",
+            f"more of them, {last}",
             ConvergenceWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
     def _solution(self, k: int, parts: int) -> NDArray[np.float64]:

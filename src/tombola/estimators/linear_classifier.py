@@ -2,6 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -150,6 +151,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     _: KW_ONLY
     multi_class: str = "ovr"
     class_weight: Any = None
+    n_jobs: int | None = None
 
     samplers = NAMES
 
@@ -158,12 +160,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         "loss": [StrOptions(set(PROBLEMS))],
         "multi_class": [StrOptions({"ovr", "softmax"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
+        "n_jobs": [None, Integral],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
     }
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_label = self.multi_class != "softmax"
         return tags
 
     def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:
@@ -223,6 +226,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         -------
         self
         """
+        self._check_partial_fit()
         fresh = not hasattr(self, "coef_")
         X, y = checked_rows(self, X, y, reset=fresh, multi_output=True)
         y = checked_labels(y)
@@ -232,11 +236,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         _check_partial_fit_first_call(self, classes)
         if len(self.classes_) < 2:
             raise ValueError(f"at least two classes are needed, got {len(self.classes_)} class")
-        if self.class_weight == "balanced":
-            raise ValueError(
-                'class_weight="balanced" needs all rows at once; for partial_fit give a dict, '
-                "for example from compute_class_weight"
-            )
         if y.shape[1:] != (len(self.classes_),) * self.multilabel_:
             raise ValueError(f"y has shape {y.shape}, which is not that of the first call")
         unknown = np.setdiff1d(y, np.arange(2) if self.multilabel_ else self.classes_)
@@ -246,6 +245,14 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         parts = self.parts(X, y, weights, classes=self.classes_, normalise=False)
         self._run(parts, fresh=fresh, epochs=1, stops=False)
         return self
+
+    def _check_partial_fit(self) -> None:
+        super()._check_partial_fit()
+        if self.class_weight == "balanced":
+            raise ValueError(
+                'class_weight="balanced" needs all rows at once; for partial_fit give a dict, '
+                "for example from compute_class_weight"
+            )
 
     def parts(
         self,

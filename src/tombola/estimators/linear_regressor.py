@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from tombola.estimators.base import LinearPrediction, Part, checked_rows, checked_weights
+from tombola.estimators.base import (
+    LinearPrediction,
+    Part,
+    checked_rows,
+    checked_weights,
+    one_column,
+)
 from tombola.estimators.familiar import names_ours
 from tombola.estimators.linear import LinearEstimator, of_descents
 from tombola.problems import EpsilonInsensitive, Huber, LeastSquares
@@ -65,8 +71,6 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         has moved in an epoch by more than tol times the largest one; adagrad and sgd when, for
         5 epochs, the objective as estimated from the draws has not fallen by tol relative to the
         best one. None or 0: after max_iter epochs.
-    n_jobs : int or None, default=None
-        Has no effect, since there is one problem only.
     random_state : int, RandomState or None, default=None
     warm_start : bool, default=False
         Whether `fit` continues from the last solution; adagrad and sgd continue with the rates
@@ -144,9 +148,10 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         The solution and the rates that were reached are kept. Sample weights are not normalised:
         they count in the same unit over all calls. Parameters are those of `fit`.
         """
+        self._check_partial_fit()
         fresh = not hasattr(self, "coef_")
-        X, y = checked_rows(self, X, y, reset=fresh, y_numeric=True)
-        parts = self.parts(X, y, checked_weights(sample_weight, X), normalise=False)
+        X, y = checked_rows(self, X, y, reset=fresh, y_numeric=True, multi_output=True)
+        parts = self.parts(X, one_column(y), checked_weights(sample_weight, X), normalise=False)
         self._run(parts, fresh=fresh, epochs=1, stops=False)
         return self
 

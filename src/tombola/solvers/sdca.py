@@ -112,13 +112,14 @@ class SDCA(Solver):
         """
         if not (isinstance(result, Result) and "bounds" in result.state["parts"]):
             raise TypeError(f"result must be one of SDCA, got {type(result).__name__}")
-        parts = result.state["parts"]
+        parts, value = result.state["parts"], best_constant(problem)[1]
         if parts["progress"]["since"] == 0:
-            return float(parts["bounds"]["gap"] / best_constant(problem)[1])
-        run = self._resumed(problem, None, result, result.rounds).run
-        primal, dual, _, _ = evaluate(run)
-        gap = max(primal - max(dual, run.bounds[0].dual), 0.0)
-        return float(gap / best_constant(problem)[1])
+            gap = parts["bounds"]["gap"]
+        else:
+            run = self._resumed(problem, None, result, result.rounds).run
+            primal, dual, _, _ = evaluate(run)
+            gap = max(primal - max(dual, run.bounds[0].dual), 0.0)
+        return float(gap / value) if value > 0.0 else 0.0  # the constant fits all rows
 
     def _check(self, problem: Any) -> None:
         if not (isinstance(problem, LinearProblem) and problem.has_dual):

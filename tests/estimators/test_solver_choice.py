@@ -1,0 +1,216 @@
+"""Which solver runs, what it reaches, and what `tol` and `dual_gap_` say about it."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.datasets import make_classification, make_regression
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC, LinearSVR
+
+from tombola.estimators import LinearClassifier, LinearRegressor
+
+N, ALPHA = 150, 1e-2
+
+
+def classes():
+    X, y = make_classification(N, 6, n_informative=4, flip_y=0.1, random_state=0)
+    return StandardScaler().fit_transform(X), y
+
+
+def numbers():
+    X, y = make_regression(N, 6, n_informative=4, noise=20.0, bias=30.0, random_state=0)
+    return StandardScaler().fit_transform(X), y / 50.0
+
+
+def problem_of(model, X, y, **weights):
+    (part,) = model.parts(X, y, **weights)
+    return part.make()
+
+
+def value(problem, model):
+    return problem.value(np.append(model.coef_.ravel(), model.intercept_))
+
+
+@pytest.mark.parametrize(
+    ("model", "solver"),
+    [
+        (LinearClassifier(), "sdca"),
+        (LinearClassifier("hinge"), "sdca"),
+        (LinearClassifier("squared_hinge", l1_ratio=0.9), "sdca"),
+        (LinearClassifier(l1_ratio=1.0), "saga"),
+        (LinearClassifier(alpha=0.0), "saga"),
+        (LinearClassifier("hinge", alpha=0.0), "adagrad"),
+        (LinearRegressor(), "sdca"),
+        (LinearRegressor("huber"), "sdca"),
+        (LinearRegressor("epsilon_insensitive"), "sdca"),
+        (LinearRegressor("epsilon_insensitive", l1_ratio=1.0), "adagrad"),
+    ],
+)
+def test_auto(model, solver):
+    X, y = numbers() if isinstance(model, LinearRegressor) else classes()
+    model.set_params(max_iter=2, tol=None, random_state=0).fit(X, y)
+    assert model.solver_ == solver
+    assert np.isnan(model.dual_gap_) == (solver != "sdca")
+    same = model.coef_
+    assert (model.set_params(solver=solver).fit(X, y).coef_ == same).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (LinearClassifier(alpha=0.0), 'alpha above 0 and l1_ratio below 1, got alpha=0.*"saga"'),
+        (LinearClassifier("hinge", l1_ratio=1.0), 'and l1_ratio=1: use "adagrad"'),
+        (LinearClassifier(multi_class="softmax"), 'with a dual, Softmax has none: use "saga"'),
+    ],
+)
+def test_sdca_says_what_it_needs(model, words):
+    X, y = make_classification(N, 6, n_informative=4, n_classes=3, random_state=0)
+    with pytest.raises(ValueError, match=words):
+        model.set_params(solver="sdca").fit(X, y)
+
+
+@pytest.mark.parametrize("solver", ["saga", "svrg"])
+def test_saga_needs_a_smooth_loss(solver):
+    X, y = classes()
+    with pytest.raises(ValueError, match=f'solver="{solver}" needs a smooth loss, Hinge has kinks'):
+        LinearClassifier("hinge", solver=solver).fit(X, y)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_the_default_reaches_the_optimum(convert, weighted):
+    X, y = classes()
+    times = np.random.default_rng(1).integers(0, 4, N) if weighted else np.ones(N)
+    model = LinearClassifier(alpha=ALPHA, tol=1e-10, max_iter=5000, random_state=0)
+    model.fit(convert(X), y, sample_weight=times)
+    reference = LogisticRegression(C=1 / (ALPHA * times.sum()), tol=1e-10, max_iter=10_000)
+    reference.fit(X, y, sample_weight=times)
+    assert model.coef_ == pytest.approx(reference.coef_, abs=1e-5)
+    assert model.intercept_ == pytest.approx(reference.intercept_, abs=1e-5)
+    assert model.dual_gap_ <= 1e-10
+    again = LinearClassifier(alpha=ALPHA, tol=1e-10, max_iter=5000, random_state=0)
+    again.fit(convert(X.repeat(times.astype(int), axis=0)), y.repeat(times.astype(int)))
+    assert again.coef_ == pytest.approx(model.coef_, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "reference"),
+    [
+        (
+            LinearClassifier("hinge", fit_intercept=False),
+            LinearSVC(C=1 / (N * ALPHA), loss="hinge", fit_intercept=False),
+        ),
+        (
+            LinearClassifier("squared_hinge", fit_intercept=False),
+            LinearSVC(C=1 / (N * ALPHA), fit_intercept=False),
+        ),
+        (LinearRegressor(), Ridge(alpha=N * ALPHA)),
+        (
+            LinearRegressor("epsilon_insensitive", epsilon=0.3, fit_intercept=False),
+            LinearSVR(C=1 / (N * ALPHA), epsilon=0.3, fit_intercept=False),
+        ),
+    ],
+    ids=["hinge", "squared hinge", "least squares", "epsilon-insensitive"],
+)
+def test_losses(model, reference):
+    X, y = numbers() if isinstance(model, LinearRegressor) else classes()
+    model.set_params(alpha=ALPHA, tol=1e-8, max_iter=20_000, random_state=0).fit(X, y)
+    if "max_iter" in reference.get_params() and not isinstance(reference, Ridge):
+        reference.set_params(tol=1e-9, max_iter=1_000_000, random_state=0)
+    reference.fit(X, y)
+    intercept = [model.intercept_] if model.fit_intercept else []
+    problem = problem_of(model, X, y)
+    found = problem.value(np.append(model.coef_.ravel(), intercept))
+    theirs = problem.value(
+        np.append(reference.coef_.ravel(), reference.intercept_ if intercept else [])
+    )
+    assert found == pytest.approx(theirs, rel=1e-6)
+
+
+def test_huber_is_at_its_minimum():
+    X, y = numbers()
+    y[:5] += 100.0
+    model = LinearRegressor("huber", alpha=ALPHA, epsilon=0.5, tol=1e-9, max_iter=20_000).fit(X, y)
+
+    def objective(w):
+        r = np.abs(X @ w[:-1] + w[-1] - y)
+        losses = np.where(r <= 0.5, r * r / 2, 0.5 * (r - 0.25))
+        return losses.mean() + ALPHA / 2 * w[:-1] @ w[:-1]
+
+    best = minimize(objective, np.zeros(7), method="BFGS", options={"gtol": 1e-9})
+    assert objective(np.append(model.coef_, model.intercept_)) == pytest.approx(best.fun, rel=1e-6)
+    assert LinearRegressor("huber").parts(X, y)[0].make().epsilon == 1.35
+
+
+def test_epsilon_belongs_to_two_losses():
+    X, y = numbers()
+    with pytest.raises(ValueError, match=r'epsilon=0.5 is for loss="huber" or "epsilon_insens'):
+        LinearRegressor(epsilon=0.5).fit(X, y)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
+def test_tol_is_the_relative_gap(tol):
+    """The objective is within tol of the minimum, and looser than a hundredth of it."""
+    X, y = classes()
+    model = LinearClassifier(alpha=ALPHA, tol=tol, max_iter=1000, random_state=0).fit(X, y)
+    exact = LinearClassifier(alpha=ALPHA, tol=1e-12, max_iter=10_000, random_state=0).fit(X, y)
+    problem = problem_of(model, X, y)
+    share = y.mean()
+    unit = -share * np.log(share) - (1 - share) * np.log(1 - share)  # at w = 0
+    true = (value(problem, model) - value(problem, exact)) / unit
+    assert -1e-12 <= true <= model.dual_gap_ <= tol
+    assert model.dual_gap_ > 1e-4 * tol
+    assert model.t_ < 16 * np.ceil(model.n_iter_ * N / 16 + 1)
+
+
+@pytest.mark.parametrize("tol", [None, 0, 0.0])
+def test_without_tol_all_epochs_run(tol, recwarn):
+    X, y = classes()
+    for solver, draws in (("sdca", 16 * 94), ("saga", 1500), ("adagrad", 1500)):
+        model = LinearClassifier(solver=solver, tol=tol, max_iter=10, random_state=0).fit(X, y)
+        assert (model.n_iter_, model.t_) == (10, draws)
+    assert not recwarn.list
+
+
+def test_the_warning_says_the_gap():
+    X, y = classes()
+    with pytest.warns(
+        ConvergenceWarning, match=r"max_iter=1 epochs \(relative duality gap \d.*, tol=0.0001\)"
+    ):
+        model = LinearClassifier(max_iter=1).fit(X, y)
+    assert model.dual_gap_ > 1e-4
+
+
+def test_a_line_for_each_epoch_changes_nothing(capsys):
+    X, y = classes()
+    quiet = LinearClassifier(random_state=0).fit(X, y)
+    assert capsys.readouterr().out == ""
+    loud = LinearClassifier(random_state=0, verbose=1).fit(X, y)
+    assert (loud.coef_ == quiet.coef_).all()
+    assert (loud.n_iter_, loud.t_, loud.dual_gap_) == (quiet.n_iter_, quiet.t_, quiet.dual_gap_)
+    assert str(loud.gauge_) == str(quiet.gauge_)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].endswith(f"relative duality gap {loud.dual_gap_:.3g}")
+    assert abs(len(lines) - loud.n_iter_) <= 1
+
+
+def test_warm_start_begins_near_the_end():
+    X, y = classes()
+    model = LinearClassifier(tol=1e-6, warm_start=True, random_state=0).fit(X, y)
+    first = model.n_iter_
+    assert model.fit(X, y).n_iter_ < first / 2
+    assert model.dual_gap_ <= 1e-6
+
+
+def test_one_row_more_or_less_is_no_problem():
+    model = LinearRegressor().fit([[1.0, 2.0]], [3.0])  # the constant fits it
+    assert model.dual_gap_ == 0.0
+    assert model.predict([[5.0, 5.0]]) == pytest.approx([3.0])
+    with pytest.raises(ValueError, match=r"y must be one column, got shape \(4, 2\)"):
+        LinearRegressor().fit(np.eye(4), np.ones((4, 2)))
