@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
 
 from tombola.estimators import LinearClassifier, LinearRegressor
+from tombola.problems import Logistic
 
 N, ALPHA = 150, 1e-2
 
@@ -56,9 +57,55 @@ def test_auto(model, solver):
     X, y = numbers() if isinstance(model, LinearRegressor) else classes()
     model.set_params(max_iter=2, tol=None, random_state=0).fit(X, y)
     assert model.solver_ == solver
-    assert np.isnan(model.dual_gap_) == (solver != "sdca")
+    assert np.isnan(model.dual_gap_) == (solver == "adagrad" or model.alpha == 0)
     same = model.coef_
     assert (model.set_params(solver=solver).fit(X, y).coef_ == same).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "solver"),
+    [
+        (LinearClassifier(), 210, "newton"),  # 30 for each of 7 columns
+        (LinearClassifier(), 209, "sdca"),
+        (LinearClassifier(fit_intercept=False), 180, "newton"),
+        (LinearClassifier("squared_hinge"), 210, "newton"),
+        (LinearClassifier("hinge"), 210, "sdca"),
+        (LinearClassifier(l1_ratio=0.1), 210, "sdca"),
+        (LinearRegressor(), 210, "newton"),
+        (LinearRegressor("huber"), 210, "newton"),
+    ],
+)
+def test_auto_is_newton_where_rows_are_many(model, rows, solver):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 6))
+    y = X[:, 0] + rng.normal(size=rows)
+    y = y if isinstance(model, LinearRegressor) else y > 0
+    model.set_params(random_state=0).fit(X, y)
+    assert model.solver_ == solver
+    assert model.dual_gap_ <= model.tol
+
+
+def test_long_rows_need_more_of_them():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6200, 200))
+    y = np.arange(6200) % 2
+    assert LinearClassifier().solver_name(Logistic(X, y, alpha=0.1)) == "sdca"
+    few = sparse.csr_matrix(X * (rng.uniform(size=X.shape) < 0.1))
+    assert LinearClassifier().solver_name(Logistic(few, y, alpha=0.1)) == "newton"
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (LinearClassifier("hinge"), 'needs a smooth loss, Hinge has kinks: use "sdca"'),
+        (LinearClassifier(l1_ratio=0.5), 'needs l1_ratio=0: use "sdca"'),
+        (LinearClassifier(alpha=0.0), 'alpha above 0.*use "saga"'),
+    ],
+)
+def test_newton_says_what_it_needs(model, words):
+    X, y = classes()
+    with pytest.raises(ValueError, match=words):
+        model.set_params(solver="newton").fit(X, y)
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
         (1/n) sum_i s_i loss(x_i w + b, y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
 
-    By default it is solved by dual coordinate ascent: there is no rate to choose, rows whose dual
-    variable is far from its optimum are drawn more often, and the duality gap says when to stop.
+    By default it is solved by Newton's method on samples where rows are many and short, and by
+    dual coordinate ascent elsewhere. Rows that matter most are drawn most often, there is no rate
+    to choose, and the duality gap says when to stop.
 
     Parameters
     ----------
@@ -61,13 +62,16 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
-    solver : {"auto", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
-        "auto" is sdca wherever it can be used: alpha above 0, l1_ratio below 1, and not softmax.
-        Elsewhere it is saga, or adagrad for the hinge loss. sdca, saga and svrg converge without a
-        tuned rate; adagrad and sgd can go on with new rows by `partial_fit`.
+    solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
+        "auto" is newton (Newton's method on samples of rows) where rows are many for their length,
+        30 for each column or more, with l1_ratio=0 and not for the hinge loss. Otherwise it is sdca
+        (dual coordinate ascent), which needs alpha above 0, l1_ratio below 1, and not softmax.
+        Elsewhere it is saga, or adagrad for the hinge loss. All but adagrad and sgd converge
+        without a tuned rate; these two can go on with new rows by `partial_fit`.
     sampler : str, Sampler or callable, default="auto"
-        How rows are drawn. "auto" is the solver's own rule. sdca: half in shuffled order, half by
-        the latest dual residual of each row (`tombola.solvers.Latest`). saga and svrg: half by
+        How rows are drawn. "auto" is the solver's own rule. newton and sdca: half in shuffled
+        order, half by how much each row matters (`tombola.solvers.Latest`), which is its curvature
+        and slope for newton and its dual residual for sdca. saga and svrg: half by
         the curvature of their loss, which allows larger steps. adagrad and sgd: "group-vrb", which
         is `GroupVRB` over the class labels (one-vs-rest: the two sides). Other names: "vrb"
         (`VRB`), "shuffle" (shuffled epochs; not recommended with saga and svrg), "uniform",
@@ -75,13 +79,14 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         new one is made with its parameters and seed. A function (n, seed, groups) returns a
         sampler.
     max_iter : int, default=100
-        Epochs, of n draws each.
+        Epochs: of n draws each, for newton one pass over all rows and one sample.
     tol : float or None, default=1e-4
-        sdca stops when the duality gap, which the objective is at most above its minimum, is within
-        tol times the objective at w = 0 with the best intercept; saga and svrg when no coefficient
-        has moved in an epoch by more than tol times the largest one; adagrad and sgd when, for
-        5 epochs, the objective as estimated from the draws has not fallen by tol relative to the
-        best one. None or 0: after max_iter epochs.
+        The relative duality gap at which newton, sdca, saga and svrg stop: the objective is then
+        above its minimum by at most tol times its value at w = 0 with the best intercept. (Where
+        alpha is 0 there is no such gap: saga and svrg stop when no coefficient has moved in an
+        epoch by more than tol times the largest one.) adagrad and sgd stop when, for 5 epochs, the
+        objective as estimated from the draws has not fallen by tol relative to the best one. None
+        or 0: after max_iter epochs.
     n_jobs : int or None, default=None
         Threads, over classes; -1 is all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -141,7 +146,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     >>> X, y = make_classification(2000, weights=[0.97], random_state=0)
     >>> model = LinearClassifier(random_state=0).fit(X, y)
     >>> model.score(X, y) > 0.97, model.solver_, model.dual_gap_ <= 1e-4
-    (True, 'sdca', True)
+    (True, 'newton', True)
     >>> rough = LinearClassifier(solver="adagrad", random_state=0).fit(X, y)
     >>> rough.gauge_.second_moment_ratio < 0.5          # what adapting saves
     True

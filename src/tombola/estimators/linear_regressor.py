@@ -37,8 +37,9 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
 
         (1/n) sum_i s_i loss(x_i w + b - y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
 
-    By default it is solved by dual coordinate ascent: there is no rate to choose, rows whose dual
-    variable is far from its optimum are drawn more often, and the duality gap says when to stop.
+    By default it is solved by Newton's method on samples where rows are many and short, and by
+    dual coordinate ascent elsewhere. Rows that matter most are drawn most often, there is no rate
+    to choose, and the duality gap says when to stop.
 
     Parameters
     ----------
@@ -52,25 +53,29 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
-    solver : {"auto", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
-        "auto" is sdca wherever it can be used: alpha above 0 and l1_ratio below 1. Elsewhere it is
-        saga, or adagrad for the epsilon-insensitive loss. sdca, saga and svrg converge without a
-        tuned rate; adagrad and sgd can go on with new rows by `partial_fit`.
+    solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
+        "auto" is newton (Newton's method on samples of rows) where rows are many for their length,
+        30 for each column or more, with l1_ratio=0 and not for the epsilon-insensitive loss.
+        Otherwise it is sdca (dual coordinate ascent), which needs alpha above 0 and l1_ratio below
+        1. Elsewhere it is saga, or adagrad for the epsilon-insensitive loss. All but adagrad and
+        sgd converge without a tuned rate; these two can go on with new rows by `partial_fit`.
     sampler : str, Sampler or callable, default="auto"
-        How rows are drawn. "auto" is the solver's own rule. sdca: half in shuffled order, half by
-        the latest dual residual of each row (`tombola.solvers.Latest`). saga and svrg: half by
+        How rows are drawn. "auto" is the solver's own rule. newton and sdca: half in shuffled
+        order, half by how much each row matters (`tombola.solvers.Latest`), which is its curvature
+        and slope for newton and its dual residual for sdca. saga and svrg: half by
         the curvature of their loss, which allows larger steps. adagrad and sgd: "vrb", which is
         `VRB`. Other names: "shuffle" (shuffled epochs; not recommended with saga and svrg),
         "uniform". A sampler over the rows of X is left unchanged: a new one is made with its
         parameters and seed. A function (n, seed, groups) returns a sampler; its groups are None.
     max_iter : int, default=100
-        Epochs, of n draws each.
+        Epochs: of n draws each, for newton one pass over all rows and one sample.
     tol : float or None, default=1e-4
-        sdca stops when the duality gap, which the objective is at most above its minimum, is within
-        tol times the objective at w = 0 with the best intercept; saga and svrg when no coefficient
-        has moved in an epoch by more than tol times the largest one; adagrad and sgd when, for
-        5 epochs, the objective as estimated from the draws has not fallen by tol relative to the
-        best one. None or 0: after max_iter epochs.
+        The relative duality gap at which newton, sdca, saga and svrg stop: the objective is then
+        above its minimum by at most tol times its value at w = 0 with the best intercept. (Where
+        alpha is 0 there is no such gap: saga and svrg stop when no coefficient has moved in an
+        epoch by more than tol times the largest one.) adagrad and sgd stop when, for 5 epochs, the
+        objective as estimated from the draws has not fallen by tol relative to the best one. None
+        or 0: after max_iter epochs.
     random_state : int, RandomState or None, default=None
     warm_start : bool, default=False
         Whether `fit` continues from the last solution; adagrad and sgd continue with the rates
