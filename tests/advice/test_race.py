@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from samples import PLENTY, alike, by_label, imbalanced
+from samples import PLENTY, alike, by_label, imbalanced, regression
 
 from tombola.advice import advise, race
 from tombola.advice.results import arrival
@@ -118,3 +118,13 @@ def test_with_several_classes_the_rarest_and_the_commonest_are_raced(even_clock)
         for two in [(np.array(each.seconds["VRB"][0]), np.array(each.objective["VRB"][0]))]
     ]
     assert by_label(advice)["VRB"].draws[0] == pytest.approx(sum(draws))  # times are added up
+
+
+def test_small_classifications_are_told_of_newton_cholesky(even_clock):
+    def told(X, y, task):
+        reasons = advise(X, y, task=task, budget=1.0).verdict.reasons
+        return any("newton-cholesky" in reason for reason in reasons)
+
+    assert told(*imbalanced(200, 5), "classification")
+    assert not told(*imbalanced(200, 61), "classification")
+    assert not told(*regression(200), "regression")
