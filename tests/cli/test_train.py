@@ -287,7 +287,7 @@ def test_a_solver_that_ends_within_its_tolerance_ends_the_run(tmp_path, monkeypa
         file="iris", target=None, task=None, impute=None, scale=None, data=None, download=False
     )
     data = open_data(options)
-    plan = Plan(estimators.LinearClassifier(alpha=1e-2, max_iter=200, random_state=0))
+    plan = Plan(estimators.LinearClassifier(tol=1e-6, alpha=1e-3, max_iter=30, random_state=0))
     whole, parts = train_fit.Fit(data, plan), train_fit.Fit(data, plan)
     for folder in ("whole", "parts"):
         (tmp_path / folder).mkdir()

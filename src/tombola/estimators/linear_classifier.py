@@ -125,7 +125,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     multilabel_ : bool
         Whether y was an indicator matrix.
     gauge_ : Gauge, or list of Gauge
-        The worth of the sampling; one-vs-rest: for each class.
+        The worth of the sampling for estimates of gradients, which sdca does not make; one-vs-rest:
+        for each class.
     n_iter_ : int
         Epochs run (one-vs-rest: the most that a class took).
     t_ : int

@@ -106,7 +106,7 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
     solver_ : str
         The solver that was used.
     gauge_ : Gauge
-        The worth of the sampling.
+        The worth of the sampling for estimates of gradients, which sdca does not make.
     n_iter_ : int
         Epochs run.
     t_ : int
