@@ -31,7 +31,7 @@ def test_elastic_net(solver, sampler):
         solver=solver,
         sampler=sampler,
         max_iter=3000,
-        tol=1e-8,
+        tol=1e-11,
         random_state=0,
     ).fit(X, y)
     reference = ElasticNet(alpha=0.1, l1_ratio=0.5, tol=1e-10).fit(X, y)
@@ -53,7 +53,7 @@ def test_the_others_come_near(solver):
 def test_sample_weights_are_repeated_rows():
     X, y = data()
     times = np.random.default_rng(1).integers(0, 4, N)
-    settings = dict(alpha=1e-2, solver="saga", max_iter=5000, tol=1e-9, random_state=0)
+    settings = dict(alpha=1e-2, solver="saga", max_iter=5000, tol=1e-12, random_state=0)
     weighted = LinearRegressor(**settings).fit(X, y, sample_weight=times)
     repeated = LinearRegressor(**settings).fit(X.repeat(times, axis=0), y.repeat(times))
     assert weighted.coef_ == pytest.approx(repeated.coef_, abs=1e-6)

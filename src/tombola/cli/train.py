@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 # as in tombola.estimators, which is slow to import
-SOLVERS = ("auto", "sdca", "saga", "svrg", "adagrad", "sgd")
+SOLVERS = ("auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd")
 LINEAR = ("solver", "alpha", "l1_ratio")  # the options of linear models only
 CLUSTERING = ("n_clusters",)  # the options of clustering only
 

@@ -86,7 +86,7 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
         result = solver.minimize(problem, rounds=rounds, carry=carried, until=watch, **settings)
         raise_interrupt(result)
         epochs, converged = watch.epoch, tol is None or watch.converged
-        gap = getattr(watch, "gap", math.nan)
+        gap = watch.gap if name in REDUCED else math.nan
         solution = result.solution if task.held is None else watch.solution
     if isinstance(sampler, GroupVRB):
         levels = {**levels, **sampler.group_levels()}
