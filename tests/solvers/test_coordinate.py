@@ -1,6 +1,5 @@
 """Coordinate descent: against scikit-learn, with every sampler, and step by step."""
 
-
 import numpy as np
 import pytest
 from scipy import optimize, sparse

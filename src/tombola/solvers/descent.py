@@ -19,11 +19,12 @@ from tombola.compiling import new_record
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import Sparse
 from tombola.solvers.dense_run import DenseRun
-from tombola.solvers.estimate import Scratch, StoredSlopes, take_snapshot
+from tombola.solvers.estimate import StoredSlopes, new_scratch, take_snapshot
 from tombola.solvers.lazy_run import LazyColumns, LazyRun, Touched
 from tombola.solvers.loop import new_batch
 from tombola.solvers.rates import CONSTANT, DIAGONAL, ROOT, STRONGLY_CONVEX, new_rates
 from tombola.solvers.scaled_run import ScaledRun
+from tombola.solvers.search import PERIODS, new_search
 
 __all__ = ["Descent", "new_descent"]
 
@@ -43,6 +44,7 @@ def new_descent(
     averaging: int = 0,
     snapshot_every: int = 0,
     replaces_slopes: bool = False,
+    smoothness: float = 0.0,
 ) -> Descent:
     """Return the state before the first round.
 
@@ -63,6 +65,8 @@ def new_descent(
         Rounds between snapshots (SVRG); 0: none.
     replaces_slopes : bool
         Whether the stored slopes of drawn items are replaced (SAGA).
+    smoothness : float
+        L_Q of the initial draws, for the schedule SEARCHED.
     """
     outputs, width = w.shape
     stores = replaces_slopes or snapshot_every > 0
@@ -72,15 +76,21 @@ def new_descent(
         "model": problem.model,
         "rates": new_rates(rate),
         "w": w,
-        "scratch": Scratch(np.zeros((batch_size, outputs)), np.zeros(outputs)),
+        "scratch": new_scratch(batch_size, outputs),
     }
     options: dict[str, Any] = {"schedule": schedule, "convexity": problem.l2}
     local = not averaging and math.isinf(radius)  # no step has to touch every column
     alike = schedule in (CONSTANT, ROOT, STRONGLY_CONVEX) and not stores and problem.l1 == 0
     if local and alike:
         return ScaledRun(**shared, options=new_record(**options), scale=new_record(factor=1.0))
-    options |= {"snapshot_every": snapshot_every, "replaces_slopes": int(replaces_slopes)}
+    options |= {
+        "snapshot_every": snapshot_every,
+        "replaces_slopes": int(replaces_slopes),
+        "curvature": problem.curvature,
+        "period": -(-problem.n // (PERIODS * batch_size)),
+    }
     shared |= {
+        "search": new_search(problem.n, smoothness),
         "squares": np.zeros((outputs, width if schedule == DIAGONAL else 0)),
         "stored": StoredSlopes(
             np.zeros((problem.n if stores else 0, outputs)),
