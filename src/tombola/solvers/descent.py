@@ -19,6 +19,7 @@ from tombola.compiling import new_record
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import Sparse
 from tombola.solvers.dense_run import DenseRun
+from tombola.solvers.drift_run import DriftRun
 from tombola.solvers.estimate import StoredSlopes, new_scratch, take_snapshot
 from tombola.solvers.lazy_run import LazyColumns, LazyRun, Touched
 from tombola.solvers.loop import new_batch
@@ -28,7 +29,7 @@ from tombola.solvers.search import PERIODS, new_search
 
 __all__ = ["Descent", "new_descent"]
 
-Descent = DenseRun | LazyRun | ScaledRun
+Descent = DenseRun | LazyRun | ScaledRun | DriftRun
 
 WIDE = 16  # columns are lazy where there are this many times more of them than entries per row
 
@@ -91,17 +92,25 @@ def new_descent(
     }
     shared |= {
         "search": new_search(problem.n, smoothness),
-        "squares": np.zeros((outputs, width if schedule == DIAGONAL else 0)),
         "stored": StoredSlopes(
             np.zeros((problem.n if stores else 0, outputs)),
             np.zeros((outputs, width if stores else 0)),
         ),
-        "g": np.zeros((outputs, width)),
     }
-    run: DenseRun | LazyRun
-    if local and has_few_entries(problem):
+    squares = np.zeros((outputs, width if schedule == DIAGONAL else 0))
+    run: DenseRun | LazyRun | DriftRun
+    if stores and problem.l1 == 0 and isinstance(problem.model.rows, Sparse):
+        run = DriftRun(
+            **shared,
+            options=new_record(**options),
+            level=new_record(factor=1.0, drift=0.0),
+            changes=np.zeros((batch_size, outputs)),
+        )
+    elif local and has_few_entries(problem):
         run = LazyRun(
             **shared,
+            squares=squares,
+            g=np.zeros((outputs, width)),
             options=new_record(**options),
             columns=LazyColumns(
                 np.zeros(problem.d, dtype=np.int64), np.ones(problem.d), np.zeros(problem.d)
@@ -112,6 +121,8 @@ def new_descent(
     else:
         run = DenseRun(
             **shared,
+            squares=squares,
+            g=np.zeros((outputs, width)),
             options=new_record(**options, radius=radius, averaging=averaging),
             average=np.zeros((outputs, width if averaging else 0)),
         )

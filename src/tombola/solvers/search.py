@@ -13,7 +13,7 @@ evaluation of phi, and no pass over the row.
 its progress is about rate (sum q_i^2 / sum q_i) / 2: items count by their share of the curvature.
 So, with sums over the last epoch or so, and never less than the safe rate,
 
-    rate = 1 / (4 (sum q^2 / sum q + l2))       or   1 / (3 (L_Q + l2))
+    rate = 1 / (6 (sum q^2 / sum q + l2))       or   1 / (3 (L_Q + l2))
 
 *The guard.* No step may overshoot the minimum of the item drawn: rate q_i > 1 lowers the rate at
 once, before the step. It rises again as the largest q seen is forgotten, by half in an epoch.
@@ -32,7 +32,7 @@ from tombola.solvers.run import Limits
 
 __all__ = ["PERIODS", "SEARCH_LIMITS", "examined_rate", "new_search", "rate_is_due", "renewed_rate"]
 
-DIVISOR, SAFE = 4.0, 3.0  # of the mean of q, and of L_Q
+DIVISOR, SAFE = 6.0, 3.0  # of the mean of q, and of L_Q
 PERIODS = 2  # changes of the rate in an epoch
 FORGET = 0.5 ** (1.0 / PERIODS)  # what is left of the largest q after a period
 SPARING = 4  # one item in so many is measured for the mean
