@@ -9,8 +9,8 @@ measured as a secant: where the part of the step that is due to the item moves i
 rate q_i = |phi'(z') - phi'(z)| / |phi'(z) - y_i|, with the stored slope y_i. That takes one
 evaluation of phi, and no pass over the row.
 
-*The mean.* With errors e of the iterate that have no preferred direction, the noise of a step over
-its progress is about rate (sum q_i^2 / sum q_i) / 2: items count by their share of the curvature.
+*The mean.* Where errors of the iterate have no preferred direction, the noise of a step over its
+progress is about rate (sum q_i^2 / sum q_i) / 2: items count by their share of the curvature.
 So, with sums over the last epoch or so, and never less than the safe rate,
 
     rate = 1 / (6 (sum q^2 / sum q + l2))       or   1 / (3 (L_Q + l2))
@@ -38,6 +38,7 @@ FORGET = 0.5 ** (1.0 / PERIODS)  # what is left of the largest q after a period
 SPARING = 4  # one item in so many is measured for the mean
 LEAST = 2.0**-20  # of the mean, relative to L_Q
 CLEAR = 1e-7  # slopes that changed by less than this, relative to them, are rounding
+EXACT = 1e-9  # a step that ends this close to the minimum of its item does not overshoot
 TRIALS = 60  # of lower rates, each at most half of the last where that is far too large
 
 SEARCH_LIMITS: Limits = {
@@ -102,7 +103,7 @@ def examined_rate(run: Any, b: Any) -> Any:
         for k in range(scratch.z.size):
             moved += (weight * scratch.trial_slopes[k] - scratch.slopes[b, k]) ** 2
         share = math.sqrt(moved / squared)
-        if share <= 1.0 + CLEAR:
+        if share <= 1.0 + EXACT:
             break
         rate /= share if share < 2.0 else 2.0
     if search.smoothness > 0.0 and share < math.inf:
