@@ -59,6 +59,7 @@ RUNS = {  # a solver, a problem, and a sampler
     "scaled": (SGD(0.1), dense, lambda: tombola.VRB(N)),
     "lazy": (SGD(0.1), wide, lambda: tombola.VRB(N)),
     "lazy, stored slopes": (SAGA(), wide, lambda: tombola.VRB(N)),
+    "drift": (SAGA(), lambda: wide(0.0), lambda: tombola.VRB(N)),
     "coordinates": (CoordinateDescent(), columns, lambda: Cyclic(6)),
     "k-means": (MiniBatchKMeans(4), clusters, lambda: tombola.VRB(N)),
     "dual": (SDCA(), dense, lambda: Latest(N)),
@@ -66,6 +67,7 @@ RUNS = {  # a solver, a problem, and a sampler
 }
 ALL = {"progress.rounds": -1, "progress.item_gradients": -1}
 RATES = {"rates.rate": -1.0, "rates.earlier_rounds": -1}
+SEARCH = {f"search.{name}": -1.0 for name in ("smoothness", "squares", "sums", "largest")}
 LAZY = {
     **ALL,
     **RATES,
@@ -93,10 +95,11 @@ DUAL = {
 }
 OUT_OF_RANGE = {
     "dense": {**ALL, **RATES, "rates.square_sum": -1.0, "squares": -1.0},
-    "dense, stored slopes": {**ALL, **RATES},
+    "dense, stored slopes": {**ALL, **RATES, **SEARCH},
     "scaled": {**ALL, **RATES, "scale.factor": 0.0},
     "lazy": LAZY,
-    "lazy, stored slopes": {**LAZY, "columns.last": -1},
+    "lazy, stored slopes": {**LAZY, **SEARCH, "columns.last": -1},
+    "drift": {**ALL, **RATES, **SEARCH, "level.factor": 0.0, "level.drift": -1.0},
     "coordinates": {**ALL, "progress.refreshed_at": ROUNDS + 1},
     "dual": DUAL,
     "dual, not smooth": DUAL,

@@ -12,8 +12,16 @@ from tombola.problems.rows import prefetch_row
 from tombola.solvers.closed_form import soft
 from tombola.solvers.estimate import Scratch, StoredSlopes, add_item, replace_slopes, take_snapshot
 from tombola.solvers.loop import Batch
-from tombola.solvers.rates import DIAGONAL, NORM, RATE_LIMITS, current_rate, diagonal_step
+from tombola.solvers.rates import (
+    DIAGONAL,
+    NORM,
+    RATE_LIMITS,
+    SEARCHED,
+    current_rate,
+    diagonal_step,
+)
 from tombola.solvers.run import Limits, Run
+from tombola.solvers.search import SEARCH_LIMITS, examined_rate, rate_is_due, renewed_rate
 
 __all__ = ["DenseRun"]
 
@@ -22,8 +30,10 @@ class _Parts(NamedTuple):
     batch: Batch
     progress: Record  # rounds, item_gradients, loss_sum
     model: Any
-    options: Record  # schedule, convexity, radius, averaging, snapshot_every, replaces_slopes
+    options: Record  # schedule, convexity, radius, averaging, snapshot_every, replaces_slopes,
+    # curvature, period
     rates: Record
+    search: Record  # smoothness, squares, sums, largest; see `tombola.solvers.search`
     w: NDArray[np.float64]  # (outputs, width)
     average: NDArray[np.float64]  # of the iterates; empty unless asked for
     squares: NDArray[np.float64]  # sum of g_j^2; empty unless the schedule is DIAGONAL
@@ -40,6 +50,7 @@ class DenseRun(_Parts, Run):
     derived = ("batch", "model", "options", "g", "scratch")
     limits: ClassVar[Limits] = {
         **RATE_LIMITS,
+        **SEARCH_LIMITS,
         "squares": (0.0, math.inf),
     }
 
@@ -47,6 +58,8 @@ class DenseRun(_Parts, Run):
     def step(run: Any) -> Any:
         """Compute the estimate and the losses; return the position of the first bad loss, or -1."""
         progress, options, losses = run.progress[0], run.options[0], run.batch.losses
+        if options.schedule == SEARCHED and rate_is_due(run):
+            run.rates[0].rate = renewed_rate(run)
         if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
             take_snapshot(run)
         progress.rounds += 1
@@ -55,6 +68,8 @@ class DenseRun(_Parts, Run):
             losses[b] = add_item(run, b)
             if not losses[b] < math.inf:
                 return b
+            if options.schedule == SEARCHED:
+                run.rates[0].rate = examined_rate(run, b)
         return -1
 
     @staticmethod

@@ -19,15 +19,17 @@ from tombola.compiling import new_record
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import Sparse
 from tombola.solvers.dense_run import DenseRun
-from tombola.solvers.estimate import Scratch, StoredSlopes, take_snapshot
+from tombola.solvers.drift_run import DriftRun
+from tombola.solvers.estimate import StoredSlopes, new_scratch, take_snapshot
 from tombola.solvers.lazy_run import LazyColumns, LazyRun, Touched
 from tombola.solvers.loop import new_batch
 from tombola.solvers.rates import CONSTANT, DIAGONAL, ROOT, STRONGLY_CONVEX, new_rates
 from tombola.solvers.scaled_run import ScaledRun
+from tombola.solvers.search import PERIODS, new_search
 
 __all__ = ["Descent", "new_descent"]
 
-Descent = DenseRun | LazyRun | ScaledRun
+Descent = DenseRun | LazyRun | ScaledRun | DriftRun
 
 WIDE = 16  # columns are lazy where there are this many times more of them than entries per row
 
@@ -43,6 +45,7 @@ def new_descent(
     averaging: int = 0,
     snapshot_every: int = 0,
     replaces_slopes: bool = False,
+    smoothness: float = 0.0,
 ) -> Descent:
     """Return the state before the first round.
 
@@ -63,6 +66,8 @@ def new_descent(
         Rounds between snapshots (SVRG); 0: none.
     replaces_slopes : bool
         Whether the stored slopes of drawn items are replaced (SAGA).
+    smoothness : float
+        L_Q of the initial draws, for the schedule SEARCHED.
     """
     outputs, width = w.shape
     stores = replaces_slopes or snapshot_every > 0
@@ -72,26 +77,40 @@ def new_descent(
         "model": problem.model,
         "rates": new_rates(rate),
         "w": w,
-        "scratch": Scratch(np.zeros((batch_size, outputs)), np.zeros(outputs)),
+        "scratch": new_scratch(batch_size, outputs),
     }
     options: dict[str, Any] = {"schedule": schedule, "convexity": problem.l2}
     local = not averaging and math.isinf(radius)  # no step has to touch every column
     alike = schedule in (CONSTANT, ROOT, STRONGLY_CONVEX) and not stores and problem.l1 == 0
     if local and alike:
         return ScaledRun(**shared, options=new_record(**options), scale=new_record(factor=1.0))
-    options |= {"snapshot_every": snapshot_every, "replaces_slopes": int(replaces_slopes)}
+    options |= {
+        "snapshot_every": snapshot_every,
+        "replaces_slopes": int(replaces_slopes),
+        "curvature": problem.curvature,
+        "period": -(-problem.n // (PERIODS * batch_size)),
+    }
     shared |= {
-        "squares": np.zeros((outputs, width if schedule == DIAGONAL else 0)),
+        "search": new_search(problem.n, smoothness),
         "stored": StoredSlopes(
             np.zeros((problem.n if stores else 0, outputs)),
             np.zeros((outputs, width if stores else 0)),
         ),
-        "g": np.zeros((outputs, width)),
     }
-    run: DenseRun | LazyRun
-    if local and has_few_entries(problem):
+    squares = np.zeros((outputs, width if schedule == DIAGONAL else 0))
+    run: DenseRun | LazyRun | DriftRun
+    if stores and problem.l1 == 0 and isinstance(problem.model.rows, Sparse):
+        run = DriftRun(
+            **shared,
+            options=new_record(**options),
+            level=new_record(factor=1.0, drift=0.0),
+            changes=np.zeros((batch_size, outputs)),
+        )
+    elif local and has_few_entries(problem):
         run = LazyRun(
             **shared,
+            squares=squares,
+            g=np.zeros((outputs, width)),
             options=new_record(**options),
             columns=LazyColumns(
                 np.zeros(problem.d, dtype=np.int64), np.ones(problem.d), np.zeros(problem.d)
@@ -102,6 +121,8 @@ def new_descent(
     else:
         run = DenseRun(
             **shared,
+            squares=squares,
+            g=np.zeros((outputs, width)),
             options=new_record(**options, radius=radius, averaging=averaging),
             average=np.zeros((outputs, width if averaging else 0)),
         )

@@ -20,6 +20,7 @@ __all__ = [
     "Scratch",
     "StoredSlopes",
     "add_item",
+    "new_scratch",
     "replace_slopes",
     "take_snapshot",
 ]
@@ -33,10 +34,18 @@ class StoredSlopes(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Space for the slopes of a batch and the inner products of one item."""
+    """Space for slopes and losses of a batch, the inner products of one item, and other ones."""
 
     slopes: NDArray[np.float64]  # (B, outputs)
+    losses: NDArray[np.float64]  # (B,)
     z: NDArray[np.float64]  # (outputs,)
+    trial: NDArray[np.float64]  # (outputs,)
+    trial_slopes: NDArray[np.float64]  # (outputs,)
+
+
+def new_scratch(size: int, outputs: int) -> Scratch:
+    """Return scratch space for batches of this size."""
+    return Scratch(np.zeros((size, outputs)), np.zeros(size), *np.zeros((3, outputs)))
 
 
 @kernel(inline=True)
@@ -46,8 +55,8 @@ def add_item(run: Any, b: Any) -> Any:
     size, outputs = scratch.slopes.shape
     item, share = run.batch.items[b], run.batch.importances[b] / size
     stores = stored.table.size > 0
-    loss = item_slopes(model, w, item, scratch.z, scratch.slopes[b])
-    run.progress[0].loss_sum += share * loss
+    scratch.losses[b] = item_slopes(model, w, item, scratch.z, scratch.slopes[b])
+    run.progress[0].loss_sum += share * scratch.losses[b]
     squared = 0.0
     for k in range(outputs):
         change = scratch.slopes[b, k] - (stored.table[item, k] if stores else 0.0)

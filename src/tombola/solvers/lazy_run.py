@@ -20,8 +20,16 @@ from tombola.problems.rows import column, end, first, prefetch_row
 from tombola.solvers.closed_form import repeated_prox, soft
 from tombola.solvers.estimate import Scratch, StoredSlopes, add_item, replace_slopes, take_snapshot
 from tombola.solvers.loop import Batch
-from tombola.solvers.rates import DIAGONAL, NORM, RATE_LIMITS, current_rate, diagonal_step
+from tombola.solvers.rates import (
+    DIAGONAL,
+    NORM,
+    RATE_LIMITS,
+    SEARCHED,
+    current_rate,
+    diagonal_step,
+)
 from tombola.solvers.run import Limits, Run
+from tombola.solvers.search import SEARCH_LIMITS, examined_rate, rate_is_due, renewed_rate
 
 __all__ = ["TINY", "LazyColumns", "LazyRun", "Touched"]
 
@@ -47,8 +55,10 @@ class _Parts(NamedTuple):
     batch: Batch
     progress: Record  # rounds, item_gradients, loss_sum
     model: Any
-    options: Record  # schedule, convexity, snapshot_every, replaces_slopes
+    options: Record  # schedule, convexity, snapshot_every, replaces_slopes,
+    # curvature, period
     rates: Record
+    search: Record  # smoothness, squares, sums, largest; see `tombola.solvers.search`
     w: NDArray[np.float64]  # (outputs, width); columns as they were when last touched
     squares: NDArray[np.float64]  # sum of g_j^2; empty unless the schedule is DIAGONAL
     stored: StoredSlopes
@@ -67,6 +77,7 @@ class LazyRun(_Parts, Run):
     derived = ("batch", "model", "options", "g", "scratch", "touched")
     limits: ClassVar[Limits] = {
         **RATE_LIMITS,
+        **SEARCH_LIMITS,
         "squares": (0.0, math.inf),
         "totals.shrinkage": (TINY, 1.0),
         "totals.threshold": (0.0, math.inf),
@@ -79,8 +90,11 @@ class LazyRun(_Parts, Run):
     def step(run: Any) -> Any:
         """Compute the estimate and the losses; return the position of the first bad loss, or -1."""
         progress, options, losses = run.progress[0], run.options[0], run.batch.losses
+        if options.schedule == SEARCHED and rate_is_due(run):
+            catch_up_all(run, progress.rounds)  # at the old rate
+            run.rates[0].rate = renewed_rate(run)
         if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
-            catch_up_all(run)
+            catch_up_all(run, progress.rounds)
             take_snapshot(run)
         progress.rounds += 1
         progress.item_gradients += losses.size
@@ -90,6 +104,11 @@ class LazyRun(_Parts, Run):
             losses[b] = add_item(run, b)
             if not losses[b] < math.inf:
                 return b
+            if options.schedule == SEARCHED:
+                rate = examined_rate(run, b)
+                if rate < run.rates[0].rate:
+                    catch_up_all(run, progress.rounds - 1)  # at the old rate
+                    run.rates[0].rate = rate
         run.touched.number[0].columns = count
         return -1
 
@@ -140,7 +159,7 @@ def move_touched(run: Any, count: Any) -> None:
         run.columns.shrinkage[j] = totals.shrinkage
         run.columns.threshold[j] = totals.threshold
     if totals.shrinkage < TINY:
-        catch_up_all(run)
+        catch_up_all(run, run.progress[0].rounds)
     if settings.intercept:
         for k in range(outputs):
             if diagonal:
@@ -211,13 +230,17 @@ def current_value(run: Any, k: Any, j: Any, now: Any) -> Any:
 
 
 @kernel
-def catch_up_all(run: Any) -> None:
-    """Bring every column up to date, and begin the totals anew."""
+def catch_up_all(run: Any, now: Any) -> None:
+    """Bring every column to where it is after round `now`, and begin the totals anew.
+
+    Columns that the present round has touched are there already.
+    """
     columns, totals = run.columns, run.totals[0]
     for j in range(columns.last.size):
-        for k in range(run.w.shape[0]):
-            run.w[k, j] = current_value(run, k, j, run.progress[0].rounds)
-        columns.last[j] = run.progress[0].rounds
+        if columns.last[j] <= now:
+            for k in range(run.w.shape[0]):
+                run.w[k, j] = current_value(run, k, j, now)
+            columns.last[j] = now
         columns.shrinkage[j], columns.threshold[j] = 1.0, 0.0
     totals.shrinkage, totals.threshold = 1.0, 0.0
 

@@ -14,6 +14,7 @@ __all__ = [
     "NORM",
     "RATE_LIMITS",
     "ROOT",
+    "SEARCHED",
     "STRONGLY_CONVEX",
     "current_rate",
     "diagonal_step",
@@ -26,6 +27,7 @@ ROOT = 1  # rate / sqrt(t)
 STRONGLY_CONVEX = 2  # 2 / (convexity t)
 NORM = 3  # rate / sqrt(sum_s |g_s|^2)
 DIAGONAL = 4  # rate / sqrt(sum_s g_{s,j}^2), for each coordinate j
+SEARCHED = 5  # rate, which a line search changes
 
 RATE_LIMITS: Limits = {
     "rates.rate": (0.0, math.inf),

@@ -24,8 +24,9 @@ class SAGA(VarianceReducedSolver):
     Parameters
     ----------
     rate : float, optional
-        By default 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i), for the initial p of the
-        sampler. L_Q is max L for uniform draws, and at best mean L.
+        By default it is searched: it begins at 1 / (3 (L_Q + l2)), with L_Q = max_i L_i / (n p_i)
+        for the initial p of the sampler, and follows the curvature of the items drawn, at no cost
+        in passes over rows (`tombola.solvers.search`). A given rate is kept.
     batch_size : int, default=1
 
     Notes

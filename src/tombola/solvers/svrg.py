@@ -27,8 +27,9 @@ class SVRG(VarianceReducedSolver):
     Parameters
     ----------
     rate : float, optional
-        By default 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i), for the initial p of the
-        sampler. The proof of Xiao and Zhang has 0.1 / L_Q.
+        By default it is searched: it begins at 1 / (3 (L_Q + l2)), with L_Q = max_i L_i / (n p_i)
+        for the initial p of the sampler, and follows the curvature of the items drawn, at no cost
+        in passes over rows (`tombola.solvers.search`). A given rate is kept.
     snapshot_every : int, optional
         m, the number of rounds between snapshots; by default 2 n / B.
     batch_size : int, default=1

@@ -1,4 +1,4 @@
-"""What SAGA and SVRG share: safe rates, and draws that allow large ones."""
+"""What SAGA and SVRG share: rates, gaps, and draws that allow large rates."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from tombola.samplers import Sampler, Static, Uniform
 from tombola.solvers.descent import Descent, new_descent
 from tombola.solvers.gap import relative_gap
 from tombola.solvers.linear import LinearSolver, checked_rate
-from tombola.solvers.rates import CONSTANT
+from tombola.solvers.rates import CONSTANT, SEARCHED
 from tombola.solvers.result import Result
 from tombola.validation import whole
 
@@ -46,13 +46,20 @@ class VarianceReducedSolver(LinearSolver):
     def _descent(
         self, problem: Any, start: ArrayLike | None, sampler: Sampler, **stored: Any
     ) -> Descent:
-        """Return the run before its first round, at the given rate or the safe one.
+        """Return the run before its first round, at the given rate, or a search from the safe one.
 
-        `stored` says which slopes are stored: the last two arguments of `new_descent`.
+        `stored` says which slopes are stored, in the words of `new_descent`.
         """
-        rate = safe_rate(problem, sampler) if self.rate is None else self.rate
         w = problem.as_matrix(start)
-        return new_descent(problem, w, self.batch_size, schedule=CONSTANT, rate=rate, **stored)
+        if self.rate is not None:
+            stored |= {"schedule": CONSTANT, "rate": self.rate}
+        else:
+            stored |= {
+                "schedule": SEARCHED,
+                "rate": safe_rate(problem, sampler),
+                "smoothness": smoothness_of_draws(problem, sampler),
+            }
+        return new_descent(problem, w, self.batch_size, **stored)
 
 
 def by_curvature(problem: Any, seed: int = 0) -> Sampler:
@@ -68,10 +75,14 @@ def by_curvature(problem: Any, seed: int = 0) -> Sampler:
     return Static.partially_biased(lipschitz, seed=seed)
 
 
-def safe_rate(problem: Any, sampler: Sampler) -> float:
-    """Return 1 / (3 (L_Q + l2)) with L_Q = max_i L_i / (n p_i); 1 where the problem is linear."""
-    lipschitz = problem.lipschitz()
+def smoothness_of_draws(problem: Any, sampler: Sampler) -> float:
+    """Return L_Q = max_i L_i / (n p_i) for the present p of a sampler."""
     chances = sampler.probabilities()
     drawn = chances > 0
-    smooth = float((lipschitz[drawn] / (problem.n * chances[drawn])).max()) + problem.l2
+    return float((problem.lipschitz()[drawn] / (problem.n * chances[drawn])).max())
+
+
+def safe_rate(problem: Any, sampler: Sampler) -> float:
+    """Return 1 / (3 (L_Q + l2)); 1 where the problem is linear."""
+    smooth = smoothness_of_draws(problem, sampler) + problem.l2
     return 1.0 / (3.0 * smooth) if smooth > 0 else 1.0
