@@ -9,8 +9,8 @@ which bounds the minimum from below. The sample then stands for all rows: with m
     F_m(w) = sum_b s_b phi_b(x_b w) / (m n p_b)
 
 and the next w minimises F_m + l2/2 |w|^2 + c w, where c = g - (the gradient of F_m + l2/2 |w|^2)
-corrects the sample's gradient to the exact one. If the sample were all rows, that would be the
-minimum of P.
+corrects the sample's gradient to the exact one. A sample of n rows is all rows, once each: the next
+w is then the minimum of P.
 """
 
 import math
@@ -30,7 +30,7 @@ ROUNDING = 1e-12  # of the lower bound, relative to the size of its terms
 STEPS = 20  # of Newton's method on a sample, at most
 ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
 ARMIJO, HALVINGS = 1e-4, 30
-RIDGE = 1e-9  # of the largest diagonal entry, added to the intercept's, which may be 0
+RIDGE = 1e-9  # added to the intercept's diagonal entry, times the weight of the sample: it may be 0
 
 
 class Survey(NamedTuple):
@@ -45,6 +45,7 @@ class Survey(NamedTuple):
 class Sample(NamedTuple):
     """The rows drawn, (m,) each."""
 
+    items: NDArray[np.int64]  # all rows in order where m = n
     factors: NDArray[np.float64]  # s_b / (m n p_b)
     z: NDArray[np.float64]  # x_b w
     moves: NDArray[np.float64]  # x_b step
@@ -79,8 +80,10 @@ def survey_rows(run: Any) -> Any:
         sides[0, j] = sides[1, j] = 0.0
     losses = positive = negative = above = below = 0.0
     for item in range(n):
-        z = dot(model.rows, item, w) + constant
         weight = model.weights[item]
+        if weight == 0.0:
+            continue
+        z = dot(model.rows, item, w) + constant
         run.scratch.z[0] = z
         loss = weight * slopes(model, item, run.scratch.z, run.scratch.slope)
         slope = weight * run.scratch.slope[0]
@@ -116,11 +119,12 @@ def survey_rows(run: Any) -> Any:
 
 
 @kernel
-def fill_scores(run: Any) -> None:
+def fill_scores(run: Any, memory: Any) -> None:
     """Write how much each row matters: half by its curvature, half by its slope.
 
     The sample's Hessian has the least noise with p ~ phi'' |x|^2, its gradient with |phi'| |x|.
-    A mean length is added to that of each row, so that short rows are drawn too.
+    A mean length is added to that of each row, so that short rows are drawn too. The earlier scores
+    count with a factor `memory`.
     """
     slopes, curves, reaches, scores = run.survey
     by_curve = by_slope = 0.0
@@ -131,7 +135,8 @@ def fill_scores(run: Any) -> None:
     slope_unit = 1.0 / by_slope if by_slope > 0.0 else 0.0
     for item in range(scores.size):
         reach = reaches[item]
-        scores[item] = reach * (curve_unit * curves[item] * reach + slope_unit * abs(slopes[item]))
+        score = reach * (curve_unit * curves[item] * reach + slope_unit * abs(slopes[item]))
+        scores[item] = score + memory * scores[item] if memory > 0.0 else score
 
 
 @kernel
@@ -143,9 +148,12 @@ def minimise_sample(run: Any, corrected: Any, cautious: Any) -> None:
     sample, scratch, w, batch = run.sample, run.scratch, run.w[0], run.batch
     l2, width, m = run.model.settings[0].l2, scratch.step.size, batch.items.size
     d = scratch.sides.shape[1]
+    whole = m == run.survey.slopes.size
     for b in range(m):
-        sample.factors[b] = run.model.weights[batch.items[b]] * batch.importances[b] / m
-        sample.z[b] = product(run, batch.items[b], w)
+        item = b if whole else batch.items[b]
+        sample.items[b] = item
+        sample.factors[b] = run.model.weights[item] * (1.0 if whole else batch.importances[b]) / m
+        sample.z[b] = product(run, item, w) if sample.factors[b] > 0.0 else 0.0
     for j in range(width):
         scratch.correction[j] = 0.0
     first = 0.0
@@ -188,12 +196,16 @@ def expand(run: Any) -> None:
     model, sample, scratch = run.model, run.sample, run.scratch
     gradient, hessian, d = scratch.model_gradient, scratch.hessian, scratch.sides.shape[1]
     width, intercept = gradient.size, model.settings[0].intercept
+    total = 0.0
     for j in range(width):
         gradient[j] = 0.0
         for k in range(j + 1):
             hessian[j, k] = 0.0
     for b in range(sample.z.size):
-        item, factor = run.batch.items[b], sample.factors[b]
+        item, factor = sample.items[b], sample.factors[b]
+        if factor == 0.0:
+            continue
+        total += factor
         scratch.z[0] = sample.z[b]
         slopes(model, item, scratch.z, scratch.slope)
         slope, bend = factor * scratch.slope[0], factor * curve(model, item, sample.z[b])
@@ -203,12 +215,10 @@ def expand(run: Any) -> None:
             gradient[d] += slope
             add_row(model.rows, item, bend, hessian[d])
             hessian[d, d] += bend
-    largest = 0.0
     for j in range(d):
         hessian[j, j] += model.settings[0].l2
-        largest = max(largest, hessian[j, j])
     if intercept:
-        hessian[d, d] += RIDGE * max(largest, hessian[d, d])
+        hessian[d, d] += RIDGE * total
 
 
 @kernel
@@ -216,13 +226,15 @@ def move_along(run: Any, gain: Any) -> Any:
     """Return how far to go along the step: 1, or the first half of it that decreases enough."""
     model, sample, scratch, w = run.model, run.sample, run.scratch, run.w[0]
     for b in range(sample.z.size):
-        sample.moves[b] = product(run, run.batch.items[b], scratch.step)
+        sample.moves[b] = 0.0
+        if sample.factors[b] > 0.0:
+            sample.moves[b] = product(run, sample.items[b], scratch.step)
     before, factor = 0.0, 0.0
     for turn in range(HALVINGS + 1):
         value = 0.0
         for b in range(sample.z.size):
             scratch.z[0] = sample.z[b] + factor * sample.moves[b]
-            value += sample.factors[b] * slopes(model, run.batch.items[b], scratch.z, scratch.slope)
+            value += sample.factors[b] * slopes(model, sample.items[b], scratch.z, scratch.slope)
         for j in range(w.size):
             there = w[j] + factor * scratch.step[j]
             value += scratch.correction[j] * there
