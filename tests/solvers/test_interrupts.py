@@ -12,7 +12,7 @@ from players import Outside
 from states import assert_same, leaves
 from tombola.checkpoint import CheckpointError
 from tombola.problems import KMeans, LeastSquares, Logistic
-from tombola.solvers import SAGA, SDCA, SGD, SVRG, AdaGrad, MiniBatchKMeans, Result
+from tombola.solvers import SAGA, SDCA, SGD, SVRG, AdaGrad, MiniBatchKMeans, Newton, Result
 
 N, D, ROUNDS = 60, 4, 1000
 SOLVERS = {
@@ -20,6 +20,7 @@ SOLVERS = {
     "SGD, average": SGD(0.1, average=True),
     "AdaGrad": AdaGrad(0.3),
     "SAGA": SAGA(),
+    "Newton": Newton(sample_size=20),
     "SDCA": SDCA(batch_size=2),
     "SVRG": SVRG(snapshot_every=64),  # so that a snapshot is due where the first interruption falls
 }

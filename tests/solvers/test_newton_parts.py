@@ -153,6 +153,20 @@ def test_a_pass(point, intercept):
     np.testing.assert_allclose(run.survey.scores, expected, rtol=1e-9)
 
 
+def test_sums_over_many_rows_are_exact():
+    n = 300_000
+    it = Logistic(np.zeros((n, D)), np.arange(n) < n / 100, alpha=L2, fit_intercept=True)
+    intercept, value = best_constant(it)
+    w = np.append(np.zeros(D), intercept)
+    primal, dual = survey_rows(begun(it, w))
+    naive = np.cumsum(it.losses(w))[-1] / n
+    assert abs(primal - value) < 1e-15 < 1e-13 < abs(naive - value)
+    assert dual == pytest.approx(value, rel=1e-11)
+    assert dual <= value
+    result = Newton().minimize(it, rounds=3, start=w)  # nothing seems to rise
+    assert result.state["parts"]["progress"]["passes"] == 3
+
+
 def test_a_dual_point_that_is_not_balanced_proves_nothing():
     """The best w for an intercept that is off by 2: its dual value is above the minimum."""
     it = problem(sample_weight=None)
