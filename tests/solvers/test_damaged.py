@@ -21,6 +21,7 @@ from tombola.solvers import (
     Cyclic,
     Latest,
     MiniBatchKMeans,
+    Newton,
     Result,
 )
 from tombola.solvers.lazy_run import TINY
@@ -64,6 +65,7 @@ RUNS = {  # a solver, a problem, and a sampler
     "k-means": (MiniBatchKMeans(4), clusters, lambda: tombola.VRB(N)),
     "dual": (SDCA(), dense, lambda: Latest(N)),
     "dual, not smooth": (SDCA(), kinks, lambda: Latest(N)),
+    "Newton": (Newton(sample_size=20), dense, lambda: Latest(N, plan=20)),
 }
 ALL = {"progress.rounds": -1, "progress.item_gradients": -1}
 RATES = {"rates.rate": -1.0, "rates.earlier_rounds": -1}
@@ -103,6 +105,14 @@ OUT_OF_RANGE = {
     "coordinates": {**ALL, "progress.refreshed_at": ROUNDS + 1},
     "dual": DUAL,
     "dual, not smooth": DUAL,
+    "Newton": {
+        **ALL,
+        "progress.passes": 10**9,
+        "progress.ahead": 2,
+        "progress.cut": ROUNDS + 1,
+        "bounds.dual": 1e9,
+        "bounds.gap": 0.0,
+    },
     "k-means": {**ALL, "centres.counts": -1.0, "centres.shares": -1.0, "centres.squares": -1.0},
 }
 

@@ -18,7 +18,7 @@ from tombola.solvers.result import Result, Trace
 from tombola.solvers.run import Run
 from tombola.validation import whole
 
-__all__ = ["DivergenceError", "Solver", "variance_ratio"]
+__all__ = ["DivergenceError", "Solver", "fingerprint", "variance_ratio"]
 
 PATIENCE = 0.1  # seconds, about, between two checks for Ctrl-C and calls of `progress`
 
@@ -223,7 +223,7 @@ class Solver(ABC):
             )
         if state["solver"] != repr(self):
             raise ValueError(f"the result is of {state['solver']}, this is {self!r}")
-        if state["problem"] != _fingerprint(problem):
+        if state["problem"] != fingerprint(problem):
             raise ValueError("the result is of another problem: of other data or parameters")
         sampler = resume.sampler if sampler is None else sampler
         if sampler is None:  # a class that is not among the samplers, but may be the default
@@ -256,7 +256,8 @@ class Solver(ABC):
         """Run to the last round, in chunks that keep Ctrl-C and `progress` responsive."""
         problem, run, sampler = execution.problem, execution.run, execution.sampler
         compiled = isinstance(sampler, CompiledSampler) and sampler.feedback == "drawn"
-        rounds, chunk, ended = stops.rounds, 64, False
+        rounds, ended = stops.rounds, False
+        chunk = 1 if self.rounds_per_epoch(problem) == 1 else 64  # a round may be a pass
         since, loss_sum = run.rounds, self._loss_sum(run)
         with interruptions() as interrupted:
             if compiled:  # outside of the time measured
@@ -346,7 +347,7 @@ class Solver(ABC):
             sampler=sampler,
             state={
                 "solver": repr(self),
-                "problem": _fingerprint(problem),
+                "problem": fingerprint(problem),
                 "parts": run.saved(),
                 "sampler": sampler.state_dict(),
                 "carried": carried,
@@ -369,7 +370,7 @@ def variance_ratio(
     return ours / uniform if uniform > 0 else float("nan")
 
 
-def _fingerprint(problem: Any) -> str:
+def fingerprint(problem: Any) -> str:
     """Return the class of a problem and, where it has one, its fingerprint."""
     own = getattr(problem, "fingerprint", None)
     return type(problem).__name__ if own is None else f"{type(problem).__name__} {own()}"

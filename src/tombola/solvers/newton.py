@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.compiling import new_record
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
-from tombola.solvers.base import Solver
+from tombola.solvers.base import Solver, fingerprint
 from tombola.solvers.dual_start import best_constant
 from tombola.solvers.latest import Latest
 from tombola.solvers.loop import new_batch
 from tombola.solvers.newton_run import NewtonRun
-from tombola.solvers.newton_step import Sample, Scratch, Survey, fill_scores, survey_rows
+from tombola.solvers.newton_step import Sample, Scratch, Survey, survey_rows
 from tombola.solvers.result import Result
 from tombola.validation import number, whole
 
@@ -48,7 +48,7 @@ class Newton(Solver):
         best intercept. 0: after all rounds.
     sample_size : int, optional
         The number of rows in a sample; by default 20 for each column, and not less than 2,000
-        (or an eighth of all) and a 64th of all.
+        (or an eighth of all) and a 64th of all. With n it is Newton's method on all rows.
     seed : int, default=0
         For the sampler where none is given.
 
@@ -56,16 +56,18 @@ class Newton(Solver):
     -----
     For smooth losses with l2 > 0 and l1 = 0. A round takes O(n d + k (m d^2 + d^3)), with k steps
     on the sample: 5 to 10 in the first round, then one or two. Where d is in the hundreds or n is
-    below 100 d, `SDCA` is faster. `item_gradients` counts the rows visited, in passes and samples.
+    below 30 d, `SDCA` is faster. `item_gradients` counts the rows visited, in passes and samples.
 
-    A step that raises P is cut to a quarter until P falls, and the next sample takes one step only,
-    along which P falls at first: the sampled Hessian is positive definite, the gradient exact.
+    A step that raises P is cut to a quarter until P falls, and the rows that mattered beyond are
+    drawn in the next sample, too. After two such rounds the next sample takes one step only, along
+    which P falls at first: the sampled Hessian is positive definite, the gradient exact.
 
     The method is that of Shamir, Srebro and Zhang (DANE) with a sample in the place of a machine,
     drawn as in "subsampled Newton methods" by curvature. docs/decisions/newton_samples.md has
     figures.
 
-    After a pass the solution is the best of all passes, else it is the present point.
+    The solution is the best point of all passes, or the last minimum over a sample where that is
+    better: it takes a pass to tell, unless the run has ended within its tolerance.
 
     Examples
     --------
@@ -109,13 +111,15 @@ class Newton(Solver):
         """
         if not (isinstance(result, Result) and "ahead" in result.state["parts"]["progress"]):
             raise TypeError(f"result must be one of Newton, got {type(result).__name__}")
+        if result.state["problem"] != fingerprint(problem):
+            raise ValueError("the result is of another problem: of other data or parameters")
         parts = result.state["parts"]
         gap = parts["bounds"]["gap"]
         if parts["progress"]["ahead"]:
-            run = self._resumed(problem, None, result, result.rounds).run
+            run = self._begin(problem, result.solution, self._default_sampler(problem))
             primal, dual = survey_rows(run)
             gap = max(primal - max(dual, parts["bounds"]["dual"]), 0.0)
-        return float(gap / best_constant(problem)[1])
+        return float(gap / best_constant(problem)[1]) if gap > 0 else 0.0
 
     def rounds_per_epoch(self, problem: Any) -> int:
         """Return 1: a round passes over all rows."""
@@ -145,7 +149,7 @@ class Newton(Solver):
     def _rows_drawn(self, problem: Any) -> int:
         """Return the number of rows in a sample."""
         if self.sample_size is not None:
-            return self.sample_size
+            return max(2, min(int(problem.n), self.sample_size))
         n, width = int(problem.n), int(problem.d + problem.fit_intercept)
         return max(2, min(n, max(MULTIPLE * width, min(LARGE, n // 8), n // 64)))
 
@@ -156,17 +160,24 @@ class Newton(Solver):
         best = problem.as_matrix(None)
         if problem.fit_intercept:
             best[0, d] = intercept
-        squares = model.norms**2
+        squares = np.where(model.weights > 0, model.norms, 0.0) ** 2
         return NewtonRun(
             batch=new_batch(m),
-            progress=new_record(rounds=0, item_gradients=0, passes=0, ahead=0, cut=0),
+            progress=new_record(
+                rounds=0, item_gradients=0, passes=0, ahead=int(start is not None), cut=0
+            ),
             model=model,
-            options=new_record(tolerance=self.tol * value, given=int(start is not None)),
+            options=new_record(tolerance=self.tol * value),
             w=best.copy() if start is None else problem.as_matrix(start),
             best=best,
             bounds=new_record(primal=value, dual=0.0, gap=value),
-            survey=Survey(np.zeros(n), np.zeros(n), np.sqrt(squares + squares.mean()), np.zeros(n)),
-            sample=Sample(np.zeros(m), np.zeros(m), np.zeros(m)),
+            survey=Survey(
+                np.zeros(n),
+                np.zeros(n),
+                np.sqrt(squares + (model.weights * squares).mean()),
+                np.zeros(n),
+            ),
+            sample=Sample(np.zeros(m, dtype=np.int64), np.zeros(m), np.zeros(m), np.zeros(m)),
             scratch=Scratch(
                 z=np.zeros(1),
                 slope=np.zeros(1),
@@ -181,11 +192,13 @@ class Newton(Solver):
         )
 
     def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
-        return np.array(run.w if run.progress[0].ahead else run.best).reshape(problem.shape)
+        best = np.array(run.best).reshape(problem.shape)
+        if not run.progress[0].ahead:
+            return best
+        present = np.array(run.w).reshape(problem.shape)
+        return present if problem.value(present) <= run.bounds[0].primal else best
 
     def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
-        survey_rows(run)
-        fill_scores(run)
         return np.array(run.survey.scores)
 
     def _advice(self, problem: Any) -> str:

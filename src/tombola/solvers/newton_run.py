@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tombola.checkpoint import CheckpointError
 from tombola.compiling import kernel
 from tombola.compiling.records import Record
 from tombola.problems.linear import curve, slope
@@ -24,15 +25,17 @@ from tombola.solvers.run import Limits, Run
 __all__ = ["NewtonRun"]
 
 BACK, CUTS = 0.25, 30  # a step that raises P is cut to this share, so many times at most
-SAME = 1e-15  # values this close, relatively, are equal up to rounding
+TWICE = 2  # after so many steps in succession that were cut, the next is one Newton step
+MEMORY = 0.5  # of the scores at the point before a cut
+SAME = 1e-12  # values this close, relatively, are equal up to rounding
 
 
 class _Parts(NamedTuple):
     batch: Batch
     progress: Record  # rounds; item_gradients: rows visited; passes; ahead: whether w is beyond
-    # the last pass; cut: whether the last step was cut
+    # the last pass, or is a start that no pass has seen; cut: how many steps in succession were cut
     model: Any
-    options: Record  # tolerance: of the gap; given: whether there is a start
+    options: Record  # tolerance: of the gap
     w: NDArray[np.float64]  # (1, width)
     best: NDArray[np.float64]  # (1, width): the solution that has the value bounds.primal
     bounds: Record  # on the minimum: primal, dual; gap
@@ -50,7 +53,7 @@ class NewtonRun(_Parts, Run):
     limits: ClassVar[Limits] = {
         "progress.passes": (0, "progress.item_gradients"),
         "progress.ahead": (0, 1),
-        "progress.cut": (0, 1),
+        "progress.cut": (0, "progress.rounds"),
         "bounds.dual": (-math.inf, "bounds.primal"),
         "bounds.gap": (0.0, math.inf),
     }
@@ -62,7 +65,7 @@ class NewtonRun(_Parts, Run):
         progress.rounds += 1
         for b in range(batch.items.size):
             batch.losses[b] = run.survey.scores[batch.items[b]]
-        minimise_sample(run, progress.passes > 0, progress.cut == 1)
+        minimise_sample(run, progress.passes > 0, progress.cut >= TWICE)
         progress.ahead = 1
         return -1
 
@@ -72,11 +75,10 @@ class NewtonRun(_Parts, Run):
         progress = run.progress[0]
         if run.bounds[0].gap <= run.options[0].tolerance:
             return False
-        if progress.rounds == 0 and not run.options[0].given:
+        if progress.passes == 0 and progress.ahead == 0:
             glance(run)
         else:
             settle(run)
-        fill_scores(run)
         return True
 
     @staticmethod
@@ -93,6 +95,13 @@ class NewtonRun(_Parts, Run):
         """Return how much each row matters, as of the last pass."""
         return self.survey.scores
 
+    def check(self, saved: Any) -> None:
+        """Raise a CheckpointError that names the first thing in `saved` that cannot be loaded."""
+        super().check(saved)
+        bounds = saved["bounds"]
+        if not bounds["gap"] >= (bounds["primal"] - bounds["dual"]) * (1.0 - 1e-9):
+            raise CheckpointError("cannot resume: bounds.gap is less than primal - dual")
+
 
 @kernel
 def glance(run: Any) -> None:
@@ -102,24 +111,33 @@ def glance(run: Any) -> None:
     for item in range(survey.slopes.size):
         survey.slopes[item] = model.weights[item] * slope(model, item, z)
         survey.curves[item] = model.weights[item] * curve(model, item, z)
+    fill_scores(run, 0.0)
 
 
 @kernel
 def settle(run: Any) -> None:
-    """Pass over all rows at w; where P has risen, go back towards the best point until it falls."""
+    """Pass over all rows at w; where P has risen, go back towards the best point until it falls.
+
+    Rows that mattered at the points left behind are drawn in the next sample, too: without them it
+    would lead there again.
+    """
     progress, bounds, w, best = run.progress[0], run.bounds[0], run.w, run.best
-    progress.ahead = progress.cut = 0
-    for _ in range(CUTS):
+    for cuts in range(CUTS):
         primal, dual = survey_rows(run)
         progress.passes += 1
-        bounds.dual = max(bounds.dual, dual)
-        if primal <= bounds.primal * (1.0 + SAME):
+        if math.isfinite(primal):
+            fill_scores(run, MEMORY if cuts > 0 else 0.0)
+        if dual > bounds.dual:  # not where it is not a number
+            bounds.dual = dual
+        if primal <= bounds.primal:
             for j in range(w.shape[1]):
                 best[0, j] = w[0, j]
-            bounds.primal = min(bounds.primal, primal)
+            bounds.primal = primal
+        if primal <= bounds.primal * (1.0 + SAME):
             break
-        progress.cut = 1
         for j in range(w.shape[1]):
             w[0, j] = best[0, j] + BACK * (w[0, j] - best[0, j])
+    progress.ahead = 0
+    progress.cut = progress.cut + 1 if cuts > 0 else 0
     bounds.dual = min(bounds.dual, bounds.primal)
     bounds.gap = bounds.primal - bounds.dual

@@ -9,8 +9,8 @@ which bounds the minimum from below. The sample then stands for all rows: with m
     F_m(w) = sum_b s_b phi_b(x_b w) / (m n p_b)
 
 and the next w minimises F_m + l2/2 |w|^2 + c w, where c = g - (the gradient of F_m + l2/2 |w|^2)
-corrects the sample's gradient to the exact one. If the sample were all rows, that would be the
-minimum of P.
+corrects the sample's gradient to the exact one. A sample of n rows is all rows, once each: the next
+w is then the minimum of P.
 """
 
 import math
@@ -32,7 +32,7 @@ ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the 
 SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
 NESTED = 16  # rows in a sample for each column, at least, where its first eighth leads the way
 ARMIJO, HALVINGS, SAME = 1e-4, 30, 1e-15
-RIDGE = 1e-9  # of the largest diagonal entry, added to the intercept's, which may be 0
+RIDGE = 1e-9  # added to the intercept's diagonal entry, times the weight of the sample: it may be 0
 
 
 class Survey(NamedTuple):
@@ -47,6 +47,7 @@ class Survey(NamedTuple):
 class Sample(NamedTuple):
     """The rows drawn, (m,) each."""
 
+    items: NDArray[np.int64]  # all rows in order where m = n
     factors: NDArray[np.float64]  # s_b / (n p_b)
     z: NDArray[np.float64]  # x_b w
     moves: NDArray[np.float64]  # x_b step
@@ -66,6 +67,17 @@ class Scratch(NamedTuple):
     block: NDArray[np.float64]  # (8, width)
 
 
+@kernel(inline=True)
+def add_exactly(total: Any, lost: Any, term: Any) -> Any:
+    """Return a sum with one more term, and what rounding took from it (Kahan's summation).
+
+    The rounding of a plain sum of n terms grows with n, up to 1e-11 in a pass over 3e5 rows.
+    """
+    term -= lost
+    after = total + term
+    return after, (after - total) - term
+
+
 @kernel
 def survey_rows(run: Any) -> Any:
     """Pass over all rows at w; return P and a lower bound; write gradient, slopes and curvatures.
@@ -81,26 +93,29 @@ def survey_rows(run: Any) -> Any:
     for j in range(d):
         sides[0, j] = sides[1, j] = 0.0
     losses = positive = negative = above = below = 0.0
+    lost = lost_above = lost_below = 0.0  # by rounding
     for item in range(n):
-        z = dot(model.rows, item, w) + constant
         weight = model.weights[item]
+        if weight == 0.0:
+            continue
+        z = dot(model.rows, item, w) + constant
         run.scratch.z[0] = z
         loss = weight * slopes(model, item, run.scratch.z, run.scratch.slope)
         slope = weight * run.scratch.slope[0]
-        losses += loss
+        losses, lost = add_exactly(losses, lost, loss)
         survey.slopes[item] = slope
         survey.curves[item] = weight * curve(model, item, z)
         conjugate = slope * z - loss  # phi(z) + phi*(-a) = -a z
         if slope < 0.0:
             positive -= slope
-            above += conjugate
+            above, lost_above = add_exactly(above, lost_above, conjugate)
             add_row(model.rows, item, -slope, sides[0])
         elif slope > 0.0:
             negative += slope
-            below += conjugate
+            below, lost_below = add_exactly(below, lost_below, conjugate)
             add_row(model.rows, item, -slope, sides[1])
         else:
-            above += conjugate
+            above, lost_above = add_exactly(above, lost_above, conjugate)
     up = down = 1.0
     if intercept:
         gradient[d] = (negative - positive) / n
@@ -119,11 +134,12 @@ def survey_rows(run: Any) -> Any:
 
 
 @kernel
-def fill_scores(run: Any) -> None:
+def fill_scores(run: Any, memory: Any) -> None:
     """Write how much each row matters: half by its curvature, half by its slope.
 
     The sample's Hessian has the least noise with p ~ phi'' |x|^2, its gradient with |phi'| |x|.
-    A mean length is added to that of each row, so that short rows are drawn too.
+    A mean length is added to that of each row, so that short rows are drawn too. The earlier scores
+    count with a factor `memory`.
     """
     slopes, curves, reaches, scores = run.survey
     by_curve = by_slope = 0.0
@@ -134,7 +150,8 @@ def fill_scores(run: Any) -> None:
     slope_unit = 1.0 / by_slope if by_slope > 0.0 else 0.0
     for item in range(scores.size):
         reach = reaches[item]
-        scores[item] = reach * (curve_unit * curves[item] * reach + slope_unit * abs(slopes[item]))
+        score = reach * (curve_unit * curves[item] * reach + slope_unit * abs(slopes[item]))
+        scores[item] = score + memory * scores[item] if memory > 0.0 else score
 
 
 @kernel
@@ -146,11 +163,14 @@ def minimise_sample(run: Any, corrected: Any, cautious: Any) -> None:
     """
     sample, scratch, w, batch = run.sample, run.scratch, run.w[0], run.batch
     m, width = batch.items.size, scratch.step.size
+    whole = m == run.survey.slopes.size
     for b in range(m):
-        sample.factors[b] = run.model.weights[batch.items[b]] * batch.importances[b]
+        item = b if whole else batch.items[b]
+        sample.items[b] = item
+        sample.factors[b] = run.model.weights[item] * (1.0 if whole else batch.importances[b])
     for j in range(width):
         scratch.correction[j] = 0.0
-    if not corrected and m >= NESTED * width:
+    if not (corrected or whole) and m >= NESTED * width:
         for j in range(width):
             scratch.gradient[j] = w[j]  # to go back to
         before = place(run, m)
@@ -168,9 +188,11 @@ def place(run: Any, m: Any) -> Any:
     sample, scratch, w = run.sample, run.scratch, run.w[0]
     value = 0.0
     for b in range(m):
-        item = run.batch.items[b]
-        sample.z[b] = scratch.z[0] = product(run, item, w)
-        value += sample.factors[b] * slopes(run.model, item, scratch.z, scratch.slope) / m
+        sample.z[b] = 0.0
+        if sample.factors[b] > 0.0:
+            item = sample.items[b]
+            sample.z[b] = scratch.z[0] = product(run, item, w)
+            value += sample.factors[b] * slopes(run.model, item, scratch.z, scratch.slope) / m
     for j in range(scratch.sides.shape[1]):
         value += 0.5 * run.model.settings[0].l2 * w[j] * w[j]
     return value
@@ -227,7 +249,9 @@ def fill_gradient(run: Any, m: Any) -> None:
     for j in range(gradient.size):
         gradient[j] = 0.0
     for b in range(m):
-        item = run.batch.items[b]
+        item = sample.items[b]
+        if sample.factors[b] == 0.0:
+            continue
         scratch.z[0] = sample.z[b]
         slopes(model, item, scratch.z, scratch.slope)
         slope = sample.factors[b] * scratch.slope[0] / m
@@ -244,16 +268,17 @@ def fill_hessian(run: Any, m: Any) -> None:
     for j in range(hessian.shape[0]):
         for k in range(j + 1):
             hessian[j, k] = 0.0
-    bends = sample.moves[:m]  # scratch until the step is known
+    bends, total = sample.moves[:m], 0.0  # moves are scratch until the step is known
     for b in range(m):
-        bends[b] = sample.factors[b] * curve(model, run.batch.items[b], sample.z[b]) / m
-    add_outers(model.rows, run.batch.items[:m], bends, run.scratch.block, hessian)
-    largest = 0.0
+        bends[b] = 0.0
+        if sample.factors[b] > 0.0:
+            bends[b] = sample.factors[b] * curve(model, sample.items[b], sample.z[b]) / m
+        total += sample.factors[b] / m
+    add_outers(model.rows, sample.items[:m], bends, run.scratch.block, hessian)
     for j in range(d):
         hessian[j, j] += model.settings[0].l2
-        largest = max(largest, hessian[j, j])
     if intercept:
-        hessian[d, d] += RIDGE * max(largest, hessian[d, d])
+        hessian[d, d] += RIDGE * total
 
 
 @kernel
@@ -274,7 +299,9 @@ def move_along(run: Any, m: Any, gain: Any) -> Any:
     """Return how far to go along the step: 1, or the first half of it that decreases enough."""
     sample, scratch = run.sample, run.scratch
     for b in range(m):
-        sample.moves[b] = product(run, run.batch.items[b], scratch.step)
+        sample.moves[b] = 0.0
+        if sample.factors[b] > 0.0:
+            sample.moves[b] = product(run, sample.items[b], scratch.step)
     before = value_along(run, m, 0.0)
     factor = 1.0
     for _ in range(HALVINGS):
@@ -291,7 +318,7 @@ def value_along(run: Any, m: Any, factor: Any) -> Any:
     value = 0.0
     for b in range(m):
         scratch.z[0] = sample.z[b] + factor * sample.moves[b]
-        loss = slopes(run.model, run.batch.items[b], scratch.z, scratch.slope)
+        loss = slopes(run.model, sample.items[b], scratch.z, scratch.slope)
         value += sample.factors[b] * loss / m
     for j in range(w.size):
         there = w[j] + factor * scratch.step[j]

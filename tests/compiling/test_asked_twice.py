@@ -1,0 +1,61 @@
+"""A function that numba asks for twice, while it is compiled, does not wait for itself."""
+
+import subprocess
+import sys
+
+import pytest
+
+MODULE = """
+from tombola.compiling import kernel
+
+
+@kernel(inner=True)
+def broken(x):
+    return x.nothing
+
+
+@kernel
+def outer(x):  # numba infers types twice where it finds isinstance
+    return broken(x) if isinstance(x, float) else 0.0
+"""
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from numba import TypingError
+from tombola.compiling import caching
+
+class Forgetful(dict):
+    def __contains__(self, key):
+        return False
+
+if sys.argv[2] == "forgetful":
+    caching.LOCKS = Forgetful()
+from own import outer
+
+print("begin", flush=True)
+try:
+    outer(1.0)
+except TypingError as error:
+    print("nothing" in str(error))
+"""
+
+
+def run(folder, which, timeout):
+    (folder / "own.py").write_text(MODULE)
+    command = [sys.executable, "-c", SCRIPT, str(folder), which]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=timeout
+    ).stdout
+
+
+def test_an_error_is_raised_in_time(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    assert run(tmp_path, "as it is", 120).split() == ["begin", "True"]
+
+
+def test_a_cache_that_forgets_its_locks_waits_for_ever(tmp_path, monkeypatch):
+    pytest.importorskip("fcntl")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(subprocess.TimeoutExpired) as waited:
+        run(tmp_path, "forgetful", 10)
+    assert waited.value.stdout == b"begin\n"  # it was compiling

@@ -1,0 +1,282 @@
+"""Newton finds the optimum of others: every smooth loss, kind of rows, intercept and weights."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import tombola
+from players import Outside, ours
+from tombola.problems import (
+    Hinge,
+    Huber,
+    KMeans,
+    LeastSquares,
+    LinearProblem,
+    Logistic,
+    Softmax,
+    SquaredHinge,
+)
+from tombola.problems.linear import Linear
+from tombola.solvers import Latest, Newton
+from tombola.solvers.dual_start import best_constant
+
+N, D, L2 = 900, 6, 0.01
+KINDS = {
+    "Logistic": Logistic,
+    "LeastSquares": LeastSquares,
+    "SquaredHinge": SquaredHinge,
+    "Huber": Huber,
+}
+REGRESSIONS = ("LeastSquares", "Huber")
+FORMS = {"dense": np.asarray, "CSR": sp.csr_array}
+
+
+def data(kind, seed=0):
+    """Rows off the origin, a tenth of them long, and a class of about a fifth."""
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(N, D)) + 0.7) * (rng.uniform(size=(N, D)) < 0.7)
+    X *= np.where(np.arange(N) % 10 == 0, 4.0, 1.0)[:, None]
+    signal = X @ rng.normal(size=D) - 1.0 + rng.logistic(size=N)
+    y = signal if kind in REGRESSIONS else signal > np.quantile(signal, 0.8)
+    return X, y, rng.integers(0, 4, size=N).astype(float)
+
+
+def least(kind, problem, X, y, weights, intercept):
+    """The minimum, from scikit-learn or scipy."""
+    total = N if weights is None else weights.sum()
+    if kind == "Logistic":
+        peer = LogisticRegression(
+            C=1 / (L2 * total), tol=1e-12, max_iter=100_000, fit_intercept=intercept
+        )
+    elif kind == "LeastSquares":
+        peer = Ridge(L2 * total, tol=1e-14, fit_intercept=intercept)
+    else:
+        options = {"gtol": 1e-11, "ftol": 1e-16, "maxiter": 20_000, "maxfun": 50_000}
+        start, jac = np.zeros(problem.shape), problem.gradient
+        return minimize(problem.value, start, jac=jac, method="L-BFGS-B", options=options).fun
+    peer.fit(X, y, sample_weight=weights)
+    return problem.value(np.append(peer.coef_, peer.intercept_ if intercept else []))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "form"), [*((kind, "dense") for kind in KINDS), ("Logistic", "CSR"), ("Huber", "CSR")]
+)
+def test_the_optimum_of_others(kind, form, intercept, weighted):
+    X, y, weights = data(kind)
+    weights = weights if weighted else None
+    options = {"alpha": L2, "fit_intercept": intercept, "sample_weight": weights}
+    problem = KINDS[kind](FORMS[form](X), y, **options)
+    minimum = least(kind, problem, X, y, weights, intercept)
+    solver = Newton(tol=1e-8)
+    result = solver.minimize(problem, rounds=60)
+    assert result.rounds < 60
+    assert solver._rows_drawn(problem) < N / 2
+    value, gap = problem.value(result.solution), solver.gap(problem, result)
+    assert value == pytest.approx(minimum, rel=1e-6)
+    # the certificate is at least the true distance, up to the rounding of the reference
+    assert value - minimum <= gap * best_constant(problem)[1] + 1e-12
+    assert gap <= 1e-8
+
+
+def test_sparse_rows_are_dense_rows():
+    X, y, weights = data("Logistic")
+    found = [
+        Newton(seed=3).minimize(
+            Logistic(make(X), y, alpha=L2, fit_intercept=True, sample_weight=weights), rounds=3
+        )
+        for make in FORMS.values()
+    ]
+    np.testing.assert_allclose(found[0].solution, found[1].solution, rtol=1e-9)
+    assert found[0].item_gradients == found[1].item_gradients
+
+
+def test_rows_of_float32():
+    X, y, _ = data("Logistic")
+    X = X.astype(np.float32)
+    found = []
+    for rows in (X, X.astype(np.float64)):
+        problem = Logistic(rows, y, alpha=L2, fit_intercept=True)
+        found.append(Newton().minimize(problem, rounds=3).solution)
+    np.testing.assert_allclose(*found, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_weights_are_repeated_rows(kind):
+    X, y, weights = data(kind)
+    times = weights.astype(int)
+    rows = np.repeat(np.arange(N), times)
+    repeated = KINDS[kind](X[rows], np.asarray(y)[rows], alpha=L2, fit_intercept=True)
+    weighted = KINDS[kind](X, y, alpha=L2, fit_intercept=True, sample_weight=7.0 * times)
+    values = [
+        repeated.value(Newton(tol=1e-9).minimize(problem, rounds=60).solution)
+        for problem in (weighted, repeated)
+    ]
+    assert values[0] == pytest.approx(values[1], rel=1e-7)
+
+
+@pytest.mark.parametrize("sample_size", [None, N])
+def test_rows_of_weight_zero_are_as_if_they_were_not_there(sample_size):
+    X, y, weights = data("Logistic")
+    solver = Newton(sample_size=sample_size)
+    clean = Logistic(X, y, alpha=L2, sample_weight=weights)
+    X = X.copy()
+    X[weights == 0] = np.finfo(float).max  # to visit one of them would overflow
+    with np.errstate(over="ignore"):
+        problem = Logistic(X, y, alpha=L2, sample_weight=weights)
+    sampler = solver._default_sampler(problem)
+    run = solver._begin(problem, None, sampler)
+    drawn = sampler.draw(10 * N)
+    assert not np.isin(drawn.indices, np.flatnonzero(weights == 0)).any()
+    assert (sampler.probabilities()[weights == 0] == 0).all()
+    assert np.isfinite(run.survey.reaches).all()
+    solutions = []
+    for each in (clean, problem):
+        sampler = solver._default_sampler(each)
+        run = solver._begin(each, None, sampler)
+        for _ in range(3):
+            tombola.solvers.loop.advance(run, sampler.state, sampler.tally, N, 1)
+        solutions.append(run.w[0].copy())
+    np.testing.assert_array_equal(*solutions)
+
+
+SAMPLERS = {
+    **{
+        name: make
+        for name, make in ours(N, largest=0.05, horizon=20_000).items()
+        if name in ("Uniform", "Shuffle", "Static", "VRB", "GroupVRB", "FTRL")
+    },
+    "Latest": lambda seed: Latest(N, seed=seed),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_any_sampler_leads_to_the_same_place(name):
+    """Called from Python: the compiled loop does the same, see test_newton_state.py."""
+    X, y, _ = data("Logistic")
+    problem = Logistic(X, y, alpha=L2, fit_intercept=True)
+    minimum = least("Logistic", problem, X, y, None, True)
+    sampler = SAMPLERS[name](1)
+    if name != "FTRL":
+        sampler = Outside(sampler)
+    result = Newton(tol=1e-6).minimize(problem, sampler=sampler, rounds=60)
+    assert result.rounds < 60
+    assert problem.value(result.solution) == pytest.approx(minimum, rel=1e-5)
+
+
+def test_full_information_takes_no_further_pass():
+    X, y, _ = data("Logistic")
+    problem = Logistic(X, y, alpha=L2, fit_intercept=True)
+    solver = Newton()
+    result = solver.minimize(problem, sampler=SAMPLERS["FTRL"](1), rounds=4)
+    passes, m = result.state["parts"]["progress"]["passes"], solver._rows_drawn(problem)
+    assert passes == 3
+    # what is left are steps on samples and, in the first round, on an eighth of one
+    left, eighth = result.item_gradients - passes * N, m // 8
+    assert left in {a * m + b * eighth for a in range(20) for b in range(9)}
+    assert left + N not in {a * m + b * eighth for a in range(20) for b in range(9)}
+
+
+def test_starts():
+    X, y, _ = data("Logistic")
+    problem = Logistic(X, y, alpha=L2, fit_intercept=True)
+    solver = Newton(tol=1e-6)
+    best = Newton(tol=1e-10).minimize(problem, rounds=60).solution
+    there = solver.minimize(problem, rounds=60, start=best)
+    assert there.rounds == 0  # a pass tells that it is good enough
+    assert there.item_gradients == N
+    np.testing.assert_array_equal(there.solution, best)
+    for factor in (0.9, -1.0, 1e3, 1e8):
+        far = solver.minimize(problem, rounds=100, start=factor * best)
+        assert far.rounds < 100
+        assert problem.value(far.solution) == pytest.approx(problem.value(best), rel=1e-5)
+    unseen = solver.minimize(problem, rounds=0, start=0.9 * best)
+    np.testing.assert_array_equal(unseen.solution, 0.9 * best)
+    with pytest.raises(ValueError, match="a solution has shape"):
+        solver.minimize(problem, rounds=1, start=np.zeros(3))
+
+
+class LogCoshModel(Linear):
+    """log(cosh(z - y)), with what Newton needs of it."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def slopes(model, item, z, out):
+        residual = abs(z[0] - model.targets[item])
+        out[0] = np.tanh(z[0] - model.targets[item])
+        return residual + np.log1p(np.exp(-2.0 * residual)) - np.log(2.0)
+
+    @staticmethod
+    def slope(model, item, z):
+        return np.tanh(z - model.targets[item])
+
+    @staticmethod
+    def curve(model, item, z):
+        return 1.0 - np.tanh(z - model.targets[item]) ** 2
+
+    @staticmethod
+    def ascend(model, item, a, z, q):
+        return a
+
+
+class LogCosh(LinearProblem):
+    model_class = LogCoshModel
+    curvature = 1.0
+
+
+def test_a_loss_of_your_own():
+    X, y, _ = data("Huber")
+    problem = LogCosh(X, y, alpha=L2, fit_intercept=True)
+    minimum = least("LogCosh", problem, X, y, None, True)
+    solver = Newton(tol=1e-8)
+    result = solver.minimize(problem, rounds=60)
+    assert result.rounds < 60
+    assert problem.value(result.solution) == pytest.approx(minimum, rel=1e-8)
+
+
+def test_what_cannot_be_minimised_is_named():
+    X, y, _ = data("Logistic")
+    problems = [Softmax(X, y.astype(int), alpha=0.1), KMeans(X, 3), Hinge(X, y, alpha=0.1), "one"]
+    for problem in problems:
+        with pytest.raises(TypeError, match="Newton minimises linear models with a smooth loss"):
+            Newton().minimize(problem, rounds=1)
+    for options in ({}, {"alpha": 0.1, "l1_ratio": 1.0}, {"alpha": 0.1, "l1_ratio": 0.1}):
+        with pytest.raises(ValueError, match=r"l2 > 0 and l1 = 0.*got alpha="):
+            Newton().minimize(Logistic(X, y, **options), rounds=1)
+    for tol in (-1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="tol must be"):
+            Newton(tol=tol)
+    with pytest.raises(TypeError, match="tol must be a number"):
+        Newton(tol="1")
+    with pytest.raises(ValueError, match=r"sample_size must be.* 1"):
+        Newton(sample_size=1)
+    with pytest.raises(TypeError, match="sample_size must be"):
+        Newton(sample_size=10.5)
+
+
+def test_the_seed_decides():
+    X, y, _ = data("Logistic")
+    problem = Logistic(X, y, alpha=L2, fit_intercept=True)
+    found = [Newton(seed=seed).minimize(problem, rounds=2).solution for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] != found[2]).any()
+
+
+def test_sizes_of_samples():
+    def rows(n, d, **options):
+        problem = Logistic(np.zeros((n, d)), np.arange(n) % 2, alpha=1.0, fit_intercept=True)
+        return Newton(**options)._rows_drawn(problem)
+
+    assert rows(50_000, 9) == 2000
+    assert rows(50_000, 199) == 4000
+    assert rows(300_000, 1) == 300_000 // 64
+    assert rows(8_000, 9) == 1000
+    assert rows(300, 9) == 200
+    assert rows(150, 9) == 150
+    assert rows(1, 1) == 2
+    assert rows(300, 9, sample_size=50) == 50
+    assert rows(300, 9, sample_size=5000) == 300
