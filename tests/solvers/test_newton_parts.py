@@ -18,7 +18,7 @@ from tombola.problems.rows import as_rows
 from tombola.solvers import Newton, dual_start
 from tombola.solvers.cholesky import factorise, substitute
 from tombola.solvers.dual_start import best_constant
-from tombola.solvers.newton_run import MEMORY
+from tombola.solvers.newton_run import BACK, MEMORY, settle
 from tombola.solvers.newton_step import (
     ARMIJO,
     ENOUGH,
@@ -142,7 +142,12 @@ def begun(it, w, **options):
     return solver._begin(it, w, solver._default_sampler(it))
 
 
-POINTS = {"zero": np.zeros(D + 1), "some": np.linspace(-1, 1, D + 1), "off": np.full(D + 1, 4.0)}
+POINTS = {  # with more slope on the one side, and on the other
+    "zero": np.zeros(D + 1),
+    "some": np.linspace(-1, 1, D + 1),
+    "above": np.full(D + 1, 4.0),
+    "below": np.append(np.zeros(D), -9.0),
+}
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -181,6 +186,22 @@ def test_sums_over_many_rows_are_exact():
     assert dual <= value
     result = Newton().minimize(it, rounds=3, start=w)  # nothing seems to rise
     assert result.state["parts"]["progress"]["passes"] == 3
+
+
+def test_scores_remember_the_points_left_behind():
+    it = problem()
+    w, best = np.full(D + 1, 9.0), np.append(np.zeros(D), best_constant(it)[0])
+    run = begun(it, w)
+    settle(run)
+    slow, passes = Slow(it), 1
+    expected = slow.scores(w)
+    while slow.value(w) > slow.value(best):
+        w, passes = best + BACK * (w - best), passes + 1
+        expected = slow.scores(w) + MEMORY * expected
+    assert passes > 1
+    assert (run.progress[0].passes, run.progress[0].cut) == (passes, 1)
+    np.testing.assert_allclose(run.survey.scores, expected, rtol=1e-8)
+    np.testing.assert_allclose(run.best[0], w, rtol=1e-12)
 
 
 def test_a_dual_point_that_is_not_balanced_proves_nothing():
