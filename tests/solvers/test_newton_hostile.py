@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from tombola.problems import LeastSquares, Logistic
+from tombola.problems import Huber, LeastSquares, Logistic, SquaredHinge
 from tombola.solvers import Newton
 from tombola.solvers.dual_start import best_constant
 
@@ -33,6 +33,7 @@ CONVERGES = {  # rows, signal, options
     "a rare class": (X, SIGNAL - 9.0, {"alpha": 1e-5}),
     "a huge alpha": (X, SIGNAL, {"alpha": 1e12}),
     "rows of zeros": (np.zeros((50, 2)), SIGNAL[:50], {"alpha": 0.1}),
+    "five rows of 1e6": (np.r_[X[:5] * 1e6, X[5:]], SIGNAL, {"alpha": 1e-4}),
     "tiny rows": (X * 1e-160, SIGNAL, {"alpha": 1e-3}),
 }
 ENDS = {  # the bound, or the minimum itself, cannot be had in float64
@@ -41,12 +42,11 @@ ENDS = {  # the bound, or the minimum itself, cannot be had in float64
     "all weight on one class": (X, np.abs(SIGNAL), {"sample_weight": ON_THREE}),
     "hardly any alpha": (X, SIGNAL, {"alpha": 1e-300}),
     "huge rows": (X * 1e150, SIGNAL, {"alpha": 1e-3}),
-    "five rows of 1e6": (np.r_[X[:5] * 1e6, X[5:]], SIGNAL, {"alpha": 1e-4}),
 }
 
 
 def problem(kind, rows, signal, options, intercept):
-    y = signal > 0 if kind is Logistic else signal
+    y = signal > 0 if kind in (Logistic, SquaredHinge) else signal
     return kind(rows, y, **{"alpha": 1e-3, "fit_intercept": intercept, **options})
 
 
@@ -58,9 +58,14 @@ def lower_value(it, solution):
     return min(value, found.fun) if np.isfinite(found.fun) else value
 
 
+OTHERS = ("long rows", "both", "a rare class")
+CASES = [(kind, name) for kind in (Logistic, LeastSquares) for name in CONVERGES]
+CASES += [(kind, name) for kind in (SquaredHinge, Huber) for name in OTHERS]
+CASES += [(SquaredHinge, "five rows of 1e6")]
+
+
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("name", CONVERGES)
-@pytest.mark.parametrize("kind", [Logistic, LeastSquares])
+@pytest.mark.parametrize(("kind", "name"), CASES)
 def test_it_converges(kind, name, intercept):
     it = problem(kind, *CONVERGES[name], intercept)
     solver = Newton(tol=1e-6)
@@ -72,11 +77,14 @@ def test_it_converges(kind, name, intercept):
     assert value - lower_value(it, result.solution) <= gap * zero + 1e-12 * value
 
 
+ENDED = [(kind, name) for kind in (Logistic, LeastSquares) for name in ENDS]
+ENDED += [(Huber, "five rows of 1e6")]  # beyond epsilon it has no curvature
+
+
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("name", ENDS)
-@pytest.mark.parametrize("kind", [Logistic, LeastSquares])
+@pytest.mark.parametrize(("kind", "name"), ENDED)
 def test_it_ends_with_a_true_gap(kind, name, intercept):
-    it = problem(kind, *ENDS[name], intercept)
+    it = problem(kind, *{**ENDS, **CONVERGES}[name], intercept)
     solver = Newton(tol=1e-6)
     result = solver.minimize(it, rounds=20)
     zero, value, gap = best_constant(it)[1], it.value(result.solution), solver.gap(it, result)

@@ -59,8 +59,9 @@ class Newton(Solver):
     below 30 d, `SDCA` is faster. `item_gradients` counts the rows visited, in passes and samples.
 
     A step that raises P is cut to a quarter until P falls, and the rows that mattered beyond are
-    drawn in the next sample, too. After two such rounds the next sample takes one step only, along
-    which P falls at first: the sampled Hessian is positive definite, the gradient exact.
+    drawn in the next sample, too. After two such rounds in succession there are rows that samples
+    cannot stand for, such as outliers: from then on, steps are those of Newton's method with the
+    Hessian of all rows.
 
     The method is that of Shamir, Srebro and Zhang (DANE) with a sample in the place of a machine,
     drawn as in "subsampled Newton methods" by curvature. docs/decisions/newton_samples.md has

@@ -18,6 +18,7 @@ from tombola.solvers.newton_step import (
     Survey,
     fill_scores,
     minimise_sample,
+    step_over_all,
     survey_rows,
 )
 from tombola.solvers.run import Limits, Run
@@ -25,7 +26,7 @@ from tombola.solvers.run import Limits, Run
 __all__ = ["NewtonRun"]
 
 BACK, CUTS = 0.25, 30  # a step that raises P is cut to this share, so many times at most
-TWICE = 2  # after so many steps in succession that were cut, the next is one Newton step
+TWICE = 2  # after so many steps in succession that were cut, all rows take the place of samples
 MEMORY = 0.5  # of the scores at the point before a cut
 SAME = 1e-12  # values this close, relatively, are equal up to rounding
 
@@ -33,7 +34,8 @@ SAME = 1e-12  # values this close, relatively, are equal up to rounding
 class _Parts(NamedTuple):
     batch: Batch
     progress: Record  # rounds; item_gradients: rows visited; passes; ahead: whether w is beyond
-    # the last pass, or is a start that no pass has seen; cut: how many steps in succession were cut
+    # the last pass, or is a start that no pass has seen; cut: how many steps in succession were
+    # cut, TWICE from there on
     model: Any
     options: Record  # tolerance: of the gap
     w: NDArray[np.float64]  # (1, width)
@@ -53,7 +55,7 @@ class NewtonRun(_Parts, Run):
     limits: ClassVar[Limits] = {
         "progress.passes": (0, "progress.item_gradients"),
         "progress.ahead": (0, 1),
-        "progress.cut": (0, "progress.rounds"),
+        "progress.cut": (0, TWICE),
         "bounds.dual": (-math.inf, "bounds.primal"),
         "bounds.gap": (0.0, math.inf),
     }
@@ -65,7 +67,10 @@ class NewtonRun(_Parts, Run):
         progress.rounds += 1
         for b in range(batch.items.size):
             batch.losses[b] = run.survey.scores[batch.items[b]]
-        minimise_sample(run, progress.passes > 0, progress.cut >= TWICE)
+        if progress.cut == TWICE:
+            step_over_all(run)
+        else:
+            minimise_sample(run, progress.passes > 0)
         progress.ahead = 1
         return -1
 
@@ -138,6 +143,7 @@ def settle(run: Any) -> None:
         for j in range(w.shape[1]):
             w[0, j] = best[0, j] + BACK * (w[0, j] - best[0, j])
     progress.ahead = 0
-    progress.cut = progress.cut + 1 if cuts > 0 else 0
+    if progress.cut < TWICE:
+        progress.cut = progress.cut + 1 if cuts > 0 else 0
     bounds.dual = min(bounds.dual, bounds.primal)
     bounds.gap = bounds.primal - bounds.dual

@@ -24,7 +24,15 @@ from tombola.problems.linear import curve, slopes
 from tombola.problems.rows import add_outers, add_row, dot
 from tombola.solvers.cholesky import factorise, substitute
 
-__all__ = ["Sample", "Scratch", "Survey", "fill_scores", "minimise_sample", "survey_rows"]
+__all__ = [
+    "Sample",
+    "Scratch",
+    "Survey",
+    "fill_scores",
+    "minimise_sample",
+    "step_over_all",
+    "survey_rows",
+]
 
 ROUNDING = 1e-12  # of the lower bound, relative to the size of its terms
 STEPS = 20  # of Newton's method on a sample, at most
@@ -155,8 +163,8 @@ def fill_scores(run: Any, memory: Any) -> None:
 
 
 @kernel
-def minimise_sample(run: Any, corrected: Any, cautious: Any) -> None:
-    """Move w to the minimum over the rows drawn; if cautious, by one step of Newton's method.
+def minimise_sample(run: Any, corrected: Any) -> None:
+    """Move w to the minimum over the rows drawn, by Newton's method.
 
     Without a correction, it is the minimum of F_m + l2/2 |w|^2. The first eighth of the rows, a
     sample too, then leads most of the way, where that helps.
@@ -174,12 +182,12 @@ def minimise_sample(run: Any, corrected: Any, cautious: Any) -> None:
         for j in range(width):
             scratch.gradient[j] = w[j]  # to go back to
         before = place(run, m)
-        descend(run, m // 8, False, STEPS)
+        descend(run, m // 8, False)
         if place(run, m) > before:
             for j in range(width):
                 w[j] = scratch.gradient[j]
     place(run, m)
-    descend(run, m, corrected, 1 if cautious else STEPS)
+    descend(run, m, corrected)
 
 
 @kernel
@@ -199,7 +207,7 @@ def place(run: Any, m: Any) -> Any:
 
 
 @kernel
-def descend(run: Any, m: Any, corrected: Any, steps: Any) -> None:
+def descend(run: Any, m: Any, corrected: Any) -> None:
     """Take steps of Newton's method on the first m rows drawn, from where `place` has been.
 
     The Hessian is computed anew where the last step has left more than a tenth of the gain.
@@ -207,7 +215,7 @@ def descend(run: Any, m: Any, corrected: Any, steps: Any) -> None:
     scratch, w = run.scratch, run.w[0]
     l2, width, d = run.model.settings[0].l2, scratch.step.size, scratch.sides.shape[1]
     first = last = 0.0
-    for turn in range(steps):
+    for turn in range(STEPS):
         renew = turn == 0
         fill_gradient(run, m)
         if renew and corrected:
@@ -263,21 +271,57 @@ def fill_gradient(run: Any, m: Any) -> None:
 @kernel
 def fill_hessian(run: Any, m: Any) -> None:
     """Write the Hessian of F_m + l2/2 |w|^2: its lower triangle."""
-    model, sample, hessian = run.model, run.sample, run.scratch.hessian
-    intercept, d = model.settings[0].intercept, run.scratch.sides.shape[1]
-    for j in range(hessian.shape[0]):
-        for k in range(j + 1):
-            hessian[j, k] = 0.0
+    model, sample, scratch = run.model, run.sample, run.scratch
+    clear(scratch.hessian)
     bends, total = sample.moves[:m], 0.0  # moves are scratch until the step is known
     for b in range(m):
         bends[b] = 0.0
         if sample.factors[b] > 0.0:
             bends[b] = sample.factors[b] * curve(model, sample.items[b], sample.z[b]) / m
         total += sample.factors[b] / m
-    add_outers(model.rows, sample.items[:m], bends, run.scratch.block, hessian)
+    add_outers(model.rows, sample.items[:m], bends, scratch.block, scratch.hessian)
+    regularise(run, total)
+
+
+@kernel
+def step_over_all(run: Any) -> None:
+    """Take Newton's step with the Hessian of all rows, from what the last pass has seen."""
+    sample, scratch, curves, w = run.sample, run.scratch, run.survey.curves, run.w[0]
+    n, total = curves.size, 0.0
+    clear(scratch.hessian)
+    for start in range(0, n, sample.z.size):
+        count = min(sample.z.size, n - start)
+        for b in range(count):
+            sample.items[b] = start + b
+            sample.moves[b] = curves[start + b] / n
+            total += run.model.weights[start + b] / n
+        items, bends = sample.items[:count], sample.moves[:count]
+        add_outers(run.model.rows, items, bends, scratch.block, scratch.hessian)
+    regularise(run, total)
+    factorise(scratch.hessian)
+    for j in range(w.size):
+        scratch.model_gradient[j] = scratch.gradient[j]
+    solve(run)
+    for j in range(w.size):
+        w[j] += scratch.step[j]
+    run.progress[0].item_gradients += n
+
+
+@kernel(inline=True)
+def clear(hessian: Any) -> None:
+    """Write zeros in the lower triangle."""
+    for j in range(hessian.shape[0]):
+        for k in range(j + 1):
+            hessian[j, k] = 0.0
+
+
+@kernel(inline=True)
+def regularise(run: Any, total: Any) -> None:
+    """Add l2, and a ridge for an intercept without curvature."""
+    hessian, d = run.scratch.hessian, run.scratch.sides.shape[1]
     for j in range(d):
-        hessian[j, j] += model.settings[0].l2
-    if intercept:
+        hessian[j, j] += run.model.settings[0].l2
+    if run.model.settings[0].intercept:
         hessian[d, d] += RIDGE * total
 
 
