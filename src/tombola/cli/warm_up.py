@@ -44,7 +44,7 @@ def _fit(name: str) -> None:
 
     from tombola import estimators
 
-    X = np.random.default_rng(0).normal(size=(400, 5))
+    X = np.random.default_rng(0).normal(size=(100 if name == "few" else 400, 5))
     y = X[:, 0] > 0
     if name == "kmeans":
         estimators.MiniBatchKMeans(3, max_iter=2).fit(X)
@@ -59,6 +59,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "GroupVRB: draw and update": lambda: _play(lambda: GroupVRB(np.arange(300) % 3)),
     "VRB as printed: draw and update": lambda: _play(lambda: VRB(300, bound=1.0)),
     "linear classifier, dense rows": lambda: _fit("dense"),
+    "linear classifier, few rows for their columns": lambda: _fit("few"),
     "linear classifier, sparse rows": lambda: _fit("sparse"),
     "linear regressor, dense rows": lambda: _fit("regression"),
     "mini-batch k-means": lambda: _fit("kmeans"),
