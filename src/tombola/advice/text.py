@@ -93,7 +93,9 @@ def indented(sentences: Sequence[str]) -> list[str]:
     """Return sentences wrapped, each beginning on a line of its own."""
     return [
         line for sentence in sentences
-        for line in textwrap.wrap(sentence, 96, initial_indent="  ", subsequent_indent="  ")
+        for line in textwrap.wrap(
+            sentence, 96, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        )
     ]  # fmt: skip
 
 
