@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.samplers import Static
 from tombola.validation import whole
 
-__all__ = ["Coreset", "coreset"]
+__all__ = ["Coreset", "coreset", "draw_coreset"]
 
 BLOCK = 2**17  # values that are read at a time: about a megabyte
 LARGEST = 2.0**900  # limit of sample weights, so that their sums do not overflow
@@ -86,6 +86,16 @@ def coreset(X: Any, m: int, sample_weight: ArrayLike | None = None, *, seed: int
     squares = weights * _squared_distances(rows, weights)
     total = squares.sum()
     values = weights / weights.sum() + (squares / total if total > 0 else 0.0)
+    return draw_coreset(values, weights, m, seed)
+
+
+def draw_coreset(
+    values: NDArray[np.float64], weights: NDArray[np.float64], m: int, seed: int
+) -> Coreset:
+    """Return a coreset of m draws in proportion to values; those of rows with weight are above 0.
+
+    weight_i = (times drawn) s_i / (m q_i),    q_i = values_i / sum_j values_j
+    """
     draw = Static(values, seed=seed).draw(m)
     indices, first, times = np.unique(draw.indices, return_index=True, return_counts=True)
     return Coreset(indices, times * weights[indices] / (m * draw.probabilities[first]))

@@ -8,15 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-    _fit_context,
-)
-from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from tombola import solvers
 from tombola.estimators.base import (
@@ -26,6 +19,8 @@ from tombola.estimators.base import (
     checked_weights,
     draw_seeds,
 )
+from tombola.estimators.clusters import Clusters, clustering_problem
+from tombola.estimators.lloyd import assign
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
 from tombola.samplers.registry import UNGROUPED, make_sampler
@@ -34,9 +29,7 @@ __all__ = ["MiniBatchKMeans"]
 
 
 @dataclass(eq=False, repr=False)
-class MiniBatchKMeans(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DrawingEstimator
-):
+class MiniBatchKMeans(Clusters, DrawingEstimator):
     """Mini-batch k-means, by adaptive draws of rows.
 
         (1/n) sum_i s_i min_q |x_i - q|^2
@@ -158,7 +151,7 @@ class MiniBatchKMeans(
         self, X: Any, y: Any = None, sample_weight: NDArray[np.float64] | None = None
     ) -> list[Part]:
         """Return the problem that `fit` solves, in a list; X is already validated."""
-        return [Part(None, partial(self._problem, X, sample_weight), None)]
+        return [Part(None, partial(clustering_problem, X, self.n_clusters, sample_weight), None)]
 
     def make_solver(self, problem: KMeans, seed: int = 0) -> solvers.MiniBatchKMeans:
         """Return the solver; the seed is for k-means++."""
@@ -206,43 +199,12 @@ class MiniBatchKMeans(
             raise KeyboardInterrupt
         self._past = {"calls": past["calls"] + 1, "carried": result.state["carried"]}
         self.cluster_centers_ = result.solution
-        losses, self.labels_, _ = problem.evaluate(result.solution)
-        self.inertia_ = float(losses.sum())
+        found = assign(problem, result.solution)
+        self.labels_, self.inertia_ = found.labels, float(found.losses.sum())
         self.gauge_ = copy.deepcopy(sampler.gauge)
         self.n_iter_ = watch.epoch
         self.n_steps_ += result.rounds
         return self
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the nearest centre of each row."""
-        labels: NDArray[np.int64] = self._evaluate(X)[1]
-        return labels
-
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        """Return the distance of each row to each centre."""
-        check_is_fitted(self)
-        X = checked_rows(self, X, reset=False)
-        return np.asarray(euclidean_distances(X, self.cluster_centers_), dtype=np.float64)
-
-    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return minus the sum of squared distances to the nearest centres."""
-        losses = self._evaluate(X)[0]
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        return -float((losses * weights).sum())
-
-    def _evaluate(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return self._problem(checked_rows(self, X, reset=False)).evaluate(self.cluster_centers_)
-
-    def _problem(self, X: Any, weights: Any = None) -> KMeans:
-        """Return the problem; weights keep their unit, since they count over calls."""
-        problem = KMeans(X, 1, sample_weight=weights, normalise=False)
-        problem.n_clusters = self.n_clusters  # given centres, there may be fewer rows than centres
-        return problem
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.cluster_centers_.shape[0])
 
 
 class _Watch:
