@@ -13,6 +13,7 @@ from importlib import import_module
 from types import ModuleType
 
 from tombola.checkpoint import load, save
+from tombola.coreset import coreset
 from tombola.draws import Draw
 from tombola.index import WeightIndex
 from tombola.random import Stream
@@ -20,7 +21,7 @@ from tombola.samplers import *  # noqa: F403
 from tombola.samplers import __all__ as _samplers
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Draw", "Stream", "WeightIndex", "load", "save"]
+__all__ = ["Draw", "Stream", "WeightIndex", "coreset", "load", "save"]
 __all__ += _samplers
 
 

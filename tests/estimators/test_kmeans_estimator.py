@@ -28,7 +28,7 @@ def in_order(centres):
 @pytest.mark.parametrize("sampler", MiniBatchKMeans.samplers)
 def test_near_lloyd(sampler):
     X = data()
-    model = MiniBatchKMeans(3, sampler=sampler, random_state=0).fit(X)
+    model = MiniBatchKMeans(3, sampler=sampler, batch_size=100, random_state=0).fit(X)
     reference = KMeans(3, n_init=3, random_state=0).fit(X)
     assert model.inertia_ < reference.inertia_ * 1.03
     assert in_order(model.cluster_centers_) == pytest.approx(in_order(CENTRES), abs=0.5)
@@ -79,9 +79,10 @@ def test_partial_fit_averages_over_all_calls(convert):
 
 def test_going_on_and_stopping(capsys):
     X = data()
-    model = MiniBatchKMeans(3, random_state=0, warm_start=True, verbose=1).fit(X)
+    settings = dict(batch_size=100, tol=1e-4, max_no_improvement=None, random_state=0)
+    model = MiniBatchKMeans(3, warm_start=True, verbose=1, **settings).fit(X)
     assert capsys.readouterr().out.count("centres moved by") == model.n_iter_ - 1
-    assert 1 < model.n_iter_ < 20
+    assert 1 < model.n_iter_ < 100
     before = model.cluster_centers_
     assert np.abs(model.fit(X).cluster_centers_ - before).max() < 0.5
     copy = pickle.loads(pickle.dumps(model))
@@ -92,3 +93,20 @@ def test_going_on_and_stopping(capsys):
         MiniBatchKMeans(3, sampler=tombola.VRB(5)).fit(X)
     repeat = [MiniBatchKMeans(3, random_state=7).fit(X).cluster_centers_ for _ in range(2)]
     assert (repeat[0] == repeat[1]).all()
+
+
+def test_it_stops_without_improvement():
+    X = data(3000)
+    fits = {
+        rounds: MiniBatchKMeans(3, batch_size=50, max_no_improvement=rounds, max_iter=4,
+                                random_state=0).fit(X)
+        for rounds in (2, 10, None)
+    }  # fmt: skip
+    steps = [model.n_steps_ for model in fits.values()]
+    assert steps[0] < steps[1] < steps[2] == 4 * 60
+    assert [model.n_iter_ for model in fits.values()] == [-(-count // 60) for count in steps]
+    assert fits[10].inertia_ < 1.02 * fits[None].inertia_
+    endless = MiniBatchKMeans(3, batch_size=50, max_iter=4, tol=None, random_state=0).fit(X)
+    assert endless.n_steps_ == 4 * 60
+    partial = MiniBatchKMeans(3, batch_size=50, max_no_improvement=1, random_state=0)
+    assert partial.partial_fit(X).n_steps_ == 60  # a whole epoch

@@ -12,7 +12,7 @@ from tombola import VRB, Sampler, Shuffle, Static, Uniform
 from tombola.problems import KMeans, LeastSquares
 from tombola.random import Stream
 from tombola.solvers import SGD, DivergenceError, MiniBatchKMeans, Result
-from tombola.solvers.plus_plus import draw_by, plus_plus, sample
+from tombola.solvers.plus_plus import draw_by, greedy_plus_plus, plus_plus, sample
 
 KINDS = {"dense": np.ascontiguousarray, "sparse": sparse.csr_matrix}
 
@@ -130,6 +130,54 @@ def test_single_precision_is_as_good():
         for rows in (X, X.astype(np.float64))
     )
     np.testing.assert_allclose(single.solution, double.solution, rtol=1e-12)
+
+
+# --- where it ends --------------------------------------------------------------------------------
+
+
+def rounds_to_the_end(costs, share, patience):
+    """scikit-learn's rule: the first cost is left out, the others are smoothed."""
+    average = least = costs[1]
+    since = 0
+    for rounds, cost in enumerate(costs[2:], start=3):
+        average = (1 - share) * average + share * cost
+        since = 0 if average < least else since + 1
+        least = min(least, average)
+        if since == patience:
+            return rounds
+    return len(costs)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("patience", [1, 3, 1000])
+def test_it_ends_where_the_average_cost_stops_falling(patience):
+    rng = np.random.default_rng(5)
+    X, start = blobs(60)
+    weights = rng.uniform(0.5, 1.5, size=60)
+    weights /= weights.mean()
+    draws = [(rng.integers(0, 60, 6), rng.uniform(0.01, 0.03, 6)) for _ in range(80)]
+    centres, counts, costs = start.tolist(), [0.0] * 4, []
+    for items, chances in draws:
+        squared = ((X[items][:, None] - np.array(centres)) ** 2).sum(axis=2).min(axis=1)
+        costs.append(float((weights[items] * squared / (60 * chances)).mean()))
+        naive.kmeans_round(X, weights, centres, counts, items, 1 / (60 * chances))
+    result = MiniBatchKMeans(6, max_no_improvement=patience).minimize(
+        KMeans(X, 4, sample_weight=weights), sampler=Dictated(60, draws), start=start, rounds=80
+    )
+    assert result.rounds == rounds_to_the_end(costs, 12 / 61, patience)
+    assert result.rounds < 80 or patience == 1000
+
+
+def test_compiled_and_resumed_runs_end_in_the_same_round():
+    X, start = blobs()
+    problem, solver = KMeans(X, 4), MiniBatchKMeans(20, max_no_improvement=5)
+    fused = solver.minimize(problem, sampler=Uniform(300), start=start, rounds=1000)
+    plain = solver.minimize(problem, sampler=Outside(Uniform(300)), start=start, rounds=1000)
+    half = solver.minimize(problem, sampler=Uniform(300), start=start, rounds=fused.rounds // 2)
+    resumed = solver.minimize(problem, resume=half, rounds=1000)
+    assert 5 < fused.rounds == plain.rounds == resumed.rounds < 1000
+    np.testing.assert_array_equal(fused.solution, plain.solution)
+    np.testing.assert_array_equal(fused.solution, resumed.solution)
 
 
 # --- all samplers ---------------------------------------------------------------------------------
@@ -297,6 +345,36 @@ def test_samples_are_all_alike_and_without_replacement():
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("kind", KINDS)
+def test_greedy_starts_are_the_best_of_several_draws(kind):
+    rows, weights = X[:40], np.random.default_rng(2).uniform(0.5, 1.5, size=40)
+    problem = KMeans(KINDS[kind](rows), 4, sample_weight=weights)
+    found = greedy_plus_plus(problem, 40, Stream(3))
+    stream = Stream(3)
+    order = sample(np.arange(40), 40, stream)
+    s = problem.model.weights[order]
+    centres = [rows[order][draw_by(s, stream)]]
+    for _ in range(3):
+        squared = ((rows[order][:, None] - np.array(centres)) ** 2).sum(axis=2).min(axis=1)
+        drawn = [rows[order][draw_by(s * squared, stream)] for _ in range(2 + int(np.log(4)))]
+        centres.append(min(drawn, key=lambda one: problem_cost(rows[order], s, [*centres, one])))
+    np.testing.assert_array_equal(found, centres)
+
+
+def problem_cost(rows, weights, centres):
+    return float(weights @ ((rows[:, None] - np.array(centres)) ** 2).sum(axis=2).min(axis=1))
+
+
+def test_greedy_starts_cost_less():
+    problem = KMeans(X, 4)
+    costs = {
+        start: np.mean([problem.value(start(problem, 300, Stream(s))) for s in range(30)])
+        for start in (plus_plus, greedy_plus_plus)
+    }
+    assert costs[greedy_plus_plus] < 0.95 * costs[plus_plus]
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("kind", KINDS)
 def test_starts_are_rows_far_from_each_other(kind):
     far = X + 1e6 * KMeans(X, 4).labels(START)[:, None]  # a wrong one has a chance below 1e-9
     for seed in range(5):
@@ -340,6 +418,7 @@ def test_starts_count_weights():
         ({"batch_size": 2.0}, TypeError, "batch_size must be an integer"),
         ({"subsample": 0}, ValueError, "subsample must be at least 1"),
         ({"subsample": "all"}, TypeError, "subsample must be an integer"),
+        ({"max_no_improvement": 0}, ValueError, "max_no_improvement must be at least 1"),
         ({"seed": -1}, ValueError, "seed must be from 0"),
         ({"seed": 0.5}, TypeError, "seed must be an integer"),
     ],

@@ -7,10 +7,18 @@ except ImportError as error:
         "tombola.estimators needs scikit-learn: pip install tombola[sklearn]"
     ) from error
 
+from tombola.estimators.coreset_kmeans import KMeans
 from tombola.estimators.kmeans import MiniBatchKMeans
 from tombola.estimators.lasso import Lasso
 from tombola.estimators.linear_classifier import LinearClassifier
 from tombola.estimators.linear_regressor import LinearRegressor
 from tombola.estimators.scaling import MeanNormScaler
 
-__all__ = ["Lasso", "LinearClassifier", "LinearRegressor", "MeanNormScaler", "MiniBatchKMeans"]
+__all__ = [
+    "KMeans",
+    "Lasso",
+    "LinearClassifier",
+    "LinearRegressor",
+    "MeanNormScaler",
+    "MiniBatchKMeans",
+]

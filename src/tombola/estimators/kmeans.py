@@ -8,15 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-    _fit_context,
-)
-from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from tombola import solvers
 from tombola.estimators.base import (
@@ -26,6 +19,8 @@ from tombola.estimators.base import (
     checked_weights,
     draw_seeds,
 )
+from tombola.estimators.clusters import Clusters, clustering_problem
+from tombola.estimators.lloyd import assign
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
 from tombola.samplers.registry import UNGROUPED, make_sampler
@@ -34,9 +29,7 @@ __all__ = ["MiniBatchKMeans"]
 
 
 @dataclass(eq=False, repr=False)
-class MiniBatchKMeans(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, DrawingEstimator
-):
+class MiniBatchKMeans(Clusters, DrawingEstimator):
     """Mini-batch k-means, by adaptive draws of rows.
 
         (1/n) sum_i s_i min_q |x_i - q|^2
@@ -49,13 +42,17 @@ class MiniBatchKMeans(
     n_clusters : int, default=8
     init : "k-means++" or array-like of shape (n_clusters, d), default="k-means++"
         The initial centres; k-means++ chooses them from a subsample of the rows.
-    batch_size : int, default=100
-    subsample : int, default=1000
-    max_iter : int, default=20
-        Epochs, of n draws each.
-    tol : float or None, default=1e-4
-        It stops when the squared distances that the centres have moved in an epoch sum to less
-        than tol times the variance of the rows. None: after max_iter epochs.
+    batch_size : int, default=1024
+    subsample : int, default=3072
+    max_iter : int, default=100
+        The largest number of epochs, of n draws each.
+    max_no_improvement : int or None, default=10
+        `fit` stops after this many mini-batches in a row that have not lowered the average cost,
+        which is smoothed over half an epoch. None: this does not stop it.
+    tol : float or None, default=0.0
+        Above 0, `fit` also stops when the squared distances that the centres have moved in an
+        epoch sum to less than tol times the variance of the rows. None: all epochs are run,
+        whatever max_no_improvement is.
     sampler : str, Sampler or callable, default="auto"
         How rows are drawn: "auto" (as above), "vrb" (`VRB` without bounds), "shuffle" or
         "uniform". A sampler over the rows of X is left unchanged: a new one is made with its
@@ -76,7 +73,7 @@ class MiniBatchKMeans(
     gauge_ : Gauge
         The worth of the sampling.
     n_iter_ : int
-        Epochs run.
+        Epochs run, the last one perhaps in part.
     n_steps_ : int
         Mini-batches, over all calls of `partial_fit`.
     n_features_in_ : int
@@ -86,19 +83,20 @@ class MiniBatchKMeans(
     Examples
     --------
     >>> from sklearn.datasets import make_blobs
-    >>> X, _ = make_blobs(500, centers=[[0, 0], [9, 9]], random_state=0)
+    >>> X, _ = make_blobs(500, centers=[[1, 1], [9, 9]], random_state=0)
     >>> model = MiniBatchKMeans(2, random_state=0).fit(X)
     >>> sorted(model.cluster_centers_.round().tolist())
-    [[0.0, 0.0], [9.0, 9.0]]
+    [[1.0, 1.0], [9.0, 9.0]]
     """
 
     n_clusters: int = 8
     _: KW_ONLY
     init: Any = "k-means++"
-    batch_size: int = 100
-    subsample: int = 1000
-    max_iter: int = 20
-    tol: float | None = 1e-4
+    batch_size: int = 1024
+    subsample: int = 3072
+    max_iter: int = 100
+    max_no_improvement: int | None = 10
+    tol: float | None = 0.0
     sampler: Any = "auto"
     random_state: Any = None
 
@@ -110,6 +108,7 @@ class MiniBatchKMeans(
         "init": [StrOptions({"k-means++"}), "array-like"],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "subsample": [Interval(Integral, 1, None, closed="left")],
+        "max_no_improvement": [None, Interval(Integral, 1, None, closed="left")],
         "tol": [None, Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
     }
@@ -158,11 +157,16 @@ class MiniBatchKMeans(
         self, X: Any, y: Any = None, sample_weight: NDArray[np.float64] | None = None
     ) -> list[Part]:
         """Return the problem that `fit` solves, in a list; X is already validated."""
-        return [Part(None, partial(self._problem, X, sample_weight), None)]
+        return [Part(None, partial(clustering_problem, X, self.n_clusters, sample_weight), None)]
 
     def make_solver(self, problem: KMeans, seed: int = 0) -> solvers.MiniBatchKMeans:
-        """Return the solver; the seed is for k-means++."""
-        return solvers.MiniBatchKMeans(self.batch_size, subsample=self.subsample, seed=seed)
+        """Return the solver; the seed is for its start, and for the bounds of its sampler."""
+        return solvers.MiniBatchKMeans(
+            min(self.batch_size, problem.n),
+            subsample=self.subsample,
+            max_no_improvement=None if self.tol is None else self.max_no_improvement,
+            seed=seed,
+        )
 
     def count_rounds(
         self, problem: KMeans, solver: solvers.MiniBatchKMeans, epochs: int | None = None
@@ -194,6 +198,8 @@ class MiniBatchKMeans(
         sampler = self.make_sampler(problem, seed)
         watch = _Watch(problem, self.verbose, tol)
         solver = self.make_solver(problem, seed)
+        if tol is None:  # nothing stops it
+            solver.max_no_improvement = None
         result = solver.minimize(
             problem,
             sampler=sampler,
@@ -206,54 +212,23 @@ class MiniBatchKMeans(
             raise KeyboardInterrupt
         self._past = {"calls": past["calls"] + 1, "carried": result.state["carried"]}
         self.cluster_centers_ = result.solution
-        losses, self.labels_, _ = problem.evaluate(result.solution)
-        self.inertia_ = float(losses.sum())
+        found = assign(problem, result.solution)
+        self.labels_, self.inertia_ = found.labels, float(found.losses.sum())
         self.gauge_ = copy.deepcopy(sampler.gauge)
-        self.n_iter_ = watch.epoch
+        self.n_iter_ = -(-result.item_gradients // n)
         self.n_steps_ += result.rounds
         return self
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the nearest centre of each row."""
-        labels: NDArray[np.int64] = self._evaluate(X)[1]
-        return labels
-
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        """Return the distance of each row to each centre."""
-        check_is_fitted(self)
-        X = checked_rows(self, X, reset=False)
-        return np.asarray(euclidean_distances(X, self.cluster_centers_), dtype=np.float64)
-
-    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return minus the sum of squared distances to the nearest centres."""
-        losses = self._evaluate(X)[0]
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        return -float((losses * weights).sum())
-
-    def _evaluate(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return self._problem(checked_rows(self, X, reset=False)).evaluate(self.cluster_centers_)
-
-    def _problem(self, X: Any, weights: Any = None) -> KMeans:
-        """Return the problem; weights keep their unit, since they count over calls."""
-        problem = KMeans(X, 1, sample_weight=weights, normalise=False)
-        problem.n_clusters = self.n_clusters  # given centres, there may be fewer rows than centres
-        return problem
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.cluster_centers_.shape[0])
 
 
 class _Watch:
     """The stopping rule, called after each epoch: whether the centres have stopped moving."""
 
     def __init__(self, problem: Any, verbose: int, tol: float | None) -> None:
-        self.problem, self.verbose, self.tol = problem, verbose, tol
+        self.verbose, self.tol = verbose, tol or 0.0
         self.epoch = 0
         self.before: NDArray[np.float64] | None = None
         self.spread = 0.0
-        if tol is not None:
+        if tol:
             weights = problem.model.weights
             mean = problem._evaluate(np.zeros((1, problem.d)))[2][0] / 2.0  # minus that of s_i x_i
             self.spread = float((weights * problem.model.squares).mean() - (mean * mean).sum())
@@ -268,4 +243,4 @@ class _Watch:
                 f"epoch {self.epoch}"
                 + (f": centres moved by {moved**0.5:.6g}" if before is not None else "")
             )
-        return self.tol is not None and moved <= self.tol * self.spread
+        return bool(self.tol) and moved <= self.tol * self.spread

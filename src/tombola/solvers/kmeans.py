@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import new_record
+from tombola.compiling import kernel, new_record
 from tombola.compiling.records import Record
 from tombola.problems.kmeans import Centres, KMeans, kept, nearest, pull
 from tombola.problems.rows import Sparse, prefetch_row
@@ -14,7 +14,7 @@ from tombola.random import Stream
 from tombola.samplers import VRB, Sampler
 from tombola.solvers.base import Solver, variance_ratio
 from tombola.solvers.loop import Batch, new_batch
-from tombola.solvers.plus_plus import plus_plus
+from tombola.solvers.plus_plus import greedy_plus_plus
 from tombola.solvers.run import Limits, Run
 from tombola.validation import whole
 
@@ -26,6 +26,8 @@ START, POINT = 0, 1  # streams under the solver's seed: for the start, and for t
 class _Parts(NamedTuple):
     batch: Batch
     progress: Record  # rounds, item_gradients
+    rule: Record  # share of a round in the average; patience, 0 for no end
+    average: Record  # cost of rounds, smoothed: now, least, rounds since
     model: Any
     centres: Centres
     labels: NDArray[np.int64]  # scratch (B,): nearest centres
@@ -37,8 +39,10 @@ class KMeansRun(_Parts, Run):
 
     __slots__ = ()
 
-    derived = ("batch", "model", "labels", "distances")
+    derived = ("batch", "rule", "model", "labels", "distances")
     limits: ClassVar[Limits] = {
+        "average.least": (0.0, "average.now"),
+        "average.since": (0, "progress.rounds"),
         "centres.counts": (0.0, math.inf),
         "centres.shares": (0.0, math.inf),
         "centres.squares": (0.0, math.inf),
@@ -50,12 +54,16 @@ class KMeansRun(_Parts, Run):
         model, batch, labels, distances = run.model, run.batch, run.labels, run.distances
         run.progress[0].rounds += 1
         run.progress[0].item_gradients += batch.items.size
+        cost = 0.0
         for b in range(batch.items.size):
             item = batch.items[b]
             labels[b] = nearest(model, item, run.centres, distances)
-            batch.losses[b] = 2.0 * model.weights[item] * math.sqrt(distances[labels[b]])
+            squared = distances[labels[b]]
+            batch.losses[b] = 2.0 * model.weights[item] * math.sqrt(squared)
             if not batch.losses[b] < math.inf:
                 return b
+            cost += batch.importances[b] * model.weights[item] * squared
+        include_cost(run, cost / batch.items.size)
         return -1
 
     @staticmethod
@@ -68,6 +76,12 @@ class KMeansRun(_Parts, Run):
                 pull(model, batch.items[b], amount, run.centres, labels[b])
 
     @staticmethod
+    def ended(run: Any) -> Any:
+        """Return whether the average cost has not fallen for as many rounds as the patience."""
+        patience = run.rule[0].patience
+        return patience > 0 and run.average[0].since >= patience
+
+    @staticmethod
     def prefetch_item(run: Any, item: Any) -> None:
         """Prefetch the row."""
         prefetch_row(run.model.rows, item)
@@ -75,6 +89,18 @@ class KMeansRun(_Parts, Run):
     def finite(self) -> bool:
         """Return whether the centres are finite."""
         return bool(np.isfinite(self.centres.w).all())
+
+
+@kernel(inline=True)
+def include_cost(run: Any, cost: Any) -> None:
+    """Average the costs of rounds but the first; count the rounds since the least average."""
+    average, rounds = run.average[0], run.progress[0].rounds
+    if rounds == 2:
+        average.now = average.least = cost
+    elif rounds > 2:
+        average.now += run.rule[0].share * (cost - average.now)
+        average.since = 0 if average.now < average.least else average.since + 1
+        average.least = min(average.least, average.now)
 
 
 class MiniBatchKMeans(Solver):
@@ -90,7 +116,11 @@ class MiniBatchKMeans(Solver):
     ----------
     batch_size : int, default=100
     subsample : int, default=1000
-        Without `start`, `plus_plus` chooses the first centres from this many rows.
+        Without `start`, `greedy_plus_plus` chooses the first centres from this many rows.
+    max_no_improvement : int, optional
+        End after this many rounds in a row without a new least value of the average cost, as
+        scikit-learn does. The cost of a round is that of its items before the step, times their
+        importances; in the average it has a share of 2 B / (n + 1). By default all rounds are run.
     seed : int, default=0
         For the start, and for the sampler where none is given.
 
@@ -118,9 +148,19 @@ class MiniBatchKMeans(Solver):
     Borsos, Krause, Levy (2018), section 5.2.
     """
 
-    def __init__(self, batch_size: int = 100, *, subsample: int = 1000, seed: int = 0) -> None:
+    def __init__(
+        self,
+        batch_size: int = 100,
+        *,
+        subsample: int = 1000,
+        max_no_improvement: int | None = None,
+        seed: int = 0,
+    ) -> None:
         self.batch_size = whole("batch_size", batch_size, 1)
         self.subsample = whole("subsample", subsample, 1)
+        if max_no_improvement is not None:
+            max_no_improvement = whole("max_no_improvement", max_no_improvement, 1)
+        self.max_no_improvement = max_no_improvement
         self.seed = Stream(seed).seed
 
     def _check(self, problem: Any) -> None:
@@ -129,10 +169,15 @@ class MiniBatchKMeans(Solver):
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> KMeansRun:
         if start is None:
-            start = plus_plus(problem, self.subsample, Stream(self.seed, (START,)))
+            start = greedy_plus_plus(problem, self.subsample, Stream(self.seed, (START,)))
         return KMeansRun(
             batch=new_batch(self.batch_size),
             progress=new_record(rounds=0, item_gradients=0),
+            rule=new_record(
+                share=min(1.0, 2.0 * self.batch_size / (problem.n + 1)),
+                patience=self.max_no_improvement or 0,
+            ),
+            average=new_record(now=0.0, least=0.0, since=0),
             model=problem.model,
             centres=kept(problem.as_matrix(start)),
             labels=np.zeros(self.batch_size, dtype=np.int64),

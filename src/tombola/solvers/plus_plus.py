@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.kmeans import KMeans, fill_distances, kept
+from tombola.problems.kmeans import DenseModel, KMeans, fill_distances, kept
 from tombola.random import Stream
 
-__all__ = ["plus_plus"]
+__all__ = ["greedy_plus_plus", "plus_plus"]
 
 
 def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.float64]:
@@ -55,6 +55,61 @@ def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.flo
     return centres
 
 
+def greedy_plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.float64]:
+    """Return rows as centres, each the best of 2 + log k rows drawn as by `plus_plus`.
+
+    The best is the one that leaves the least cost on the subsample. Parameters and result are those
+    of `plus_plus`; the cost is lower by several percent, in a few times the time.
+
+    Examples
+    --------
+    >>> problem = KMeans([[0.0], [0.1], [100.0], [100.1]], 2)
+    >>> greedy_plus_plus(problem, subsample=1000, stream=Stream(seed=1)).round()
+    array([[100.],
+           [  0.]])
+
+    References
+    ----------
+    Arthur, Vassilvitskii (2007), section 5 of the technical report.
+    """
+    model, k = problem.model, problem.n_clusters
+    rows = sample(np.flatnonzero(model.weights), max(subsample, k), stream)
+    weights, squared = model.weights[rows], np.ones(rows.size)
+    distances = _Distances(problem, rows)
+    chosen = np.empty(k, dtype=np.int64)
+    for q in range(k):
+        tries = 1 if q == 0 else 2 + int(np.log(k))
+        drawn = np.array([draw_by(weights * squared, stream) for _ in range(tries)])
+        left = distances.to(drawn)
+        if q > 0:
+            np.minimum(left, squared[:, None], out=left)
+        best = int((weights @ left).argmin())
+        chosen[q], squared = drawn[best], left[:, best]
+    return np.array([problem.row(int(row)) for row in rows[chosen]])
+
+
+class _Distances:
+    """Squared distances between some rows: by products of matrices where they are dense."""
+
+    def __init__(self, problem: KMeans, rows: NDArray[np.int64]) -> None:
+        self.problem, self.rows = problem, rows
+        if isinstance(problem.model, DenseModel):
+            self.away = problem.model.rows.values[rows].astype(np.float64)
+            self.away -= self.away.mean(axis=0)
+            self.squares = (self.away * self.away).sum(axis=1)
+
+    def to(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return those of all rows to the rows at some places: (rows, places)."""
+        if isinstance(self.problem.model, DenseModel):
+            products = self.away @ self.away[places].T
+            squared = self.squares[:, None] - 2.0 * products + self.squares[places]
+            return np.asarray(np.maximum(squared, 0.0, out=squared))
+        centres = kept(np.array([self.problem.row(int(row)) for row in self.rows[places]]))
+        out = np.empty((self.rows.size, places.size))
+        fill_all_distances(self.problem.model, self.rows, centres, out)
+        return out
+
+
 def sample(rows: NDArray[np.int64], size: int, stream: Stream) -> NDArray[np.int64]:
     """Return `size` of the rows, or all, in random order and without replacement."""
     for place in range(min(size, rows.size)):
@@ -78,3 +133,10 @@ def include_centre(
     for i in range(rows.size):
         fill_distances(model, rows[i], centre, scratch)
         squared[i] = min(squared[i], scratch[0])
+
+
+@kernel
+def fill_all_distances(model: Any, rows: NDArray[np.int64], centres: Any, out: Any) -> None:
+    """out[i, q] = |x_i - q|^2."""
+    for i in range(rows.size):
+        fill_distances(model, rows[i], centres, out[i])
