@@ -7,10 +7,22 @@ except ImportError as error:
         "tombola.estimators needs scikit-learn: pip install tombola[sklearn]"
     ) from error
 
+from tombola.estimators.elastic_net import ElasticNet
 from tombola.estimators.kmeans import MiniBatchKMeans
 from tombola.estimators.lasso import Lasso
+from tombola.estimators.lasso_cv import LassoCV
+from tombola.estimators.lasso_path import lasso_path
 from tombola.estimators.linear_classifier import LinearClassifier
 from tombola.estimators.linear_regressor import LinearRegressor
 from tombola.estimators.scaling import MeanNormScaler
 
-__all__ = ["Lasso", "LinearClassifier", "LinearRegressor", "MeanNormScaler", "MiniBatchKMeans"]
+__all__ = [
+    "ElasticNet",
+    "Lasso",
+    "LassoCV",
+    "LinearClassifier",
+    "LinearRegressor",
+    "MeanNormScaler",
+    "MiniBatchKMeans",
+    "lasso_path",
+]
