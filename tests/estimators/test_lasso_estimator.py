@@ -8,9 +8,10 @@ from sklearn import linear_model
 from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import TimeSeriesSplit
 
 import tombola
-from tombola.estimators import Lasso
+from tombola.estimators import ElasticNet, Lasso, LassoCV, lasso_path
 
 N, D = 80, 12
 
@@ -21,39 +22,73 @@ def data():
 
 
 @pytest.mark.parametrize("sampler", Lasso.samplers)
-@pytest.mark.parametrize(
-    "penalty", [{"alpha": 0.1, "l1_ratio": 1.0}, {"alpha": 0.2, "l1_ratio": 0.5}]
-)
-def test_the_optimum(sampler, penalty):
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("positive", [False, True])
+def test_the_optimum(sampler, ratio, positive):
     X, y = data()
-    model = Lasso(**penalty, tol=1e-12, sampler=sampler, random_state=0).fit(X, y)
-    reference = linear_model.ElasticNet(**penalty, tol=1e-12).fit(X, y)
+    settings = {"positive": positive, "tol": 1e-11}
+    ours = {"sampler": sampler, "random_state": 0, **settings}
+    model = Lasso(0.1, **ours) if ratio == 1.0 else ElasticNet(0.1, l1_ratio=ratio, **ours)
+    model.fit(X, y)
+    reference = linear_model.ElasticNet(alpha=0.1, l1_ratio=ratio, **settings).fit(X, y)
     assert model.coef_ == pytest.approx(reference.coef_, abs=1e-5)
     assert model.intercept_ == pytest.approx(reference.intercept_, abs=1e-5)
     assert ((model.coef_ == 0) == (reference.coef_ == 0)).all()
-    assert 0 <= model.dual_gap_ <= 1e-12 * y.var()
+    assert not positive or (model.coef_ >= 0).all()
+    assert 0 <= model.dual_gap_ <= 1e-11 * y.var()
     assert model.predict(X) == pytest.approx(reference.predict(X), abs=1e-4)
 
 
+KINDS = {
+    "columns": np.asfortranarray,
+    "strided": lambda X: np.repeat(X, 2, axis=0)[::2],
+    "csr": sparse.csr_array,
+    "csc": sparse.csc_matrix,
+    "coo": sparse.coo_array,
+    "long indices": lambda X: _long(sparse.csc_array(X)),
+    "read-only": lambda X: _read_only(X.copy()),
+}
+
+
+def _long(X):
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+def _read_only(X):
+    X.flags.writeable = False
+    return X
+
+
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_sparse_is_dense(fit_intercept):
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_data(kind, fit_intercept):
     X, y = data()
     X[np.abs(X) < 0.7] = 0.0
-    settings = dict(
-        alpha=0.1, tol=1e-12, fit_intercept=fit_intercept, random_state=0, max_iter=9999
-    )
-    dense, model = Lasso(**settings).fit(X, y), Lasso(**settings).fit(sparse.csr_array(X), y)
+    settings = {"tol": 1e-11, "fit_intercept": fit_intercept, "random_state": 0}
+    dense, model = Lasso(0.1, **settings).fit(X, y), Lasso(0.1, **settings)
+    model.fit(KINDS[kind](X), y)
     assert model.coef_ == pytest.approx(dense.coef_, abs=1e-5)
     assert model.intercept_ == pytest.approx(dense.intercept_, abs=1e-5)
+
+
+def test_float32_is_summed_in_float64():
+    X, y = data()
+    X = X.astype(np.float32)
+    settings = {"tol": 1e-11, "random_state": 0}
+    exact = Lasso(0.1, **settings).fit(X.astype(np.float64), y)
+    for order in "CF":
+        model = Lasso(0.1, **settings).fit(np.asarray(X, order=order), y)
+        assert model.coef_ == pytest.approx(exact.coef_, abs=1e-5)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
 def test_sample_weights_are_repeated_rows(convert):
     X, y = data()
     times = np.random.default_rng(1).integers(0, 4, N)
-    settings = dict(alpha=0.1, tol=1e-12, random_state=0, max_iter=9999)
-    weighted = Lasso(**settings).fit(convert(X), y, sample_weight=times)
-    repeated = Lasso(**settings).fit(convert(X.repeat(times, axis=0)), y.repeat(times))
+    settings = {"tol": 1e-11, "random_state": 0}
+    weighted = Lasso(0.1, **settings).fit(convert(X), y, sample_weight=times)
+    repeated = Lasso(0.1, **settings).fit(convert(X.repeat(times, axis=0)), y.repeat(times))
     assert weighted.coef_ == pytest.approx(repeated.coef_, abs=1e-5)
     assert weighted.intercept_ == pytest.approx(repeated.intercept_, abs=1e-5)
     with pytest.raises(ValueError, match=r"(?i)sample weights"):
@@ -62,27 +97,73 @@ def test_sample_weights_are_repeated_rows(convert):
 
 def test_warm_start_warnings_and_lines(capsys):
     X, y = data()
-    with pytest.warns(ConvergenceWarning, match="max_iter=1 epochs: the duality gap is"):
-        Lasso(max_iter=1, tol=1e-12).fit(X, y)
-    model = Lasso(0.1, warm_start=True, tol=1e-9, verbose=1, random_state=0).fit(X, y)
-    assert capsys.readouterr().out.startswith("epoch 1: duality gap ")
-    first = model.n_iter_
-    assert model.fit(X, y).n_iter_ == 1 < first
-    assert Lasso(0.1, warm_start=True).fit(sparse.csr_array(X), y).fit(X, y).n_iter_ == 1
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(N, 500)) + rng.normal(size=(N, 1))
+    with pytest.warns(ConvergenceWarning, match=r"\(max_iter=1 rounds\): the duality gap is"):
+        Lasso(0.01, max_iter=1, tol=1e-9).fit(wide, y)
+    with pytest.warns(ConvergenceWarning, match=r"\(rounding is the limit\)"):
+        Lasso(0.1, tol=0).fit(X, y)
+    model = Lasso(0.01, warm_start=True, tol=1e-9, verbose=1, random_state=0).fit(wide, y)
+    assert capsys.readouterr().out.startswith("round 0: duality gap ")
+    first, at = model.n_iter_, model.coef_
+    assert model.fit(wide, y).n_iter_ == 1 < first
+    assert model.coef_ == pytest.approx(at, abs=1e-9)
     with pytest.raises(ValueError, match="warm_start needs"):
         model.fit(X[:, :3], y)
-    with pytest.raises(ValueError, match="'alpha' parameter"):
-        Lasso(0.0).fit(X, y)
-    with pytest.raises(ValueError, match="'l1_ratio' parameter"):
-        Lasso(0.1, l1_ratio=0.0).fit(X, y)
+    for wrong in (Lasso(0.0), ElasticNet(0.1, l1_ratio=0.0), Lasso(sampler="greedy")):
+        with pytest.raises(ValueError, match="parameter of"):
+            wrong.fit(X, y)
 
 
-def test_sampler_objects_and_clones():
+def test_same_seed_same_model():
     X, y = data()
-    sampler = tombola.VRB(D, seed=3)
-    model = Lasso(sampler=sampler).fit(X, y)
-    assert model.gauge_.count == model.n_iter_ * D
-    assert sampler.gauge.count == 0
-    assert (clone(model).fit(X, y).coef_ == model.coef_).all()
-    with pytest.raises(ValueError, match="over 5 items, X has 12 coordinates"):
-        Lasso(sampler=tombola.VRB(5)).fit(X, y)
+    model = Lasso(0.1, sampler=lambda n, seed, groups: tombola.VRB(n, seed=seed), random_state=1)
+    assert (clone(model).fit(X, y).coef_ == model.fit(X, y).coef_).all()
+
+
+@pytest.mark.parametrize("convert", [np.asarray, np.asfortranarray, sparse.csr_array])
+def test_paths(convert):
+    X, y = data()
+    X = convert(X)
+    alphas, coefs, gaps, rounds = lasso_path(X, y, alphas=15, tol=1e-10, return_n_iter=True)
+    peers = linear_model.lasso_path(X, y, alphas=15, tol=1e-11, max_iter=10**5)
+    assert alphas == pytest.approx(peers[0], rel=1e-12)
+    assert coefs == pytest.approx(peers[1], abs=1e-4)
+    assert (gaps <= 1e-10 * (y**2).mean()).all()
+    assert (rounds >= 1).all()
+    again = lasso_path(X, y, alphas=alphas[[9, 3]], tol=1e-10)
+    assert (again[0] == alphas[[3, 9]]).all()
+    assert again[1] == pytest.approx(coefs[:, [3, 9]], abs=1e-4)
+    least = lasso_path(X, y, alphas=5, tol=1e-10, positive=True)
+    peers = linear_model.lasso_path(X, y, alphas=least[0], tol=1e-11, positive=True)
+    assert least[1] == pytest.approx(peers[1], abs=1e-4)
+
+
+def test_errors_of_paths():
+    X, y = data()
+    with pytest.raises(ValueError, match=r"alphas\[1\] is -1.0: it must be finite and above 0"):
+        lasso_path(X, y, alphas=[0.1, -1.0])
+    with pytest.raises(ValueError, match="eps must be above 0 and below 1, got 2"):
+        lasso_path(X, y, eps=2)
+    with pytest.raises(ValueError, match="a number or a list of them"):
+        lasso_path(X, y, alphas=[])
+    assert (lasso_path(X, np.zeros(N), alphas=3)[1] == 0).all()
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("cv", [3, TimeSeriesSplit(3)])
+def test_cross_validation(convert, cv):
+    X, y = data()
+    X, weights = convert(X), np.random.default_rng(0).uniform(0.5, 2.0, N)
+    model = LassoCV(alphas=12, cv=cv, tol=1e-10, random_state=0)
+    peer = linear_model.LassoCV(alphas=12, cv=cv, tol=1e-11, max_iter=10**5)
+    for given in (None, weights):
+        model.fit(X, y, sample_weight=given)
+        peer.fit(X, y, sample_weight=given)
+        assert model.alphas_ == pytest.approx(peer.alphas_, rel=1e-10)
+        assert model.mse_path_ == pytest.approx(peer.mse_path_, rel=1e-4)
+        assert model.alpha_ == pytest.approx(peer.alpha_, rel=1e-10)
+        assert model.coef_ == pytest.approx(peer.coef_, abs=1e-4)
+        assert model.intercept_ == pytest.approx(peer.intercept_, abs=1e-4)
+    threads = clone(model).set_params(n_jobs=2).fit(X, y, sample_weight=weights)
+    assert (threads.coef_ == model.coef_).all()

@@ -8,17 +8,23 @@ except ImportError as error:
     ) from error
 
 from tombola.estimators.coreset_kmeans import KMeans
+from tombola.estimators.elastic_net import ElasticNet
 from tombola.estimators.kmeans import MiniBatchKMeans
 from tombola.estimators.lasso import Lasso
+from tombola.estimators.lasso_cv import LassoCV
+from tombola.estimators.lasso_path import lasso_path
 from tombola.estimators.linear_classifier import LinearClassifier
 from tombola.estimators.linear_regressor import LinearRegressor
 from tombola.estimators.scaling import MeanNormScaler
 
 __all__ = [
+    "ElasticNet",
     "KMeans",
     "Lasso",
+    "LassoCV",
     "LinearClassifier",
     "LinearRegressor",
     "MeanNormScaler",
     "MiniBatchKMeans",
+    "lasso_path",
 ]

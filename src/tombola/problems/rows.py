@@ -12,6 +12,7 @@ __all__ = [
     "Sparse",
     "add_outers",
     "add_row",
+    "add_scaled",
     "as_rows",
     "checked_array",
     "column",
@@ -48,6 +49,11 @@ class Dense(NamedTuple):
     def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector (which may be longer)."""
         dense_add(rows.values[item], factor, vector)
+
+    @staticmethod
+    def add_scaled(rows: Any, item: Any, factor: Any, scales: Any, vector: Any) -> None:
+        """Add a multiple of a row to a vector, each entry times a scale of its own."""
+        dense_add_scaled(rows.values[item], factor, scales, vector)
 
     @staticmethod
     def add_outers(rows: Any, items: Any, factors: Any, block: Any, matrix: Any) -> None:
@@ -114,6 +120,13 @@ class Sparse(NamedTuple):
         sparse_add(rows.values, rows.columns, rows.starts, item, factor, vector)
 
     @staticmethod
+    def add_scaled(rows: Any, item: Any, factor: Any, scales: Any, vector: Any) -> None:
+        """Add a multiple of a row to a vector, each entry times a scale of its own."""
+        for k in range(np.uint64(rows.starts[item]), np.uint64(rows.starts[item + 1])):
+            j = np.uint64(rows.columns[k])
+            vector[j] += factor * scales[j] * rows.values[k]
+
+    @staticmethod
     def add_outers(rows: Any, items: Any, factors: Any, block: Any, matrix: Any) -> None:
         """Add factors x x' over rows x, with a one at the end where the matrix is wider than they.
 
@@ -163,6 +176,7 @@ column = by_type(Dense.column)
 dot = by_type(Dense.dot)
 soft_dot = by_type(Dense.soft_dot)
 add_row = by_type(Dense.add_row)
+add_scaled = by_type(Dense.add_scaled)
 add_outers = by_type(Dense.add_outers)
 prefetch_row = by_type(Dense.prefetch_row)
 
@@ -190,6 +204,13 @@ def dense_add(row: Any, factor: Any, vector: Any) -> None:
     """vector[j] += factor row[j]."""
     for j in range(row.size):
         vector[j] += factor * row[j]
+
+
+@kernel(inline=True)
+def dense_add_scaled(row: Any, factor: Any, scales: Any, vector: Any) -> None:
+    """vector[j] += factor scales[j] row[j]."""
+    for j in range(row.size):
+        vector[j] += factor * scales[j] * row[j]
 
 
 @kernel(inner=True)

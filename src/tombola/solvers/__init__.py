@@ -13,6 +13,7 @@ from tombola.solvers.saga import SAGA
 from tombola.solvers.sdca import SDCA
 from tombola.solvers.sgd import SGD
 from tombola.solvers.svrg import SVRG
+from tombola.solvers.working_sets import SparseResult, WorkingSets
 
 __all__ = [
     "SAGA",
@@ -29,5 +30,7 @@ __all__ = [
     "Newton",
     "Result",
     "Solver",
+    "SparseResult",
     "Trace",
+    "WorkingSets",
 ]

@@ -1,0 +1,90 @@
+"""Minimise the quadratic model of an objective by columns, where its matrix would be too large.
+
+    Q(v) = p X v / n + sum_i h_i (x_i v - c)^2 / (2 n) + penalty(w + v)
+
+with slopes p, curvatures h and, where there is an intercept, the best c for every v, which centres
+the columns by their means in h. A step in w_j takes O(non-zeros of column j): t = p + h (X v) is
+kept, and the part of the means apart from it.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import kernel, new_record
+from tombola.compiling.records import Record
+from tombola.problems.rows import add_scaled, dot
+from tombola.samplers.compiled import draw_one, update_one
+from tombola.solvers.closed_form import soft
+from tombola.solvers.face import SLOW
+from tombola.solvers.screening import Penalty
+
+__all__ = ["ColumnModel", "minimise_by_columns", "new_model"]
+
+Floats = NDArray[np.float64]
+
+EPOCHS = 1000  # at most
+
+
+class ColumnModel(NamedTuple):
+    """The model of an objective on some columns."""
+
+    lines: Any  # the columns, as rows
+    places: NDArray[np.int64]  # which of them
+    h: Floats  # (n,): curvatures
+    t: Floats  # (n,): p + h (X v), without the means
+    means: Floats  # of the columns, in h; 0 without an intercept
+    smooth: Floats  # (1/n) sum_i h_i (x_ij - mean_j)^2
+    sums: Record  # slopes: of p; total: of h; moved: sum_j v_j mean_j
+
+
+def new_model(
+    lines: Any,
+    places: NDArray[np.int64],
+    h: Floats,
+    slopes: Floats,
+    means: Floats,
+    squares: Floats,
+) -> ColumnModel:
+    """Return the model at v = 0; `squares` are the sums of h_i x_ij^2."""
+    total = float(h.sum())
+    smooth = np.maximum(squares - total * means * means, 1e-12 * squares) / h.size
+    sums = new_record(slopes=float(slopes.sum()), total=total, moved=0.0)
+    return ColumnModel(lines, places, h, slopes.copy(), means, smooth, sums)
+
+
+def minimise_by_columns(
+    model: ColumnModel, w: Floats, penalty: Penalty, state: Any, enough: float
+) -> None:
+    """Minimise Q in place, until a sweep decreases it by at most SLOW times `enough`."""
+    for _ in range(EPOCHS):
+        if sweep_columns(model, w, penalty, state) <= SLOW * enough:
+            break
+
+
+@kernel
+def sweep_columns(model: Any, w: Any, penalty: Any, state: Any) -> Any:
+    """Minimise in as many coordinates as there are, drawn; return the decrease of Q."""
+    n, sums, l1, l2 = model.t.size, model.sums[0], penalty.l1, penalty.l2
+    decrease = 0.0
+    for _ in range(w.size):
+        c, probability = draw_one(state)
+        line, mean, smooth = model.places[c], model.means[c], model.smooth[c]
+        product = dot(model.lines, line, model.t)
+        gradient = (product - mean * (sums.slopes + sums.total * sums.moved)) / n
+        after = 0.0
+        if smooth > 0.0:
+            after = soft(smooth * w[c] - gradient, l1) / (smooth + l2)
+            if penalty.positive and after < 0.0:
+                after = 0.0
+        change = after - w[c]
+        twice = (smooth + l2) * change * change
+        update_one(state, c, probability, math.sqrt(math.sqrt(twice)))
+        if change != 0.0:
+            decrease += 0.5 * twice
+            w[c] = after
+            add_scaled(model.lines, line, change, model.h, model.t)
+            sums.moved += change * mean
+    return decrease
