@@ -11,8 +11,8 @@ from sklearn.utils.estimator_checks import (
 )
 
 from tombola.estimators import (
-    KMeans,
     ElasticNet,
+    KMeans,
     Lasso,
     LassoCV,
     LinearClassifier,

@@ -1,3 +1,5 @@
+"""k-means on coresets: against scikit-learn's, on all kinds of rows."""
+
 import pickle
 
 import numpy as np
@@ -6,107 +8,189 @@ import pytest
 pytest.importorskip("sklearn")
 
 from scipy import sparse
-from sklearn.cluster import KMeans
+from sklearn import cluster
 from sklearn.datasets import make_blobs
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
-import tombola
-from tombola.estimators import MiniBatchKMeans
+from tombola import Static
+from tombola.coreset import draw_coreset
+from tombola.estimators import KMeans
+from tombola.estimators.kmeans import sensitivities
+from tombola.estimators.lloyd import assign
+from tombola.problems import KMeans as Problem
 
 CENTRES = np.array([[0.0, 0.0], [9.0, 9.0], [0.0, 9.0]])
 
 
-def data(n=300):
+def data(n=3000):
     return make_blobs(n, centers=CENTRES, random_state=0)[0]
+
+
+def uneven(n=12_000):
+    """A hundred overlapping clusters of unlike size, and a few rows far out."""
+    rng = np.random.default_rng(1)
+    middles = rng.normal(size=(100, 5)) * 4
+    label = rng.choice(100, size=n, p=np.arange(1, 101) / 5050)
+    X = middles[label] + rng.normal(size=(n, 5))
+    X[:20] *= 10
+    return X
 
 
 def in_order(centres):
     return centres[np.lexsort(centres.round().T)]
 
 
-@pytest.mark.parametrize("sampler", MiniBatchKMeans.samplers)
-def test_near_lloyd(sampler):
+# --- the cost -------------------------------------------------------------------------------------
+
+
+def mean_cost(n_clusters, X, **parameters):
+    models = [KMeans(n_clusters, random_state=s, **parameters).fit(X) for s in range(3)]
+    return np.mean([model.inertia_ for model in models])
+
+
+def test_its_cost_is_that_of_all_rows_within_some_percent():
+    X = uneven()
+    reference = np.mean(
+        [cluster.KMeans(20, n_init=1, random_state=s).fit(X).inertia_ for s in range(3)]
+    )
+    found = mean_cost(20, X, coreset_size=2000)
+    assert found < 1.02 * reference
+    assert mean_cost(20, X, coreset_size=2000, polish=0) > found
+    assert mean_cost(20, X, coreset_size=40, polish=0) > 1.1 * reference  # too few draws
+
+
+@pytest.mark.parametrize("size", [100, "auto"])
+def test_attributes_are_those_of_scikit_learn(size):
     X = data()
-    model = MiniBatchKMeans(3, sampler=sampler, batch_size=100, random_state=0).fit(X)
-    reference = KMeans(3, n_init=3, random_state=0).fit(X)
-    assert model.inertia_ < reference.inertia_ * 1.03
-    assert in_order(model.cluster_centers_) == pytest.approx(in_order(CENTRES), abs=0.5)
+    model = KMeans(3, coreset_size=size, random_state=0).fit(X)
+    reference = cluster.KMeans(3, n_init=3, random_state=0).fit(X)
+    assert model.coreset_size_ == (100 if size == 100 else 3000)
+    assert model.inertia_ == pytest.approx(reference.inertia_, rel=1e-3)
+    assert in_order(model.cluster_centers_) == pytest.approx(in_order(CENTRES), abs=0.3)
     assert (model.labels_ == model.predict(X)).all()
+    assert (model.labels_ == model.fit_predict(X)).all()
     assert model.score(X) == pytest.approx(-model.inertia_)
     assert model.transform(X).argmin(axis=1).tolist() == model.labels_.tolist()
-    assert model.gauge_.count == model.n_steps_ * 100
-    assert model.get_feature_names_out().tolist() == [f"minibatchkmeans{k}" for k in range(3)]
+    assert model.get_feature_names_out().tolist() == ["kmeans0", "kmeans1", "kmeans2"]
+    assert model.n_iter_ > 1
+    assert (pickle.loads(pickle.dumps(model)).predict(X) == model.labels_).all()
 
 
-def test_sparse_is_dense_and_start_is_given():
+def test_automatic_size_depends_on_clusters_and_rows():
+    size = [KMeans(k)._size(n) for k, n in ((3, 7999), (3, 8000), (100, 39_999), (100, 10**6))]
+    assert size == [7999, 2000, 39_999, 10_000]
+
+
+def test_few_rows_are_scikit_learns():
+    X = data()
+    ours = KMeans(3, init=CENTRES + 1, random_state=0).fit(X)
+    theirs = cluster.KMeans(3, init=CENTRES + 1, random_state=0).fit(X)
+    assert ours.cluster_centers_ == pytest.approx(theirs.cluster_centers_, rel=1e-12)
+    assert (ours.labels_ == theirs.labels_).all()
+    assert ours.n_iter_ == theirs.n_iter_
+
+
+# --- rows of all kinds ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("convert", [sparse.csr_array, sparse.csr_matrix, sparse.csc_matrix])
+def test_sparse_is_dense(convert):
     X = data()
     X[X < 1] = 0.0
-    settings = dict(init=CENTRES + 1, random_state=0, sampler="uniform", max_iter=3, tol=None)
-    dense = MiniBatchKMeans(3, **settings).fit(X)
-    model = MiniBatchKMeans(3, **settings).fit(sparse.csr_array(X))
+    settings = dict(init=CENTRES + 1, coreset_size=300, random_state=0)
+    dense, model = KMeans(3, **settings).fit(X), KMeans(3, **settings).fit(convert(X))
     assert model.cluster_centers_ == pytest.approx(dense.cluster_centers_, rel=1e-6, abs=1e-9)
-    assert dense.n_iter_ == 3
-    with pytest.raises(ValueError, match=r"shape \(3, 2\), not \(4, 2\)"):
-        MiniBatchKMeans(4, init=CENTRES).fit(X)
+    assert model.inertia_ == pytest.approx(dense.inertia_)
+    assert (model.predict(convert(X)) == dense.labels_).mean() > 0.99
 
 
-def test_sample_weights():
+def test_single_precision_and_memory_maps(tmp_path):
+    X = data().astype(np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    settings = dict(coreset_size=300, random_state=0)
+    model = KMeans(3, **settings).fit(X)
+    assert model.cluster_centers_.dtype == model.transform(X).dtype == np.float32
+    double = KMeans(3, **settings).fit(X.astype(np.float64))
+    assert model.inertia_ == pytest.approx(double.inertia_, rel=1e-5)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    again = KMeans(3, **settings).fit(mapped)
+    np.testing.assert_array_equal(again.cluster_centers_, model.cluster_centers_)
+    np.testing.assert_array_equal(X, mapped)
+
+
+@pytest.mark.parametrize("size", [200, "auto"])
+def test_sample_weights(size):
     X = data()
     far = X[:, 0] > 5
-    model = MiniBatchKMeans(2, random_state=0).fit(X, sample_weight=~far)
-    assert in_order(model.cluster_centers_) == pytest.approx(CENTRES[[0, 2]], abs=0.5)
-    model = MiniBatchKMeans(3, random_state=0).fit(X, sample_weight=np.full(300, 2.0))
+    model = KMeans(2, coreset_size=size, random_state=0).fit(X, sample_weight=~far)
+    assert in_order(model.cluster_centers_) == pytest.approx(CENTRES[[0, 2]], abs=0.3)
+    weights = np.full(len(X), 2.0)
+    model = KMeans(3, coreset_size=size, random_state=0).fit(X, sample_weight=weights)
     assert model.inertia_ == pytest.approx(-2 * model.score(X))
+    assert model.score(X, sample_weight=weights) == pytest.approx(-model.inertia_)
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
-def test_partial_fit_averages_over_all_calls(convert):
-    """With one cluster the centre is the mean of all draws, of all calls."""
-    X = data(200)
-    model = MiniBatchKMeans(1, sampler="shuffle", batch_size=10, random_state=0)
-    for part in np.array_split(X, 4):
-        model.partial_fit(convert(part))
-    assert model.cluster_centers_[0] == pytest.approx(X.mean(axis=0), rel=1e-9)
-    assert model.n_steps_ == 20
-    model.partial_fit(convert(X[:1]))
-    three = MiniBatchKMeans(3, random_state=0).partial_fit(convert(X))
-    three.partial_fit(convert(X[:2]))  # fewer rows than clusters, later on
-    assert three.predict(convert(X[:1])).shape == (1,)
-    with pytest.raises(ValueError, match="n_samples=2 should be >= n_clusters=3"):
-        MiniBatchKMeans(3).partial_fit(convert(X[:2]))
+def test_a_coreset_of_too_few_rows_is_all_rows():
+    """One row has all the weight: it is drawn again and again."""
+    X, weights = data(), np.full(3000, 1e-9)
+    weights[7] = 1.0
+    model = KMeans(5, coreset_size=5, random_state=0).fit(X, sample_weight=weights)
+    assert np.isfinite(model.cluster_centers_).all()
+    assert np.abs(model.cluster_centers_ - X[7]).sum(axis=1).min() < 1e-3
 
 
-def test_going_on_and_stopping(capsys):
-    X = data()
-    settings = dict(batch_size=100, tol=1e-4, max_no_improvement=None, random_state=0)
-    model = MiniBatchKMeans(3, warm_start=True, verbose=1, **settings).fit(X)
-    assert capsys.readouterr().out.count("centres moved by") == model.n_iter_ - 1
-    assert 1 < model.n_iter_ < 100
-    before = model.cluster_centers_
-    assert np.abs(model.fit(X).cluster_centers_ - before).max() < 0.5
-    copy = pickle.loads(pickle.dumps(model))
-    assert (copy.predict(X) == model.labels_).all()
-    pipeline = make_pipeline(StandardScaler(), MiniBatchKMeans(3, random_state=0)).fit(X)
-    assert set(pipeline.predict(X)) == {0, 1, 2}
-    with pytest.raises(ValueError, match="over 5 items, X has 300 rows"):
-        MiniBatchKMeans(3, sampler=tombola.VRB(5)).fit(X)
-    repeat = [MiniBatchKMeans(3, random_state=7).fit(X).cluster_centers_ for _ in range(2)]
-    assert (repeat[0] == repeat[1]).all()
+@pytest.mark.parametrize("init", ["random", lambda X, k, random_state: X[:k]])
+def test_starts_of_scikit_learn(init):
+    model = KMeans(3, init=init, n_init=4, coreset_size=300, random_state=0).fit(data())
+    assert in_order(model.cluster_centers_) == pytest.approx(in_order(CENTRES), abs=0.3)
 
 
-def test_it_stops_without_improvement():
-    X = data(3000)
-    fits = {
-        rounds: MiniBatchKMeans(3, batch_size=50, max_no_improvement=rounds, max_iter=4,
-                                random_state=0).fit(X)
-        for rounds in (2, 10, None)
-    }  # fmt: skip
-    steps = [model.n_steps_ for model in fits.values()]
-    assert steps[0] < steps[1] < steps[2] == 4 * 60
-    assert [model.n_iter_ for model in fits.values()] == [-(-count // 60) for count in steps]
-    assert fits[10].inertia_ < 1.02 * fits[None].inertia_
-    endless = MiniBatchKMeans(3, batch_size=50, max_iter=4, tol=None, random_state=0).fit(X)
-    assert endless.n_steps_ == 4 * 60
-    partial = MiniBatchKMeans(3, batch_size=50, max_no_improvement=1, random_state=0)
-    assert partial.partial_fit(X).n_steps_ == 60  # a whole epoch
+def test_seeds_and_progress(capsys):
+    X = uneven(4000)
+    settings = dict(coreset_size=300, polish=3)
+    models = [KMeans(10, random_state=s, **settings).fit(X) for s in (1, 1, 2)]
+    np.testing.assert_array_equal(models[0].cluster_centers_, models[1].cluster_centers_)
+    assert (models[0].cluster_centers_ != models[2].cluster_centers_).any()
+    KMeans(10, random_state=1, verbose=1, **settings).fit(X)
+    assert "step 1 over all rows: the cost is" in capsys.readouterr().out
+
+
+# --- the second draw ------------------------------------------------------------------------------
+
+
+def test_sensitivities_are_those_of_the_docstring():
+    X = uneven(200)
+    weights = np.random.default_rng(0).uniform(size=200)
+    weights[:3] = 0.0
+    centres = np.vstack([X[10:14], np.full((1, 5), 1e4)])  # the last has no rows
+    found = assign(Problem(X, 1, sample_weight=weights, normalise=False), centres)
+    values = sensitivities(found, weights, 5)
+    cost = found.losses.sum()
+    for i in range(200):
+        mine = found.labels == found.labels[i]
+        expected = found.losses[i] / cost + weights[i] / (4 * weights[mine].sum())
+        assert values[i] == pytest.approx(expected)
+    assert values.sum() == pytest.approx(2)
+    assert (sensitivities(found._replace(losses=0 * weights), weights, 5) >= 0).all()
+
+
+def test_weights_of_the_second_draw_are_unbiased():
+    values, weights = np.array([1.0, 2.0, 5.0]), np.array([2.0, 1.0, 3.0])
+    chances, mean = Static(values).probabilities(), np.zeros(3)
+    for item in range(3):  # of one draw
+        seed = next(s for s in range(99) if draw_coreset(values, weights, 1, s).indices == [item])
+        mean[item] = chances[item] * draw_coreset(values, weights, 1, seed).weights[0]
+    assert mean == pytest.approx(weights)
+
+
+def test_bad_arguments_are_named():
+    X = data(100)
+    with pytest.raises(ValueError, match="coreset_size must be at least n_clusters=8, got 7"):
+        KMeans(coreset_size=7).fit(X)
+    with pytest.raises(ValueError, match="n_samples=100 should be >= n_clusters=101"):
+        KMeans(101).fit(X)
+    with pytest.raises(ValueError, match="The 'polish' parameter"):
+        KMeans(polish=-1).fit(X)
+    with pytest.raises(ValueError, match="initial centers"):
+        KMeans(3, init=CENTRES[:2]).fit(X)
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        KMeans(3).fit(X, sample_weight=np.zeros(100))

@@ -1,81 +1,79 @@
-"""Mini-batch k-means, with rows drawn by a sampler."""
+"""k-means on coresets, polished over all rows."""
 
-import copy
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import _fit_context
+from sklearn import cluster
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from tombola import solvers
-from tombola.estimators.base import (
-    DrawingEstimator,
-    Part,
-    checked_rows,
-    checked_weights,
-    draw_seeds,
-)
+from tombola.coreset import Coreset, coreset, draw_coreset
+from tombola.estimators.base import checked_rows, checked_weights
 from tombola.estimators.clusters import Clusters, clustering_problem
-from tombola.estimators.lloyd import assign
-from tombola.problems import KMeans
-from tombola.samplers import Sampler
-from tombola.samplers.registry import UNGROUPED, make_sampler
+from tombola.estimators.lloyd import Assignment, assign
 
-__all__ = ["MiniBatchKMeans"]
+__all__ = ["KMeans"]
+
+LEAST, PER_CLUSTER = 2000, 100  # draws of a coreset of automatic size
+MOST = 0.25  # of the rows: with more draws than that, all rows are used
+LITTLE = 5e-4  # the share of the cost below which a step over all rows is the last
 
 
 @dataclass(eq=False, repr=False)
-class MiniBatchKMeans(Clusters, DrawingEstimator):
-    """Mini-batch k-means, by adaptive draws of rows.
+class KMeans(Clusters, BaseEstimator):
+    """k-means on a few weighted rows, polished over all rows.
 
-        (1/n) sum_i s_i min_q |x_i - q|^2
+        sum_i s_i min_q |x_i - q|^2
 
-    Rows far from their centre carry the noise: by default they are drawn by the paper's `VRB`
-    with a bound for each row, from its distance to a random one (section 5.2).
+    A lightweight coreset (`tombola.coreset`) is clustered by k-means++ and Lloyd's algorithm.
+    Then a second one, drawn by the distances of all rows to these centres: half of the draws
+    in proportion to s_i min_q |x_i - q|^2, half equally often in every cluster. Then steps of
+    Lloyd's algorithm over all rows. Each of these visits all rows once, so that the fit takes
+    a few passes where Lloyd's algorithm alone takes a hundred or more.
+
+    Where the data have few rows, all are clustered at once, by scikit-learn's `KMeans`.
 
     Parameters
     ----------
     n_clusters : int, default=8
-    init : "k-means++" or array-like of shape (n_clusters, d), default="k-means++"
-        The initial centres; k-means++ chooses them from a subsample of the rows.
-    batch_size : int, default=1024
-    subsample : int, default=3072
-    max_iter : int, default=100
-        The largest number of epochs, of n draws each.
-    max_no_improvement : int or None, default=10
-        `fit` stops after this many mini-batches in a row that have not lowered the average cost,
-        which is smoothed over half an epoch. None: this does not stop it.
-    tol : float or None, default=0.0
-        Above 0, `fit` also stops when the squared distances that the centres have moved in an
-        epoch sum to less than tol times the variance of the rows. None: all epochs are run,
-        whatever max_no_improvement is.
-    sampler : str, Sampler or callable, default="auto"
-        How rows are drawn: "auto" (as above), "vrb" (`VRB` without bounds), "shuffle" or
-        "uniform". A sampler over the rows of X is left unchanged: a new one is made with its
-        parameters and seed. A function (n, seed, groups) returns a sampler; its groups are None.
-    random_state : int, RandomState or None, default=None
-    warm_start : bool, default=False
-        Whether `fit` starts from the centres of the last one.
+    init : {"k-means++", "random"}, callable or array-like of shape (n_clusters, d), \
+default="k-means++"
+        The initial centres on the first coreset; a function (X, n_clusters, random_state) gets
+        its rows.
+    n_init : "auto" or int, default="auto"
+        The number of starts on the first coreset, of which the best is kept; "auto": 10 if init is
+        "random" or a function, else 1.
+    max_iter : int, default=300
+        The largest number of Lloyd's steps on a coreset.
+    tol : float, default=1e-4
+        Lloyd's algorithm stops on a coreset when the squared distances that the centres have moved
+        in a step sum to less than tol times the mean variance of its columns.
+    coreset_size : "auto" or int, default="auto"
+        The number of draws of each coreset, at least n_clusters; with n or more, all rows are
+        clustered at once. More draws take longer and lower the cost. "auto": 100 for each
+        cluster and at least 2000, or all rows if that is more than a quarter of them.
+    polish : int, default=10
+        The largest number of steps over all rows; the last is one that lowers the cost by less
+        than 0.05%. With 0, the centres are those of the second coreset.
     verbose : int, default=0
-        Above 0, a line is printed for each epoch.
+        Above 0, progress is printed.
+    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, d)
     labels_ : ndarray of shape (n,)
-        The nearest centre of each row of the last call.
+        The nearest centre of each row.
     inertia_ : float
-        The sum of the squared distances of these rows to it, times their sample weights.
-    gauge_ : Gauge
-        The worth of the sampling.
+        The sum of the squared distances of rows to it, times their sample weights.
     n_iter_ : int
-        Epochs run, the last one perhaps in part.
-    n_steps_ : int
-        Mini-batches, over all calls of `partial_fit`.
+        Lloyd's steps, on coresets and over all rows.
+    coreset_size_ : int
+        The draws of each coreset; n where all rows were clustered at once.
     n_features_in_ : int
     feature_names_in_ : ndarray
         Where X has column names.
@@ -83,164 +81,141 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
     Examples
     --------
     >>> from sklearn.datasets import make_blobs
-    >>> X, _ = make_blobs(500, centers=[[1, 1], [9, 9]], random_state=0)
-    >>> model = MiniBatchKMeans(2, random_state=0).fit(X)
+    >>> X, _ = make_blobs(20_000, centers=[[1, 1], [9, 9]], random_state=0)
+    >>> model = KMeans(2, random_state=0).fit(X)
     >>> sorted(model.cluster_centers_.round().tolist())
     [[1.0, 1.0], [9.0, 9.0]]
+    >>> model.coreset_size_
+    2000
+
+    References
+    ----------
+    Bachem, Lucic, Krause (2018). Scalable k-Means Clustering via Lightweight Coresets.
+    Bachem, Lucic, Krause (2017). Practical Coreset Constructions for Machine Learning.
     """
 
     n_clusters: int = 8
     _: KW_ONLY
     init: Any = "k-means++"
-    batch_size: int = 1024
-    subsample: int = 3072
-    max_iter: int = 100
-    max_no_improvement: int | None = 10
-    tol: float | None = 0.0
-    sampler: Any = "auto"
+    n_init: Any = "auto"
+    max_iter: int = 300
+    tol: float = 1e-4
+    coreset_size: Any = "auto"
+    polish: int = 10
+    verbose: int = 0
     random_state: Any = None
 
-    samplers = UNGROUPED
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DrawingEstimator._parameter_constraints,
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "init": [StrOptions({"k-means++"}), "array-like"],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "subsample": [Interval(Integral, 1, None, closed="left")],
-        "max_no_improvement": [None, Interval(Integral, 1, None, closed="left")],
-        "tol": [None, Interval(Real, 0, None, closed="left")],
-        "sampler": [StrOptions(set(samplers)), Sampler, callable],
+        "init": [StrOptions({"k-means++", "random"}), callable, "array-like"],
+        "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "coreset_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "polish": [Interval(Integral, 0, None, closed="left")],
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
-    ) -> "MiniBatchKMeans":
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> "KMeans":
         """Find the centres.
 
         Parameters
         ----------
         X : array-like or sparse matrix, shape (n, d)
-            C-ordered float32 and float64, and CSR, are not copied.
+            C-ordered float32 and float64, and CSR, are not copied, unless all rows are clustered
+            at once. Memory maps are read in parts.
         y : ignored
         sample_weight : array-like, shape (n,), optional
-            A weight of 2 is the same as the row twice.
 
         Returns
         -------
         self
         """
-        again = self.warm_start and hasattr(self, "cluster_centers_")
         X = checked_rows(self, X, reset=True)
-        start = self.cluster_centers_ if again else self._given_start()
-        self._past: dict[str, Any] = {"calls": 0, "carried": None}
-        self.n_steps_ = 0
-        return self._fit(X, sample_weight, start, self.max_iter, self.tol)
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
-    ) -> "MiniBatchKMeans":
-        """Continue with one epoch over these rows, which may be new; parameters as in `fit`.
-
-        The centres are kept, with the number of rows that each is the average of.
-        """
-        fresh = not hasattr(self, "cluster_centers_")
-        X = checked_rows(self, X, reset=fresh)
-        if fresh:
-            self._past, self.n_steps_ = {"calls": 0, "carried": None}, 0
-        start = self._given_start() if fresh else self.cluster_centers_
-        return self._fit(X, sample_weight, start, 1, None)
-
-    def parts(
-        self, X: Any, y: Any = None, sample_weight: NDArray[np.float64] | None = None
-    ) -> list[Part]:
-        """Return the problem that `fit` solves, in a list; X is already validated."""
-        return [Part(None, partial(clustering_problem, X, self.n_clusters, sample_weight), None)]
-
-    def make_solver(self, problem: KMeans, seed: int = 0) -> solvers.MiniBatchKMeans:
-        """Return the solver; the seed is for its start, and for the bounds of its sampler."""
-        return solvers.MiniBatchKMeans(
-            min(self.batch_size, problem.n),
-            subsample=self.subsample,
-            max_no_improvement=None if self.tol is None else self.max_no_improvement,
-            seed=seed,
-        )
-
-    def count_rounds(
-        self, problem: KMeans, solver: solvers.MiniBatchKMeans, epochs: int | None = None
-    ) -> int:
-        """Return the rounds of some epochs, by default `max_iter`."""
-        epochs = self.max_iter if epochs is None else epochs
-        return epochs * -(-problem.n // solver.batch_size)
-
-    def make_sampler(self, problem: KMeans, seed: int = 0, groups: Any = None) -> Sampler:
-        """Return the sampler, new; the solver draws by bounds of its own."""
-        own = partial(self.make_solver(problem, seed)._default_sampler, problem)
-        return make_sampler(self.sampler, problem.n, seed, groups, own=own)
-
-    def _given_start(self) -> Any:
-        return None if isinstance(self.init, str) else np.asarray(self.init, dtype=np.float64)
-
-    def _fit(
-        self, X: Any, sample_weight: Any, start: Any, epochs: int, tol: float | None
-    ) -> "MiniBatchKMeans":
-        n, d = X.shape
-        k, past = self.n_clusters, self._past
-        if start is None and n < k:
+        weights = checked_weights(sample_weight, X)
+        n, k = X.shape[0], self.n_clusters
+        if n < k:
             raise ValueError(f"n_samples={n} should be >= n_clusters={k}")
-        if start is not None and start.shape != (k, d):
-            raise ValueError(f"the centres to start from have shape {start.shape}, not {(k, d)}")
-        (part,) = self.parts(X, None, checked_weights(sample_weight, X))
-        problem = part.make()
-        seed = draw_seeds(self.random_state, 1, past["calls"])[0]
-        sampler = self.make_sampler(problem, seed)
-        watch = _Watch(problem, self.verbose, tol)
-        solver = self.make_solver(problem, seed)
-        if tol is None:  # nothing stops it
-            solver.max_no_improvement = None
-        result = solver.minimize(
-            problem,
-            sampler=sampler,
-            rounds=self.count_rounds(problem, solver, epochs),
-            start=start,
-            carry=past["carried"],
-            until=watch,
-        )
-        if result.interrupted:
-            raise KeyboardInterrupt
-        self._past = {"calls": past["calls"] + 1, "carried": result.state["carried"]}
-        self.cluster_centers_ = result.solution
-        found = assign(problem, result.solution)
+        size = self._size(n)
+        rng = check_random_state(self.random_state)
+        problem = clustering_problem(X, k, weights)
+        self.n_iter_, self.coreset_size_ = 0, size
+        if size >= n:
+            found = self._settle(problem, self._lloyd(X, weights, self.init, self.n_init, rng))
+        else:
+            found = self._polish(problem, self._cluster_coresets(X, problem, size, rng))
         self.labels_, self.inertia_ = found.labels, float(found.losses.sum())
-        self.gauge_ = copy.deepcopy(sampler.gauge)
-        self.n_iter_ = -(-result.item_gradients // n)
-        self.n_steps_ += result.rounds
         return self
 
+    def _size(self, n: int) -> int:
+        """Return the number of draws of a coreset, n for all rows."""
+        k, size = self.n_clusters, self.coreset_size
+        if isinstance(size, str):
+            size = max(LEAST, PER_CLUSTER * k)
+            return n if size > MOST * n else size
+        if size < k:
+            raise ValueError(f"coreset_size must be at least n_clusters={k}, got {size}")
+        return min(int(size), n)
 
-class _Watch:
-    """The stopping rule, called after each epoch: whether the centres have stopped moving."""
+    def _cluster_coresets(self, X: Any, problem: Any, size: int, rng: Any) -> NDArray[Any]:
+        """Return the centres of the second coreset."""
+        weights, k = problem.model.weights, self.n_clusters
+        seeds = [int(seed) for seed in rng.randint(2**31, size=2)]
+        first = _enough(coreset(X, size, weights, seed=seeds[0]), k, weights)
+        centres = self._lloyd(X[first.indices], first.weights, self.init, self.n_init, rng)
+        values = sensitivities(assign(problem, centres.astype(np.float64)), weights, k)
+        second = _enough(draw_coreset(values, weights, size, seeds[1]), k, weights)
+        return self._lloyd(X[second.indices], second.weights, centres, 1, rng)
 
-    def __init__(self, problem: Any, verbose: int, tol: float | None) -> None:
-        self.verbose, self.tol = verbose, tol or 0.0
-        self.epoch = 0
-        self.before: NDArray[np.float64] | None = None
-        self.spread = 0.0
-        if tol:
-            weights = problem.model.weights
-            mean = problem._evaluate(np.zeros((1, problem.d)))[2][0] / 2.0  # minus that of s_i x_i
-            self.spread = float((weights * problem.model.squares).mean() - (mean * mean).sum())
+    def _lloyd(self, X: Any, weights: Any, init: Any, n_init: Any, rng: Any) -> NDArray[Any]:
+        """Return the centres of some rows, by scikit-learn's `KMeans`."""
+        model = cluster.KMeans(
+            self.n_clusters, init=init, n_init=n_init, max_iter=self.max_iter, tol=self.tol,
+            verbose=self.verbose, random_state=rng,
+        ).fit(X, sample_weight=weights)  # fmt: skip
+        self.n_iter_ += model.n_iter_
+        return np.asarray(model.cluster_centers_)
 
-    def __call__(self, rounds: int, solution: NDArray[np.float64], loss: float) -> bool:
-        """Return whether to stop."""
-        self.epoch += 1
-        before, self.before = self.before, solution
-        moved = np.inf if before is None else float(((solution - before) ** 2).sum())
-        if self.verbose:
-            print(
-                f"epoch {self.epoch}"
-                + (f": centres moved by {moved**0.5:.6g}" if before is not None else "")
-            )
-        return bool(self.tol) and moved <= self.tol * self.spread
+    def _settle(self, problem: Any, centres: NDArray[Any]) -> Assignment:
+        """Keep these centres; return the assignment of all rows to them."""
+        self.cluster_centers_ = centres
+        return assign(problem, centres.astype(np.float64))
+
+    def _polish(self, problem: Any, centres: NDArray[Any]) -> Assignment:
+        """Take Lloyd's steps over all rows; return the assignment to the last centres."""
+        found = self._settle(problem, centres)
+        for step in range(self.polish):
+            before = found.losses.sum()
+            found = self._settle(problem, found.means.astype(centres.dtype))
+            after = found.losses.sum()
+            self.n_iter_ += 1
+            if self.verbose:
+                print(f"step {step + 1} over all rows: the cost is {after:.6g}")
+            if before - after <= LITTLE * before:
+                break
+        return found
+
+
+def sensitivities(
+    assigned: Assignment, weights: NDArray[np.float64], n_clusters: int
+) -> NDArray[np.float64]:
+    """Return the values to draw rows by, given their nearest of some rough centres.
+
+        s_i |x_i - q|^2 / cost + s_i / (number of clusters with rows * weight of the cluster of i)
+
+    The first half goes to rows that cost much, the second to small clusters.
+    """
+    masses = np.bincount(assigned.labels, weights, n_clusters)
+    some = np.count_nonzero(masses)
+    cost = assigned.losses.sum()
+    values = weights / (some * np.where(masses > 0, masses, 1.0)[assigned.labels])
+    return values + assigned.losses / cost if cost > 0 else values
+
+
+def _enough(rows: Coreset, n_clusters: int, weights: NDArray[np.float64]) -> Coreset:
+    """Return the coreset, or all rows where it has fewer than there are clusters."""
+    if rows.indices.size >= n_clusters:
+        return rows
+    return Coreset(np.arange(weights.size), weights)

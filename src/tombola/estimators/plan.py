@@ -9,9 +9,9 @@ from sklearn.base import clone, is_clusterer
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import make_pipeline
 
-from tombola.estimators.kmeans import MiniBatchKMeans
 from tombola.estimators.linear_classifier import LinearClassifier
 from tombola.estimators.linear_regressor import LinearRegressor
+from tombola.estimators.mini_batch_kmeans import MiniBatchKMeans
 
 __all__ = ["ESTIMATORS", "Plan"]
 
