@@ -1,5 +1,7 @@
 """Which solver runs, what it reaches, and what `tol` and `dual_gap_` say about it."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,45 @@ def test_auto(model, solver):
     assert np.isnan(model.dual_gap_) == (solver == "adagrad" or model.alpha == 0)
     same = model.coef_
     assert (model.set_params(solver=solver).fit(X, y).coef_ == same).all()
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_l1_alone_goes_by_columns(loss, kind, capsys):
+    """The same minimum as by rows; labels, weights, an intercept, several classes, a warm start."""
+    X, y = make_classification(N, 8, n_informative=5, n_classes=3, random_state=0)
+    X, y = StandardScaler().fit_transform(X), np.array(["a", "b", "c"])[y]
+    weights = np.random.default_rng(0).uniform(0.5, 2, N)
+    settings = {"l1_ratio": 1.0, "alpha": 0.02, "multi_class": "ovr", "random_state": 0}
+    model = LinearClassifier(loss, tol=1e-7, **settings).fit(kind(X), y, weights)
+    assert (model.solver_, model.gauge_) == ("working_sets", [None] * 3)
+    assert (model.dual_gap_ <= 1e-7).all()
+    assert (model.coef_ == 0).any()
+    rows = LinearClassifier(loss, tol=1e-7, solver="saga", max_iter=5000, **settings)
+    rows.fit(kind(X), y, weights)
+    assert rows.solver_ == "saga"
+    assert model.coef_ == pytest.approx(rows.coef_, abs=2e-3)
+    assert model.intercept_ == pytest.approx(rows.intercept_, abs=2e-3)
+    model.set_params(warm_start=True, verbose=1).fit(kind(X), y, weights)
+    assert model.n_iter_ == 1
+    assert "class a, round 0: duality gap" in capsys.readouterr().out
+
+
+def test_what_is_asked_for_goes_by_rows():
+    X, y = classes()
+    for settings in ({"sampler": "uniform"}, {"solver": "saga"}, {"l1_ratio": 0.9}, {"tol": None}):
+        model = LinearClassifier(**{"l1_ratio": 1.0, "max_iter": 2, **settings})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X, y)
+        assert model.solver_ in ("saga", "sdca")
+        assert model.gauge_ is not None
+
+
+def test_columns_warn_of_too_few_rounds():
+    X, y = classes()
+    with pytest.warns(ConvergenceWarning, match="has not converged in max_iter=1 epochs"):
+        LinearClassifier(l1_ratio=1.0, max_iter=1, tol=1e-9).fit(X, y)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def test_blocks_grow(kind):
     block = design.block(means)
     dense = hasattr(design, "values")
     h, out, begin = rng.uniform(size=N), np.full((9, 9), np.nan), 0
+    h[rng.permutation(N)[:15]] = 0.0  # rows that are not in a sample
     for chosen in ([7, 2], [0], [], [10, 3, 5]):
         block.add(np.array(chosen, dtype=np.int64))
         begin, members = len(block.places) - len(chosen), ([7, 2, 0, 10, 3, 5])[: len(block.places)]

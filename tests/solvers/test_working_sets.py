@@ -186,3 +186,41 @@ def test_errors():
             problem
         )
     assert repr(WorkingSets(tol=0.1)) == "WorkingSets(tol=0.1, sampler='auto', seed=0)"
+
+
+def test_curvatures_of_a_sample_are_unbiased():
+    """Means over 4,000 samples are those of all rows, within 5 standard errors; others are not."""
+    h = np.random.default_rng(0).uniform(size=50) ** 2
+    h[:3] = 0.0, 5.0, 4.0
+    rate, samples = 12 / h.sum(), []
+    for seed in range(4000):
+        kept = h.copy()
+        working_run.keep_some(kept, rate, tombola.random.Stream(seed).words(50))
+        samples.append(kept)
+    means = np.mean(samples, axis=0)
+    errors = h * np.sqrt(np.maximum(1 / (rate * h.clip(1e-9)) - 1, 0) / 4000)
+    assert kept[0] == 0.0
+    assert (means[1:3] == h[1:3]).all()  # certain to be kept
+    assert (abs(means - h)[3:] <= 5 * errors[3:]).all()
+    assert (abs(means - 1.1 * h)[3:] > 5 * errors[3:]).any()
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_models_of_samples_reach_the_same_minimum(kind, intercept, monkeypatch):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(3000, 20)) * (rng.random((3000, 20)) < 0.4)
+    y = X @ rng.normal(size=20) + rng.normal(size=3000) > 0.5
+    rows = sparse.csr_array(X) if kind == "sparse" else X
+    problem = Logistic(rows, y, alpha=0.01, l1_ratio=1.0, fit_intercept=intercept)
+    monkeypatch.setattr(working_run, "LEAST", 10**9)
+    exact = WorkingSets(tol=1e-10).minimize(problem)
+    monkeypatch.setattr(working_run, "LEAST", 200)
+    monkeypatch.setattr(working_run, "PER_COLUMN", 5)
+    found = [WorkingSets(tol=1e-10, seed=seed).minimize(problem) for seed in (1, 1, 2)]
+    for result in found:
+        assert result.gap <= 1e-10
+        assert duality_gap(problem, result.solution) <= 2e-10 * unit_of(problem)
+        assert result.solution == pytest.approx(exact.solution, abs=1e-4)
+    assert (found[0].solution == found[1].solution).all()
+    assert (found[0].solution != found[2].solution).any()

@@ -110,9 +110,10 @@ class LassoCV(LinearPrediction, RegressorMixin, BaseEstimator):
         def errors(train: NDArray[np.int64], test: NDArray[np.int64]) -> list[float]:
             counts = np.bincount(train, minlength=y.size)
             fold = SparseFit(X, y, counts * weights, **settings)
+            left_out, truth = X[test], y[test]
             return [
-                float(np.average(fold.residuals()[test] ** 2, weights=weights[test]))
-                for _ in fold.path(self.alphas_, **stops)
+                float(np.average((left_out @ w + b - truth) ** 2, weights=weights[test]))
+                for w, b, *_ in fold.path(self.alphas_, **stops)
             ]
 
         found = Parallel(n_jobs=self.n_jobs, prefer="threads")(

@@ -66,6 +66,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         "auto" is newton (Newton's method on samples of rows) where rows are many for their length,
         30 for each column or more, with l1_ratio=0 and not for the hinge loss. Otherwise it is sdca
         (dual coordinate ascent), which needs alpha above 0, l1_ratio below 1, and not softmax.
+        With l1_ratio=1 `fit` goes by columns in place of rows (`tombola.solvers.WorkingSets`).
         Elsewhere it is saga, or adagrad for the hinge loss. All but adagrad and sgd converge
         without a tuned rate; these two can go on with new rows by `partial_fit`.
     sampler : str, Sampler or callable, default="auto"
@@ -126,7 +127,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         Whether y was an indicator matrix.
     gauge_ : Gauge, or list of Gauge
         The worth of the sampling for estimates of gradients, which sdca does not make; one-vs-rest:
-        for each class.
+        for each class. None where no rows were drawn.
     n_iter_ : int
         Epochs run (one-vs-rest: the most that a class took).
     t_ : int

@@ -57,7 +57,8 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         "auto" is newton (Newton's method on samples of rows) where rows are many for their length,
         30 for each column or more, with l1_ratio=0 and not for the epsilon-insensitive loss.
         Otherwise it is sdca (dual coordinate ascent), which needs alpha above 0 and l1_ratio below
-        1. Elsewhere it is saga, or adagrad for the epsilon-insensitive loss. All but adagrad and
+        1. With l1_ratio=1 `fit` goes by columns in place of rows (`tombola.solvers.WorkingSets`).
+        Elsewhere it is saga, or adagrad for the epsilon-insensitive loss. All but adagrad and
         sgd converge without a tuned rate; these two can go on with new rows by `partial_fit`.
     sampler : str, Sampler or callable, default="auto"
         How rows are drawn. "auto" is the solver's own rule. newton and sdca: half in shuffled
@@ -106,7 +107,8 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
     solver_ : str
         The solver that was used.
     gauge_ : Gauge
-        The worth of the sampling for estimates of gradients, which sdca does not make.
+        The worth of the sampling for estimates of gradients, which sdca does not make. None where
+        no rows were drawn.
     n_iter_ : int
         Epochs run.
     t_ : int

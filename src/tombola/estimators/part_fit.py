@@ -15,7 +15,7 @@ from tombola.estimators.watch import Watch
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import squared_norms, transposed
 from tombola.samplers import GroupVRB, Sampler
-from tombola.solvers import AdaGrad, Result
+from tombola.solvers import AdaGrad, Result, WorkingSets
 
 __all__ = ["PartFit", "Past", "Task", "fit_part"]
 
@@ -56,6 +56,8 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
     """Minimise a part, by the solver and the sampler that the estimator makes for it."""
     part, start, past, tol = task.part, task.start, task.past, task.tol
     problem = part.make()
+    if goes_by_columns(model, problem, task):
+        return fit_columns(model, problem, task, progress)
     name = model.solver_name(problem)
     solver = model.make_solver(problem, task.seed)
     sampler = model.make_sampler(problem, task.seed, part.groups)
@@ -98,6 +100,44 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
         epochs=epochs,
         gap=float(gap),
         converged=converged,
+    )
+
+
+def goes_by_columns(model: Any, problem: LinearProblem, task: Task) -> bool:
+    """Return whether a part is fitted by columns: l1 alone, a smooth loss, and nothing asked for.
+
+    Row by row, as by saga, takes 10 to 100 times as long.
+    """
+    plain = model.solver == model.sampler == "auto" and task.held is None and task.tol is not None
+    dual = problem.has_dual and math.isfinite(problem.curvature)
+    return bool(plain and dual and problem.l1 > 0 and problem.l2 == 0)
+
+
+def fit_columns(
+    model: Any,
+    problem: LinearProblem,
+    task: Task,
+    progress: Callable[[int, int], None] | None,
+) -> PartFit:
+    """Minimise a part by working sets of columns."""
+    label = "" if task.part.label is None else f"class {task.part.label}, "
+
+    def report(turn: int, gap: float, size: int) -> None:
+        if progress is not None:
+            progress(turn, task.epochs)
+        if model.verbose:
+            print(f"{label}round {turn}: duality gap {gap:.3g}, {size} columns")
+
+    solver = WorkingSets(tol=task.tol or 0.0, seed=task.seed)
+    result = solver.minimize(problem, rounds=task.epochs, start=task.start, report=report)
+    return PartFit(
+        solution=result.solution.reshape(1, -1),
+        past=Past("working_sets", {}, {}),
+        gauge=None,
+        draws=0,
+        epochs=max(result.rounds, 1),
+        gap=result.gap,
+        converged=result.gap <= solver.tol,
     )
 
 

@@ -28,7 +28,8 @@ from tombola.problems.linear import checked_weights as normalised
 from tombola.problems.rows import Dense, check_places
 from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.registry import UNGROUPED
-from tombola.solvers.design import as_design
+from tombola.solvers.covariance_run import CovarianceRun
+from tombola.solvers.design import DenseDesign, as_design
 from tombola.solvers.screening import Penalty
 from tombola.solvers.working_run import Minimum, WorkingRun
 from tombola.solvers.working_sets import drawing
@@ -44,6 +45,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
+MANY = 10  # alphas of a path, from which on the products of its columns pay
 SMALLEST = 1e-15  # of a grid, where no column matters
 
 
@@ -105,10 +107,6 @@ class SparseFit:
         """Go to a point."""
         self.run.start(np.asarray(w, dtype=np.float64), intercept - self.middle)
 
-    def residuals(self) -> Floats:
-        """Return y_i - x_i w - b at the present point."""
-        return np.asarray(self.run.model.targets - self.run.z)
-
     def largest_alpha(self) -> float:
         """Return the least alpha of a lasso without columns."""
         pull = self.run.correlate(self.run.model.targets, np.arange(self.run.design.d))
@@ -131,8 +129,13 @@ class SparseFit:
 
     def path(self, alphas: Floats, *, tol: float, max_iter: int) -> Iterator[Minimum]:
         """Yield the lassos of falling alphas, each from the last one."""
+        run: Any = self.run
+        if isinstance(run.design, DenseDesign) and alphas.size >= MANY:
+            run = CovarianceRun(run)
         for alpha in alphas:
-            yield self.minimise(float(alpha), 1.0, tol=tol, max_iter=max_iter)
+            penalty = Penalty(float(alpha), 0.0, self.positive)
+            found = run.minimise(penalty, goal=tol * self.unit, rounds=max_iter)
+            yield found._replace(intercept=found.intercept + self.middle)
 
 
 def alpha_grid(fit: SparseFit, alphas: Any, eps: float) -> Floats:

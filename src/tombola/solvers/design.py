@@ -71,7 +71,7 @@ class Design(Protocol):
 def as_design(data: Any) -> Design:
     """Return the design of rows (`Dense`, `Sparse`), an array, or a matrix with `tocsc`."""
     if isinstance(data, Sparse):
-        return SparseDesign(columns_of_rows(data))
+        return SparseDesign(columns_of_rows(data), data)
     if isinstance(data, Dense):
         return DenseDesign(data.values)
     if hasattr(data, "tocsc"):
@@ -185,8 +185,13 @@ class DenseBlock:
 
     def fill_products(self, h: Floats, begin: int, out: Floats) -> None:
         """out[j, k] = sum_i h_i a_ij a_ik for j from `begin` on."""
-        scaled = self.columns if (h == 1.0).all() else self.columns * np.sqrt(h)
-        size = self.size
+        size, some = self.size, np.flatnonzero(h)
+        if (h == 1.0).all():
+            scaled = self.columns
+        elif 2 * some.size > h.size:
+            scaled = self.columns * np.sqrt(h)
+        else:
+            scaled = self.columns[:, some] * np.sqrt(h[some])
         out[begin:size, begin:size] = scaled[begin:] @ scaled[begin:].T
         out[begin:size, :begin] = scaled[begin:] @ scaled[:begin].T
 
@@ -246,12 +251,12 @@ def add_weighted_squares(values: Any, weights: Any, out: Any) -> None:
 
 
 class SparseDesign:
-    """Compressed sparse columns: `lines` has the columns as rows."""
+    """Compressed sparse columns: `lines` has the columns as rows; `rows`, if any, the rows."""
 
     by_columns = True
 
-    def __init__(self, lines: Sparse) -> None:
-        self.lines = lines
+    def __init__(self, lines: Sparse, rows: Sparse | None = None) -> None:
+        self.lines, self.rows = lines, rows
         self.d, self.n = shape_of(lines)
 
     def dot(self, v: Floats, among: Places) -> Floats:
@@ -278,13 +283,11 @@ class SparseBlock:
         self._design, self.lines = design, design.lines
         self.places: Places = np.empty(0, dtype=np.int64)
         self.entries = 0
-        self._rows: Sparse | None = None
 
     def add(self, columns: Places) -> None:
         """Append columns."""
         self.places = np.append(self.places, columns)
         self.entries += int((self.lines.starts[columns + 1] - self.lines.starts[columns]).sum())
-        self._rows = None
 
     def combine(self, w: Floats) -> Floats:
         """Return the sum of w_j a_j."""
@@ -304,9 +307,23 @@ class SparseBlock:
 
     def fill_products(self, h: Floats, begin: int, out: Floats) -> None:
         """out[j, k] = sum_i h_i a_ij a_ik for j from `begin` on."""
-        if self._rows is None:
-            self._rows = by_rows(self.lines, self.places)
-        add_products(self.lines, self.places, self._rows, h, begin, out)
+        if self._design.rows is None:
+            rows = by_rows(self.lines, self.places)
+            add_products(self.lines, self.places, rows, h, begin, out)
+        else:
+            self._fill_products_by_rows(self._design.rows, h, begin, out)
+
+    def _fill_products_by_rows(self, rows: Sparse, h: Floats, begin: int, out: Floats) -> None:
+        """Do the same from rows, of which those without weight are not read."""
+        size = self.places.size
+        joined = np.full(self._design.d, -1)
+        joined[self.places] = np.arange(size)
+        widest = int(np.diff(rows.starts).max())
+        scratch = np.empty(widest, dtype=np.int64), np.empty(widest)
+        fresh = out[begin:size, :size]
+        fresh[...] = 0.0
+        add_products_by_rows(rows, np.flatnonzero(h), joined, h, begin, scratch, out)
+        fresh[:, begin:] += np.tril(fresh[:, begin:], -1).T
 
 
 @kernel
@@ -380,3 +397,27 @@ def add_products(lines: Any, columns: Any, rows: Any, h: Any, begin: Any, out: A
                 line[np.uint64(c)] += factor * rows.values[k]
         for c in range(begin, j):
             out[c, j] = line[c]
+
+
+@kernel
+def add_products_by_rows(
+    rows: Any, items: Any, joined: Any, h: Any, begin: Any, scratch: Any, out: Any
+) -> None:
+    """out[j, k] += sum_i h_i x_ij x_ik for j from `begin` on and k <= j, over some rows.
+
+    j and k count columns of the block: `joined` has their numbers, -1 for all other columns.
+    """
+    places, values = scratch
+    for item in items:
+        size = 0
+        for entry in range(rows.starts[item], rows.starts[item + 1]):
+            place = joined[rows.columns[entry]]
+            if place >= 0:
+                places[size], values[size] = place, rows.values[entry]
+                size += 1
+        for a in range(size):
+            factor = h[item] * values[a]
+            for b in range(a + 1):
+                j, k = max(places[a], places[b]), min(places[a], places[b])
+                if j >= begin:
+                    out[j, k] += factor * values[b]

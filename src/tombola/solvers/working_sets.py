@@ -53,7 +53,8 @@ class WorkingSets:
        products: sweeps of coordinate descent find the signs, a linear system the minimum.
 
     For least squares the model is the objective itself, and two to six rounds are usual. For other
-    losses the step is halved until the objective falls.
+    losses the model is of a sample of rows, drawn by their curvatures, which is kept while its
+    steps leave little to gain, and then doubled; a step is halved until the objective falls.
 
     Parameters
     ----------
@@ -101,7 +102,12 @@ class WorkingSets:
         self.tol, self.sampler, self.seed = float(tol), sampler, whole("seed", seed, 0, 2**128)
 
     def minimize(
-        self, problem: Any, *, rounds: int = 1000, start: ArrayLike | None = None
+        self,
+        problem: Any,
+        *,
+        rounds: int = 1000,
+        start: ArrayLike | None = None,
+        report: Callable[[int, float, int], None] | None = None,
     ) -> SparseResult:
         """Minimise a problem.
 
@@ -113,12 +119,16 @@ class WorkingSets:
             At most; where rounding is the limit, it ends before.
         start : array-like, optional
             The first iterate; by default, and where that is better, zero with the best intercept.
+        report : callable, optional
+            Called in each round with its number, the gap (not relative) and the size of the
+            working set.
         """
         self._check(problem)
         rounds, d = whole("rounds", rounds, 0), problem.d
         run = WorkingRun(
             as_design(problem.model.rows), problem.model, curvature=problem.curvature,
             fit_intercept=problem.fit_intercept, draws=drawing(self.sampler, self.seed),
+            seed=self.seed,
         )  # fmt: skip
         constant, value = best_constant(problem)
         run.start(np.zeros(d), constant)
@@ -126,7 +136,9 @@ class WorkingSets:
             first = problem.as_matrix(start)[0]
             run.start(first[:d], first[d] if problem.fit_intercept else 0.0)
         unit = unit_of(problem)
-        found = run.minimise(Penalty(problem.l1, problem.l2), goal=self.tol * unit, rounds=rounds)
+        found = run.minimise(
+            Penalty(problem.l1, problem.l2), goal=self.tol * unit, rounds=rounds, report=report
+        )
         w = np.append(found.w, found.intercept) if problem.fit_intercept else found.w
         return SparseResult(w, found.gap / unit, found.rounds)
 
