@@ -1,6 +1,6 @@
 """k-means by the clock: on coresets and by mini-batches, ours and scikit-learn's.
 
-    python benchmarks/clusters.py --data FOLDER              # about 40 minutes on two cores
+    python benchmarks/clusters.py --data FOLDER              # about an hour on two cores
     python benchmarks/clusters.py --data FOLDER --resume     # goes on where the last run was cut
     python benchmarks/clusters.py --data FOLDER --quick      # does it run? its figures mean nothing
     python benchmarks/clusters.py --summary                  # table and picture, from rows on disk
@@ -58,7 +58,7 @@ class Method(NamedTuple):
 
 
 PER_CLUSTER = (25, 50, 200, 400)  # draws of a coreset; the default is 100
-PATIENCE = (30, 100)  # mini-batches without improvement; the default is 10
+PATIENCE = (1, 3, 30)  # mini-batches without improvement; the default is 10
 
 
 def methods(k):
@@ -166,9 +166,10 @@ def measure(arguments, file):
         n, d = X.shape
         for k in CLUSTERS[:1] if arguments.quick else CLUSTERS:
             runs = [(method, setting) for method in methods(k) for setting in method.ladder]
-            for method, setting in runs:  # compiles
+            for method in methods(k):  # compiles
                 if method.estimator in (KMeans, MiniBatchKMeans):
-                    fit(X[: 20 * k], k, method, {**setting, "max_iter": 1}, 0, 1)
+                    small = {"coreset_size": 2 * k} if method.estimator is KMeans else {}
+                    fit(X[: 20 * k], k, method, {"max_iter": 1, **small}, 0, 1)
             for seed in range(1 if arguments.quick else arguments.seeds):
                 for threads in sorted({1, cores}):
                     if (name, k, threads, seed) in done:
@@ -213,6 +214,34 @@ def cells(rows):
     return {key: [row for row in rows if tuple(row[c] for c in CELL) == key] for key in keys}
 
 
+def goal_of_kmeans(name, k, threads, rows):
+    """Within 1% of the cost, in a third of the time on KDD with k = 100 and 0.7 elsewhere."""
+    most = 1 / 3 if (name, k) == ("kdd", 100) else 0.7
+    seconds, costs = (ratio(rows, OURS, THEIRS, key) for key in ("seconds", "cost"))
+    met = "met" if seconds[0] <= most and costs[0] <= 1.01 else "MISSED"
+    return (f"{met}: {OURS} on {SETS[name]}, k = {k}, threads: {threads}: {seconds[0]:.2f} of the "
+            f"time (goal {most:.2f}), {costs[0]:.4f} of the cost (goal 1.01)")  # fmt: skip
+
+
+def goal_of_batches(name, k, threads, rows):
+    """Not slower at equal or lower cost: our fastest setting that costs no more than theirs."""
+    found = []
+    for setting in sorted({row["setting"] for row in rows if row["method"] == OURS_BATCHES}):
+        seconds, costs = (ratio(rows, OURS_BATCHES, THEIR_BATCHES, key, setting)
+                          for key in ("seconds", "cost"))  # fmt: skip
+        found.append((seconds[0], costs[0], setting))
+    where = f"{OURS_BATCHES} on {SETS[name]}, k = {k}, threads: {threads}"
+    equal = [each for each in found if each[1] <= 1.0]
+    if not equal:
+        least = min(found, key=lambda each: each[1])
+        return (f"MISSED: {where}: no setting reaches their cost; the least is {least[1]:.4f} of "
+                f"it, in {least[0]:.2f} of the time, with {least[2]}")  # fmt: skip
+    seconds, costs, setting = min(equal)
+    met = "met" if seconds <= 1.0 else "MISSED"
+    return (f"{met}: {where}: {seconds:.2f} of the time and {costs:.4f} of the cost, with "
+            f"{'the default' if setting == '{}' else setting}")  # fmt: skip
+
+
 def print_tables(rows):
     """Print ratios of seconds and of costs, and whether the goals are met."""
     pairs = [(OURS, "{}", THEIRS), ("coreset alone", '{"polish": 0}', THEIRS),
@@ -228,15 +257,8 @@ def print_tables(rows):
                 f"{np.median(by_seed(mine, theirs, '{}', 'seconds')):.2f}",
                 shown(seconds, 2), shown(costs, 4),
             ])  # fmt: skip
-            most = (1 / 3 if (name, k) == ("kdd", 100) else 0.7) if theirs == THEIRS else 1.0
-            dearest = 1.01 if theirs == THEIRS else 1.0
-            if ours in (OURS, OURS_BATCHES):
-                met = seconds[0] <= most and costs[0] <= dearest
-                goals.append(
-                    f"{'met' if met else 'MISSED'}: {ours} on {SETS[name]}, k = {k}, {threads} "
-                    f"threads: {seconds[0]:.2f} of the time (goal {most:.2f}), {costs[0]:.4f} of "
-                    f"the cost (goal {dearest})"
-                )
+        goals.append(goal_of_kmeans(name, k, threads, mine))
+        goals.append(goal_of_batches(name, k, threads, mine))
     header = ["set", "k", "threads", "ours", "theirs", "s", "s, theirs", "time, ratio",
               "cost, ratio"]  # fmt: skip
     timing.table(header, lines)

@@ -23,7 +23,7 @@ from tombola.problems.rows import (
     squared_norms,
 )
 
-__all__ = ["Centres", "KMeans", "nearest", "pull"]
+__all__ = ["Centres", "KMeans", "Scratch", "find_nearest", "include", "new_scratch"]
 
 TOO_LONG = 2.0**900  # limit of the squared norms of rows, so that their sums do not overflow
 TOO_FAR = 2.0**400  # limit of the values of a solution
@@ -40,6 +40,20 @@ class Centres(NamedTuple):
     counts: NDArray[np.float64]  # the weight that each centre is the average of; 0 at the start
     shares: NDArray[np.float64]
     squares: NDArray[np.float64]  # |w[:, q]|^2, for sparse rows
+
+
+class Scratch(NamedTuple):
+    """Room for the kernels; with sparse rows, `distances` alone is used."""
+
+    distances: NDArray[np.float64]  # (n_clusters,)
+    # in the precision of the rows:
+    products: NDArray[Any]  # (2, n_clusters): of two rows with all centres
+    halves: NDArray[Any]  # (n_clusters,): |q|^2 / 2
+    origin: NDArray[Any]  # (d,): the mean of the centres, from which all is seen
+    lines: NDArray[Any]  # (n_clusters, d): the centres, less the origin
+    # in float64:
+    masses: NDArray[np.float64]  # (n_clusters,): sums of amounts
+    sums: NDArray[np.float64]  # (n_clusters, d): sums of amounts times rows
 
 
 class _Arrays(NamedTuple):
@@ -59,13 +73,18 @@ class DenseModel(_Arrays):
         dense_distances(model.rows.values[item], centres.w, out)
 
     @staticmethod
-    def pull(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
-        """counts[q] += amount;  q += amount / counts[q] (x - q)."""
-        row, w = model.rows.values[item], centres.w
-        centres.counts[q] += amount
-        rate = amount / centres.counts[q]
-        for j in range(row.size):
-            w[j, q] += rate * (row[j] - w[j, q])
+    def find_nearest(
+        model: Any, items: Any, centres: Any, scratch: Any, labels: Any, squared: Any
+    ) -> None:
+        """Compare two rows at a time with all centres."""
+        dense_nearest(model.rows.values, items, centres.w, scratch, labels, squared)
+
+    @staticmethod
+    def include(
+        model: Any, items: Any, amounts: Any, centres: Any, scratch: Any, labels: Any
+    ) -> None:
+        """counts[q] += amount;  q += amount / counts[q] (x - q), for all items at once."""
+        dense_include(model.rows.values, items, amounts, centres, scratch, labels)
 
 
 class SparseModel(_Arrays):
@@ -82,22 +101,22 @@ class SparseModel(_Arrays):
         sparse_distances(model, item, centres, out)
 
     @staticmethod
-    def pull(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
+    def find_nearest(
+        model: Any, items: Any, centres: Any, scratch: Any, labels: Any, squared: Any
+    ) -> None:
+        """Compare one row after the other with all centres."""
+        for b in range(items.size):
+            labels[b] = nearest(model, items[b], centres, scratch.distances)
+            squared[b] = scratch.distances[labels[b]]
+
+    @staticmethod
+    def include(
+        model: Any, items: Any, amounts: Any, centres: Any, scratch: Any, labels: Any
+    ) -> None:
         """counts[q] += amount;  w_q += amount x, where the centre is w_q / counts[q]."""
-        rows, w = model.rows, centres.w
-        if centres.counts[q] == 0.0:  # the start is not part of the average
-            w[:, q] = 0.0
-            centres.squares[q] = 0.0
-        inner = 0.0
-        for k in range(first(rows, item), end(rows, item)):
-            j = column(rows, k)
-            inner += rows.values[k] * w[j, q]
-            w[j, q] += amount * rows.values[k]
-        centres.counts[q] += amount
-        centres.shares[q] = 1.0 / centres.counts[q]
-        # |w + a x|^2 = |w|^2 + 2 a w.x + a^2 |x|^2
-        change = amount * (2.0 * inner + amount * model.squares[item])
-        centres.squares[q] = max(centres.squares[q] + change, 0.0)
+        for b in range(items.size):
+            if amounts[b] > 0.0:
+                sparse_include(model, items[b], amounts[b], centres, labels[b])
 
 
 @by_type
@@ -106,8 +125,15 @@ def fill_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
 
 
 @by_type
-def pull(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
-    """Include an item, with weight `amount` (above 0), in the average that is centre q."""
+def find_nearest(
+    model: Any, items: Any, centres: Any, scratch: Any, labels: Any, squared: Any
+) -> None:
+    """Write the nearest centre of each item, the first of ties, and its squared distance."""
+
+
+@by_type
+def include(model: Any, items: Any, amounts: Any, centres: Any, scratch: Any, labels: Any) -> None:
+    """Include each item, with its amount, in the average that is its nearest centre."""
 
 
 @kernel
@@ -132,6 +158,128 @@ def dense_distances(row: Any, w: Any, out: Any) -> None:
         x, w0 = np.float64(row[j]), w[j]
         for q in range(clusters):
             out[q] += (x - w0[q]) * (x - w0[q])
+
+
+@kernel
+def dense_nearest(values: Any, items: Any, w: Any, scratch: Any, labels: Any, squared: Any) -> None:
+    """Write nearest centres, by the largest x.q - |q|^2 / 2, and exact squared distances.
+
+    Rows and centres are seen from the mean of the centres, where products lose the least
+    precision, which is that of the rows: of centres that are equally far within it, any is taken.
+    """
+    products, halves = scratch.products, scratch.halves
+    origin, lines = scratch.origin, scratch.lines
+    d, clusters = w.shape
+    for q in range(clusters):
+        halves[q] = 0.0
+    for j in range(d):
+        total = 0.0
+        for q in range(clusters):
+            total += w[j, q]
+        origin[j] = total / clusters
+        for q in range(clusters):
+            lines[q, j] = w[j, q] - origin[j]
+            halves[q] += 0.5 * lines[q, j] * lines[q, j]
+    last = items.size - 1
+    for b in range(0, items.size, 2):
+        multiply_two(values[items[b]], values[items[min(b + 1, last)]], origin, lines, products)
+        for place in range(b, min(b + 2, items.size)):
+            line = products[place - b]
+            best = 0
+            for q in range(1, clusters):
+                if line[q] - halves[q] > line[best] - halves[best]:
+                    best = q
+            labels[place] = best
+            squared[place] = squared_distance(values[items[place]], origin, lines[best])
+
+
+@kernel(inner=True, fast=True)
+def multiply_two(x: Any, y: Any, origin: Any, lines: Any, out: Any) -> None:
+    """out[0, q] = sum_j (x_j - origin_j) lines_qj, out[1, q] the same of y; four q at a time."""
+    clusters, d = lines.shape
+    whole = clusters - clusters % 4
+    for q in range(0, whole, 4):
+        a, b, c, e = lines[q], lines[q + 1], lines[q + 2], lines[q + 3]
+        xa = xb = xc = xe = ya = yb = yc = ye = lines.dtype.type(0)
+        for j in range(d):
+            at_x, at_y = x[j] - origin[j], y[j] - origin[j]
+            xa += at_x * a[j]
+            xb += at_x * b[j]
+            xc += at_x * c[j]
+            xe += at_x * e[j]
+            ya += at_y * a[j]
+            yb += at_y * b[j]
+            yc += at_y * c[j]
+            ye += at_y * e[j]
+        out[0, q], out[0, q + 1], out[0, q + 2], out[0, q + 3] = xa, xb, xc, xe
+        out[1, q], out[1, q + 1], out[1, q + 2], out[1, q + 3] = ya, yb, yc, ye
+    for q in range(whole, clusters):
+        a = lines[q]
+        xa = ya = lines.dtype.type(0)
+        for j in range(d):
+            xa += (x[j] - origin[j]) * a[j]
+            ya += (y[j] - origin[j]) * a[j]
+        out[0, q], out[1, q] = xa, ya
+
+
+@kernel(inner=True, fast=True)
+def squared_distance(row: Any, origin: Any, line: Any) -> Any:
+    """Return sum_j (row[j] - origin[j] - line[j])^2."""
+    total = 0.0
+    for j in range(row.size):
+        away = np.float64(row[j] - origin[j] - line[j])
+        total += away * away
+    return total
+
+
+@kernel
+def fill_losses(values: Any, weights: Any, origin: Any, centre: Any, out: Any) -> None:
+    """out[i] = s_i |x_i - q|^2, of one centre q: the origin and what is added to it."""
+    for i in range(out.size):
+        out[i] = weights[i] * squared_distance(values[i], origin, centre)
+
+
+@kernel
+def dense_include(
+    values: Any, items: Any, amounts: Any, centres: Any, scratch: Any, labels: Any
+) -> None:
+    """Average: counts[q] += sum of amounts;  q += (sum of amounts (x - q)) / counts[q]."""
+    w, counts, masses, sums = centres.w, centres.counts, scratch.masses, scratch.sums
+    d, clusters = w.shape
+    for q in range(clusters):
+        masses[q] = 0.0
+        for j in range(d):
+            sums[q, j] = 0.0
+    for b in range(items.size):
+        row, line, amount = values[items[b]], sums[labels[b]], amounts[b]
+        masses[labels[b]] += amount
+        for j in range(d):
+            line[j] += amount * row[j]
+    for q in range(clusters):
+        if masses[q] > 0.0:
+            counts[q] += masses[q]
+            for j in range(d):
+                w[j, q] += (sums[q, j] - masses[q] * w[j, q]) / counts[q]
+
+
+@kernel
+def sparse_include(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
+    """Add an item to the sum that is centre q."""
+    rows, w = model.rows, centres.w
+    if centres.counts[q] == 0.0:  # the start is not part of the average
+        for j in range(w.shape[0]):
+            w[j, q] = 0.0
+        centres.squares[q] = 0.0
+    inner = 0.0
+    for k in range(first(rows, item), end(rows, item)):
+        j = column(rows, k)
+        inner += rows.values[k] * w[j, q]
+        w[j, q] += amount * rows.values[k]
+    centres.counts[q] += amount
+    centres.shares[q] = 1.0 / centres.counts[q]
+    # |w + a x|^2 = |w|^2 + 2 a w.x + a^2 |x|^2
+    change = amount * (2.0 * inner + amount * model.squares[item])
+    centres.squares[q] = max(centres.squares[q] + change, 0.0)
 
 
 @kernel
@@ -305,8 +453,13 @@ class KMeans:
             raise TypeError(f"point must be the index of a row, got {point!r}")
         if not 0 <= point < self.n:
             raise ValueError(f"point must be from 0 to {self.n - 1}, got {point}")
-        losses = self._evaluate(self.row(int(point))[None, :])[0]
-        bounds: NDArray[np.float64] = 4.0 * self.model.weights * losses
+        u, weights = self.row(int(point)), self.model.weights
+        if isinstance(self.model, DenseModel):
+            losses = np.empty(self.n)
+            fill_losses(self.model.rows.values, weights, u, np.zeros(self.d), losses)
+        else:
+            losses = self._evaluate(u[None, :])[0]
+        bounds: NDArray[np.float64] = 4.0 * weights * losses
         return bounds
 
     def fingerprint(self) -> str:
@@ -328,4 +481,19 @@ def kept(centres: NDArray[np.float64]) -> Centres:
         counts=np.zeros(len(centres)),
         shares=np.ones(len(centres)),
         squares=(centres * centres).sum(axis=1),
+    )
+
+
+def new_scratch(problem: KMeans) -> Scratch:
+    """Return room for the kernels."""
+    k, dense = problem.n_clusters, isinstance(problem.model, DenseModel)
+    d, dtype = (problem.d if dense else 0), problem.model.rows.values.dtype
+    return Scratch(
+        distances=np.zeros(k),
+        products=np.zeros((2, k), dtype),
+        halves=np.zeros(k, dtype),
+        origin=np.zeros(d, dtype),
+        lines=np.zeros((k, d), dtype),
+        masses=np.zeros(k),
+        sums=np.zeros((k, d)),
     )

@@ -8,7 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel, new_record
 from tombola.compiling.records import Record
-from tombola.problems.kmeans import Centres, KMeans, kept, nearest, pull
+from tombola.problems.kmeans import (
+    Centres,
+    KMeans,
+    Scratch,
+    find_nearest,
+    include,
+    kept,
+    new_scratch,
+)
 from tombola.problems.rows import Sparse, prefetch_row
 from tombola.random import Stream
 from tombola.samplers import VRB, Sampler
@@ -31,7 +39,9 @@ class _Parts(NamedTuple):
     model: Any
     centres: Centres
     labels: NDArray[np.int64]  # scratch (B,): nearest centres
-    distances: NDArray[np.float64]  # scratch (n_clusters,)
+    squared: NDArray[np.float64]  # scratch (B,): squared distances to them
+    amounts: NDArray[np.float64]  # scratch (B,): importances times weights
+    scratch: Scratch
 
 
 class KMeansRun(_Parts, Run):
@@ -39,7 +49,7 @@ class KMeansRun(_Parts, Run):
 
     __slots__ = ()
 
-    derived = ("batch", "rule", "model", "labels", "distances")
+    derived = ("batch", "rule", "model", "labels", "squared", "amounts", "scratch")
     limits: ClassVar[Limits] = {
         "average.least": (0.0, "average.now"),
         "average.since": (0, "progress.rounds"),
@@ -51,29 +61,25 @@ class KMeansRun(_Parts, Run):
     @staticmethod
     def step(run: Any) -> Any:
         """Find the centre nearest to each item; return where the first bad loss is, or -1."""
-        model, batch, labels, distances = run.model, run.batch, run.labels, run.distances
+        model, batch, labels, squared = run.model, run.batch, run.labels, run.squared
         run.progress[0].rounds += 1
         run.progress[0].item_gradients += batch.items.size
+        find_nearest(model, batch.items, run.centres, run.scratch, labels, squared)
         cost = 0.0
         for b in range(batch.items.size):
-            item = batch.items[b]
-            labels[b] = nearest(model, item, run.centres, distances)
-            squared = distances[labels[b]]
-            batch.losses[b] = 2.0 * model.weights[item] * math.sqrt(squared)
+            weight = model.weights[batch.items[b]]
+            batch.losses[b] = 2.0 * weight * math.sqrt(squared[b])
             if not batch.losses[b] < math.inf:
                 return b
-            cost += batch.importances[b] * model.weights[item] * squared
+            run.amounts[b] = batch.importances[b] * weight
+            cost += run.amounts[b] * squared[b]
         include_cost(run, cost / batch.items.size)
         return -1
 
     @staticmethod
     def move(run: Any) -> None:
-        """Pull centres towards their items."""
-        model, batch, labels = run.model, run.batch, run.labels
-        for b in range(batch.items.size):
-            amount = batch.importances[b] * model.weights[batch.items[b]]
-            if amount > 0.0:
-                pull(model, batch.items[b], amount, run.centres, labels[b])
+        """Move centres to the averages of all their items."""
+        include(run.model, run.batch.items, run.amounts, run.centres, run.scratch, run.labels)
 
     @staticmethod
     def ended(run: Any) -> Any:
@@ -181,7 +187,9 @@ class MiniBatchKMeans(Solver):
             model=problem.model,
             centres=kept(problem.as_matrix(start)),
             labels=np.zeros(self.batch_size, dtype=np.int64),
-            distances=np.zeros(problem.n_clusters),
+            squared=np.zeros(self.batch_size),
+            amounts=np.zeros(self.batch_size),
+            scratch=new_scratch(problem),
         )
 
     def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:

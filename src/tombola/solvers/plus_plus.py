@@ -94,9 +94,9 @@ class _Distances:
     def __init__(self, problem: KMeans, rows: NDArray[np.int64]) -> None:
         self.problem, self.rows = problem, rows
         if isinstance(problem.model, DenseModel):
-            self.away = problem.model.rows.values[rows].astype(np.float64)
+            self.away = problem.model.rows.values[rows]  # a copy, in the precision of the rows
             self.away -= self.away.mean(axis=0)
-            self.squares = (self.away * self.away).sum(axis=1)
+            self.squares = np.einsum("ij,ij->i", self.away, self.away, dtype=np.float64)
 
     def to(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return those of all rows to the rows at some places: (rows, places)."""
