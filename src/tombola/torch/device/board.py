@@ -1,6 +1,5 @@
 """The index on a device: buffers of fixed address, and launches that never wait for the host."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -139,9 +138,7 @@ class Board:
         if indices.numel() > 0:
             self._change(indices, amounts, -most, most, add=True)
 
-    def _change(
-        self, indices: Tensor, values: Tensor, least: int, most: int, *, add: bool
-    ) -> None:
+    def _change(self, indices: Tensor, values: Tensor, least: int, most: int, *, add: bool) -> None:
         """Set or add by way of a table: enter the batch, look at its sums, make the changes."""
         (n, height, *_, limit), board, kernels = self.shape, self.memory, self.kernels
         size = indices.numel()
@@ -197,5 +194,7 @@ def load_kernels() -> Any:
     try:
         from tombola.torch.device import kernels
     except ImportError as error:
-        raise ImportError(f"an index on a GPU needs Triton, which comes with PyTorch: {error}") from error
+        raise ImportError(
+            f"an index on a GPU needs Triton, which comes with PyTorch: {error}"
+        ) from error
     return kernels

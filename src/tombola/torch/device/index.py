@@ -250,19 +250,20 @@ class WeightIndex:
         return items, given
 
     def _tensor(self, name: str, values: Any) -> Tensor:
-        if not isinstance(values, Tensor):
-            values = torch.as_tensor(values)
-            if values.numel() == 0:
-                values = values.long()
-            values = values.to(self._device)
-        elif values.device != self._device:
-            raise ValueError(f"{name} is on {values.device}, the index on {self._device}")
-        if values.dtype != torch.int64:
-            _check_integers(name, values)
-            values = values.long()
-        if values.ndim != 1:
-            raise ValueError(f"{name} must have one dimension, got shape {tuple(values.shape)}")
-        return values.contiguous()
+        """Return a contiguous tensor of int64 on the device, of one dimension."""
+        if isinstance(values, Tensor):
+            tensor = values
+            if tensor.device != self._device:
+                raise ValueError(f"{name} is on {tensor.device}, the index on {self._device}")
+        else:
+            tensor = torch.as_tensor(values, device=self._device)
+            tensor = tensor if tensor.numel() else tensor.long()  # an empty list is of floats
+        if tensor.dtype != torch.int64:
+            _check_integers(name, tensor)
+            tensor = tensor.long()
+        if tensor.ndim != 1:
+            raise ValueError(f"{name} must have one dimension, got shape {tuple(tensor.shape)}")
+        return tensor.contiguous()
 
     def _error(self, kind: int, where: int, value: int) -> Exception:
         """Return the error of a fault."""

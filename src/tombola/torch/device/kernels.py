@@ -416,7 +416,7 @@ def apply_kernel(
         tl.store(sums + slot, tl.zeros_like(slot), mask=chosen)
     accepted = tl.where(fault == NO_FAULT, size, 0)
     replace(board, n, item, new, chosen & (position < accepted), HEIGHT, True)
-    if finish(board):
-        if fault != NO_FAULT:
-            tl.store(board + REFUSED, tl.cast(NO_FAULT, tl.int64))
-            record_batch(board, fault, indices, values)
+    last = finish(board)
+    if last & (fault != NO_FAULT):
+        tl.store(board + REFUSED, tl.cast(NO_FAULT, tl.int64))
+        record_batch(board, fault, indices, values)

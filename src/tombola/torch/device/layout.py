@@ -76,8 +76,9 @@ class Shape(NamedTuple):
 def shape_of(n: int) -> Shape:
     """Return the shape of a board of n items.
 
-    >>> shape_of(20_000)
-    Shape(n=20000, height=2, starts=(512, 256, 128), rows=(157, 2, 1), size=20608, limit=230584300921369)
+    >>> shape = shape_of(20_000)
+    >>> shape.height, shape.rows, shape.starts, shape.size
+    (2, (157, 2, 1), (512, 256, 128), 20608)
     """
     rows = [-(-n // WIDTH)]
     while rows[-1] > 1 or len(rows) == 1:
