@@ -475,9 +475,11 @@ BAD_STATES = [
     ({"seed": 2.0}, "seed must be an integer"),
     ({"position": 2**63}, "position must be from 0"),
     ({"position": True}, "position must be an integer"),
-    ({"weights": [1, 2, 3]}, "weights must be a tensor of int64"),
-    ({"weights": torch.ones(3)}, "weights must be a tensor of int64"),
+    ({"weights": [1, 2, 3]}, "weights must be a tensor of integers"),
+    ({"weights": torch.ones(3)}, "weights must be a tensor of integers"),
     ({"weights": torch.ones(4, dtype=torch.int64)}, r"of shape \(4,\), the index has 3 items"),
+    ({"order": torch.ones(4, dtype=torch.int64)}, r"order is of shape \(4,\), the index has 3"),
+    ({"order": [2, 1, 0]}, "order must be a tensor of integers"),
     ({"weights": torch.tensor([1, 2, -3])}, r"weights\[2\] is -3"),
     ({"weights": torch.tensor([1, 2**62, 3])}, r"weights\[1\] is 4611686018427387904"),
     ({"more": 1}, "has the entries"),
@@ -490,9 +492,26 @@ def test_bad_states_change_nothing(new, change, message):
     state = device_index.state_dict()
     with pytest.raises(CheckpointError, match=message):
         device_index.load_state_dict({**state, **change})
-    after = device_index.state_dict()
-    assert after.pop("weights").tolist() == state.pop("weights").tolist()
-    assert after == state
+    assert repr(device_index.state_dict()) == repr(state)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 2, 0], [2, 1, 3], [-1, 1, 0]])
+def test_a_bad_order_changes_nothing(order):
+    """Of weights 1, 2, 3: the order is 2, 1, 0."""
+    device_index = WeightIndex([1, 2, 3])
+    state = device_index.state_dict()
+    with pytest.raises(CheckpointError, match="order does not sort the items"):
+        device_index.load_state_dict({**state, "order": torch.tensor(order)})
+    assert repr(device_index.state_dict()) == repr(state)
+
+
+def test_an_order_of_nothing():
+    device_index = WeightIndex([0, 0, 0])
+    state = device_index.state_dict()
+    with pytest.raises(CheckpointError, match="order does not sort the items"):
+        device_index.load_state_dict({**state, "order": torch.tensor([1, 1, 0])})
+    device_index.load_state_dict({**state, "order": torch.tensor([1, 2, 0])})
+    assert device_index.state_dict()["order"].tolist() == [1, 2, 0]
 
 
 # ---- arguments
@@ -645,6 +664,7 @@ def test_a_capture_without_scratch_memory_is_refused():
     items = torch.arange(5000, device="cuda")
     with pytest.raises(RuntimeError, match="before the capture"):  # noqa: SIM117
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            items += 1  # a graph must not be empty
             device_index.set(items, items)
 
 

@@ -62,10 +62,14 @@ class Board:
         self.leaves = self.levels[0][: shape.n]
         self.tables: dict[int, Table] = {}  # kept for good: a CUDA graph may hold their addresses
         self.cells[Cell.REFUSED] = NO_FAULT
-        self.load(weights, seed, 0)
+        self.load(weights, seed, 0, None)
 
-    def load(self, weights: Tensor, seed: int, position: int) -> None:
-        """Take over valid weights and the state of the stream; forget faults."""
+    def load(self, weights: Tensor, seed: int, position: int, order: Tensor | None) -> None:
+        """Take over valid weights and the state of the stream; forget faults.
+
+        Draws from a board do not depend on the order of changes before: `order` is not used.
+        """
+        del order
         self.leaves.copy_(weights)
         for level, below in zip(self.levels[1:], self.levels, strict=False):
             rows = below.view(-1, WIDTH)
@@ -73,6 +77,11 @@ class Board:
         self.cells[Cell.SEED] = seed if seed < 2**63 else seed - 2**64
         self.cells[Cell.POSITION] = position
         self.cells[Cell.KIND] = Fault.NONE
+
+    @property
+    def order(self) -> None:
+        """There is none."""
+        return None
 
     @property
     def total(self) -> Tensor:
