@@ -126,7 +126,7 @@ class WeightIndex:
             Items, their weights and the total. With a total of zero the items are -1, and `check`
             raises.
         """
-        return IndexDraw(*self._engine.draw(whole("size", size, 0, 2**31)))
+        return IndexDraw(*self._engine.draw(whole("size", size, 0, 2**30)))
 
     def set(self, indices: Any, weights: Any) -> None:
         """Set the weights of items; if an item occurs more than once, its last weight wins.
@@ -312,7 +312,7 @@ def _check_integers(name: str, values: Tensor) -> None:
     """Raise a TypeError unless the tensor holds integers."""
     if values.dtype in INTEGERS:
         return
-    advice = f"; {FLOATS}" if values.dtype.is_floating_point else ""
+    advice = f"; {FLOATS}" if values.dtype.is_floating_point else ", use int64"
     raise TypeError(f"{name} must hold integers, got {values.dtype}{advice}")
 
 
