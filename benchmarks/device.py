@@ -27,7 +27,7 @@ import torch
 import tombola
 from tombola.torch import WeightIndex
 from tombola.torch.device import board
-from tombola.torch.device.board import Launch
+from tombola.torch.device.board import DrawLaunch, SetLaunch
 
 SIZES = (4, 6, 7, 8, 9)
 BATCHES = (128, 4096, 65_536)
@@ -257,9 +257,15 @@ def step_rows(n=10**6, size=4096, features=256, width=2048):
 
 # ---- tuning
 
-DRAWS = [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (4, 2), (8, 2), (8, 4), (16, 4), (32, 8)]
-SETS = [(8, 4), (16, 4), (32, 4), (32, 8), (64, 8)]
-TABLES = [(64, 2), (128, 4), (256, 8)]  # one change a thread
+DRAWS = [
+    (1, 1, 1), (2, 1, 1), (4, 1, 1), (4, 4, 1), (4, 1, 8), (8, 1, 8), (8, 1, 16), (8, 1, 32),
+    (16, 1, 16), (16, 1, 32), (32, 1, 32), (32, 4, 16), (64, 4, 32),
+]  # fmt: skip
+SETS = [
+    (8, 4, 128), (16, 4, 128), (16, 4, 256), (16, 8, 512), (32, 4, 256), (32, 8, 256), (32, 8, 512),
+    (32, 8, 1024), (64, 8, 256),
+]  # fmt: skip
+TABLES = [2, 4, 8]
 
 
 def tune(n):
@@ -268,22 +274,21 @@ def tune(n):
     for size in BATCHES:
         _, draw, put = turns_of(index, size)
         for launch in DRAWS:
-            board.draw_launch = lambda size, launch=launch: Launch(*launch)
+            board.draw_launch = lambda size, launch=launch: DrawLaunch(*launch)
             took = in_graph(draw)
-            print(f"n={n:,} B={size:,} draw, {launch} tile and warps: {took:.2f}", flush=True)
-        for launch in TABLES:
-            board.SMALL, board.TABLE_LAUNCH = 0, Launch(*launch)
-            print(f"n={n:,} B={size:,} set by table, {launch}: {in_graph(put):.2f}", flush=True)
+            print(f"n={n:,} B={size:,} draw, {launch} tile, warps, groups: {took:.2f}", flush=True)
+        for warps in TABLES:
+            board.SMALL, board.TABLE_WARPS = 0, warps
+            print(
+                f"n={n:,} B={size:,} set by table, {warps} warps: {in_graph(put):.2f}", flush=True
+            )
         board.SMALL = 4096
-        if size > board.SMALL:
-            continue
-        for launch in SETS:
-            for chunk in (128, 256):
-                for gathered in (0, 2**30):
-                    board.set_launch = lambda size, launch=launch: Launch(*launch)
-                    board.CHUNK, board.GATHERED = chunk, gathered
-                    how = f"{launch}, chunks of {chunk}, {'' if gathered else 'gathered'}"
-                    print(f"n={n:,} B={size:,} set at once, {how}: {in_graph(put):.2f}", flush=True)
+        for launch in SETS if size <= board.SMALL else ():
+            for gathered in (0, 2**30):
+                board.set_launch = lambda size, launch=launch: SetLaunch(*launch)
+                board.GATHERED = gathered
+                how = f"{launch} tile, warps, chunk{'' if gathered else ', gathered'}"
+                print(f"n={n:,} B={size:,} set at once, {how}: {in_graph(put):.2f}", flush=True)
     index.check()
     index.verify()
 

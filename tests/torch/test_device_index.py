@@ -146,6 +146,13 @@ def test_draws_and_changes_are_the_oracles(on_board, n, seed):
 
 
 @needs_triton
+@pytest.mark.parametrize("launch", [(4, 1, 1), (8, 1, 16), (16, 1, 32), (2, 2, 8)])
+def test_draws_do_not_depend_on_how_they_are_cut(on_board, monkeypatch, launch):
+    monkeypatch.setattr(board, "draw_launch", lambda size: board.DrawLaunch(*launch))
+    play(on_board, 300, 3, draws=21)
+
+
+@needs_triton
 def test_large_batches_go_through_the_table(on_board, monkeypatch):
     monkeypatch.setattr(board, "SMALL", 0)
     play(on_board, 300, 3, rounds=2, size=150)
@@ -180,9 +187,9 @@ BOARDS = [
 LOCATE = """
 
 @triton.jit
-def locate(board, n, darts, items, HEIGHT: tl.constexpr, TILE: tl.constexpr):
-    lane = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    item = descend(board, tl.cast(n, tl.int64), tl.load(darts + lane), HEIGHT)
+def locate(board, n, darts, items, HEIGHT: tl.constexpr, GROUPS: tl.constexpr):
+    lane = tl.program_id(0) * 4 + tl.arange(0, 4)
+    item = descend(board, tl.cast(n, tl.int64), tl.load(darts + lane), HEIGHT, GROUPS)
     tl.store(items + lane, item)
 """
 
@@ -209,10 +216,11 @@ def assert_darts_land(make, weights):
     darts = np.resize([*(ends - weights)[filled], *(ends - 1)[filled], *range(weights[-1])], 16)
     given = torch.tensor(darts, device=DEVICE)
     items = torch.empty_like(given)
-    engine.kernels.locate[(4,)](
-        engine.memory, len(weights), given, items, HEIGHT=engine.shape.height, TILE=4
-    )
-    assert items.tolist() == np.searchsorted(ends, darts, side="right").tolist()
+    for groups in (1, 16):
+        engine.kernels.locate[(4,)](
+            engine.memory, len(weights), given, items, HEIGHT=engine.shape.height, GROUPS=groups
+        )
+        assert items.tolist() == np.searchsorted(ends, darts, side="right").tolist()
 
 
 @needs_triton
@@ -227,11 +235,12 @@ def test_every_dart_lands_on_its_item(on_board, monkeypatch, tmp_path):
 
 RIGHT = ("import triton\n", "import triton\n")
 WRONG = {
-    "float32 mass": ("[None, :]), 1)", "[None, :]).to(tl.float32), 1).to(tl.int64)"),
+    "float32 mass": ("tl.cumsum(sums, 1)", "tl.cumsum(sums.to(tl.float32), 1).to(tl.int64)"),
     "no rejection": ("pending = rest < rejected\n", "pending = rest < 0 * rejected\n"),
     "rejects all that may be": ("(0 - bound) % bound", "bound"),
     "off by one dart": ("passed = ends <= rest", "passed = ends < rest"),
-    "off by one block": ("HEIGHT), row, dart)", "HEIGHT), tl.maximum(row - 1, 0), dart)"),
+    "off by one block": ("first = level + row *", "first = level + tl.maximum(row - 1, 0) *"),
+    "off by one group": ("place += start", "place += start + 8"),
     "lost update": (
         'tl.atomic_add(sums, delta, mask=delta != 0, sem="relaxed")',
         "tl.store(sums, tl.load(sums) + delta, mask=delta != 0)",
@@ -277,7 +286,7 @@ def excess(make):
 @needs_triton
 def test_frequencies_show_a_modulo(on_board, monkeypatch, tmp_path):
     """Modulo this total, 5 of 2^64 words are equal for darts in its lower half, else 4."""
-    monkeypatch.setattr(board, "draw_launch", lambda size: board.Launch(512, 4))
+    monkeypatch.setattr(board, "draw_launch", lambda size: board.DrawLaunch(512, 4, 1))
     assert excess(on_board) < 5
     right = "dart = tl.umulhi(word, bound)\n    rest = word * bound"
     kernels = variant(tmp_path, right, "dart = word % bound\n    rest = word | bound")
@@ -439,7 +448,7 @@ def test_a_draw_without_luck_is_reported(on_board, monkeypatch):
     out = torch.empty(64, dtype=torch.int64, device=DEVICE)
     engine.kernels.draw_kernel[(4,)](
         engine.memory, 16, out, torch.empty_like(out), out.new_empty(()), 64,
-        HEIGHT=1, TILE=16, ATTEMPTS=1,
+        HEIGHT=1, TILE=16, GROUPS=1, ATTEMPTS=1,
     )  # fmt: skip
     assert ((out >= 0) & (out < 16)).all()
     with pytest.raises(RuntimeError, match="draw 0 rejected every random word"):

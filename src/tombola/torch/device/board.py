@@ -11,28 +11,40 @@ __all__ = ["Board"]
 
 SMALL = 4096  # batches up to this size are set by one launch, which compares all pairs
 GATHERED = 1024  # from this size on, changes of the top sums are added up within a program first
-CHUNK = 128  # positions that a program of a small batch reads at a time
 LEAST_BITS = 14  # the smallest table has 2^14 slots
 
 
-class Launch(NamedTuple):
-    """How a kernel is cut into programs."""
+class DrawLaunch(NamedTuple):
+    """How a draw is cut into programs, and its rows into groups."""
 
-    tile: int  # draws, or changes, of one program
+    tile: int  # draws of one program
     warps: int
+    groups: int  # 1: fewest steps one after the other; 16 or 32: fewest instructions
 
 
-def draw_launch(size: int) -> Launch:
+def draw_launch(size: int) -> DrawLaunch:
     """Return how to draw a batch of this size."""
-    return Launch(1, 1) if size <= 1024 else Launch(4, 1) if size <= 16384 else Launch(8, 1)
+    if size <= 1024:
+        return DrawLaunch(1, 1, 1)
+    return DrawLaunch(8, 1, 16) if size <= 16384 else DrawLaunch(16, 1, 32)
 
 
-def set_launch(size: int) -> Launch:
+class SetLaunch(NamedTuple):
+    """How a small batch of changes is cut into programs, and what these read at a time."""
+
+    tile: int  # changes of one program
+    warps: int
+    chunk: int  # positions of the batch that it compares with at a time
+
+
+def set_launch(size: int) -> SetLaunch:
     """Return how to set a small batch of this size."""
-    return Launch(16, 4) if size <= 1024 else Launch(32, 8)
+    if size <= 256:
+        return SetLaunch(16, 4, 128)
+    return SetLaunch(16, 4, 256) if size <= 1024 else SetLaunch(32, 8, 512)
 
 
-TABLE_LAUNCH = Launch(128, 4)  # one change a thread
+TABLE_WARPS = 4  # warps of a program of a large batch, one change a thread
 
 
 class Table(NamedTuple):
@@ -122,10 +134,11 @@ class Board:
         if size == 0:
             return indices, weights, self.total
         total = torch.empty((), dtype=torch.int64, device=self.memory.device)
-        tile, warps = draw_launch(size)
+        tile, warps, groups = draw_launch(size)
         self._run(
             self.kernels.draw_kernel, -(-size // tile), self.memory, self.shape.n, indices, weights,
-            total, size, HEIGHT=self.shape.height, TILE=tile, num_warps=warps,
+            total, size, HEIGHT=self.shape.height, TILE=tile, GROUPS=groups,
+            num_warps=warps,
         )  # fmt: skip
         return indices, weights, total
 
@@ -135,10 +148,10 @@ class Board:
         if size > SMALL:
             self._change(indices, weights, 0, limit, add=False)
         elif size > 0:
-            tile, warps = set_launch(size)
+            tile, warps, chunk = set_launch(size)
             self._run(
                 self.kernels.set_kernel, -(-size // tile), self.memory, n, limit, indices, weights,
-                size, HEIGHT=height, TILE=tile, CHUNK=CHUNK, GATHER=size >= GATHERED,
+                size, HEIGHT=height, TILE=tile, CHUNK=chunk, GATHER=size >= GATHERED,
                 num_warps=warps,
             )  # fmt: skip
 
@@ -152,7 +165,7 @@ class Board:
         (n, height, *_, limit), board, kernels = self.shape, self.memory, self.kernels
         size = indices.numel()
         *table, bits = self._table(size)
-        tile, warps = TABLE_LAUNCH
+        tile, warps = 32 * TABLE_WARPS, TABLE_WARPS
         programs = -(-size // tile)
         self._run(
             kernels.insert_kernel, programs, board, n, least, most, indices, values, size, *table,
