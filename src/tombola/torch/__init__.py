@@ -15,6 +15,7 @@
 """
 
 from tombola.torch import loggers
+from tombola.torch.device import IndexDraw, WeightIndex
 from tombola.torch.loader import ImportanceLoader, ImportanceSampler
 from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
 from tombola.torch.numbered import Numbered
@@ -24,8 +25,10 @@ __all__ = [
     "GradientNorms",
     "ImportanceLoader",
     "ImportanceSampler",
+    "IndexDraw",
     "Numbered",
     "TensorDraw",
+    "WeightIndex",
     "gradient_norms",
     "last_layer_norms",
     "loggers",

@@ -1,0 +1,222 @@
+"""The index on a device: buffers of fixed address, and launches that never wait for the host."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tombola.torch.device.layout import NO_FAULT, POSITION_BITS, WIDTH, Cell, Fault, shape_of
+
+__all__ = ["Board"]
+
+SMALL = 4096  # batches up to this size are set by one launch, which compares all pairs
+GATHERED = 1024  # from this size on, changes of the top sums are added up within a program first
+LEAST_BITS = 14  # the smallest table has 2^14 slots
+
+
+class DrawLaunch(NamedTuple):
+    """How a draw is cut into programs, and its rows into groups."""
+
+    tile: int  # draws of one program
+    warps: int
+    groups: int  # 1: fewest steps one after the other; 16 or 32: fewest instructions
+
+
+def draw_launch(size: int) -> DrawLaunch:
+    """Return how to draw a batch of this size."""
+    if size <= 1024:
+        return DrawLaunch(1, 1, 1)
+    return DrawLaunch(8, 1, 16) if size <= 16384 else DrawLaunch(16, 1, 32)
+
+
+class SetLaunch(NamedTuple):
+    """How a small batch of changes is cut into programs, and what these read at a time."""
+
+    tile: int  # changes of one program
+    warps: int
+    chunk: int  # positions of the batch that it compares with at a time
+
+
+def set_launch(size: int) -> SetLaunch:
+    """Return how to set a small batch of this size."""
+    if size <= 256:
+        return SetLaunch(16, 4, 128)
+    return SetLaunch(16, 4, 256) if size <= 1024 else SetLaunch(32, 8, 512)
+
+
+TABLE_WARPS = 4  # warps of a program of a large batch, one change a thread
+
+
+class Table(NamedTuple):
+    """Scratch memory for large batches, all zero between calls."""
+
+    entries: Tensor  # (2^bits,): item and last position
+    sums: Tensor  # (2^bits,): the sum of the amounts of an item
+    slots: Tensor  # (2^(bits - 1),): the slot of each position
+    bits: int
+
+
+class Board:
+    """Leaves, sums and cells on one device, and the kernels that work on them.
+
+    Nothing here is validated but by the kernels; `WeightIndex` is the public class.
+    """
+
+    def __init__(self, weights: Tensor, device: torch.device, seed: int) -> None:
+        self.kernels = load_kernels()
+        self.shape = shape = shape_of(weights.numel())
+        self.memory = torch.zeros(shape.size, dtype=torch.int64, device=device)
+        self.cells = self.memory[:WIDTH]
+        self.levels = [
+            self.memory[start : start + rows * WIDTH]
+            for start, rows in zip(shape.starts, shape.rows, strict=True)
+        ]
+        self.leaves = self.levels[0][: shape.n]
+        self.tables: dict[int, Table] = {}  # kept for good: a CUDA graph may hold their addresses
+        self.cells[Cell.REFUSED] = NO_FAULT
+        self.load(weights, seed, 0, None)
+
+    def load(self, weights: Tensor, seed: int, position: int, order: Tensor | None) -> None:
+        """Take over valid weights and the state of the stream; forget faults.
+
+        Draws from a board do not depend on the order of changes before: `order` is not used.
+        """
+        del order
+        self.leaves.copy_(weights)
+        for level, below in zip(self.levels[1:], self.levels, strict=False):
+            rows = below.view(-1, WIDTH)
+            torch.sum(rows, 1, out=level[: len(rows)])
+        self.cells[Cell.SEED] = seed if seed < 2**63 else seed - 2**64
+        self.cells[Cell.POSITION] = position
+        self.cells[Cell.KIND] = Fault.NONE
+
+    @property
+    def order(self) -> None:
+        """There is none."""
+        return None
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of all weights."""
+        return self.levels[-1].sum()
+
+    @property
+    def position(self) -> int:
+        """The number of draws made."""
+        return int(self.cells[Cell.POSITION])
+
+    @property
+    def nbytes(self) -> int:
+        """The memory used, scratch included."""
+        scratch = (part for table in self.tables.values() for part in table[:3])
+        return sum(part.nbytes for part in (self.memory, *scratch))
+
+    def fault(self) -> tuple[int, int, int]:
+        """Return kind, position and value of the first fault since the last call; this waits."""
+        kind, where, value = self.cells[Cell.KIND : Cell.VALUE + 1].tolist()
+        if kind != Fault.NONE:
+            self.cells[Cell.KIND] = Fault.NONE
+        return kind, where, value
+
+    def verify(self) -> int:
+        """Return the first level whose sums are not those of the level below, or -1."""
+        for k in range(1, len(self.levels)):
+            expected = self.levels[k - 1].view(-1, WIDTH).sum(1)
+            padding = self.levels[k][len(expected) :]
+            if not torch.equal(self.levels[k][: len(expected)], expected) or padding.any():
+                return k
+        return -1
+
+    def draw(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return items, their weights and the total."""
+        indices = torch.empty(size, dtype=torch.int64, device=self.memory.device)
+        weights = torch.empty_like(indices)
+        if size == 0:
+            return indices, weights, self.total
+        total = torch.empty((), dtype=torch.int64, device=self.memory.device)
+        tile, warps, groups = draw_launch(size)
+        self._run(
+            self.kernels.draw_kernel, -(-size // tile), self.memory, self.shape.n, indices, weights,
+            total, size, HEIGHT=self.shape.height, TILE=tile, GROUPS=groups,
+            num_warps=warps,
+        )  # fmt: skip
+        return indices, weights, total
+
+    def set(self, indices: Tensor, weights: Tensor) -> None:
+        """Set weights; the last position of an item wins."""
+        size, (n, height, *_, limit) = indices.numel(), self.shape
+        if size > SMALL:
+            self._change(indices, weights, 0, limit, add=False)
+        elif size > 0:
+            tile, warps, chunk = set_launch(size)
+            self._run(
+                self.kernels.set_kernel, -(-size // tile), self.memory, n, limit, indices, weights,
+                size, HEIGHT=height, TILE=tile, CHUNK=chunk, GATHER=size >= GATHERED,
+                num_warps=warps,
+            )  # fmt: skip
+
+    def add(self, indices: Tensor, amounts: Tensor, most: int) -> None:
+        """Add amounts, each from -most to most, to weights."""
+        if indices.numel() > 0:
+            self._change(indices, amounts, -most, most, add=True)
+
+    def _change(self, indices: Tensor, values: Tensor, least: int, most: int, *, add: bool) -> None:
+        """Set or add by way of a table: enter the batch, look at its sums, make the changes."""
+        (n, height, *_, limit), board, kernels = self.shape, self.memory, self.kernels
+        size = indices.numel()
+        *table, bits = self._table(size)
+        tile, warps = 32 * TABLE_WARPS, TABLE_WARPS
+        programs = -(-size // tile)
+        self._run(
+            kernels.insert_kernel, programs, board, n, least, most, indices, values, size, *table,
+            bits, ADD=add, TILE=tile, num_warps=warps,
+        )  # fmt: skip
+        if add:
+            self._run(
+                kernels.add_kernel, programs, board, n, limit, indices, size, *table,
+                HEIGHT=height, TILE=tile, num_warps=warps,
+            )  # fmt: skip
+        self._run(
+            kernels.apply_kernel, programs, board, n, indices, values, size, *table, ADD=add,
+            HEIGHT=height, TILE=tile, num_warps=warps,
+        )  # fmt: skip
+
+    def _table(self, size: int) -> Table:
+        """Return a table with at least two slots for each position."""
+        bits = max((2 * size - 1).bit_length(), LEAST_BITS)
+        if bits not in self.tables:
+            device = self.memory.device
+            if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError(
+                    f"a batch of {size} needs scratch memory: set or add one of this size before "
+                    "the capture of a CUDA graph"
+                )
+            entries, sums, slots = (
+                torch.zeros(count, dtype=torch.int64, device=device)
+                for count in (1 << bits, 1 << bits, 1 << (bits - 1))
+            )
+            self.tables[bits] = Table(entries, sums, slots, bits)
+        return self.tables[bits]
+
+    def _run(self, kernel: Any, programs: int, *arguments: Any, **options: Any) -> None:
+        """Launch a kernel on the device of the board."""
+        device = self.memory.device
+        if device.type == "cuda" and device.index != torch.cuda.current_device():
+            with torch.cuda.device(device):
+                kernel[(programs,)](*arguments, **options)
+        else:
+            kernel[(programs,)](*arguments, **options)
+
+
+MOST_CHANGES = 1 << POSITION_BITS  # positions of a batch that fit into a table
+
+
+def load_kernels() -> Any:
+    """Return the module of kernels, which needs Triton."""
+    try:
+        from tombola.torch.device import kernels
+    except ImportError as error:
+        raise ImportError(
+            f"an index on a GPU needs Triton, which comes with PyTorch: {error}"
+        ) from error
+    return kernels

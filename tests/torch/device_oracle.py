@@ -1,0 +1,59 @@
+"""The index on a device in plain Python integers, one item at a time."""
+
+import bisect
+import itertools
+
+WORD = 2**32 - 1
+
+
+def philox(counter, key):
+    """Philox 4x32-10 (Salmon et al. 2011): four words of 32 bits for a counter and a key."""
+    (a, b, c, d), (low, high) = counter, key
+    for _ in range(10):
+        first, second = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = second >> 32 ^ b ^ low, second & WORD, first >> 32 ^ d ^ high, first & WORD
+        low, high = low + 0x9E3779B9 & WORD, high + 0xBB67AE85 & WORD
+    return a, b, c, d
+
+
+def random_below(seed, position, lane, total):
+    """Lemire 2019: word * total >> 64, unless the rest is below 2^64 mod total."""
+    for attempt in range(64):
+        counter = (position & WORD, position >> 32, lane, attempt)
+        low, high, _, _ = philox(counter, (seed & WORD, seed >> 32))
+        dart, rest = divmod((high << 32 | low) * total, 2**64)
+        if rest >= 2**64 % total:
+            return dart
+    raise AssertionError("64 words in a row were rejected")
+
+
+class Oracle:
+    def __init__(self, weights, seed):
+        self.weights, self.seed, self.position = list(weights), seed, 0
+
+    @property
+    def total(self):
+        return sum(self.weights)
+
+    def draw(self, size):
+        ends = list(itertools.accumulate(self.weights))
+        darts = [random_below(self.seed, self.position, j, ends[-1]) for j in range(size)]
+        self.position += 1
+        return [bisect.bisect_right(ends, dart) for dart in darts]
+
+    def set(self, items, weights):
+        for item, weight in zip(items, weights, strict=True):
+            self.weights[item] = weight
+
+    def add(self, items, amounts):
+        for item, amount in zip(items, amounts, strict=True):
+            self.weights[item] += amount
+
+    def levels(self):
+        """The sums of rows of 128, of rows of these, ... down to one row."""
+        level = self.weights
+        while True:
+            level = [sum(level[j : j + 128]) for j in range(0, len(level), 128)]
+            yield level
+            if len(level) <= 128:
+                return

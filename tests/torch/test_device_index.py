@@ -1,0 +1,688 @@
+"""The index on a device: exact, the same on every run, and nothing half done.
+
+Kernels run on a CUDA device where there is one, else under Triton's interpreter on small boards.
+Without Triton those tests are skipped, and the CPU's index alone is tested.
+"""
+
+import importlib.util
+import io
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from device_oracle import Oracle, philox
+
+from tombola.checkpoint import CheckpointError
+from tombola.torch import WeightIndex
+from tombola.torch.device import board, index
+from tombola.torch.device.layout import Cell, shape_of
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+if not CUDA:
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before the kernels are imported
+
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
+needs_cuda = [
+    needs_triton,
+    pytest.mark.cuda,
+    pytest.mark.skipif(not CUDA, reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
+]
+ODD = 2**64 // 5 + 1  # a total for which a fifth of all words is rejected
+FULL = 2**62 // 16
+ODD_WEIGHTS = [FULL] * 12 + [ODD - 12 * FULL] + [0] * 3
+HALF_WEIGHTS = [FULL] * 14 + [2**65 // 9 - 14 * FULL, 0]  # of the low halves below it, half are
+
+
+@pytest.fixture(params=["cpu", pytest.param("triton", marks=needs_triton)])
+def new(request, monkeypatch):
+    """A function that makes an index of either kind."""
+    if request.param == "cpu":
+        return lambda weights, seed=0: WeightIndex(torch.tensor(weights), device="cpu", seed=seed)
+    return new_on_board(monkeypatch)
+
+
+@pytest.fixture
+def on_board(monkeypatch):
+    """A function that makes an index of the kind that runs on a device."""
+    return new_on_board(monkeypatch)
+
+
+def new_on_board(monkeypatch):
+    monkeypatch.setattr(index, "engine_of", lambda device: board.Board)
+    return lambda weights, seed=0: WeightIndex(torch.tensor(weights), device=DEVICE, seed=seed)
+
+
+def on(device_index, values):
+    return torch.tensor(values, dtype=torch.int64, device=device_index.device)
+
+
+def put(device_index, items, weights):
+    device_index.set(on(device_index, items), on(device_index, weights))
+
+
+def add(device_index, items, amounts):
+    device_index.add(on(device_index, items), on(device_index, amounts))
+
+
+def assert_equals(device_index, oracle):
+    """Leaves, all sums, scratch and counters are what they should be, to the bit."""
+    engine = device_index._engine
+    assert engine.leaves.tolist() == oracle.weights
+    for level, sums in zip(engine.levels[1:], oracle.levels(), strict=True):
+        assert level.tolist() == sums + [0] * (len(level) - len(sums))
+    assert not engine.levels[0][len(oracle.weights) :].any()
+    cells = engine.cells.tolist()
+    assert cells[Cell.POSITION] == oracle.position
+    assert cells[Cell.TICKET] == 0
+    assert cells[Cell.REFUSED] == board.NO_FAULT
+    assert not any(part.any() for table in engine.tables.values() for part in table[:2])
+
+
+def play(make, n, seed, *, rounds=3, draws=9, size=20, spread=2**40):
+    """Mix draws, sets and adds; compare each step with the oracle. Returns all bytes."""
+    generator = np.random.default_rng(seed)
+    weights = generator.integers(0, spread, n).tolist()
+    device_index, oracle = make(weights, seed), Oracle(weights, seed)
+    drawn = []
+    for _ in range(rounds):
+        draw = device_index.draw(draws)
+        total, expected = oracle.total, oracle.draw(draws)
+        assert draw.indices.tolist() == expected
+        assert draw.weights.tolist() == [oracle.weights[i] for i in expected]
+        assert draw.total.item() == total
+        drawn.append(draw.indices)
+        # near to one another, and some of them twice or more
+        items = (expected[0] + generator.integers(0, 2 * size, size)) % n
+        new_weights = generator.integers(0, spread, size)
+        device_index.set(on(device_index, items.tolist()), on(device_index, new_weights.tolist()))
+        oracle.set(items.tolist(), new_weights.tolist())
+        assert_equals(device_index, oracle)
+        amounts = generator.integers(0, spread, size).tolist()
+        add(device_index, items.tolist(), amounts)
+        oracle.add(items.tolist(), amounts)
+        assert_equals(device_index, oracle)
+    device_index.check()
+    device_index.verify()
+    drawn.append(device_index._engine.memory)
+    return torch.cat(drawn).cpu().numpy().tobytes()
+
+
+# ---- against the oracle
+
+
+def test_the_oracle_knows_philox():
+    """Known answers of Random123, `kat_vectors`."""
+    assert philox((0,) * 4, (0, 0)) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+    ones = 0xFFFFFFFF
+    assert philox((ones,) * 4, (ones, ones)) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+
+
+@pytest.mark.parametrize("n", [1, 127, 128, 129, 16_384, 16_385, 10**9])
+def test_boards_are_padded_to_whole_rows(n):
+    shape = shape_of(n)
+    assert shape.rows[-1] == 1
+    assert [rows * 128 for rows in shape.rows[1:]] >= list(shape.rows[:-1])
+    assert shape.starts[-1] == 128
+    assert shape.size == shape.starts[0] + shape.rows[0] * 128
+    assert shape.limit * n <= 2**62
+
+
+def test_a_billion_items_take_at_most_8_1_bytes_each():
+    assert shape_of(10**9).size * 8 <= 8.1 * 10**9
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("n", "seed"), [(1, 0), (7, 2**64 - 1), (128, 1), (129, 2**63), (16_385, 5)]
+)
+def test_draws_and_changes_are_the_oracles(on_board, n, seed):
+    play(on_board, n, seed)
+
+
+@needs_triton
+@pytest.mark.parametrize("launch", [(4, 1, 1), (8, 1, 16), (16, 1, 32), (2, 2, 8)])
+def test_draws_do_not_depend_on_how_they_are_cut(on_board, monkeypatch, launch):
+    monkeypatch.setattr(board, "draw_launch", lambda size: board.DrawLaunch(*launch))
+    play(on_board, 300, 3, draws=21)
+
+
+@needs_triton
+def test_large_batches_go_through_the_table(on_board, monkeypatch):
+    monkeypatch.setattr(board, "SMALL", 0)
+    play(on_board, 300, 3, rounds=2, size=150)
+
+
+@needs_triton
+def test_changes_of_top_sums_are_gathered(on_board, monkeypatch):
+    monkeypatch.setattr(board, "GATHERED", 0)
+    play(on_board, 17_000, 4, rounds=2)
+
+
+@needs_triton
+def test_the_same_run_twice_gives_the_same_bytes(on_board):
+    assert play(on_board, 129, 9) == play(on_board, 129, 9)
+
+
+@needs_triton
+def test_words_are_rejected_as_they_should_be(on_board):
+    for weights in (ODD_WEIGHTS, HALF_WEIGHTS):
+        device_index, oracle = on_board(weights, 8), Oracle(weights, 8)
+        assert device_index.draw(40).indices.tolist() == oracle.draw(40)
+
+
+BOARDS = [
+    [3],
+    [0, 2, 0, 0, 5, 1],
+    [0] * 127 + [2] + [0] * 128 + [3, 1],  # the ends of rows, an empty row
+    [0] * 16_383 + [1, 2] + [0] * 200 + [4],  # three levels
+    [2**40, 1, 2, 0, 2**40, 1, 1],  # more digits than float32 has
+]
+# `descend` with darts that a test gives
+LOCATE = """
+
+@triton.jit
+def locate(board, n, darts, items, HEIGHT: tl.constexpr, GROUPS: tl.constexpr):
+    lane = tl.program_id(0) * 4 + tl.arange(0, 4)
+    item = descend(board, tl.cast(n, tl.int64), tl.load(darts + lane), HEIGHT, GROUPS)
+    tl.store(items + lane, item)
+"""
+
+
+def variant(folder, old, new):
+    """The module of kernels with one piece of its text replaced, and `locate`."""
+    from tombola.torch.device import kernels
+
+    text = pathlib.Path(kernels.__file__).read_text()
+    assert text.count(old) == 1
+    path = folder / "variant.py"
+    path.write_text(text.replace(old, new) + LOCATE)
+    specification = importlib.util.spec_from_file_location("variant", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def assert_darts_land(make, weights):
+    """Of the darts 0 .. total - 1, item i has weights[i], in order: look at both ends of each."""
+    engine = make(weights)._engine
+    ends = np.cumsum(weights)
+    filled = np.flatnonzero(weights)
+    darts = np.resize([*(ends - weights)[filled], *(ends - 1)[filled], *range(weights[-1])], 16)
+    given = torch.tensor(darts, device=DEVICE)
+    items = torch.empty_like(given)
+    for groups in (1, 16):
+        engine.kernels.locate[(4,)](
+            engine.memory, len(weights), given, items, HEIGHT=engine.shape.height, GROUPS=groups
+        )
+        assert items.tolist() == np.searchsorted(ends, darts, side="right").tolist()
+
+
+@needs_triton
+def test_every_dart_lands_on_its_item(on_board, monkeypatch, tmp_path):
+    kernels = variant(tmp_path, *RIGHT)
+    monkeypatch.setattr(board, "load_kernels", lambda: kernels)
+    for weights in BOARDS:
+        assert_darts_land(on_board, weights)
+
+
+# ---- wrong kernels
+
+RIGHT = ("import triton\n", "import triton\n")
+WRONG = {
+    "float32 mass": ("tl.cumsum(sums, 1)", "tl.cumsum(sums.to(tl.float32), 1).to(tl.int64)"),
+    "no rejection": ("pending = rest < rejected\n", "pending = rest < 0 * rejected\n"),
+    "rejects all that may be": ("(0 - bound) % bound", "bound"),
+    "off by one dart": ("passed = ends <= rest", "passed = ends < rest"),
+    "off by one block": ("first = level + row *", "first = level + tl.maximum(row - 1, 0) *"),
+    "off by one group": ("place += start", "place += start + 8"),
+    "lost update": (
+        'tl.atomic_add(sums, delta, mask=delta != 0, sem="relaxed")',
+        "tl.store(sums, tl.load(sums) + delta, mask=delta != 0)",
+    ),
+    "all duplicates win": ("(tl.max(last, 1) == own)", "(tl.max(last, 1) >= own)"),
+    "stands still": ("position + 1)", "position)"),
+    "all lanes alike": ("lane.to(tl.uint32), attempt", "(lane * 0).to(tl.uint32), attempt"),
+    "table not cleared": ("tl.store(table + slot, tl.zeros_like(slot), mask=chosen)", "pass"),
+    "amounts of duplicates lost": (
+        'tl.atomic_add(sums + found, value, mask=found >= 0, sem="relaxed")',
+        "tl.store(sums + found, value, mask=found >= 0)",
+    ),
+}
+
+
+def trial(make):
+    """What the tests above do, at once."""
+    for weights in BOARDS:
+        assert_darts_land(make, weights)
+    test_words_are_rejected_as_they_should_be(make)
+    play(make, 300, 3, rounds=2)
+
+
+@needs_triton
+@pytest.mark.parametrize("name", ["right", *WRONG])
+def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
+    kernels = variant(tmp_path, *WRONG.get(name, RIGHT))
+    monkeypatch.setattr(board, "load_kernels", lambda: kernels)
+    if name == "right":
+        trial(on_board)
+    else:
+        with pytest.raises(AssertionError):
+            trial(on_board)
+
+
+def excess(make):
+    """Standard errors between the share of the first 7 items and their probability."""
+    items = make(HALF_WEIGHTS, 8).draw(8192).indices
+    p = 7 * FULL / sum(HALF_WEIGHTS)
+    return abs((items < 7).double().mean().item() - p) / (p * (1 - p) / 8192) ** 0.5
+
+
+@needs_triton
+def test_frequencies_show_a_modulo(on_board, monkeypatch, tmp_path):
+    """Modulo this total, 5 of 2^64 words are equal for darts in its lower half, else 4."""
+    monkeypatch.setattr(board, "draw_launch", lambda size: board.DrawLaunch(512, 4, 1))
+    assert excess(on_board) < 5
+    right = "dart = tl.umulhi(word, bound)\n    rest = word * bound"
+    kernels = variant(tmp_path, right, "dart = word % bound\n    rest = word | bound")
+    monkeypatch.setattr(board, "load_kernels", lambda: kernels)
+    assert excess(on_board) > 5
+
+
+# ---- behaviour, the CPU's index and the device's
+
+
+def test_draws_and_changes(new):
+    device_index = new([1, 2, 0, 5])
+    draw = device_index.draw(30)
+    assert draw.indices.dtype == torch.int64
+    assert set(draw.indices.tolist()) <= {0, 1, 3}
+    assert draw.weights.tolist() == [[1, 2, 0, 5][i] for i in draw.indices]
+    assert draw.probabilities.tolist() == [w / 8 for w in draw.weights.tolist()]
+    put(device_index, [3, 0, 3, 1], [7, 6, 0, 0])
+    assert device_index.weights.tolist() == [6, 0, 0, 0]
+    assert set(device_index.draw(9).indices.tolist()) == {0}
+    add(device_index, [2, 0, 2, 0], [3, -1, 4, -2])
+    assert device_index.weights.tolist() == [3, 0, 7, 0]
+    assert device_index.total.item() == 10
+    given = device_index.probabilities(on(device_index, [2, 1, 4, -1])).tolist()
+    assert given[:2] == [0.7, 0]
+    assert np.isnan(given[2:]).all()
+    device_index.check()
+    device_index.verify()
+    assert len(device_index) == 4
+    assert repr(device_index).startswith("WeightIndex(n=4, device=")
+    assert device_index.nbytes > 32
+
+
+def test_a_draw_keeps_its_probabilities(new):
+    device_index = new([4, 4])
+    draw = device_index.draw(3)
+    put(device_index, [0, 1], [1, 0])
+    assert draw.probabilities.tolist() == [0.5] * 3
+
+
+def test_copies_are_copies(new):
+    given = [4, 4]
+    device_index = new(given)
+    device_index.weights[0] = 9
+    assert device_index.weights.tolist() == given
+
+
+def test_seeds_and_positions_matter(new):
+    weights = list(range(1, 100))
+    first, second = new(weights, 3), new(weights, 3)
+    drawn = [first.draw(8).indices.tolist() for _ in range(3)]
+    assert drawn == [second.draw(8).indices.tolist() for _ in range(3)]
+    assert drawn[0] != drawn[1]
+    assert drawn[0] != new(weights, 4).draw(8).indices.tolist()
+
+
+def test_empty_calls_do_nothing(new):
+    weights = list(range(1, 100))
+    device_index = new(weights)
+    draw = device_index.draw(0)
+    assert draw.indices.shape == draw.probabilities.shape == (0,)
+    assert draw.total.item() == sum(weights)
+    put(device_index, [], [])
+    add(device_index, [], [])
+    device_index.set([], [])
+    assert device_index.weights.tolist() == weights
+    assert device_index.draw(4).indices.tolist() == new(weights).draw(4).indices.tolist()
+
+
+def test_nothing_to_draw_from(new):
+    device_index = new([0] * 200)
+    draw = device_index.draw(3)
+    assert draw.indices.tolist() == [-1] * 3
+    assert draw.weights.tolist() == [0] * 3
+    assert draw.total.item() == 0
+    with pytest.raises(ValueError, match="nothing to draw from in draw 0: all 200 items"):
+        device_index.check()
+    device_index.check()  # told once
+    put(device_index, [150], [2])
+    assert device_index.draw(3).indices.tolist() == [150] * 3
+    device_index.check()
+
+
+LARGEST = 2**62 // 5
+BAD_SETS = [
+    ([0, 5, 1, -1], [1, 1, 1, 1], IndexError, r"indices\[1\] is 5, out of range .* of 5 items"),
+    ([0, 1, -1, 7], [1, 1, 1, -1], IndexError, r"indices\[2\] is -1, out of range"),
+    ([0, 1, 2, 9], [1, 1, -3, 1], ValueError, r"weights\[2\] is -3, but weights must not be neg"),
+    ([0, 1, 2], [1, LARGEST + 1, -3], ValueError, rf"weights\[1\] is {LARGEST + 1}, but 2\^62"),
+    ([0, 2**62, 2], [1, 1, -3], IndexError, rf"indices\[1\] is {2**62}, out"),
+    ([0, 7, 2], [1, -1, 3], IndexError, r"indices\[1\] is 7, out"),
+]
+BAD_ADDS = [
+    *[(i, a, e, m) for i, a, e, m in BAD_SETS[:2]],
+    ([0, 1], [1, 2**62], ValueError, rf"amounts\[1\] is {2**62}, but 2\^62 // max\(n, k\) is"),
+    ([0, 1], [1, -(2**62)], ValueError, r"amounts\[1\] is -4611686018427387904"),
+    ([3, 0, 3], [1, 1, -9], ValueError, r"for item 3, the last one at position 2, bring its w"),
+    ([2, 0], [LARGEST, 1], ValueError, rf"for item 2, the last .* 0 to {LARGEST}, which is"),
+    ([3, 0, 9], [-9, 1, 1], IndexError, r"indices\[2\] is 9"),  # before sums are looked at
+]
+
+
+def assert_refused(device_index, change, error, message):
+    weights = device_index.weights.tolist()
+    change()
+    assert device_index.weights.tolist() == weights
+    device_index.verify()
+    with pytest.raises(error, match=message):
+        device_index.state_dict()
+    device_index.check()
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize(("items", "weights", "error", "message"), BAD_SETS)
+def test_bad_sets_are_refused_as_a_whole(new, monkeypatch, small, items, weights, error, message):
+    if not small:
+        monkeypatch.setattr(board, "SMALL", 0)
+    device_index = new([1, 2, 3, 4, 5])
+    assert_refused(device_index, lambda: put(device_index, items, weights), error, message)
+    put(device_index, [1, 1], [9, LARGEST])  # and the next batch is accepted
+    device_index.check()
+    assert device_index.weights.tolist() == [1, LARGEST, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("items", "amounts", "error", "message"), BAD_ADDS)
+def test_bad_adds_are_refused_as_a_whole(new, items, amounts, error, message):
+    device_index = new([1, 2, 3, 4, 5])
+    assert_refused(device_index, lambda: add(device_index, items, amounts), error, message)
+    add(device_index, [3, 3, 3], [-9, 3, 5])  # below zero on the way is not below zero
+    device_index.check()
+    assert device_index.weights.tolist() == [1, 2, 3, 3, 5]
+
+
+def test_the_first_fault_is_kept(new):
+    device_index = new([1, 2, 3])
+    put(device_index, [0, 4], [1, 1])
+    put(device_index, [0, 1], [-1, 1])
+    put(device_index, [0], [8])
+    with pytest.raises(IndexError, match=r"indices\[1\] is 4"):
+        device_index.check()
+    device_index.check()
+    assert device_index.weights.tolist() == [8, 2, 3]
+
+
+def test_the_largest_total_is_drawn_from(new):
+    n = 130
+    device_index = new([2**62 // n] * n)
+    draw = device_index.draw(20)
+    assert draw.total.item() == 2**62 // n * n
+    assert len(set(draw.indices.tolist())) > 10
+    device_index.check()
+
+
+@needs_triton
+def test_a_draw_without_luck_is_reported(on_board, monkeypatch):
+    """One attempt is not enough where a fifth of the words is rejected."""
+    device_index = on_board(ODD_WEIGHTS)
+    engine = device_index._engine
+    out = torch.empty(64, dtype=torch.int64, device=DEVICE)
+    engine.kernels.draw_kernel[(4,)](
+        engine.memory, 16, out, torch.empty_like(out), out.new_empty(()), 64,
+        HEIGHT=1, TILE=16, GROUPS=1, ATTEMPTS=1,
+    )  # fmt: skip
+    assert ((out >= 0) & (out < 16)).all()
+    with pytest.raises(RuntimeError, match="draw 0 rejected every random word"):
+        device_index.check()
+
+
+# ---- states
+
+
+def test_states_continue_the_stream(new):
+    weights = list(range(1, 200))
+    first = new(weights, 2**64 - 3)
+    first.draw(5)
+    put(first, [3, 150], [1000, 0])
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    second = new([0] * 199, 5)
+    put(second, [-1], [3])
+    second.load_state_dict(state)
+    second.check()  # faults of another life are forgotten
+    assert second.seed == first.seed
+    for _ in range(2):
+        assert second.draw(6).indices.tolist() == first.draw(6).indices.tolist()
+    second.verify()
+    assert state["weights"][3] == 1000
+
+
+BAD_STATES = [
+    ({"format": 2}, "format 2 is not known"),
+    ({"seed": -1}, "seed must be from 0"),
+    ({"seed": 2.0}, "seed must be an integer"),
+    ({"position": 2**63}, "position must be from 0"),
+    ({"position": True}, "position must be an integer"),
+    ({"weights": [1, 2, 3]}, "weights must be a tensor of integers"),
+    ({"weights": torch.ones(3)}, "weights must be a tensor of integers"),
+    ({"weights": torch.ones(4, dtype=torch.int64)}, r"of shape \(4,\), the index has 3 items"),
+    ({"order": torch.ones(4, dtype=torch.int64)}, r"order is of shape \(4,\), the index has 3"),
+    ({"order": [2, 1, 0]}, "order must be a tensor of integers"),
+    ({"weights": torch.tensor([1, 2, -3])}, r"weights\[2\] is -3"),
+    ({"weights": torch.tensor([1, 2**62, 3])}, r"weights\[1\] is 4611686018427387904"),
+    ({"more": 1}, "has the entries"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_STATES)
+def test_bad_states_change_nothing(new, change, message):
+    device_index = new([1, 2, 3], 7)
+    state = device_index.state_dict()
+    with pytest.raises(CheckpointError, match=message):
+        device_index.load_state_dict({**state, **change})
+    assert repr(device_index.state_dict()) == repr(state)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 2, 0], [2, 1, 3], [-1, 1, 0]])
+def test_a_bad_order_changes_nothing(order):
+    """Of weights 1, 2, 3: the order is 2, 1, 0."""
+    device_index = WeightIndex([1, 2, 3])
+    state = device_index.state_dict()
+    with pytest.raises(CheckpointError, match="order does not sort the items"):
+        device_index.load_state_dict({**state, "order": torch.tensor(order)})
+    assert repr(device_index.state_dict()) == repr(state)
+
+
+def test_an_order_of_nothing():
+    device_index = WeightIndex([0, 0, 0])
+    state = device_index.state_dict()
+    with pytest.raises(CheckpointError, match="order does not sort the items"):
+        device_index.load_state_dict({**state, "order": torch.tensor([1, 1, 0])})
+    device_index.load_state_dict({**state, "order": torch.tensor([1, 2, 0])})
+    assert device_index.state_dict()["order"].tolist() == [1, 2, 0]
+
+
+# ---- arguments
+
+
+def test_arguments_are_checked():
+    with pytest.raises(TypeError, match=r"weights must hold integers, got torch.float32; scale"):
+        WeightIndex(torch.ones(3))
+    with pytest.raises(TypeError, match=r"weights must hold integers, got torch.bool"):
+        WeightIndex(torch.ones(3) > 0)
+    with pytest.raises(ValueError, match=r"one dimension, got shape \(2, 2\)"):
+        WeightIndex([[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match=r"1 to 2\^38 items, got 0"):
+        WeightIndex(torch.empty(0, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"weights\[1\] is -2, but weights must not"):
+        WeightIndex([1, -2])
+    with pytest.raises(ValueError, match=rf"weights\[0\] is {2**61 + 1}, but 2\^62 // n"):
+        WeightIndex([2**61 + 1, 2])
+    with pytest.raises(ValueError, match="seed must be from 0"):
+        WeightIndex([1], seed=2**64)
+    device_index = WeightIndex(np.array([1, 2], dtype=np.uint8))
+    with pytest.raises(ValueError, match="size must be from 0"):
+        device_index.draw(-1)
+    with pytest.raises(TypeError, match=r"weights must hold integers, got torch.float"):
+        device_index.set([0], [0.5])
+    with pytest.raises(TypeError, match="indices must hold integers"):
+        device_index.set([0.0], [1])
+    with pytest.raises(ValueError, match="same length, got 2 and 1"):
+        device_index.set([0, 1], [1])
+    with pytest.raises(ValueError, match="one dimension"):
+        device_index.add([[0]], [[1]])
+    with pytest.raises(ValueError, match="indices is on meta, the index on cpu"):
+        device_index.set(torch.zeros(1, dtype=torch.int64, device="meta"), [1])
+    device_index.set(np.array([1], dtype=np.int32), [7])
+    assert device_index.weights.tolist() == [1, 7]
+
+
+def test_triton_may_be_absent():
+    script = (
+        "import sys; sys.modules['triton'] = None; import torch, tombola.torch as t; "
+        "from tombola.torch.device.board import Board; t.WeightIndex([1]).draw(2)\n"
+        "try: Board(torch.ones(1), torch.device('cpu'), 0)\n"
+        "except ImportError as error: print(error)"
+    )
+    out = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert out.stdout.startswith("an index on a GPU needs Triton")
+
+
+# ---- on a CUDA device
+
+
+def cuda_tests(function):
+    for mark in needs_cuda:
+        function = mark(function)
+    return function
+
+
+@cuda_tests
+def test_every_residue_is_drawn_beyond_2_to_the_25():
+    """Float32 would miss three of four items."""
+    device_index = WeightIndex(torch.ones(2**25 + 3, dtype=torch.int64, device="cuda"))
+    counts = torch.zeros(4, dtype=torch.int64, device="cuda")
+    for _ in range(16):
+        counts += torch.bincount(device_index.draw(65_536).indices % 4, minlength=4)
+    size = 16 * 65_536
+    assert ((counts - size / 4).abs() < 5 * (size * 3 / 16) ** 0.5).all(), counts.tolist()
+
+
+@cuda_tests
+@pytest.mark.parametrize("n", [1000, 100_000, 3_000_000])
+def test_a_million_draws_and_changes(n):
+    def run():
+        generator = torch.Generator("cuda").manual_seed(n)
+        weights = torch.randint(0, 2**30, (n,), generator=generator, device="cuda")
+        device_index = WeightIndex(weights, seed=3)
+        twin, batches = weights.cpu().numpy().copy(), []
+        for k in range(160):
+            size = (100, 1500, 4096, 5000, 20_000)[k % 5]
+            items = device_index.draw(size).indices
+            fresh = torch.randint(0, 2**30, (size,), generator=generator, device="cuda")
+            batches.append((k % 3, items, fresh))
+            device_index.add(items, fresh) if k % 3 == 0 else device_index.set(items, fresh)
+        device_index.check()
+        device_index.verify()
+        for kind, items, fresh in batches:
+            if kind == 0:
+                np.add.at(twin, items.cpu().numpy(), fresh.cpu().numpy())
+            else:
+                twin[items.cpu().numpy()] = fresh.cpu().numpy()
+        assert device_index.weights.tolist() == twin.tolist()
+        return device_index._engine.memory.cpu().numpy().tobytes()
+
+    assert run() == run()
+
+
+@cuda_tests
+def test_nothing_waits():
+    device_index = WeightIndex(torch.arange(100_000, device="cuda"))
+    batches = {size: torch.arange(size, device="cuda") for size in (128, 4096, 8192)}
+    for mode in ("default", "error"):  # the first round compiles
+        torch.cuda.set_sync_debug_mode(mode)
+        try:
+            for items in batches.values():
+                draw = device_index.draw(len(items))
+                device_index.set(draw.indices, items)
+                device_index.add(items, items)
+                device_index.probabilities(draw.indices).add_(draw.probabilities)
+                device_index.total.add_(1)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    device_index.check()
+
+
+@cuda_tests
+@pytest.mark.parametrize("size", [128, 4096, 8192])
+def test_a_graph_replays_the_draws_of_eager_calls(size):
+    weights = torch.arange(1, 50_001, device="cuda")
+    fresh = torch.arange(size, device="cuda") + 1
+    eager, graphed = WeightIndex(weights, seed=4), WeightIndex(weights, seed=4)
+
+    def turn(device_index):
+        draw = device_index.draw(size)
+        device_index.set(draw.indices, fresh)
+        device_index.add(draw.indices, fresh)
+        return draw
+
+    turn(eager)
+    turn(graphed)  # before the capture: compiles and allocates
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        draw = turn(graphed)
+    for _ in range(5):
+        graph.replay()
+        expected = turn(eager)
+        assert torch.equal(draw.indices, expected.indices)
+        assert torch.equal(draw.weights, expected.weights)
+        assert draw.total == expected.total
+    assert torch.equal(eager._engine.memory, graphed._engine.memory)
+    state = eager.state_dict()
+    turn(eager)
+    graphed.load_state_dict(state)  # in the same memory: the graph goes on from there
+    graph.replay()
+    assert torch.equal(eager._engine.memory, graphed._engine.memory)
+
+
+@cuda_tests
+def test_a_capture_without_scratch_memory_is_refused():
+    device_index = WeightIndex(torch.arange(1, 50_001, device="cuda"))
+    items = torch.arange(5000, device="cuda")
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        items += 1  # a graph must not be empty
+        with pytest.raises(RuntimeError, match="before the capture"):
+            device_index.set(items, items)
+    assert device_index.weights[0] == 1
+
+
+@cuda_tests
+def test_the_cpu_continues_a_state_of_the_device():
+    device_index = WeightIndex(torch.arange(300, device="cuda"))
+    device_index.draw(5)
+    twin = WeightIndex(torch.zeros(300, dtype=torch.int64))
+    twin.load_state_dict(device_index.state_dict())
+    assert twin.weights.tolist() == list(range(300))
+    assert twin.state_dict()["position"] == 1
