@@ -123,11 +123,10 @@ class RealWeights:
             drawing.put_back(self._index, items, self._undo.weights, self._undo.places)
             self.taken[items] = False
 
-    def release(self) -> None:
-        """Return all items that were drawn to the board."""
+    def release(self, items: NDArray[np.int64]) -> None:
+        """Return items that were drawn to the board; they must be all of them."""
         if not self.replacement:
-            items = np.flatnonzero(self.taken)
-            self.taken[:] = False
+            self.taken[items] = False
             self.put(items)
 
     @property

@@ -8,11 +8,13 @@ from tombola.torch.weighted_state import SavedEpoch
 
 __all__ = ["Epoch"]
 
+FIRST = 64  # items drawn at once after a change of weights; then twice as many, up to CHUNK
+
 
 class Epoch:
     """An epoch, or what is left of it: items of all processes, in the order of their draws.
 
-    Items are drawn CHUNK at a time, which is faster than one by one. Nobody can tell: `settle`
+    Items are drawn many at a time, which is faster than one by one. Nobody can tell: `settle`
     takes back what was drawn ahead, before a weight changes or a state is saved.
 
     Parameters
@@ -46,6 +48,7 @@ class Epoch:
         self.items = np.empty(share * world, dtype=np.int64)
         self.begin = self.kept = self.drawn = self.handed = 0
         self.over = False
+        self._reach = FIRST  # the number of items that are drawn at once
         self._chunk = 0  # where the latest draws begin, among the items
         self._chunk_position = stream.position  # and in the stream
 
@@ -72,8 +75,9 @@ class Epoch:
         while self.drawn < target:
             self.board.check_enough(target - self.drawn)
             self._chunk, self._chunk_position = self.drawn, self.stream.position
-            ahead = self.items[self.drawn : self.drawn + CHUNK]
+            ahead = self.items[self.drawn : self.drawn + self._reach]
             self.drawn += self.board.draw(self.stream, ahead)
+            self._reach = min(2 * self._reach, CHUNK)
 
     def settle(self) -> None:
         """Take back what was drawn ahead of what is handed out, as if it had not been drawn."""
@@ -84,9 +88,13 @@ class Epoch:
             if self._chunk < target:
                 self.board.draw(self.stream, self.items[self._chunk : target])
             self.drawn = target
+            self._reach = FIRST
 
     def release(self) -> None:
         """Return the items to the board."""
-        if not self.over:
-            self.board.release()
-            self.over = True
+        if not (self.over or self.board.replacement):
+            # after a resume, the first of them are known by their mark alone
+            known = self.begin == 0
+            drawn = np.sort(self.items[: self.drawn]) if known else np.flatnonzero(self.board.taken)
+            self.board.release(drawn)
+        self.over = True

@@ -187,7 +187,7 @@ class WeightedSampler(Sampler[int]):
         made = 0
         while made < items.size:
             made += board.draw(stream, items[made:])
-        board.release()
+        board.release(items)
         return torch.from_numpy(items[rank::world].copy())
 
     def update(self, indices: Any, weights: Any) -> None:
