@@ -74,11 +74,6 @@ class RealWeights:
         """The order of the items on the board; with values, exponent and taken, it is the state."""
         return self._index.order
 
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes."""
-        return sum(array.nbytes for array in (self.values, self.taken, *self._index))
-
     def put(self, items: NDArray[np.int64]) -> None:
         """Bring the board in line with the values of these items."""
         units = self._units(items)

@@ -148,7 +148,7 @@ class WeightedSampler(Sampler[int]):
         epoch, (_, rank, world, _) = self._epoch, self._processes
         assert epoch is not None
         while epoch.handed < epoch.share:
-            if self._epoch is not epoch or self._continues:
+            if self._epoch is not epoch:
                 raise RuntimeError(
                     "this iteration is over: another one has begun, or a state was loaded"
                 )
@@ -178,13 +178,12 @@ class WeightedSampler(Sampler[int]):
         """
         rank, world = self._processes.rank, self._processes.world
         items = np.empty(whole("size", size) * world, dtype=np.int64)
-        stream = Stream(self._seed())
         board = self._board
-        if not self.replacement and self._epoch is not None and self._epoch.off_board:
+        if self._epoch is not None and self._epoch.off_board:
             board = RealWeights(board.values, self.replacement)
         if items.size:
             board.check_enough(items.size)
-        made = 0
+        stream, made = Stream(self._seed()), 0
         while made < items.size:
             made += board.draw(stream, items[made:])
         board.release(items)
@@ -316,6 +315,7 @@ class WeightedSampler(Sampler[int]):
         if self._epoch is not None and self._epoch.handed < self._epoch.share:
             self._epoch.settle()  # how far draws were ahead must not matter
             self._end(self._epoch)
+        self._epoch = None
         self._board.check_enough(len(self) * self._processes.world)
         self._epoch = Epoch(self._board, Stream(self._seed()), len(self), self._processes.world)
 
