@@ -298,14 +298,15 @@ def test_an_epoch_that_runs_out_says_so_and_can_be_saved():
 
 
 @MODES
-def test_draws_ahead_and_saves_cannot_be_told(replacement, monkeypatch):
+@pytest.mark.parametrize("n", [300, 5000])
+def test_draws_ahead_and_saves_cannot_be_told(replacement, n, monkeypatch):
     """Item by item, the same as in chunks, with updates and saves at any time."""
 
     def lived(chunk, save):
         monkeypatch.setattr("tombola.torch.weighted_epoch.FIRST", chunk)
         monkeypatch.setattr("tombola.torch.weighted_epoch.CHUNK", chunk)
         chance = np.random.default_rng(1)
-        sampler = WeightedSampler(chance.random(300) ** 9, 200, replacement, seeded(7))
+        sampler = WeightedSampler(chance.random(n) ** 9, 200, replacement, seeded(7))
         drawn = []
         for stop in (200, 131, 200, 200):
             for k, item in enumerate(sampler):
@@ -313,7 +314,7 @@ def test_draws_ahead_and_saves_cannot_be_told(replacement, monkeypatch):
                 if k % 37 == 5:
                     count = [1, 7, 80][k % 3]
                     scale = 10.0 ** chance.integers(-20, 20)
-                    sampler.update(chance.integers(300, size=count), chance.random(count) * scale)
+                    sampler.update(chance.integers(n, size=count), chance.random(count) * scale)
                 if k % save == 0:
                     sampler.state_dict()
                 if k == stop:
@@ -462,16 +463,17 @@ def lived(sampler, epoch, count=None):
 
 
 @MODES
+@pytest.mark.parametrize("n", [400, 5000])
 @pytest.mark.parametrize("stop", [0, 1, 100, 249, 250])
-def test_a_resumed_run_equals_one_that_did_not_stop(replacement, stop, tmp_path):
-    sampler = make(replacement)
+def test_a_resumed_run_equals_one_that_did_not_stop(replacement, n, stop, tmp_path):
+    sampler = make(replacement, n=n)
     lived(sampler, iter(sampler))
     epoch = iter(sampler)
     lived(sampler, epoch, stop)
     torch.save(sampler.state_dict(), tmp_path / "state")
     rest = list(epoch)
     later = [lived(sampler, iter(sampler)) for _ in range(2)]
-    other = make(replacement, seed=99)
+    other = make(replacement, n=n, seed=99)
     list(itertools.islice(other, 17))  # whatever it has done before
     other.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
     assert other.epoch == (2 if stop == 250 else 1)
@@ -482,7 +484,7 @@ def test_a_resumed_run_equals_one_that_did_not_stop(replacement, stop, tmp_path)
 
 
 @MODES
-@pytest.mark.parametrize("batches", [3, 7, 25])
+@pytest.mark.parametrize("batches", [3, 7, 23, 25])
 def test_resume_with_workers_that_have_asked_ahead(replacement, batches):
     sampler = make(replacement)
     loader = DataLoader(range(400), 10, sampler=sampler, num_workers=2, prefetch_factor=2)
