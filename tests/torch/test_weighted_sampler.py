@@ -328,6 +328,16 @@ def test_draws_ahead_and_saves_cannot_be_told(replacement, n, monkeypatch):
     assert len(set(expected[0][:200])) == 200 or replacement
 
 
+def test_draws_ahead_of_an_epoch_that_is_abandoned_cannot_be_told(monkeypatch):
+    def lived(chunk):
+        monkeypatch.setattr("tombola.torch.weighted_epoch.FIRST", chunk)
+        monkeypatch.setattr("tombola.torch.weighted_epoch.CHUNK", chunk)
+        sampler = WeightedSampler(range(1, 5001), 200, False, seeded(7))
+        return list(itertools.islice(sampler, 10)) + list(sampler)
+
+    assert lived(1) == lived(1024)
+
+
 @pytest.mark.parametrize(
     ("indices", "weights", "error", "message"),
     [
