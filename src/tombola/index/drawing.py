@@ -11,7 +11,7 @@ from tombola.index.layout import HEIGHTS, LIMIT, Index
 from tombola.index.setting import assign, move
 from tombola.random import bounded, fill_words, next_below, rejected_below, seek
 
-__all__ = ["draw_many", "draw_one", "draw_without_replacement"]
+__all__ = ["draw_many", "draw_one", "draw_without_replacement", "put_back", "take"]
 
 CHUNK = 1024  # darts thrown together: their scratch arrays fit into the first cache levels
 FEW = 12  # fewer draws than this are made one by one
@@ -154,24 +154,52 @@ def draw_many(index: Index, stream: Record, out: NDArray[np.int64], uniform: Any
         out[j] = draw_one(index, stream, uniform)
 
 
-@kernel(allocates=True)
-def draw_without_replacement(index: Index, stream: Record, out: NDArray[np.int64]) -> None:
-    """Set the weight of each item drawn to 0, then restore the index exactly.
+@kernel
+def take(
+    index: Index,
+    stream: Record,
+    out: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    places: NDArray[np.int64],
+    least: Any,
+) -> Any:
+    """Draw items and set the weight of each to 0; return how many were drawn.
+
+    It stops early where the total is below `least`. What `put_back` needs is recorded in `weights`
+    and `places`.
+    """
+    for j in range(out.size):
+        if index.sums[0].total < least:
+            return np.int64(j)
+        item = draw_one(index, stream, 0)
+        out[j] = item
+        weights[j] = index.weights[item]
+        places[j] = index.position[item]
+        assign(index, item, 0)
+    return np.int64(out.size)
+
+
+@kernel
+def put_back(
+    index: Index, items: NDArray[np.int64], weights: NDArray[np.int64], places: NDArray[np.int64]
+) -> None:
+    """Restore the index exactly to what it was before `take` drew these items.
 
     Undoing the assignments in reverse order retraces their swaps. Only the move within the item's
     own height remains, and one more swap undoes it.
     """
-    taken = np.empty(out.size, dtype=np.int64)
-    places = np.empty(out.size, dtype=np.int64)
-    for j in range(out.size):
-        item = draw_one(index, stream, 0)
-        out[j] = item
-        taken[j] = index.weights[item]
-        places[j] = index.position[item]
-        assign(index, item, 0)
-    for j in range(out.size - 1, -1, -1):
-        item = out[j]
-        assign(index, item, taken[j])
+    for j in range(items.size - 1, -1, -1):
+        item = items[j]
+        assign(index, item, weights[j])
         place = move(index, np.int64(index.position[item]), places[j])
         index.order[place] = item
         index.position[item] = place
+
+
+@kernel(allocates=True)
+def draw_without_replacement(index: Index, stream: Record, out: NDArray[np.int64]) -> None:
+    """Draw items, each from those not drawn before, and leave the index as it was."""
+    weights = np.empty(out.size, dtype=np.int64)
+    places = np.empty(out.size, dtype=np.int64)
+    take(index, stream, out, weights, places, 1)
+    put_back(index, out, weights, places)

@@ -20,6 +20,7 @@ from tombola.torch.loader import ImportanceLoader, ImportanceSampler
 from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
 from tombola.torch.numbered import Numbered
 from tombola.torch.tensor_draw import TensorDraw
+from tombola.torch.weighted_sampler import WeightedSampler
 
 __all__ = [
     "GradientNorms",
@@ -29,6 +30,7 @@ __all__ = [
     "Numbered",
     "TensorDraw",
     "WeightIndex",
+    "WeightedSampler",
     "gradient_norms",
     "last_layer_norms",
     "loggers",

@@ -14,7 +14,7 @@ from tombola.torch.feedback import MOST_UNANSWERED
 from tombola.torch.messages import Feedback
 from tombola.torch.tensors import from_tensors, to_tensors
 
-__all__ = ["LoaderState", "SavedBatch", "SavedShard", "Settings"]
+__all__ = ["Entry", "LoaderState", "SavedBatch", "SavedShard", "Settings"]
 
 FORMAT = 1
 LARGEST = 2**62  # any count is below
@@ -101,7 +101,7 @@ class LoaderState:
         """Return the state in a dict that may hold anything, or raise a `CheckpointError`."""
         if not isinstance(state, Mapping):
             raise CheckpointError(f"a state must be a dict, got {type(state).__name__}")
-        entry = _Entry(from_tensors(state))
+        entry = Entry(from_tensors(state))
         saved_format = entry.value.get("format")
         if type(saved_format) is not int or saved_format != FORMAT:
             raise CheckpointError(
@@ -131,7 +131,7 @@ class LoaderState:
         return cls(expected, batch_size, rank, world, position, shards, waiting, unanswered, given)
 
 
-class _Entry:
+class Entry:
     """A dict inside a state; reading checks types and ranges, and errors name the entry."""
 
     def __init__(self, value: Any, name: str = "") -> None:
@@ -141,14 +141,17 @@ class _Entry:
         self._name = name
 
     def path(self, key: str) -> str:
+        """Return the full name of an entry."""
         return f"{self._name}.{key}" if self._name else key
 
     def get(self, key: str) -> Any:
+        """Return an entry, which must be there."""
         if key not in self.value:
             raise CheckpointError(f"the state is incomplete: it has no {self.path(key)}")
         return self.value[key]
 
     def whole(self, key: str, least: int = 0, most: int = LARGEST) -> int:
+        """Return an integer entry that must be from `least` to `most`."""
         value = self.get(key)
         if type(value) is not int or not least <= value <= most:
             raise CheckpointError(
@@ -157,12 +160,14 @@ class _Entry:
         return value
 
     def flag(self, key: str) -> bool:
+        """Return a bool entry."""
         value = self.get(key)
         if type(value) is not bool:
             raise CheckpointError(f"{self.path(key)} must be a bool, got {_shown(value)}")
         return value
 
     def array(self, key: str, dtype: Any, size: int | None = None) -> NDArray[Any]:
+        """Return a vector entry of this type, and of this length where one is given."""
         value = self.get(key)
         shape = np.shape(value) if isinstance(value, np.ndarray) else ()
         fits = len(shape) == 1 and size in (None, shape[0])
@@ -175,18 +180,21 @@ class _Entry:
         return value
 
     def require(self, key: str, good: NDArray[np.bool_], rule: str) -> None:
+        """Raise an error that names the first element that is not good."""
         if not good.all():
             j = int(np.argmin(good))
             raise CheckpointError(f"{self.path(key)}[{j}] is {self.value[key][j]}: {rule}")
 
-    def entry(self, key: str) -> "_Entry":
-        return _Entry(self.get(key), self.path(key))
+    def entry(self, key: str) -> "Entry":
+        """Return a dict entry."""
+        return Entry(self.get(key), self.path(key))
 
-    def entries(self, key: str) -> list["_Entry"]:
+    def entries(self, key: str) -> list["Entry"]:
+        """Return the dicts of a list entry."""
         value = self.get(key)
         if not isinstance(value, list):
             raise CheckpointError(f"{self.path(key)} must be a list, got {_shown(value)}")
-        return [_Entry(one, f"{self.path(key)}.{k}") for k, one in enumerate(value)]
+        return [Entry(one, f"{self.path(key)}.{k}") for k, one in enumerate(value)]
 
 
 def _shown(value: Any) -> str:
@@ -196,7 +204,7 @@ def _shown(value: Any) -> str:
     return f"{text if len(text) < 40 else text[:36] + ' ...'} of type {type(value).__name__}"
 
 
-def _check_settings(entry: _Entry, expected: Settings) -> None:
+def _check_settings(entry: Entry, expected: Settings) -> None:
     found = Settings(
         n=entry.whole("n", 1),
         lag=entry.whole("lag"),
@@ -211,14 +219,14 @@ def _check_settings(entry: _Entry, expected: Settings) -> None:
         raise CheckpointError("a state of sharded items fits sharded items only, and no other does")
 
 
-def _position(entry: _Entry, expected: Settings) -> Position:
+def _position(entry: Entry, expected: Settings) -> Position:
     drawn = entry.whole("drawn")
     handed = entry.whole("handed", max(0, drawn - expected.lag - 1), drawn)
     left = entry.whole("left", 0, expected.n)
     return Position(drawn, handed, left, entry.flag("open"), entry.whole("epoch"))
 
 
-def _shard(entry: _Entry, n: int) -> SavedShard:
+def _shard(entry: Entry, n: int) -> SavedShard:
     start, counts = entry.whole("start", 0, n - 1), entry.array("counts", np.int32)
     entry.require("counts", counts >= 0, "counts must not be negative")
     return SavedShard(start, counts, dict(entry.entry("sampler").value))
@@ -238,7 +246,7 @@ def _items(shards: list[SavedShard], expected: Settings) -> range:
 
 
 def _batches(
-    entry: _Entry, key: str, expected: Settings, items: range, drawn: int
+    entry: Entry, key: str, expected: Settings, items: range, drawn: int
 ) -> dict[int, SavedBatch]:
     batches: dict[int, SavedBatch] = {}
     for one in entry.entries(key):
@@ -257,7 +265,7 @@ def _batches(
     return batches
 
 
-def _feedback(entry: _Entry, n: int, items: range, latest: int) -> Feedback:
+def _feedback(entry: Entry, n: int, items: range, latest: int) -> Feedback:
     draw = _draw(entry, n, items)
     losses = entry.array("losses", np.float64, len(draw))
     good = (losses >= 0) & (losses < np.inf)
@@ -266,7 +274,7 @@ def _feedback(entry: _Entry, n: int, items: range, latest: int) -> Feedback:
     return Feedback(due, number, draw, losses.copy(), entry.whole("rank"))
 
 
-def _draw(parent: _Entry, n: int, items: range) -> Draw:
+def _draw(parent: Entry, n: int, items: range) -> Draw:
     entry = parent.entry("draw")
     indices = entry.array("indices", np.int64)
     good = (indices >= items.start) & (indices < items.stop)

@@ -1,0 +1,100 @@
+"""An epoch of weighted draws: drawn a little ahead, handed out, and taken back where need be."""
+
+import numpy as np
+
+from tombola.random import Stream
+from tombola.torch.real_weights import CHUNK, RealWeights
+from tombola.torch.weighted_state import SavedEpoch
+
+__all__ = ["Epoch"]
+
+FIRST = 64  # items drawn at once after a change of weights; then twice as many, up to CHUNK
+
+
+class Epoch:
+    """An epoch, or what is left of it: items of all processes, in the order of their draws.
+
+    Items are drawn many at a time, which is faster than one by one. Nobody can tell: `settle`
+    takes back what was drawn ahead, before a weight changes or a state is saved.
+
+    Parameters
+    ----------
+    board : RealWeights
+    stream : Stream
+    share : int
+        The number of items for each process.
+    world : int
+        The number of processes.
+
+    Attributes
+    ----------
+    items : ndarray of int64
+        Number ``k * world + rank`` is item k of a rank.
+    begin : int
+        The number of items of the epoch before these; not 0 after a resume.
+    kept : int
+        How many of the items came with a state; they are not drawn again.
+    drawn, handed : int
+        How many items are drawn, and how many of its share a process has handed out.
+    over : bool
+        Whether all items are back on the board.
+    """
+
+    def __init__(self, board: RealWeights, stream: Stream, share: int, world: int) -> None:
+        self.board = board
+        self.stream = stream
+        self.share = share
+        self.world = world
+        self.items = np.empty(share * world, dtype=np.int64)
+        self.begin = self.kept = self.drawn = self.handed = 0
+        self.over = False
+        self._reach = FIRST  # the number of items that are drawn at once
+        self._chunk = 0  # where the latest draws begin, among the items
+        self._chunk_position = stream.position  # and in the stream
+
+    @classmethod
+    def restored(cls, board: RealWeights, saved: SavedEpoch, left: int, world: int) -> "Epoch":
+        """Return the rest of a saved epoch: for each process `left` items, if there are so many."""
+        if saved.over and not board.replacement:  # no more can be drawn
+            left = min(left, saved.ahead.size // world)
+        stream = Stream(saved.seed)
+        stream.position = saved.position
+        epoch = cls(board, stream, left, world)
+        epoch.items = np.concatenate([saved.ahead, epoch.items[saved.ahead.size :]])
+        epoch.begin, epoch.over = saved.begin, saved.over
+        epoch.kept = epoch.drawn = epoch._chunk = saved.ahead.size
+        return epoch
+
+    @property
+    def off_board(self) -> bool:
+        """Whether items are off the board."""
+        return not (self.over or self.board.replacement or self.begin + self.drawn == 0)
+
+    def draw(self, target: int) -> None:
+        """Draw up to item number `target`, and some ahead."""
+        while self.drawn < target:
+            self.board.check_enough(target - self.drawn)
+            self._chunk, self._chunk_position = self.drawn, self.stream.position
+            ahead = self.items[self.drawn : self.drawn + self._reach]
+            self.drawn += self.board.draw(self.stream, ahead)
+            self._reach = min(2 * self._reach, CHUNK)
+
+    def settle(self) -> None:
+        """Take back what was drawn ahead of what is handed out, as if it had not been drawn."""
+        target = max(self.kept, self.handed * self.world)
+        if target < self.drawn:  # then item number `target` is one of the latest draws
+            self.board.undo(self.items[self._chunk : self.drawn])
+            self.stream.position = self._chunk_position
+            if self._chunk < target:
+                self.board.draw(self.stream, self.items[self._chunk : target])
+            self.drawn = target
+            self._reach = FIRST
+
+    def release(self) -> None:
+        """Return the items to the board."""
+        if not (self.over or self.board.replacement):
+            # after a resume, the first of them are known by their mark alone
+            known = self.begin == 0
+            drawn = np.sort(self.items[: self.drawn]) if known else np.flatnonzero(self.board.taken)
+            self.board.release(drawn)
+        self.over = True
