@@ -267,6 +267,8 @@ def print_tables(rows):
 
 def draw(rows, file):
     """Draw cost over seconds, one panel for each set, k and number of threads."""
+    from matplotlib import ticker
+
     from tombola.report.figures import legend_below, new_figure
 
     found = cells(rows)
@@ -293,6 +295,9 @@ def draw(rows, file):
         axis.set(title=f"{SETS[name]}, k = {k}, {one}", xscale="log", xlabel="seconds",
                  ylabel="cost above KMeans, %")  # fmt: skip
         axis.set_yscale("symlog", linthresh=1.0)
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter(ticker.NullFormatter())
         axis.axhline(1, color="0.4", linewidth=0.8, linestyle=":")
     legend_below(figure)
     figure.savefig(file, dpi=110)

@@ -258,14 +258,12 @@ def step_rows(n=10**6, size=4096, features=256, width=2048):
 # ---- tuning
 
 DRAWS = [
-    (1, 1, 1), (2, 1, 1), (4, 1, 1), (4, 4, 1), (4, 1, 8), (8, 1, 8), (8, 1, 16), (8, 1, 32),
-    (16, 1, 16), (16, 1, 32), (32, 1, 32), (32, 4, 16), (64, 4, 32),
+    (1, 1, 1), (2, 1, 1), (4, 1, 1), (4, 4, 1), (8, 4, 1), (4, 1, 8), (4, 1, 16), (8, 1, 8),
+    (8, 1, 16), (16, 1, 8), (16, 1, 16), (32, 1, 16), (16, 4, 16), (32, 4, 8), (32, 4, 16),
+    (64, 4, 16), (64, 8, 16), (128, 4, 16),
 ]  # fmt: skip
-SETS = [
-    (8, 4, 128), (16, 4, 128), (16, 4, 256), (16, 8, 512), (32, 4, 256), (32, 8, 256), (32, 8, 512),
-    (32, 8, 1024), (64, 8, 256),
-]  # fmt: skip
-TABLES = [2, 4, 8]
+SETS = [(8, 4, 128), (16, 4, 128), (16, 4, 256), (16, 8, 512), (32, 8, 512), (32, 16, 1024)]
+TABLES = [1, 2, 4, 8]
 
 
 def tune(n):
@@ -277,11 +275,11 @@ def tune(n):
             board.draw_launch = lambda size, launch=launch: DrawLaunch(*launch)
             took = in_graph(draw)
             print(f"n={n:,} B={size:,} draw, {launch} tile, warps, groups: {took:.2f}", flush=True)
-        for warps in TABLES:
-            board.SMALL, board.TABLE_WARPS = 0, warps
-            print(
-                f"n={n:,} B={size:,} set by table, {warps} warps: {in_graph(put):.2f}", flush=True
-            )
+        for warps, gathered in itertools.product(TABLES, (0, 2**30)):
+            board.SMALL, board.GATHERED = 0, gathered
+            board.table_warps = lambda size, warps=warps: warps
+            how = f"{warps} warps{'' if gathered else ', gathered'}"
+            print(f"n={n:,} B={size:,} set by table, {how}: {in_graph(put):.2f}", flush=True)
         board.SMALL = 4096
         for launch in SETS if size <= board.SMALL else ():
             for gathered in (0, 2**30):

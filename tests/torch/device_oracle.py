@@ -50,10 +50,11 @@ class Oracle:
             self.weights[item] += amount
 
     def levels(self):
-        """The sums of rows of 128, of rows of these, ... down to one row."""
-        level = self.weights
+        """The sums of rows of 128, of rows of 32 of these, ... down to one row."""
+        level, width = self.weights, 128
         while True:
-            level = [sum(level[j : j + 128]) for j in range(0, len(level), 128)]
+            level = [sum(level[j : j + width]) for j in range(0, len(level), width)]
+            width = 32
             yield level
-            if len(level) <= 128:
+            if len(level) <= width:
                 return

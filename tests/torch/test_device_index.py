@@ -80,7 +80,6 @@ def assert_equals(device_index, oracle):
     cells = engine.cells.tolist()
     assert cells[Cell.POSITION] == oracle.position
     assert cells[Cell.TICKET] == 0
-    assert cells[Cell.REFUSED] == board.NO_FAULT
     assert not any(part.any() for table in engine.tables.values() for part in table[:2])
 
 
@@ -127,7 +126,7 @@ def test_the_oracle_knows_philox():
 def test_boards_are_padded_to_whole_rows(n):
     shape = shape_of(n)
     assert shape.rows[-1] == 1
-    assert [rows * 128 for rows in shape.rows[1:]] >= list(shape.rows[:-1])
+    assert [rows * 32 for rows in shape.rows[1:]] >= list(shape.rows[:-1])
     assert shape.starts[-1] == 128
     assert shape.size == shape.starts[0] + shape.rows[0] * 128
     assert shape.limit * n <= 2**62
@@ -239,7 +238,7 @@ WRONG = {
     "no rejection": ("pending = rest < rejected\n", "pending = rest < 0 * rejected\n"),
     "rejects all that may be": ("(0 - bound) % bound", "bound"),
     "off by one dart": ("passed = ends <= rest", "passed = ends < rest"),
-    "off by one block": ("first = level + row *", "first = level + tl.maximum(row - 1, 0) *"),
+    "off by one block": ("first = leaves + row *", "first = leaves + tl.maximum(row - 1, 0) *"),
     "off by one group": ("place += start", "place += start + 8"),
     "lost update": (
         'tl.atomic_add(sums, delta, mask=delta != 0, sem="relaxed")',
@@ -286,7 +285,8 @@ def excess(make):
 @needs_triton
 def test_frequencies_show_a_modulo(on_board, monkeypatch, tmp_path):
     """Modulo this total, 5 of 2^64 words are equal for darts in its lower half, else 4."""
-    monkeypatch.setattr(board, "draw_launch", lambda size: board.DrawLaunch(512, 4, 1))
+    launch = board.DrawLaunch(*((8, 1, 16) if CUDA else (512, 4, 1)))  # few programs to interpret
+    monkeypatch.setattr(board, "draw_launch", lambda size: launch)
     assert excess(on_board) < 5
     right = "dart = tl.umulhi(word, bound)\n    rest = word * bound"
     kernels = variant(tmp_path, right, "dart = word % bound\n    rest = word | bound")
@@ -686,3 +686,22 @@ def test_the_cpu_continues_a_state_of_the_device():
     twin.load_state_dict(device_index.state_dict())
     assert twin.weights.tolist() == list(range(300))
     assert twin.state_dict()["position"] == 1
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3])
+def test_batches_may_begin_anywhere(new, shift):
+    """Also after a launch with another beginning: compiled code assumes nothing about it."""
+    device_index = new([1] * 300)
+    for begin in (0, shift, 0):
+        for size in (20, 2000):
+            items = on(device_index, list(range(300)) * 7)[begin : begin + size]
+            values = on(device_index, list(range(2100)))[begin : begin + size]
+            device_index.set(items, values)
+            device_index.add(items[:50], values[:50])
+            expected = dict(zip(items.tolist(), values.tolist(), strict=True))
+            for item, amount in zip(items[:50].tolist(), values[:50].tolist(), strict=True):
+                expected[item] += amount
+            device_index.check()
+            device_index.verify()
+            weights = device_index.weights.tolist()
+            assert all(weights[item] == value for item, value in expected.items())

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tombola.torch.device.layout import NO_FAULT, POSITION_BITS, WIDTH, Cell, Fault, shape_of
+from tombola.torch.device.launching import Launcher
+from tombola.torch.device.layout import CELLS, FAN, POSITION_BITS, WIDTH, Cell, Fault, shape_of
 
 __all__ = ["Board"]
 
-SMALL = 4096  # batches up to this size are set by one launch, which compares all pairs
+SMALL = 1024  # batches up to this size are set by one launch, which compares all pairs
 GATHERED = 1024  # from this size on, changes of the top sums are added up within a program first
 LEAST_BITS = 14  # the smallest table has 2^14 slots
 
@@ -19,14 +20,14 @@ class DrawLaunch(NamedTuple):
 
     tile: int  # draws of one program
     warps: int
-    groups: int  # 1: fewest steps one after the other; 16 or 32: fewest instructions
+    groups: int  # of leaves; 1: fewest steps one after the other; 8 or 16: fewest instructions
 
 
 def draw_launch(size: int) -> DrawLaunch:
     """Return how to draw a batch of this size."""
     if size <= 1024:
         return DrawLaunch(1, 1, 1)
-    return DrawLaunch(8, 1, 16) if size <= 16384 else DrawLaunch(16, 1, 32)
+    return DrawLaunch(8, 4, 1) if size <= 16384 else DrawLaunch(32, 4, 8)
 
 
 class SetLaunch(NamedTuple):
@@ -39,12 +40,15 @@ class SetLaunch(NamedTuple):
 
 def set_launch(size: int) -> SetLaunch:
     """Return how to set a small batch of this size."""
-    if size <= 256:
-        return SetLaunch(16, 4, 128)
-    return SetLaunch(16, 4, 256) if size <= 1024 else SetLaunch(32, 8, 512)
+    return SetLaunch(16, 4, 128) if size <= 256 else SetLaunch(16, 4, 256)
 
 
-TABLE_WARPS = 4  # warps of a program of a large batch, one change a thread
+def table_warps(size: int) -> int:
+    """Return the warps of a program of a large batch, one change a thread."""
+    return 1 if size <= 16384 else 4
+
+
+ATTEMPTS = 64  # words for a draw: less than a quarter of them are rejected
 
 
 class Table(NamedTuple):
@@ -53,6 +57,8 @@ class Table(NamedTuple):
     entries: Tensor  # (2^bits,): item and last position
     sums: Tensor  # (2^bits,): the sum of the amounts of an item
     slots: Tensor  # (2^(bits - 1),): the slot of each position
+    faults: Tensor  # the first fault of each program, in the batch
+    ranges: Tensor  # the same, in the sums
     bits: int
 
 
@@ -66,14 +72,14 @@ class Board:
         self.kernels = load_kernels()
         self.shape = shape = shape_of(weights.numel())
         self.memory = torch.zeros(shape.size, dtype=torch.int64, device=device)
-        self.cells = self.memory[:WIDTH]
+        self.cells = self.memory[:CELLS]
         self.levels = [
-            self.memory[start : start + rows * WIDTH]
-            for start, rows in zip(shape.starts, shape.rows, strict=True)
+            self.memory[start : start + rows * (FAN if level else WIDTH)]
+            for level, (start, rows) in enumerate(zip(shape.starts, shape.rows, strict=True))
         ]
         self.leaves = self.levels[0][: shape.n]
         self.tables: dict[int, Table] = {}  # kept for good: a CUDA graph may hold their addresses
-        self.cells[Cell.REFUSED] = NO_FAULT
+        self.launch = Launcher(self.memory.device)
         self.load(weights, seed, 0, None)
 
     def load(self, weights: Tensor, seed: int, position: int, order: Tensor | None) -> None:
@@ -83,12 +89,16 @@ class Board:
         """
         del order
         self.leaves.copy_(weights)
-        for level, below in zip(self.levels[1:], self.levels, strict=False):
-            rows = below.view(-1, WIDTH)
-            torch.sum(rows, 1, out=level[: len(rows)])
+        for level in range(1, len(self.levels)):
+            rows = self._rows(level - 1)
+            torch.sum(rows, 1, out=self.levels[level][: len(rows)])
         self.cells[Cell.SEED] = seed if seed < 2**63 else seed - 2**64
         self.cells[Cell.POSITION] = position
         self.cells[Cell.KIND] = Fault.NONE
+
+    def _rows(self, level: int) -> Tensor:
+        """Return a level by rows."""
+        return self.levels[level].view(-1, FAN if level else WIDTH)
 
     @property
     def order(self) -> None:
@@ -108,7 +118,7 @@ class Board:
     @property
     def nbytes(self) -> int:
         """The memory used, scratch included."""
-        scratch = (part for table in self.tables.values() for part in table[:3])
+        scratch = (part for table in self.tables.values() for part in table[:-1])
         return sum(part.nbytes for part in (self.memory, *scratch))
 
     def fault(self) -> tuple[int, int, int]:
@@ -121,7 +131,7 @@ class Board:
     def verify(self) -> int:
         """Return the first level whose sums are not those of the level below, or -1."""
         for k in range(1, len(self.levels)):
-            expected = self.levels[k - 1].view(-1, WIDTH).sum(1)
+            expected = self._rows(k - 1).sum(1)
             padding = self.levels[k][len(expected) :]
             if not torch.equal(self.levels[k][: len(expected)], expected) or padding.any():
                 return k
@@ -135,10 +145,10 @@ class Board:
             return indices, weights, self.total
         total = torch.empty((), dtype=torch.int64, device=self.memory.device)
         tile, warps, groups = draw_launch(size)
-        self._run(
+        self.launch(
             self.kernels.draw_kernel, -(-size // tile), self.memory, self.shape.n, indices, weights,
-            total, size, HEIGHT=self.shape.height, TILE=tile, GROUPS=groups,
-            num_warps=warps,
+            total, size, warps=warps, HEIGHT=self.shape.height, TILE=tile, GROUPS=groups,
+            ATTEMPTS=ATTEMPTS,
         )  # fmt: skip
         return indices, weights, total
 
@@ -149,10 +159,10 @@ class Board:
             self._change(indices, weights, 0, limit, add=False)
         elif size > 0:
             tile, warps, chunk = set_launch(size)
-            self._run(
+            self.launch(
                 self.kernels.set_kernel, -(-size // tile), self.memory, n, limit, indices, weights,
-                size, HEIGHT=height, TILE=tile, CHUNK=chunk, GATHER=size >= GATHERED,
-                num_warps=warps,
+                size, warps=warps, given=(indices, weights), HEIGHT=height, TILE=tile, CHUNK=chunk,
+                GATHER=size >= GATHERED,
             )  # fmt: skip
 
     def add(self, indices: Tensor, amounts: Tensor, most: int) -> None:
@@ -164,21 +174,23 @@ class Board:
         """Set or add by way of a table: enter the batch, look at its sums, make the changes."""
         (n, height, *_, limit), board, kernels = self.shape, self.memory, self.kernels
         size = indices.numel()
-        *table, bits = self._table(size)
-        tile, warps = 32 * TABLE_WARPS, TABLE_WARPS
+        entries, sums, slots, faults, ranges, bits = self._table(size)
+        warps = table_warps(size)
+        tile, table = 32 * warps, (entries, sums, slots)
         programs = -(-size // tile)
-        self._run(
+        self.launch(
             kernels.insert_kernel, programs, board, n, least, most, indices, values, size, *table,
-            bits, ADD=add, TILE=tile, num_warps=warps,
+            faults, bits, warps=warps, given=(indices, values), ADD=add, TILE=tile,
         )  # fmt: skip
         if add:
-            self._run(
-                kernels.add_kernel, programs, board, n, limit, indices, size, *table,
-                HEIGHT=height, TILE=tile, num_warps=warps,
+            self.launch(
+                kernels.add_kernel, programs, board, n, limit, indices, size, *table, faults, ranges,
+                warps=warps, given=(indices,), HEIGHT=height, TILE=tile,
             )  # fmt: skip
-        self._run(
-            kernels.apply_kernel, programs, board, n, indices, values, size, *table, ADD=add,
-            HEIGHT=height, TILE=tile, num_warps=warps,
+        self.launch(
+            kernels.apply_kernel, programs, board, n, indices, values, size, *table,
+            ranges if add else faults, warps=warps, given=(indices, values), ADD=add,
+            HEIGHT=height, TILE=tile, GATHER=size >= GATHERED,
         )  # fmt: skip
 
     def _table(self, size: int) -> Table:
@@ -191,21 +203,13 @@ class Board:
                     f"a batch of {size} needs scratch memory: set or add one of this size before "
                     "the capture of a CUDA graph"
                 )
-            entries, sums, slots = (
+            most = 1 << (bits - 1)  # positions
+            parts = (
                 torch.zeros(count, dtype=torch.int64, device=device)
-                for count in (1 << bits, 1 << bits, 1 << (bits - 1))
+                for count in (2 * most, 2 * most, most, most // 32, most // 32)
             )
-            self.tables[bits] = Table(entries, sums, slots, bits)
+            self.tables[bits] = Table(*parts, bits)
         return self.tables[bits]
-
-    def _run(self, kernel: Any, programs: int, *arguments: Any, **options: Any) -> None:
-        """Launch a kernel on the device of the board."""
-        device = self.memory.device
-        if device.type == "cuda" and device.index != torch.cuda.current_device():
-            with torch.cuda.device(device):
-                kernel[(programs,)](*arguments, **options)
-        else:
-            kernel[(programs,)](*arguments, **options)
 
 
 MOST_CHANGES = 1 << POSITION_BITS  # positions of a batch that fit into a table

@@ -15,7 +15,10 @@ from tombola.torch.device.layout import Cell, Fault
 __all__ = ["add_kernel", "apply_kernel", "draw_kernel", "insert_kernel", "set_kernel"]
 
 BITS = tl.constexpr(layout.BITS)
+FAN_BITS = tl.constexpr(layout.FAN_BITS)
 WIDTH = tl.constexpr(layout.WIDTH)
+FAN = tl.constexpr(layout.FAN)
+CELLS = tl.constexpr(layout.CELLS)
 POSITION_BITS = tl.constexpr(layout.POSITION_BITS)
 POSITION_MASK = tl.constexpr((1 << layout.POSITION_BITS) - 1)
 NO_FAULT = tl.constexpr(layout.NO_FAULT)
@@ -26,7 +29,6 @@ KIND = tl.constexpr(Cell.KIND)
 WHERE = tl.constexpr(Cell.WHERE)
 VALUE = tl.constexpr(Cell.VALUE)
 TICKET = tl.constexpr(Cell.TICKET)
-REFUSED = tl.constexpr(Cell.REFUSED)
 
 INDEX = tl.constexpr(Fault.INDEX)
 WEIGHT = tl.constexpr(Fault.WEIGHT)
@@ -38,7 +40,7 @@ UNLUCKY = tl.constexpr(Fault.UNLUCKY)
 KINDS = tl.constexpr(Fault.KINDS)
 
 GOLDEN = tl.constexpr(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads items over slots
-COLUMNS = tl.constexpr(16)  # sums of the top row that a program adds up at a time
+PROGRAMS = tl.constexpr(512)  # faults of programs that are read at a time
 
 
 # ---- the board
@@ -46,16 +48,16 @@ COLUMNS = tl.constexpr(16)  # sums of the top row that a program adds up at a ti
 
 @triton.jit
 def rows_of(n, level: tl.constexpr):
-    """Return the number of rows of a level: n / 128^(level + 1), rounded up."""
-    return ((n - 1) >> (BITS * (level + 1))) + 1
+    """Return the number of rows of a level: n / (128 * 32^level), rounded up."""
+    return ((n - 1) >> (BITS + FAN_BITS * level)) + 1
 
 
 @triton.jit
 def start_of(n, level: tl.constexpr, HEIGHT: tl.constexpr):
     """Return where a level begins: after the cells and all levels above it."""
-    start = tl.cast(WIDTH, tl.int64)
+    start = tl.cast(CELLS, tl.int64)
     for above in tl.static_range(level + 1, HEIGHT + 1):
-        start += rows_of(n, above) * WIDTH
+        start += rows_of(n, above) * FAN
     return start
 
 
@@ -72,12 +74,12 @@ def pick(sums, rest):
 
 
 @triton.jit
-def step(level, row, rest, GROUPS: tl.constexpr):
-    """Find where `rest` lands in a row of a level, at once or by way of the sums of GROUPS groups.
+def pick_leaf(leaves, row, rest, GROUPS: tl.constexpr):
+    """Find where `rest` lands in a row of leaves, at once or by way of the sums of GROUPS groups.
 
     Groups take a second read of a part of the row, and fewer instructions.
     """
-    first = level + row * WIDTH
+    first = leaves + row * WIDTH
     if GROUPS == 1:
         place, rest = pick(tl.load(first[:, None] + tl.arange(0, WIDTH)[None, :]), rest)
     else:
@@ -87,30 +89,30 @@ def step(level, row, rest, GROUPS: tl.constexpr):
         start = chosen * (WIDTH // GROUPS)
         place, rest = pick(tl.load((first + start)[:, None] + inner[None, :]), rest)
         place += start
-    return place, rest
+    return place
 
 
 @triton.jit
 def descend(board, n, dart, HEIGHT: tl.constexpr, GROUPS: tl.constexpr):
     """Return the item that each dart in [0, total) lands on: item i has weights[i] of them."""
-    place = tl.zeros_like(dart)
-    for down in tl.static_range(HEIGHT + 1):
-        row = tl.minimum(place, rows_of(n, HEIGHT - down) - 1)
-        column, dart = step(board + start_of(n, HEIGHT - down, HEIGHT), row, dart, GROUPS)
-        place = row * WIDTH + column
-    return tl.minimum(place, n - 1)
+    row = tl.zeros_like(dart)
+    for down in tl.static_range(HEIGHT):
+        first = board + start_of(n, HEIGHT - down, HEIGHT) + row * FAN
+        column, dart = pick(tl.load(first[:, None] + tl.arange(0, FAN)[None, :]), dart)
+        row = tl.minimum(row * FAN + column, rows_of(n, HEIGHT - down - 1) - 1)
+    leaf = pick_leaf(board + start_of(n, 0, HEIGHT), row, dart, GROUPS)
+    return tl.minimum(row * WIDTH + leaf, n - 1)
 
 
 @triton.jit
-def add_to_top(board, entry, delta, entries):
+def add_to_top(board, entry, delta):
     """Add to sums of the top row: first up within the program, then one addition for each sum.
 
     Many changes fall on few sums, and additions to one address wait for each other.
     """
-    for first in range(0, entries, COLUMNS):
-        column = first + tl.arange(0, COLUMNS)
-        change = tl.sum(tl.where(entry[:, None] == column[None, :], delta[:, None], 0), 0)
-        tl.atomic_add(board + WIDTH + column, change, mask=change != 0, sem="relaxed")
+    column = tl.arange(0, FAN)
+    change = tl.sum(tl.where(entry[:, None] == column[None, :], delta[:, None], 0), 0)
+    tl.atomic_add(board + CELLS + column, change, mask=change != 0, sem="relaxed")
 
 
 @triton.jit
@@ -125,10 +127,11 @@ def replace(board, n, item, new, chosen, HEIGHT: tl.constexpr, GATHER: tl.conste
     tl.store(leaf, new, mask=chosen)
     delta = tl.where(chosen, new - old, 0)
     for level in tl.static_range(1, HEIGHT + 1):
+        entry = item >> (BITS + FAN_BITS * (level - 1))
         if level == HEIGHT and GATHER:
-            add_to_top(board, item >> (BITS * level), delta, ((n - 1) >> (BITS * level)) + 1)
+            add_to_top(board, entry, delta)
         else:
-            sums = board + start_of(n, level, HEIGHT) + (item >> (BITS * level))
+            sums = board + start_of(n, level, HEIGHT) + entry
             tl.atomic_add(sums, delta, mask=delta != 0, sem="relaxed")
 
 
@@ -171,6 +174,17 @@ def faults_of(position, item, value, n, least, most, kind: tl.constexpr):
     fault = tl.where((value < least) | (value > most), kind, 0)
     fault = tl.where((item < 0) | (item >= n), INDEX, fault)
     return tl.where(fault > 0, position.to(tl.int64) * KINDS + fault, NO_FAULT)
+
+
+@triton.jit
+def first_of(faults, programs):
+    """Return the first fault of a launch, from those of its programs."""
+    least = tl.full((PROGRAMS,), NO_FAULT, tl.int64)
+    for first in range(0, programs, PROGRAMS):
+        program = first + tl.arange(0, PROGRAMS)
+        fault = tl.load(faults + program, mask=program < programs, other=NO_FAULT)
+        least = tl.minimum(least, fault)
+    return tl.min(least, 0)
 
 
 # ---- draws
@@ -234,7 +248,7 @@ def draw_kernel(
     lane = tl.program_id(0) * TILE + tl.arange(0, TILE)
     seed = tl.load(board + SEED)
     position = tl.load(board + POSITION)
-    total = tl.sum(tl.load(board + WIDTH + tl.arange(0, WIDTH)), 0)
+    total = tl.sum(tl.load(board + CELLS + tl.arange(0, FAN)), 0)
     dart, unlucky = random_below(seed, position, lane, total, ATTEMPTS)
     item = descend(board, n, dart, HEIGHT, GROUPS)
     weight = tl.load(board + start_of(n, 0, HEIGHT) + item)
@@ -337,6 +351,7 @@ def insert_kernel(
     table,
     sums,
     slots,
+    faults,
     bits,
     ADD: tl.constexpr,
     TILE: tl.constexpr,
@@ -357,9 +372,7 @@ def insert_kernel(
         fault = faults_of(position, item, value, n, least, most, WEIGHT)
     crowded = valid & (found < 0)
     fault = tl.where(crowded, position.to(tl.int64) * KINDS + CROWDED, fault)
-    fault = tl.min(tl.where(inside, fault, NO_FAULT), 0)
-    if fault != NO_FAULT:
-        tl.atomic_min(board + REFUSED, fault, sem="relaxed")
+    tl.store(faults + tl.program_id(0), tl.min(tl.where(inside, fault, NO_FAULT), 0))
 
 
 @triton.jit
@@ -384,10 +397,15 @@ def add_kernel(
     table,
     sums,
     slots,
+    faults,
+    ranges,
     HEIGHT: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Look for items that would leave the range of weights: a fault at their last position."""
+    """Look for items that would leave the range of weights: a fault at their last position.
+
+    Faults of the batch itself come first: with one of them, sums may mean nothing.
+    """
     n, limit = tl.cast(n, tl.int64), tl.cast(limit, tl.int64)
     position = tl.program_id(0) * TILE + tl.arange(0, TILE)
     slot, chosen = last_of(table, slots, position, position < size)
@@ -395,12 +413,10 @@ def add_kernel(
     new = tl.load(sums + slot, mask=chosen, other=0)
     new += tl.load(board + start_of(n, 0, HEIGHT) + item, mask=chosen, other=0)
     outside = chosen & ((new < 0) | (new > limit))
-    # faults of the batch itself come first: with one of them, sums may mean nothing
     fault = tl.where(outside, position.to(tl.int64) * KINDS + RANGE, NO_FAULT)
-    fault = tl.min(fault, 0)
-    earlier = tl.load(board + REFUSED)
-    if (fault != NO_FAULT) & ((earlier == NO_FAULT) | (earlier % KINDS == RANGE)):
-        tl.atomic_min(board + REFUSED, fault, sem="relaxed")
+    earlier = first_of(faults, tl.num_programs(0))
+    fault = tl.where(earlier == NO_FAULT, tl.min(fault, 0), earlier)
+    tl.store(ranges + tl.program_id(0), fault)
 
 
 @triton.jit(do_not_specialize=["n", "size"])
@@ -413,16 +429,21 @@ def apply_kernel(
     table,
     sums,
     slots,
+    faults,
     ADD: tl.constexpr,
     HEIGHT: tl.constexpr,
     TILE: tl.constexpr,
+    GATHER: tl.constexpr,
 ):
-    """Make the changes of a batch without a fault; clear the table; record the fault of another."""
+    """Make the changes of a batch without a fault; clear the table; record the fault of another.
+
+    `faults` are those of the programs of the launch before this one.
+    """
     n = tl.cast(n, tl.int64)
     position = tl.program_id(0) * TILE + tl.arange(0, TILE)
     inside = position < size
-    fault = tl.load(board + REFUSED)
     slot, chosen = last_of(table, slots, position, inside)
+    fault = first_of(faults, tl.num_programs(0))
     item = tl.load(indices + position, mask=chosen, other=0)
     if ADD:
         new = tl.load(sums + slot, mask=chosen, other=0)
@@ -434,8 +455,6 @@ def apply_kernel(
     if ADD:
         tl.store(sums + slot, tl.zeros_like(slot), mask=chosen)
     accepted = tl.where(fault == NO_FAULT, size, 0)
-    replace(board, n, item, new, chosen & (position < accepted), HEIGHT, True)
-    last = finish(board)
-    if last & (fault != NO_FAULT):
-        tl.store(board + REFUSED, tl.cast(NO_FAULT, tl.int64))
+    replace(board, n, item, new, chosen & (position < accepted), HEIGHT, GATHER)
+    if (tl.program_id(0) == 0) & (fault != NO_FAULT):
         record_batch(board, fault, indices, values)

@@ -1,12 +1,13 @@
 """The board: leaves and sums of an index in one tensor, as the device sees them.
 
-Leaves are the weights of the items. Level k holds the sums of 128^k leaves each: level 1 the sums
-of rows of 128 leaves, level 2 the sums of rows of level 1, and so on up to the level that fits into
-one row. Every level is padded with zeros to whole rows, so that no read needs a mask. The tensor is
+Leaves are the weights of the items. Level 1 holds the sums of rows of 128 leaves, level 2 the sums
+of rows of 32 of level 1, level 3 those of rows of 32 of level 2, and so on up to the level that
+fits into one row. Every level is padded with zeros to whole rows, so that no read needs a mask. The
+tensor is
 
     | cells | level `height` | level `height` - 1 | ... | level 1 | leaves |
 
-With n items the cost is 8 bytes for a leaf and 8/128 + 8/128^2 + ... = 0.063 for its sums.
+With n items the cost is 8 bytes for a leaf and 8/128 (1 + 1/32 + 1/1024 + ...) = 0.065 for its sums.
 
 Cells are numbers that kernels of one call leave for those of the next, so that a call in a CUDA
 graph starts where the one before it ended.
@@ -15,6 +16,10 @@ graph starts where the one before it ended.
 from typing import NamedTuple
 
 __all__ = [
+    "BITS",
+    "CELLS",
+    "FAN",
+    "FAN_BITS",
     "LIMIT",
     "LINE",
     "MOST_ITEMS",
@@ -27,12 +32,14 @@ __all__ = [
     "shape_of",
 ]
 
-BITS = 7
-WIDTH = 1 << BITS  # sums in a row
+BITS, FAN_BITS = 7, 5
+WIDTH = 1 << BITS  # leaves in a row: more, and sums take less memory
+FAN = 1 << FAN_BITS  # sums in a row: one for each thread of a warp
+CELLS = 128
 LIMIT = 2**62  # the largest total
 POSITION_BITS = 24  # of a position in a batch, where item and position share a word
 MOST_ITEMS = 2**38
-NO_FAULT = 2**62  # in `Cell.REFUSED`: above every position
+NO_FAULT = 2**62  # in place of position * Fault.KINDS + kind: above all of them
 LINE = 16  # cells in a cache line
 
 
@@ -45,7 +52,6 @@ class Cell:
     WHERE = 3  # the position in its batch; for a draw, the number of the draw
     VALUE = 4  # the value at fault
     TICKET = LINE  # the programs of this launch that are done
-    REFUSED = 2 * LINE  # the first fault of this batch: position * Fault.KINDS + kind
 
 
 class Fault:
@@ -78,13 +84,13 @@ def shape_of(n: int) -> Shape:
 
     >>> shape = shape_of(20_000)
     >>> shape.height, shape.rows, shape.starts, shape.size
-    (2, (157, 2, 1), (512, 256, 128), 20608)
+    (2, (157, 5, 1), (320, 160, 128), 20416)
     """
     rows = [-(-n // WIDTH)]
     while rows[-1] > 1 or len(rows) == 1:
-        rows.append(-(-rows[-1] // WIDTH))
-    starts, end = [], WIDTH
-    for count in reversed(rows):
+        rows.append(-(-rows[-1] // FAN))
+    starts, end = [], CELLS
+    for level, count in reversed(list(enumerate(rows))):
         starts.append(end)
-        end += count * WIDTH
+        end += count * (FAN if level else WIDTH)
     return Shape(n, len(rows) - 1, tuple(reversed(starts)), tuple(rows), end, LIMIT // n)
