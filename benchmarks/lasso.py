@@ -3,12 +3,13 @@
     python benchmarks/lasso.py --data FOLDER              # rows, a table and a picture
     python benchmarks/lasso.py --data FOLDER --quick      # one seed, one thread
     python benchmarks/lasso.py --summary                  # from the rows on disk
+    python benchmarks/lasso.py --data FOLDER --agree      # objectives of tight fits, side by side
 
 Seconds of a whole fit, set-up and validation counted, compiling not, until the duality gap is at
 most 1e-4 and 1e-6 (`lasso_sets.Task`): single fits at a tenth, a 30th and a 100th of the least
 alpha without columns, and a path of 50 down to the 100th, where the largest gap counts. For each
-method and target, the loosest `tol` of a ladder that reaches the target; a ladder ends where its
-fits took longer than 60 s, or ten times ours and 2 s: then the target is not reached, and the method
+method and target, the loosest `tol` of a ladder that reaches the target; a ladder ends where a
+fit took longer than 60 s, or ten times ours and 2 s: the target is not reached, and the method
 is not tried on harder cells of the same set. A seed is another class, another generated set or
 other rows; methods take turns within a seed, three times, and their medians count. A peer that is
 not installed is left out, and the table says so.
@@ -39,6 +40,7 @@ TARGETS = (1e-4, 1e-6)
 LOSSES = ("squares", "logistic")
 LADDER = (100.0, 10.0, 1.0, 0.1, 0.01, 1e-3, 1e-4)  # times the target
 LONG, LEAST, SLOWER = 60.0, 2.0, 10.0
+RUNGS = 4  # a ladder may take as long as this many of its longest fits
 TURNS, SEEDS, ALPHAS = 3, 5, 50
 NAME = "lasso"
 
@@ -164,13 +166,13 @@ def timed(name, task, alphas, tol):
 
 def climb(name, task, alphas, target, limit):
     """Return the loosest tolerance that reaches the target, and None where none does in time."""
-    left = limit
+    left = RUNGS * limit
     for factor in LADDER:
         took, gap, _ = timed(name, task, alphas, factor * target)
         if gap <= target:
             return factor * target
         left -= took
-        if left < 0:
+        if took > limit or left < 0:
             break
     return None
 
@@ -178,7 +180,7 @@ def climb(name, task, alphas, target, limit):
 def choose(task, alphas, target, lost):
     """Return a tolerance for each method: None where it does not reach the target in time.
 
-    Those in `lost`, which have not reached a looser target or the same at a larger alpha, do not try.
+    Those in `lost` do not try: they have missed a looser target, or this one at a larger alpha.
     """
     chosen, limit = {}, LONG
     for name in methods_of(task, path=len(alphas) > 1):
@@ -258,6 +260,27 @@ def write(file, rows, first):
         if first:
             writer.writeheader()
         writer.writerows(rows)
+
+
+# --- agreement ------------------------------------------------------------------------------------
+
+TIGHT = {OURS: 1e-11, "scikit-learn": 1e-10}
+
+
+def agree(folder, names, file):
+    """Minimise to the limit, by ours and by scikit-learn: how far apart are the objectives?"""
+    rows = []
+    for name in names:
+        X, y = rows_and_target(name, folder, 0)
+        for loss, which, task, alphas in cells(X, y):
+            if which == "path":
+                continue
+            (mine,), (other,) = (timed(each, task, alphas, TIGHT[each])[2] for each in TIGHT)
+            rows.append({"set": name, "loss": loss, "alphas": which, "ours": f"{mine:.15g}",
+                         "scikit-learn": f"{other:.15g}",
+                         "relative difference": f"{(mine - other) / other:.2e}"})  # fmt: skip
+            print(", ".join(rows[-1].values()), flush=True)
+    write(file, rows, first=True)
 
 
 # --- the summary ----------------------------------------------------------------------------------
@@ -392,6 +415,7 @@ def main():
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--agree", action="store_true", help="do objectives agree?")
     parser.add_argument("--summary", action="store_true")
     arguments = parser.parse_args()
     folder = Path("out") if arguments.quick else timing.RESULTS
@@ -399,6 +423,11 @@ def main():
     if not arguments.summary:
         if arguments.data is None:
             parser.error("--data FOLDER is needed: the folder of the data sets")
+        if arguments.agree:
+            with warnings.catch_warnings(), threadpool_limits(1):
+                warnings.simplefilter("ignore")
+                agree(arguments.data, arguments.sets, folder / f"{NAME}_agree.csv")
+            return
         threads = [1] if arguments.quick else sorted({1, os.cpu_count() or 1})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -46,8 +46,12 @@ def _fit(name: str) -> None:
 
     X = np.random.default_rng(0).normal(size=(100 if name == "few" else 400, 5))
     y = X[:, 0] > 0
-    if name == "kmeans":
+    if name == "batches":
         estimators.MiniBatchKMeans(3, max_iter=2).fit(X)
+    elif name == "kmeans":
+        estimators.KMeans(3, max_iter=2, coreset_size=10).fit(X)
+    elif name == "lasso":
+        estimators.Lasso(0.1).fit(X, X[:, 0])
     elif name == "regression":
         estimators.LinearRegressor(max_iter=2).fit(X, X[:, 0])
     else:
@@ -62,5 +66,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "linear classifier, few rows for their columns": lambda: _fit("few"),
     "linear classifier, sparse rows": lambda: _fit("sparse"),
     "linear regressor, dense rows": lambda: _fit("regression"),
-    "mini-batch k-means": lambda: _fit("kmeans"),
+    "lasso, dense columns": lambda: _fit("lasso"),
+    "k-means": lambda: _fit("kmeans"),
+    "mini-batch k-means": lambda: _fit("batches"),
 }

@@ -184,8 +184,8 @@ class Board:
         )  # fmt: skip
         if add:
             self.launch(
-                kernels.add_kernel, programs, board, n, limit, indices, size, *table, faults, ranges,
-                warps=warps, given=(indices,), HEIGHT=height, TILE=tile,
+                kernels.add_kernel, programs, board, n, limit, indices, size, *table, faults,
+                ranges, warps=warps, given=(indices,), HEIGHT=height, TILE=tile,
             )  # fmt: skip
         self.launch(
             kernels.apply_kernel, programs, board, n, indices, values, size, *table,

@@ -7,7 +7,8 @@ tensor is
 
     | cells | level `height` | level `height` - 1 | ... | level 1 | leaves |
 
-With n items the cost is 8 bytes for a leaf and 8/128 (1 + 1/32 + 1/1024 + ...) = 0.065 for its sums.
+With n items the cost is 8 bytes for a leaf and 8/128 (1 + 1/32 + 1/1024 + ...) = 0.065 for its
+sums.
 
 Cells are numbers that kernels of one call leave for those of the next, so that a call in a CUDA
 graph starts where the one before it ended.
