@@ -204,11 +204,11 @@ class Board:
                     "the capture of a CUDA graph"
                 )
             most = 1 << (bits - 1)  # positions
-            parts = (
+            entries, sums, slots, faults, ranges = (
                 torch.zeros(count, dtype=torch.int64, device=device)
                 for count in (2 * most, 2 * most, most, most // 32, most // 32)
             )
-            self.tables[bits] = Table(*parts, bits)
+            self.tables[bits] = Table(entries, sums, slots, faults, ranges, bits)
         return self.tables[bits]
 
 
