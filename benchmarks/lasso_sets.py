@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from clock_sets import VOC_CLASSES, file_of, load
 
-SETS = ("VOC effnet", "VOC vgg", "text", "a9a")
+SETS = ("a9a", "text", "VOC vgg", "VOC effnet")
 
 
 def text(seed, n=10_000, d=50_000, words=60):
