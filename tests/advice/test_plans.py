@@ -10,7 +10,7 @@ from tombola.advice import advise
 from tombola.advice.data import open_contests
 from tombola.advice.entrants import line_up
 from tombola.advice.race import run
-from tombola.estimators import MeanNormScaler, kmeans, linear
+from tombola.estimators import MeanNormScaler, linear, mini_batch_kmeans
 
 DATA = {"classification": imbalanced, "regression": regression, "clustering": clustered}
 
@@ -44,7 +44,7 @@ def test_the_printed_code_is_the_plan(task, grouped):
 def test_the_race_runs_the_solver_and_sampler_of_the_estimator(task, monkeypatch):
     data, *_ = opened(task)
     contest = data.contests[0]
-    for module in (linear, kmeans):
+    for module in (linear, mini_batch_kmeans):
         monkeypatch.setattr(module, "draw_seeds", lambda *others: [7])
     for entrant in line_up(data):
         estimator = entrant.plan.estimator.set_params(max_iter=1, tol=None)
