@@ -167,3 +167,19 @@ def test_cross_validation(convert, cv):
         assert model.intercept_ == pytest.approx(peer.intercept_, abs=1e-4)
     threads = clone(model).set_params(n_jobs=2).fit(X, y, sample_weight=weights)
     assert (threads.coef_ == model.coef_).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alphas": 0}, "alphas"),
+        ({"alphas": []}, "alphas must be a number or a list"),
+        ({"alphas": [1.0, -1.0]}, r"alphas\[1\] is -1.0"),
+        ({"eps": 1.0}, "eps must be above 0 and below 1"),
+        ({"tol": -1.0}, "tol must be finite and not negative"),
+        ({"max_iter": 0}, "max_iter"),
+    ],
+)
+def test_a_path_refuses_what_it_cannot_use(settings, message):
+    with pytest.raises(ValueError, match=message):
+        lasso_path(*data(), **settings)

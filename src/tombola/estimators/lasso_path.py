@@ -1,5 +1,6 @@
 """The lassos of many penalties, each from the last one."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.base import BaseEstimator
 from tombola.estimators.base import checked_weights
 from tombola.estimators.sparse_fit import SparseFit, alpha_grid, checked_columns
 from tombola.solvers.working_sets import drawing
+from tombola.validation import number, positive_count
 
 __all__ = ["lasso_path"]
 
@@ -67,6 +69,11 @@ def lasso_path(
     """
     if not 0.0 < eps < 1.0:
         raise ValueError(f"eps must be above 0 and below 1, got {eps!r}")
+    if np.ndim(alphas) == 0:
+        alphas = positive_count("alphas", alphas, "penalties")
+    if not 0.0 <= number("tol", tol) < math.inf:
+        raise ValueError(f"tol must be finite and not negative, got {tol!r}")
+    max_iter = positive_count("max_iter", max_iter, "rounds")
     X, y = checked_columns(BaseEstimator(), X, y)
     fit = SparseFit(
         X, y, checked_weights(None, X), fit_intercept=False, positive=positive,
