@@ -57,6 +57,7 @@ class Task:
     y: np.ndarray
     logistic: bool = False
     intercept: bool = False
+    deadline: float = np.inf  # on the clock of time.perf_counter: what runs longer has lost
 
     def __post_init__(self):
         self.n = len(self.y)
