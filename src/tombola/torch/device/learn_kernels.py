@@ -427,7 +427,7 @@ def learn_chunk(
 
     cursor, scale, root = tl.load(wholes + CURSOR), tl.load(reals + SCALE), tl.load(reals + FIRST_ROOT)
     root = tl.where(root > 0.0, root, 1.0)
-    known = (unit > 0.0) & (lane >= start)
+    known = lane >= tl.where(unit > 0.0, start, CHUNK)
     room = (MOST - total_of(board)) // (4 * CHUNK)
     swept = 2 * length
     away = item - cursor
