@@ -15,7 +15,7 @@
 """
 
 from tombola.torch import loggers
-from tombola.torch.device import IndexDraw, WeightIndex
+from tombola.torch.device import VRB, DeviceDraw, IndexDraw, WeightIndex
 from tombola.torch.loader import ImportanceLoader, ImportanceSampler
 from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
 from tombola.torch.numbered import Numbered
@@ -23,6 +23,8 @@ from tombola.torch.tensor_draw import TensorDraw
 from tombola.torch.weighted_sampler import WeightedSampler
 
 __all__ = [
+    "VRB",
+    "DeviceDraw",
     "GradientNorms",
     "ImportanceLoader",
     "ImportanceSampler",

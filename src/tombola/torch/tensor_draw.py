@@ -109,10 +109,13 @@ class TensorDraw:
         dtype = torch.float64 if losses.dtype == torch.float64 else torch.float32
         weights = self._weights
         if weights is None or weights.device != losses.device or weights.dtype != dtype:
-            exact = dtype == torch.float64
-            source = torch.from_numpy(self._exact().copy()) if exact else self.importances
+            source = self._doubles() if dtype == torch.float64 else self.importances
             weights = self._weights = source.to(losses.device, non_blocking=True)
         return weights
+
+    def _doubles(self) -> Tensor:
+        """Return the importances in float64, wherever they are."""
+        return torch.from_numpy(self._exact().copy())
 
     def to(self, device: Any, non_blocking: bool = False) -> "TensorDraw":
         """Return the draw with its tensors on a device, as ``Tensor.to`` does."""

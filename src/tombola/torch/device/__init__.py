@@ -1,5 +1,7 @@
 """What runs where the training runs: exact draws without waiting for the host."""
 
+from tombola.torch.device.device_draw import DeviceDraw
 from tombola.torch.device.index import IndexDraw, WeightIndex
+from tombola.torch.device.vrb import VRB
 
-__all__ = ["IndexDraw", "WeightIndex"]
+__all__ = ["VRB", "DeviceDraw", "IndexDraw", "WeightIndex"]

@@ -123,20 +123,26 @@ def then(a, b, c, d):
 
 
 @triton.jit
+def sum_level(board, n, level: tl.constexpr, HEIGHT: tl.constexpr, COLUMNS: tl.constexpr):
+    """Compute the sums of a level from the rows of the level below."""
+    rows = rows_of(n, level - 1)
+    below = board + start_of(n, level - 1, HEIGHT)
+    first = tl.cast(0, tl.int64)
+    while first < rows:
+        row = first + tl.arange(0, 32)
+        at = below + row[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+        sums = tl.sum(tl.load(at, mask=(row < rows)[:, None], other=0), 1)
+        tl.store(board + start_of(n, level, HEIGHT) + row, sums, mask=row < rows)
+        first += 32
+    tl.debug_barrier()
+
+
+@triton.jit
 def sum_rows(board, n, HEIGHT: tl.constexpr):
     """Compute all sums from the leaves."""
-    for level in tl.static_range(1, HEIGHT + 1):
-        width: tl.constexpr = WIDTH if level == 1 else FAN
-        rows = rows_of(n, level - 1)
-        below = board + start_of(n, level - 1, HEIGHT)
-        first = tl.cast(0, tl.int64)
-        while first < rows:
-            row = first + tl.arange(0, 32)
-            at = below + row[:, None] * width + tl.arange(0, width)[None, :]
-            sums = tl.sum(tl.load(at, mask=(row < rows)[:, None], other=0), 1)
-            tl.store(board + start_of(n, level, HEIGHT) + row, sums, mask=row < rows)
-            first += 32
-        tl.debug_barrier()
+    sum_level(board, n, 1, HEIGHT, WIDTH)
+    for level in tl.static_range(2, HEIGHT + 1):
+        sum_level(board, n, level, HEIGHT, FAN)
 
 
 @triton.jit
@@ -425,7 +431,11 @@ def learn_chunk(
     judge(board, n, reals, item, inside, square, chance, HEIGHT)
     tally(n, reals, wholes, lane, inside, chance, loss)
 
-    cursor, scale, root = tl.load(wholes + CURSOR), tl.load(reals + SCALE), tl.load(reals + FIRST_ROOT)
+    cursor, scale, root = (
+        tl.load(wholes + CURSOR),
+        tl.load(reals + SCALE),
+        tl.load(reals + FIRST_ROOT),
+    )
     root = tl.where(root > 0.0, root, 1.0)
     known = lane >= tl.where(unit > 0.0, start, CHUNK)
     room = (MOST - total_of(board)) // (4 * CHUNK)
@@ -434,9 +444,7 @@ def learn_chunk(
     away = tl.where(away < 0, away + n, away)  # steps of the sweep before it meets the item
     meets = away + (swept - 1 - away) // n * n  # the last of them that does
     chosen = inside & (latest == lane) & ((away >= swept) | (meets // 2 < lane))
-    cut = write(
-        board, n, scores, visits, item, chosen, known, mean, gap, root, scale, room, HEIGHT
-    )
+    cut = write(board, n, scores, visits, item, chosen, known, mean, gap, root, scale, room, HEIGHT)
     for turn in tl.static_range(2):
         tl.debug_barrier()
         step = 2 * lane.to(tl.int64) + turn
@@ -507,18 +515,17 @@ def learn_kernel(
     """
     n, size = tl.cast(n, tl.int64), tl.cast(size, tl.int64)
     fault = first_trouble(n, indices, probabilities, losses, size, CHUNK)
-    if fault != NO_FAULT:
-        if tl.load(wholes + TROUBLE) == 0:
-            tl.debug_barrier()
-            where, kind = fault // KINDS, fault % KINDS
-            value = tl.load(losses + where).to(tl.float64)
-            if kind == BAD_INDEX:
-                value = tl.load(indices + where).to(tl.float64)
-            if kind == BAD_PROBABILITY:
-                value = tl.load(probabilities + where)
-            put(reals, BAD_VALUE, value)
-            put(wholes, WHERE, where)
-            put(wholes, TROUBLE, kind)
+    if (fault != NO_FAULT) & (tl.load(wholes + TROUBLE) == 0):
+        tl.debug_barrier()  # all threads have read it
+        where, kind = fault // KINDS, fault % KINDS
+        value = tl.load(losses + where).to(tl.float64)
+        if kind == BAD_INDEX:
+            value = tl.load(indices + where).to(tl.float64)
+        if kind == BAD_PROBABILITY:
+            value = tl.load(probabilities + where)
+        put(reals, BAD_VALUE, value)
+        put(wholes, WHERE, where)
+        put(wholes, TROUBLE, kind)
     done = tl.where(fault == NO_FAULT, 0, size).to(tl.int64)
     while done < size:
         done += learn_chunk(

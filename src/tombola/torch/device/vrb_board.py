@@ -1,20 +1,27 @@
 """`VRB` on a device: tensors of fixed address, one launch for a draw and one for an update."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tombola.checkpoint import CheckpointError
+from tombola.compiling.records import Record
+from tombola.gauge import new_tally
 from tombola.samplers.fallback import block_size
 from tombola.samplers.weighted import TARGET
 from tombola.torch.device.board import Board, draw_launch
+from tombola.torch.device.layout import Fault
 from tombola.torch.device.vrb_layout import NEVER, Real, Trouble, Whole, reals, wholes
+from tombola.torch.device.vrb_state import check_arrays, check_numbers
 
 __all__ = ["VRBBoard"]
 
 MOST_CHUNK = 512  # losses that are learnt from at a time
 PAIRS = 32  # positions that all positions of a chunk are compared with at a time
+FAULTS = ("trouble", "where", "bad_value")  # numbers that are not saved
 
 
 class Unfused:
@@ -36,20 +43,31 @@ class VRBBoard:
     def __init__(self, n: int, device: torch.device, seed: int, *, shuffle: bool) -> None:
         draw, learn = load_kernels()
         self._draw, self._learn = Unfused(draw), Unfused(learn)
-        scale = TARGET / 2.0 ** n.bit_length()
-        weights = torch.full((n,), int(scale), dtype=torch.int64, device=device)
-        self.board = Board(weights, device, seed)
-        del weights
-        self.n = n
+        self.n, self.seed, self.shuffle = n, seed, shuffle
         self.bits, self.block = (n - 1).bit_length(), block_size(n)
+        self.scale = TARGET / 2.0 ** n.bit_length()  # of n weights of value 1
+        self.board = Board(torch.full((n,), int(self.scale), device=device), device, seed)
         self.reals = torch.zeros(len(reals), dtype=torch.float64, device=device)
         self.wholes = torch.zeros(len(wholes), dtype=torch.int64, device=device)
         self.scores = torch.zeros(n, dtype=torch.float64, device=device)
         self.visits = torch.zeros(n, dtype=torch.float32, device=device)
         self.scratch = torch.zeros(4 * MOST_CHUNK, dtype=torch.float64, device=device)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set the numbers of a new sampler."""
+        self.reals.zero_()
+        self.wholes.zero_()
         self.reals[Real.MIXING] = 1.0
-        self.reals[Real.SCALE] = scale
-        self.wholes[Whole.LEFT] = self.block if shuffle else NEVER
+        self.reals[Real.SCALE] = self.scale
+        self.wholes[Whole.LEFT] = self.block if self.shuffle else NEVER
+
+    def reset(self) -> None:
+        """Return to the initial state, in the same memory."""
+        self.board.load(torch.full_like(self.board.leaves, int(self.scale)), self.seed, 0, None)
+        self.scores.zero_()
+        self.visits.zero_()
+        self._begin()
 
     def draw(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return items, their probabilities and their importances."""
@@ -69,7 +87,7 @@ class VRBBoard:
         return items, probabilities, importances
 
     def update(self, indices: Tensor, probabilities: Tensor, losses: Tensor) -> None:
-        """Learn from losses."""
+        """Learn from losses of float32 or float64."""
         size = indices.numel()
         if size == 0:
             return
@@ -88,7 +106,75 @@ class VRBBoard:
         value = float(self.reals[Real.BAD_VALUE])
         if kind != Trouble.NONE:
             self.wholes[Whole.TROUBLE] = Trouble.NONE
+        elif self.board.fault()[0] != Fault.NONE:
+            raise RuntimeError("a draw rejected every random word; please report this")
         return kind, where, value
+
+    def probabilities(self) -> Tensor:
+        """Return the distribution as of the latest draw, with the feedback since then."""
+        n, mixing, total = self.n, self.reals[Real.MIXING], self.board.total
+        share = mixing / (1.0 - mixing) * total
+        uniform = (mixing >= 1.0) | (share >= 2.0**61) | (self.wholes[Whole.SHUFFLING] > 0)
+        spread = (torch.where(uniform, 0.0, share) / n).long() + 1
+        chances = (self.board.leaves + spread).double() / (total + n * spread).double()
+        return torch.where(uniform, 1.0 / n, chances)
+
+    def tally(self) -> Record:
+        """Return the sums of the gauge on the host; this waits."""
+        tally, sums = new_tally(), self.reals.tolist()
+        for name in tally.dtype.names or ():
+            if name in reals:
+                tally[name] = sums[reals[name]]
+        tally["rounds"] = int(self.wholes[Whole.ROUNDS])
+        tally["count"] = int(self.wholes[Whole.FED])
+        return tally
+
+    @property
+    def mixing(self) -> float:
+        """The least share of uniform draws so far; this waits."""
+        return float(self.reals[Real.MIXING])
+
+    @property
+    def shuffling(self) -> bool:
+        """Whether shuffled epochs are dealt; this waits."""
+        return bool(self.wholes[Whole.SHUFFLING])
+
+    @property
+    def nbytes(self) -> int:
+        """The memory used."""
+        arrays = (self.reals, self.wholes, self.scores, self.visits, self.scratch)
+        return self.board.nbytes + sum(array.nbytes for array in arrays)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that defines the sampler, on the host."""
+        numbers, counts = self.reals.tolist(), self.wholes.tolist()
+        return {
+            "position": self.board.position,
+            "reals": {name: numbers[k] for name, k in reals.items() if name not in FAULTS},
+            "wholes": {name: counts[k] for name, k in wholes.items() if name not in FAULTS},
+            "weights": self.board.leaves.to("cpu", copy=True),
+            "scores": self.scores.to("cpu", copy=True),
+            "visits": self.visits.to("cpu", copy=True),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state, in the same memory; a bad one raises and changes nothing."""
+        names = {"position", "reals", "wholes", "weights", "scores", "visits"}
+        if not isinstance(state, Mapping) or set(state) != names:
+            raise CheckpointError(f"the state of VRB on a device has the entries {sorted(names)}")
+        expected = self.state()
+        check_numbers(state, expected, self.n, self.block if self.shuffle else NEVER)
+        check_arrays(state, expected)
+        self.board.load(state["weights"], self.seed, state["position"], None)
+        self._begin()
+        for part, places, given in (
+            (self.reals, reals, state["reals"]),
+            (self.wholes, wholes, state["wholes"]),
+        ):
+            for name, number in given.items():
+                part[places[name]] = number
+        self.scores.copy_(state["scores"])
+        self.visits.copy_(state["visits"])
 
 
 def load_kernels() -> tuple[Any, Any]:

@@ -1,0 +1,92 @@
+"""`VRB` on the CPU: the host's own, behind the interface of `tombola.torch.device.vrb_board`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tombola.compiling.records import Record
+from tombola.draws import SMALLEST, Draw
+from tombola.samplers import VRB
+from tombola.torch.device.vrb_layout import Trouble
+from tombola.torch.tensors import from_tensors, to_tensors
+
+__all__ = ["VRBHost"]
+
+
+class VRBHost:
+    """A `tombola.VRB`, with faults kept until they are asked for."""
+
+    def __init__(self, n: int, device: torch.device, seed: int, *, shuffle: bool) -> None:
+        del device  # there is one
+        self.sampler = VRB(n, shuffle=shuffle, seed=seed)
+        self._trouble: tuple[int, int, float] = (Trouble.NONE, 0, 0.0)
+
+    def reset(self) -> None:
+        """Return to the initial state."""
+        self.sampler.reset()
+        self._trouble = (Trouble.NONE, 0, 0.0)
+
+    def draw(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return items, their probabilities and their importances."""
+        draw = self.sampler.draw(size)
+        importances = torch.from_numpy(draw.importances.astype(np.float32))
+        return torch.tensor(draw.indices), torch.tensor(draw.probabilities), importances
+
+    def update(self, indices: Tensor, probabilities: Tensor, losses: Tensor) -> None:
+        """Learn from losses, or keep the first fault."""
+        n, given = self.sampler.n, losses.double()
+        bad_item = (indices < 0) | (indices >= n)
+        bad_chance = ~((probabilities >= SMALLEST) & (probabilities <= 1))
+        bad = bad_item | bad_chance | ~((given >= 0) & (given < torch.inf))
+        if not bad.any():
+            self.sampler.update(Draw(indices.numpy(), probabilities.numpy(), n), given.numpy())
+        elif self._trouble[0] == Trouble.NONE:
+            j = int(bad.long().argmax())
+            if bad_item[j]:
+                self._trouble = Trouble.INDEX, j, float(indices[j])
+            elif bad_chance[j]:
+                self._trouble = Trouble.PROBABILITY, j, float(probabilities[j])
+            else:
+                self._trouble = Trouble.LOSS, j, float(given[j])
+
+    def trouble(self) -> tuple[int, int, float]:
+        """Return kind, position and value of the first fault since the last call."""
+        trouble, self._trouble = self._trouble, (Trouble.NONE, 0, 0.0)
+        return trouble
+
+    def probabilities(self) -> Tensor:
+        """Return the distribution as of the latest draw, with the feedback since then."""
+        return torch.from_numpy(self.sampler.probabilities())
+
+    def tally(self) -> Record:
+        """Return a copy of the sums of the gauge."""
+        tally: Record = self.sampler.tally.copy()
+        return tally
+
+    @property
+    def mixing(self) -> float:
+        """The least share of uniform draws so far."""
+        return float(self.sampler.state.rule[0].mixing)
+
+    @property
+    def shuffling(self) -> bool:
+        """Whether shuffled epochs are dealt."""
+        return self.sampler.mode == "shuffle"
+
+    @property
+    def nbytes(self) -> int:
+        """The memory used: 32 bytes per item."""
+        return 32 * self.sampler.n
+
+    def state(self) -> dict[str, Any]:
+        """Return all that defines the sampler."""
+        state: dict[str, Any] = to_tensors(self.sampler.state_dict())
+        return state
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state; a bad one raises and changes nothing."""
+        self.sampler.load_state_dict(from_tensors(state))
+        self._trouble = (Trouble.NONE, 0, 0.0)

@@ -1,0 +1,67 @@
+"""What a state of `VRB` on a device may hold."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tombola.checkpoint import CheckpointError
+from tombola.torch.device.layout import LIMIT
+from tombola.torch.device.vrb_layout import NEVER
+from tombola.validation import whole
+
+__all__ = ["check_arrays", "check_numbers"]
+
+LARGEST_SUM = 1e300
+LARGEST_COUNT = 2**60
+
+
+def check_numbers(
+    state: Mapping[str, Any], expected: Mapping[str, Any], n: int, block: int
+) -> None:
+    """Raise a CheckpointError unless all numbers are there, and each is within its range."""
+    for part in ("reals", "wholes"):
+        given, names = state[part], expected[part].keys()
+        if not isinstance(given, Mapping) or given.keys() != names:
+            raise CheckpointError(f"{part} has the entries {sorted(names)}")
+    ranges = {
+        "mixing": (2.0**-60, 1.0),
+        "disagreement": (-1e-9, 1.0 + 1e-9),  # with a margin for rounding errors
+        "scale": (2.0**-1000, 2.0**1000),
+        "cross_spread": (-LARGEST_SUM, LARGEST_SUM),
+    }
+    for name, number in state["reals"].items():
+        low, high = ranges.get(name, (0.0, LARGEST_SUM))
+        if name in ("largest_loss",):
+            high = math.nextafter(math.inf, 0.0)
+        if not isinstance(number, float) or not low <= number <= high:
+            raise CheckpointError(f"reals.{name} is {number!r}, not a float from {low} to {high}")
+    limits = {
+        "left": (0, block) if block < NEVER else (1, NEVER),
+        "shuffling": (0, 1),
+        "cursor": (0, n - 1),
+    }
+    try:
+        whole("position", state["position"], 0, 2**63 - 1)
+        for name, number in state["wholes"].items():
+            low_count, high_count = limits.get(name, (0, LARGEST_COUNT))
+            whole(f"wholes.{name}", number, low_count, high_count + 1)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(str(error)) from None
+
+
+def check_arrays(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise a CheckpointError unless all arrays fit, and all their values are within range."""
+    ranges = {"weights": (1, LIMIT), "scores": (0.0, 2.0**1020), "visits": (0.0, 2.0**100)}
+    for name, (low, high) in ranges.items():
+        given, mine = state[name], expected[name]
+        if not isinstance(given, Tensor) or given.dtype != mine.dtype or given.shape != mine.shape:
+            raise CheckpointError(f"{name} must be a tensor of {mine.dtype} and length {len(mine)}")
+        wrong = ~((given >= low) & (given <= high))
+        if wrong.any():
+            where = int(wrong.long().argmax())
+            raise CheckpointError(f"{name}[{where}] is {given[where]}, not from {low} to {high}")
+    if float(state["weights"].to(torch.float64).sum()) > LIMIT:
+        raise CheckpointError("the sum of all weights is above 2^62")
