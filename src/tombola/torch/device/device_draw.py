@@ -1,5 +1,6 @@
 """A draw that never left the device."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -60,14 +61,17 @@ class DeviceDraw(TensorDraw):
 
     def to(self, device: Any, non_blocking: bool = False) -> "DeviceDraw":
         """Return the draw with its tensors on a device, as ``Tensor.to`` does."""
-        parts = (self.indices, self.probabilities, self.importances)
-        moved = (part.to(device, non_blocking=non_blocking) for part in parts)
-        return DeviceDraw(*moved, n=self.n, number=self.number)
+        return self._mapped(lambda part: part.to(device, non_blocking=non_blocking))
 
     def __getitem__(self, key: Any) -> "DeviceDraw":
         """Return a part (a slice, a mask or positions); a mask waits for the host."""
-        parts = (self.indices, self.probabilities, self.importances)
-        return DeviceDraw(*(part[key].reshape(-1) for part in parts), n=self.n, number=self.number)
+        return self._mapped(lambda part: part[key].reshape(-1))
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> "DeviceDraw":
+        """Return the draw with all its tensors changed in the same way."""
+        indices, probabilities = change(self.indices), change(self.probabilities)
+        importances = change(self.importances)
+        return DeviceDraw(indices, probabilities, importances, self.n, self.number)
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -1,0 +1,667 @@
+"""`VRB` on a device: the host's rule, exact permutations, and nothing half done.
+
+Kernels run on a CUDA device where there is one, else under Triton's interpreter on few items.
+Without Triton those tests are skipped, and the CPU's sampler alone is tested.
+"""
+
+import importlib.util
+import io
+import itertools
+import math
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import torch
+from device_oracle import philox, random_below
+from device_player import Player
+
+import tombola
+from tombola.checkpoint import CheckpointError
+from tombola.draws import Draw
+from tombola.testing import check_sampler
+from tombola.torch import VRB, TensorDraw
+from tombola.torch.device import vrb, vrb_board
+from tombola.torch.device.board import DrawLaunch
+from tombola.torch.device.vrb_layout import Real, Whole, reals, wholes
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+if not CUDA:
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before the kernels are imported
+
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
+needs_cuda = [
+    needs_triton,
+    pytest.mark.cuda,
+    pytest.mark.skipif(not CUDA, reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
+]
+# the interpreter's arithmetic is numpy's, which warns where a GPU does not
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@pytest.fixture(params=["cpu", pytest.param("triton", marks=needs_triton)])
+def new(request, monkeypatch):
+    """A function that makes a sampler of either kind."""
+    if request.param == "cpu":
+        return lambda n, seed=0, **more: VRB(n, device="cpu", seed=seed, **more)
+    return new_on_board(monkeypatch)
+
+
+@pytest.fixture
+def on_board(monkeypatch):
+    """A function that makes a sampler of the kind that runs on a device."""
+    return new_on_board(monkeypatch)
+
+
+def new_on_board(monkeypatch):
+    monkeypatch.setattr(vrb, "engine_of", lambda device: vrb_board.VRBBoard)
+    if not CUDA:  # few programs to interpret
+        monkeypatch.setattr(vrb_board, "draw_launch", lambda size: DrawLaunch(32, 1, 1))
+    return lambda n, seed=0, **more: VRB(n, device=DEVICE, seed=seed, **more)
+
+
+def on(sampler, values):
+    return torch.as_tensor(np.asarray(values), device=sampler.device)
+
+
+# ---- the rule
+
+
+def compare(make, n, rule, *, size, rounds, seed=0, exact=False, guard=0.2):
+    """Feed a device and the host the same draws and losses; compare all they know."""
+    sampler, host = make(n, seed), tombola.VRB(n, seed=seed)
+    engine, generator = sampler._engine, np.random.default_rng(seed)
+    for turn in range(rounds):
+        draw = sampler.draw(size)
+        host.draw(size)  # sets its mixing, and counts its blocks
+        ticket = draw.ticket
+        losses = rule(ticket.indices, generator, turn)
+        sampler.update(draw, on(sampler, losses))
+        host.update(ticket, losses)
+        sampler.check()
+        numbers, counts = engine.reals.tolist(), engine.wholes.tolist()
+        own, fallback, turned = host.state.rule[0], host.state.fallback[0], host.state.sweep[0]
+        assert counts[Whole.FED] == own.fed
+        assert counts[Whole.DRAWN] == own.drawn
+        assert counts[Whole.LEFT] == fallback.left
+        assert counts[Whole.SHUFFLING] == fallback.shuffling
+        assert counts[Whole.CURSOR] == turned.cursor
+        assert numbers[Real.COMPARED] == own.compared
+        assert numbers[Real.UNIT] == own.unit
+        assert numbers[Real.SCALE] == turned.scale
+        tolerance = 0.0 if exact else 1e-12
+        close = dict(rel=tolerance, abs=tolerance)
+        assert numbers[Real.MIXING] == pytest.approx(own.mixing, **close)
+        assert numbers[Real.MEAN_SQUARE] == pytest.approx(own.mean_square, **close)
+        assert numbers[Real.DISAGREEMENT] == pytest.approx(own.disagreement, **close)
+        assert numbers[Real.FIRST_ROOT] == pytest.approx(own.first_root, **close)
+        assert numbers[Real.GUARD_UNIFORM] == pytest.approx(fallback.uniform, **close)
+        # with the weights before each chunk
+        rel = 0.0 if exact else guard
+        assert numbers[Real.GUARD_OURS] == pytest.approx(fallback.ours, rel=rel)
+        assert engine.visits.tolist() == host.state.visits.tolist()
+        np.testing.assert_allclose(engine.scores.cpu(), host.state.scores, tolerance, 0)
+        np.testing.assert_allclose(
+            engine.board.leaves.cpu().numpy(), host.state.index.weights, tolerance, 2 * (not exact)
+        )
+        for name in host.tally.dtype.names:
+            if name in reals:
+                given = numbers[reals[name]]
+                assert given == pytest.approx(host.tally[name][0], rel=1e-9, abs=1e-300), name
+    assert engine.board.verify() == -1
+    return engine
+
+
+RULES = {
+    "uneven": lambda items, generator, turn: (items + 1.0) ** 2,
+    "noisy": lambda items, generator, turn: (
+        np.exp(items / 5) * generator.lognormal(size=len(items))
+    ),
+    "sparse": lambda items, generator, turn: 3.0 * (generator.random(len(items)) < 0.3),
+    "growing": lambda items, generator, turn: 4.0 ** (turn + np.arange(len(items)) / 2),
+    "zeros at first": lambda items, generator, turn: (
+        (items + 1.0) * (turn > 1) * (np.arange(len(items)) > 2)
+    ),
+}
+
+
+@needs_triton
+@pytest.mark.parametrize("name", RULES)
+def test_updates_are_the_hosts(on_board, name):
+    """With many duplicates, and a sweep that passes several times in a batch."""
+    compare(on_board, 6, RULES[name], size=13, rounds=6)
+
+
+@needs_triton
+@pytest.mark.parametrize(("n", "size"), [(1, 3), (2, 5), (40, 16), (300, 20)])
+def test_updates_are_the_hosts_for_any_number_of_items(on_board, n, size):
+    compare(on_board, n, RULES["noisy"], size=size, rounds=6)
+
+
+@needs_triton
+@pytest.mark.parametrize("value", [1.0, 0.25, 1024.0])
+def test_powers_of_two_give_the_hosts_digits(on_board, value):
+    """Every sum is exact: all numbers are equal to the bit, also where epochs are shuffled."""
+    rule = lambda items, generator, turn: np.full(len(items), value)  # noqa: E731
+    engine = compare(on_board, 8, rule, size=48, rounds=8, exact=True)
+    assert engine.wholes[Whole.SHUFFLING] == 1
+
+
+@needs_triton
+def test_chunks_follow_each_other(on_board, monkeypatch):
+    monkeypatch.setattr(vrb_board, "MOST_CHUNK", 16)
+    compare(on_board, 10, RULES["noisy"], size=53, rounds=3)
+
+
+@needs_triton
+def test_the_type_of_losses_may_change(on_board):
+    sampler, twin = on_board(7), on_board(7)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.int32, torch.float32):
+        draw, same = sampler.draw(9), twin.draw(9)
+        sampler.update(draw, (draw.indices + 1).to(dtype))
+        twin.update(same, (same.indices + 1).double())
+    assert torch.equal(sampler.probabilities(), twin.probabilities())
+
+
+# ---- wrong kernels
+
+
+def variant(folder, old, new):
+    """The kernel of updates with one piece of its text replaced."""
+    from tombola.torch.device import learn_kernels
+
+    text = pathlib.Path(learn_kernels.__file__).read_text()
+    assert text.count(old) == 1, old
+    path = folder / "learn_variant.py"
+    path.write_text(text.replace(old, new))
+    specification = importlib.util.spec_from_file_location("learn_variant", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module.learn_kernel
+
+
+WRONG = {
+    "m more than doubles": ("& (after > 2.0 * before)", "& (after > 200.0 * before)"),
+    "m goes on from before": ("            base = mean\n", "            mean = base\n"),
+    "duplicates count once": ("walking & (link < CHUNK)", "walking & (link < 0)"),
+    "the first of duplicates wins": ("(latest == lane)", "(earliest == lane)"),
+    "the sweep wins always": ("& (latest <= lane) &", "& (latest < CHUNK) &"),
+    "all sweeps win": ("& (step + n >= swept)", ""),
+    "D counts first visits": ("inside & (count > 0.0) &", "inside & (count >= 0.0) &"),
+    "no clipping": ("tl.minimum(square, CLIP * count * mean)", "square"),
+    "no second sweep": ("tl.static_range(2):\n        tl.debug", "tl.static_range(1):\n        tl.debug"),
+    "m of the end": ("return after\n", "return tl.zeros_like(after) + tl.max(after, 0)\n"),
+}  # fmt: skip
+
+
+@needs_triton
+@pytest.mark.parametrize("name", ["right", *WRONG])
+def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
+    learn = variant(tmp_path, *WRONG.get(name, ("import triton\n", "import triton\n")))
+    draw = vrb_board.load_kernels()[0]
+    monkeypatch.setattr(vrb_board, "load_kernels", lambda: (draw, learn))
+
+    def trial():
+        for rule in ("noisy", "growing", "sparse"):
+            compare(on_board, 6, RULES[rule], size=13, rounds=3)
+
+    if name == "right":
+        trial()
+    else:
+        with pytest.raises(AssertionError):
+            trial()
+
+
+# ---- losses of any size
+
+
+@needs_triton
+def test_a_loss_that_dwarfs_all_before_starts_over(on_board):
+    """In the middle of a batch, and twice in one."""
+
+    def rule(items, generator, turn):
+        losses = (items + 1.0) * 1e-100
+        if turn == 2:
+            losses[4:] *= 1e90
+            losses[9:] *= 1e90
+        return losses if turn < 3 else (items + 1.0) * 1e80
+
+    compare(on_board, 6, rule, size=13, rounds=5)
+
+
+@needs_triton
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**20])
+def test_weights_are_scaled_again(on_board, factor):
+    """Losses drift by a factor; weights stay within their range, and are those of the host."""
+    sampler, host = on_board(5), tombola.VRB(5)
+    scale = sampler._engine.reals[Real.SCALE].item()
+    for turn in range(80):
+        draw = sampler.draw(12)
+        losses = (draw.ticket.indices + 1.0) * factor ** min(1.0, turn / 40)
+        sampler.update(draw, on(sampler, losses))
+        host.draw(12)
+        host.update(draw.ticket, losses)
+    sampler.check()
+    assert sampler._engine.board.verify() == -1
+    assert sampler._engine.reals[Real.SCALE].item() != scale
+    assert 2**10 * 5 <= sampler._engine.board.total <= 2**60
+    np.testing.assert_allclose(sampler.probabilities().cpu(), host.probabilities(), 1e-6)
+
+
+@needs_triton
+def test_extreme_losses(on_board):
+    for values in ([5e-324, 1e300, 1e-300], [1e308, 0.0, 1e-308], [0.0, 0.0, 5e-324]):
+        sampler = on_board(3)
+        for value in values:
+            draw = sampler.draw(8)
+            sampler.update(draw, torch.full((8,), value, dtype=torch.float64, device=DEVICE))
+            chances = sampler.probabilities()
+            assert chances.isfinite().all()
+            assert chances.sum().item() == pytest.approx(1.0)
+        sampler.check()
+        assert sampler._engine.board.verify() == -1
+
+
+# ---- draws
+
+
+def permuted(seed, epoch, place, n):
+    """The item at a place of an epoch, in plain integers."""
+    lane, mask = 2**31 + 1, 2**32 - 1
+    counter = (epoch & mask, epoch >> 32, lane)
+    keys = [
+        word
+        for attempt in range(2)
+        for word in philox((*counter, attempt), (seed & mask, seed >> 32))
+    ]
+
+    def mixed(word):
+        word = (word ^ word >> 16) * 0x85EBCA6B & mask
+        word = (word ^ word >> 13) * 0xC2B2AE35 & mask
+        return word ^ word >> 16
+
+    bits = (n - 1).bit_length()
+    low_bits = bits // 2
+    value = place
+    while True:
+        high, low = value >> low_bits, value & (1 << low_bits) - 1
+        for first, second in zip(keys[::2], keys[1::2], strict=True):
+            high ^= mixed(low + first & mask) & (1 << bits - low_bits) - 1
+            low ^= mixed(high + second & mask) & (1 << low_bits) - 1
+        value = high << low_bits | low
+        if value < n:
+            return (value + random_below(seed, epoch, 2**31, n)) % n
+
+
+@pytest.mark.parametrize("n", [*range(1, 20), 127, 128, 129, 1000])
+def test_the_network_is_a_permutation(n):
+    for seed, epoch in ((0, 0), (2**64 - 1, 3), (5, 2**33)):
+        assert sorted(permuted(seed, epoch, place, n) for place in range(n)) == list(range(n))
+
+
+def test_permutations_differ_and_every_pair_occurs():
+    """Over many epochs of 5 items, all 120 orders come up about equally often."""
+    orders = [tuple(permuted(3, epoch, place, 5) for place in range(5)) for epoch in range(6000)]
+    counts = np.array([orders.count(order) for order in itertools.permutations(range(5))])
+    assert counts.sum() == 6000
+    assert ((counts - 50) ** 2 / 50).sum() < 119 + 6 * math.sqrt(2 * 119)
+
+
+@needs_triton
+@pytest.mark.parametrize("n", [1, 2, 7, 129])
+def test_shuffled_epochs_are_dealt(on_board, n):
+    """Equal losses: all blocks but the first are shuffled, and batches cross their ends."""
+    seed = 2**63 + 5
+    sampler, drawn = on_board(n, seed), []
+    block, size = sampler._engine.block, 100
+    for _ in range(-(-3 * block // size)):
+        draw = sampler.draw(size)
+        sampler.update(draw, torch.ones(size, device=DEVICE))
+        drawn.append(draw)
+    items = torch.cat([draw.indices for draw in drawn]).tolist()[block:]
+    chances = torch.cat([draw.probabilities for draw in drawn]).tolist()[block:]
+    assert sampler.mode == "shuffle"
+    assert set(chances) == {1 / n}
+    assert items == [permuted(seed, k // n, k % n, n) for k in range(len(items))]
+    for first in range(0, len(items) - n + 1, n):
+        assert sorted(items[first : first + n]) == list(range(n))
+
+
+@needs_triton
+def test_draws_are_the_mixtures(on_board):
+    """Dart by dart: below the total by weight, above it uniform; probabilities to the bit."""
+    n, seed, both = 200, 11, set()
+    sampler = on_board(n, seed)
+    for position in range(12):
+        weights = sampler._engine.board.leaves.tolist()
+        fed = sampler._engine.wholes[Whole.FED].item()
+        mixing = 1.0 if 4 * fed <= n else math.sqrt(n / (4.0 * fed))
+        total = sum(weights)
+        spread = int(mixing / (1 - mixing) * total / n) + 1 if mixing < 1 else 1
+        if mixing == 1:
+            weights, total = [0] * n, 0
+        ends = np.cumsum(weights)
+        draw = sampler.draw(20)
+        for lane, (item, chance) in enumerate(
+            zip(draw.indices.tolist(), draw.probabilities.tolist(), strict=True)
+        ):
+            dart = random_below(seed, position, lane, total + n * spread)
+            below = dart < total
+            both.add(below)
+            expected = (
+                int(np.searchsorted(ends, dart, side="right"))
+                if below
+                else (dart - total) // spread
+            )
+            assert item == expected
+            assert chance == (weights[item] + spread) / (total + n * spread)
+        np.testing.assert_allclose(draw.importances.cpu(), 1 / (n * draw.probabilities.cpu()), 1e-6)
+        sampler.update(draw, (draw.indices + 1).double())
+    assert both == {False, True}
+
+
+@needs_triton
+def test_blocks_end_within_a_batch(on_board):
+    """The host's count of blocks and modes, for batches of several blocks."""
+    rule = lambda items, generator, turn: 1.0 + 9.0 * (items == 2) * (turn > 3)  # noqa: E731
+    compare(on_board, 3, rule, size=600, rounds=2)
+
+
+@needs_triton
+def test_without_shuffling_draws_stay_adaptive(on_board):
+    sampler = on_board(3, shuffle=False)
+    for _ in range(4):
+        draw = sampler.draw(200)
+        sampler.update(draw, torch.ones(200, device=DEVICE))
+    assert sampler.mode == "adaptive"
+
+
+# ---- behaviour, on the CPU and on the device
+
+
+def test_draws_estimate_and_learn(new):
+    sampler = new(20, seed=3)
+    losses = torch.tensor([0.1] * 19 + [5.0], device=sampler.device)
+    for _ in range(20):
+        draw = sampler.draw(32)
+        assert isinstance(draw, TensorDraw)
+        sampler.update(draw, losses[draw.indices])
+    sampler.check()
+    assert sampler.probabilities().argmax() == 19
+    assert sampler.gauge.second_moment_ratio < 0.8
+    assert sampler.gauge.count == 640
+    assert sampler.rounds == 20
+    assert draw.number == 19
+    values = losses[draw.indices].requires_grad_()
+    mean = draw.mean(values)
+    assert mean.item() == pytest.approx(draw.ticket.mean(values.tolist()), rel=1e-5)
+    assert draw.sum(values.double()).item() == pytest.approx(20 * mean.item(), rel=1e-5)
+    mean.backward()
+    np.testing.assert_allclose(values.grad.cpu() * 32, draw.importances.cpu(), 1e-6)
+    part = draw[:5]
+    assert (len(part), part.n, part.number) == (5, 20, 19)
+    assert part.to("cpu").indices.device.type == "cpu"
+    assert repr(part) == "DeviceDraw(5 of 20 items, draw 19)"
+    sampler.update(part, losses[part.indices])
+    assert sampler.nbytes > 20 * 20
+    assert repr(sampler).startswith("VRB(n=20, device=")
+
+
+def test_the_same_run_twice_gives_the_same_draws(new):
+    def run(seed):
+        sampler = new(9, seed)
+        for _ in range(4):
+            draw = sampler.draw(11)
+            sampler.update(draw, (draw.indices + 1).double())
+        return draw.indices.tolist(), sampler.probabilities().tolist()
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
+
+
+BAD = [
+    ([1.0, math.nan, 1.0, -1.0], r"losses\[1\] is nan: losses must be finite"),
+    ([1.0, 1.0, math.inf, 1.0], r"losses\[2\] is inf"),
+    ([1.0, 1.0, 1.0, -0.5], r"losses\[3\] is -0.5"),
+]
+
+
+def numbers_of(sampler):
+    return repr(sampler.state_dict()["state"])
+
+
+@pytest.mark.parametrize(("losses", "message"), BAD)
+def test_bad_losses_are_refused_as_a_whole(new, losses, message):
+    sampler = new(5)
+    draw = sampler.draw(4)
+    sampler.update(draw, on(sampler, [1.0, 2.0, 3.0, 4.0]))
+    before = numbers_of(sampler)
+    sampler.update(draw, on(sampler, losses))
+    sampler.update(draw, on(sampler, [-1.0] * 4))  # the first fault is kept
+    with pytest.raises(ValueError, match=message):
+        sampler.check()
+    assert numbers_of(sampler) == before
+    sampler.update(draw, on(sampler, losses))
+    with pytest.raises(ValueError, match=message):
+        sampler.state_dict()
+    sampler.update(draw, on(sampler, [1.0] * 4))
+    sampler.check()
+    assert sampler.gauge.count == 8
+
+
+def test_bad_draws_are_refused(new):
+    sampler = new(5)
+    draw = sampler.draw(3)
+    before = numbers_of(sampler)
+    draw.indices[1] = 5
+    sampler.update(draw, on(sampler, [1.0] * 3))
+    with pytest.raises(IndexError, match=r"indices\[1\] is 5, not from 0 to 4"):
+        sampler.check()
+    draw.indices[1] = 0
+    draw.probabilities[2] = 0.0
+    sampler.update(draw, on(sampler, [1.0] * 3))
+    with pytest.raises(ValueError, match=r"probabilities\[2\] is 0.0, not from 2\^-200"):
+        sampler.check()
+    assert numbers_of(sampler) == before
+
+
+def test_arguments_are_checked(new):
+    sampler = new(5)
+    draw = sampler.draw(3)
+    with pytest.raises(TypeError, match="draw must be a TensorDraw, got Tensor"):
+        sampler.update(draw.indices, on(sampler, [1.0] * 3))
+    with pytest.raises(TypeError, match="losses must be a tensor, got list"):
+        sampler.update(draw, [1.0] * 3)
+    with pytest.raises(TypeError, match="losses must hold numbers, got torch.complex64"):
+        sampler.update(draw, torch.zeros(3, dtype=torch.complex64, device=sampler.device))
+    with pytest.raises(ValueError, match="one entry for each of the 3 items"):
+        sampler.update(draw, on(sampler, [1.0] * 4))
+    with pytest.raises(ValueError, match="the draw is over 6 items, this sampler has 5"):
+        sampler.update(TensorDraw(Draw([5], [0.5], 6), 0), on(sampler, [1.0]))
+    with pytest.raises(ValueError, match="losses is on meta"):
+        sampler.update(draw, torch.zeros(3, device="meta"))
+    with pytest.raises(ValueError, match="size must be from 0"):
+        sampler.draw(-1)
+    with pytest.raises(ValueError, match="n must be from 1"):
+        new(0)
+    with pytest.raises(ValueError, match="seed must be from 0"):
+        new(3, seed=2**64)
+
+
+def test_states_continue(new):
+    first = new(9, seed=4)
+    for _ in range(40):
+        draw = first.draw(11)
+        first.update(draw, (draw.indices + 1).double())
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    second = new(9, seed=4)
+    second.update(second.draw(2), on(second, [-1.0, 1.0]))
+    second.load_state_dict(torch.load(file, weights_only=True))
+    second.check()  # faults of another life are forgotten
+    for _ in range(3):
+        draws = [sampler.draw(11) for sampler in (first, second)]
+        assert draws[0].indices.tolist() == draws[1].indices.tolist()
+        assert draws[0].number == draws[1].number
+        for sampler, draw in zip((first, second), draws, strict=True):
+            sampler.update(draw, (draw.indices + 1).double())
+    assert repr(first.state_dict()) == repr(second.state_dict())
+    second.reset()
+    assert repr(second.state_dict()) == repr(new(9, seed=4).state_dict())
+
+
+def changed(state, path, value):
+    """A copy of a nested state with one entry replaced."""
+    name, *rest = path
+    return {**state, name: changed(state[name], rest, value) if rest else value}
+
+
+BAD_STATES = [
+    (["format"], 2, "format 2, the sampler 1"),
+    (["n"], 4, "n 4, the sampler 3"),
+    (["calls"], -1, "calls must be from 0"),
+    (["state"], None, "has the entries"),
+    (["state", "position"], 2**63, "position must be from 0"),
+    (["state", "reals"], {}, "reals has the entries"),
+    (["state", "reals", "mixing"], 0.0, "reals.mixing is 0.0, not a float"),
+    (["state", "reals", "mean_square"], math.nan, "reals.mean_square is nan"),
+    (["state", "reals", "scale"], 1, "reals.scale is 1, not a float"),
+    (["state", "wholes", "cursor"], 3, "wholes.cursor must be from 0"),
+    (["state", "wholes", "left"], 10**6, "wholes.left must be from 0"),
+    (["state", "wholes", "shuffling"], 2, "wholes.shuffling must be from 0"),
+    (["state", "weights"], torch.ones(3), "weights must be a tensor of torch.int64"),
+    (["state", "weights"], torch.tensor([1, 0, 1]), r"weights\[1\] is 0, not from 1"),
+    (["state", "weights"], torch.tensor([2**61] * 3), "the sum of all weights is above"),
+    (["state", "scores"], torch.tensor([0, math.nan, 0]).double(), r"scores\[1\] is nan"),
+    (["state", "visits"], torch.tensor([0.0, 0.0, -1.0]), r"visits\[2\] is -1"),
+    (["more"], 1, "has the entries"),
+]
+
+
+@needs_triton
+@pytest.mark.parametrize(("path", "value", "message"), BAD_STATES)
+def test_bad_states_change_nothing(on_board, path, value, message):
+    sampler = on_board(3)
+    sampler.draw(2)
+    state = sampler.state_dict()
+    with pytest.raises(CheckpointError, match=message):
+        sampler.load_state_dict(changed(state, path, value))
+    assert repr(sampler.state_dict()) == repr(state)
+
+
+def test_states_of_the_cpu_are_checked():
+    sampler = VRB(3, device="cpu")
+    state = sampler.state_dict()
+    with pytest.raises(CheckpointError):
+        sampler.load_state_dict(changed(state, ["state", "position"], -1))
+    with pytest.raises(CheckpointError, match="engine"):
+        sampler.load_state_dict(changed(state, ["engine"], "VRBBoard"))
+
+
+# ---- all promises of a sampler
+
+
+def test_the_cpus_sampler_keeps_its_promises():
+    check_sampler(lambda n, seed: Player(VRB(n, device="cpu", seed=seed)), n=(1, 2, 6))
+
+
+INTERPRETED = [  # what takes seconds, not minutes
+    "check_probabilities", "check_draws", "check_empty_draw", "check_one_item", "check_bad_feedback",
+]  # fmt: skip
+
+
+@needs_triton
+def test_a_device_keeps_its_promises(on_board):
+    from tombola.testing.suite import CHECKS
+
+    skip = [] if CUDA else [c.__name__ for c in CHECKS if c.__name__ not in INTERPRETED]
+    sizes = (1, 2, 6, 40) if CUDA else (1, 6)
+    check_sampler(lambda n, seed: Player(on_board(n, seed)), n=sizes, skip=skip)
+
+
+@needs_triton
+@pytest.mark.slow
+def test_a_device_keeps_all_its_promises(on_board):
+    check_sampler(
+        lambda n, seed: Player(on_board(n, seed)), n=(1, 2, 6), skip=["check_first_draws"]
+    )
+
+
+# ---- on a CUDA device
+
+
+def cuda_tests(function):
+    for mark in needs_cuda:
+        function = mark(function)
+    return function
+
+
+@cuda_tests
+@pytest.mark.parametrize(("n", "size"), [(1000, 128), (100_000, 4096), (3_000_000, 5000)])
+def test_a_gpu_follows_the_host(n, size):
+    """And two runs give the same bytes."""
+
+    def run():
+        return compare(
+            lambda n, seed: VRB(n, device="cuda", seed=seed),
+            n,
+            lambda items, generator, turn: (
+                np.exp(items % 97 / 30) * generator.lognormal(size=len(items))
+            ),
+            size=size,
+            rounds=12,
+            guard=1.0,
+        )
+
+    first, second = run(), run()
+    assert torch.equal(first.board.memory, second.board.memory)
+    assert torch.equal(first.reals, second.reals)
+    assert torch.equal(first.scores, second.scores)
+
+
+@cuda_tests
+def test_nothing_waits():
+    sampler = VRB(100_000, device="cuda")
+    for mode in ("default", "error"):  # the first round compiles
+        torch.cuda.set_sync_debug_mode(mode)
+        try:
+            for size in (0, 1, 128, 4096):
+                draw = sampler.draw(size)
+                sampler.update(draw, (draw.indices + 1).float())
+                sampler.probabilities()
+                if size:
+                    draw.mean((draw.indices + 1).double())
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    sampler.check()
+
+
+@cuda_tests
+@pytest.mark.parametrize("size", [128, 4096])
+def test_a_graph_replays_what_eager_calls_do(size):
+    eager, graphed = (VRB(5000, device="cuda", seed=4) for _ in range(2))
+    losses = torch.rand(5000, device="cuda")
+
+    def turn(sampler):
+        draw = sampler.draw(size)
+        sampler.update(draw, losses[draw.indices])
+        return draw
+
+    turn(eager)
+    turn(graphed)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        draw = turn(graphed)
+    for _ in range(60):
+        graph.replay()
+        expected = turn(eager)
+        assert torch.equal(draw.indices, expected.indices)
+        assert torch.equal(draw.probabilities, expected.probabilities)
+    assert torch.equal(eager._engine.reals, graphed._engine.reals)
+    assert torch.equal(eager._engine.wholes, graphed._engine.wholes)
+    assert graphed.rounds == 61
