@@ -24,7 +24,7 @@ from tombola.testing import check_sampler
 from tombola.torch import VRB, TensorDraw
 from tombola.torch.device import vrb, vrb_board
 from tombola.torch.device.board import DrawLaunch
-from tombola.torch.device.vrb_layout import Real, Whole, reals, wholes
+from tombola.torch.device.vrb_layout import Real, Whole, reals
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -192,7 +192,7 @@ WRONG = {
     "all sweeps win": ("& (step + n >= swept)", ""),
     "D counts first visits": ("inside & (count > 0.0) &", "inside & (count >= 0.0) &"),
     "no clipping": ("tl.minimum(square, CLIP * count * mean)", "square"),
-    "no second sweep": ("tl.static_range(2):\n        tl.debug", "tl.static_range(1):\n        tl.debug"),
+    "no second sweep": ("turn in tl.static_range(2)", "turn in tl.static_range(1)"),
     "m of the end": ("return after\n", "return tl.zeros_like(after) + tl.max(after, 0)\n"),
 }  # fmt: skip
 
