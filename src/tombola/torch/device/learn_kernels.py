@@ -211,18 +211,21 @@ def rebuild(board, n, reals, scores, visits, HEIGHT: tl.constexpr):
 def means_of(new, share, mean, length, scratch, CHUNK: tl.constexpr):
     """Stage 1: m after each loss. It at most doubles, unless it is 0.
 
-    The scan is of distances from a base: where all losses are equal it is exact.
+    As long as all values are equal to m it stays the same, to the last digit.
     """
     lane = tl.arange(0, CHUNK)
-    base = tl.where(mean > 0.0, mean, tl.sum(tl.where(lane == 0, new, 0.0), 0))
+    share_of_first = tl.sum(tl.where(lane == 0, share, 0.0), 0)
+    base = tl.where(share_of_first < 1.0, mean, tl.sum(tl.where(lane == 0, new, 0.0), 0))
     after = tl.zeros((CHUNK,), tl.float64)
     begin = tl.cast(0, tl.int64)
     while begin < length:
         fresh = (lane >= begin) & (lane < length)
         gain = tl.where(fresh, 1.0 - share, 1.0)
-        step = tl.where(fresh, share * (new - base), 0.0)
+        step = tl.where(fresh, share * new, 0.0)
         gain, step = tl.associative_scan((gain, step), 0, then)
-        after = tl.where(lane >= begin, base + (gain * (mean - base) + step), after)
+        changes = tl.cumsum((fresh & (new != base)).to(tl.int32), 0)
+        moved = tl.where(changes > 0, gain * mean + step, base)
+        after = tl.where(lane >= begin, moved, after)
         tl.store(scratch + MEANS * CHUNK + lane, after)
         tl.debug_barrier()
         before = tl.load(scratch + MEANS * CHUNK + lane - 1, mask=lane > begin, other=0.0)
