@@ -16,6 +16,7 @@ items), a cumulative sum of all weights and a binary search in it, and TorchRL's
 
 import argparse
 import contextlib
+import functools
 import itertools
 import pathlib
 import time
@@ -25,7 +26,7 @@ import timing
 import torch
 
 import tombola
-from tombola.torch import WeightIndex
+from tombola.torch import VRB, WeightIndex
 from tombola.torch.device import board
 from tombola.torch.device.board import DrawLaunch, SetLaunch
 
@@ -123,6 +124,31 @@ def index_rows(n):
         yield row(n, size, "draw + set", "eager", from_host(turn))
     index.check()
     index.verify()
+
+
+def vrb_rows(n):
+    """The sampler that learns, at all batch sizes, with its memory."""
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    sampler = VRB(n, device="cuda")
+    bytes_each = (torch.cuda.memory_allocated() - before) / n
+    for size in BATCHES:
+        losses = torch.rand(size, device="cuda") ** 4
+        draw = sampler.draw(size)
+
+        def turn(size=size, losses=losses):
+            sampler.update(sampler.draw(size), losses)
+
+        turn()
+        with no_waiting():
+            turn()
+        note = f"{bytes_each:.3f} bytes an item"
+        yield row(n, size, "VRB: draw + update", "graph", in_graph(turn), note)
+        yield row(n, size, "VRB: draw", "graph", in_graph(lambda size=size: sampler.draw(size)))
+        update = functools.partial(sampler.update, draw, losses)
+        yield row(n, size, "VRB: update", "graph", in_graph(update))
+        yield row(n, size, "VRB: draw + update", "eager", from_host(turn))
+    sampler.check()
 
 
 @contextlib.contextmanager
@@ -305,7 +331,8 @@ def main():
             tune(10**power)
         return
     rows = []
-    parts = [part(10**power) for power in arguments.sizes for part in (index_rows, peer_rows)]
+    kinds = (index_rows, vrb_rows, peer_rows)
+    parts = [part(10**power) for power in arguments.sizes for part in kinds]
     for part in [*parts, step_rows()]:
         for found in part:
             rows.append(found)

@@ -16,6 +16,7 @@ import pytest
 import torch
 from device_oracle import philox, random_below
 from device_player import Player
+from device_rule import BatchRule
 
 import tombola
 from tombola.checkpoint import CheckpointError
@@ -24,7 +25,8 @@ from tombola.testing import check_sampler
 from tombola.torch import VRB, TensorDraw
 from tombola.torch.device import vrb, vrb_board
 from tombola.torch.device.board import DrawLaunch
-from tombola.torch.device.vrb_layout import Real, Whole, reals
+from tombola.torch.device.vrb_board import LearnLaunch
+from tombola.torch.device.vrb_layout import Real, Whole
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -70,48 +72,91 @@ def on(sampler, values):
 # ---- the rule
 
 
-def compare(make, n, rule, *, size, rounds, seed=0, exact=False, guard=0.2):
+def play(make, n, rule, *, size, rounds, seed=0):
+    """Feed a device and the oracle the same draws and losses; yield both after each batch."""
+    sampler, oracle = make(n, seed), BatchRule(n)
+    generator = np.random.default_rng(seed)
+    for turn in range(rounds):
+        draw = sampler.draw(size)
+        oracle.draw(size)
+        ticket, mixing = draw.ticket, sampler._engine.mixing
+        losses = rule(ticket.indices, generator, turn)
+        sampler.update(draw, on(sampler, losses))
+        sampler.check()
+        oracle.update(ticket.indices, ticket.probabilities, losses, mixing)
+        yield sampler._engine, oracle, ticket, losses
+    assert sampler._engine.board.verify() == -1
+
+
+def compare(make, n, rule, *, size, rounds, seed=0, scaled=False):
+    """Compare all that a device knows with the oracle, but for weights that are `scaled` again."""
+    tolerance = 1e-12
+    close = dict(rel=tolerance, abs=tolerance)
+    for engine, oracle, _, _ in play(make, n, rule, size=size, rounds=rounds, seed=seed):
+        numbers, counts = engine.reals.tolist(), engine.wholes.tolist()
+        assert counts[Whole.FED] == oracle.fed
+        assert counts[Whole.CURSOR] == oracle.cursor
+        assert numbers[Real.COMPARED] == oracle.compared
+        assert numbers[Real.UNIT] == oracle.unit
+        if scaled:
+            oracle.scale, oracle.weights = numbers[Real.SCALE], engine.board.leaves.tolist()
+            oracle.guard_ours = numbers[Real.GUARD_OURS]
+        assert numbers[Real.SCALE] == oracle.scale
+        assert numbers[Real.MEAN_SQUARE] == pytest.approx(oracle.mean, **close)
+        assert numbers[Real.DISAGREEMENT] == pytest.approx(oracle.gap, **close)
+        assert numbers[Real.FIRST_ROOT] == pytest.approx(oracle.first_root, **close)
+        assert counts[Whole.LEFT] == oracle.left
+        assert counts[Whole.SHUFFLING] == oracle.shuffling
+        assert numbers[Real.GUARD_UNIFORM] == pytest.approx(oracle.guard_uniform, **close)
+        assert numbers[Real.GUARD_OURS] == pytest.approx(oracle.guard_ours, **close)
+        assert engine.visits.tolist() == oracle.visits.tolist()
+        np.testing.assert_allclose(engine.scores.cpu(), oracle.scores, tolerance, 0)
+        np.testing.assert_allclose(engine.board.leaves.tolist(), oracle.weights, tolerance, 2)
+        (ours, uniform), (ours_spread, uniform_spread) = oracle.spreads()
+        largest = numbers[Real.LARGEST_LOSS] or 1.0
+        gauge = pytest.approx([ours, uniform], rel=1e-9)
+        assert [largest**2 * numbers[k] for k in (Real.OURS, Real.UNIFORM)] == gauge
+        spreads = [largest**4 * numbers[k] for k in (Real.OURS_SPREAD, Real.UNIFORM_SPREAD)]
+        assert spreads == pytest.approx(
+            [ours_spread, uniform_spread], rel=1e-6, abs=1e-12 * max(ours, uniform) ** 2
+        )
+    return engine
+
+
+def compare_with_host(make, n, rule, *, size, rounds, exact=False):
     """Feed a device and the host the same draws and losses; compare all they know."""
-    sampler, host = make(n, seed), tombola.VRB(n, seed=seed)
-    engine, generator = sampler._engine, np.random.default_rng(seed)
+    sampler, host = make(n, 0), tombola.VRB(n, seed=0)
+    engine, generator = sampler._engine, np.random.default_rng(0)
+    tolerance = 0.0 if exact else 1e-12
+    close = dict(rel=tolerance, abs=tolerance)
     for turn in range(rounds):
         draw = sampler.draw(size)
         host.draw(size)  # sets its mixing, and counts its blocks
-        ticket = draw.ticket
-        losses = rule(ticket.indices, generator, turn)
+        losses = rule(draw.ticket.indices, generator, turn)
         sampler.update(draw, on(sampler, losses))
-        host.update(ticket, losses)
-        sampler.check()
+        host.update(draw.ticket, losses)
         numbers, counts = engine.reals.tolist(), engine.wholes.tolist()
-        own, fallback, turned = host.state.rule[0], host.state.fallback[0], host.state.sweep[0]
+        own, fallback, sweep = host.state.rule[0], host.state.fallback[0], host.state.sweep[0]
         assert counts[Whole.FED] == own.fed
         assert counts[Whole.DRAWN] == own.drawn
         assert counts[Whole.LEFT] == fallback.left
         assert counts[Whole.SHUFFLING] == fallback.shuffling
-        assert counts[Whole.CURSOR] == turned.cursor
-        assert numbers[Real.COMPARED] == own.compared
+        assert counts[Whole.CURSOR] == sweep.cursor
+        if size == 1:  # else duplicates are not compared with each other
+            assert numbers[Real.COMPARED] == own.compared
         assert numbers[Real.UNIT] == own.unit
-        assert numbers[Real.SCALE] == turned.scale
-        tolerance = 0.0 if exact else 1e-12
-        close = dict(rel=tolerance, abs=tolerance)
-        assert numbers[Real.MIXING] == pytest.approx(own.mixing, **close)
+        assert numbers[Real.MIXING] == own.mixing
         assert numbers[Real.MEAN_SQUARE] == pytest.approx(own.mean_square, **close)
         assert numbers[Real.DISAGREEMENT] == pytest.approx(own.disagreement, **close)
         assert numbers[Real.FIRST_ROOT] == pytest.approx(own.first_root, **close)
         assert numbers[Real.GUARD_UNIFORM] == pytest.approx(fallback.uniform, **close)
-        # with the weights before each chunk
-        rel = 0.0 if exact else guard
-        assert numbers[Real.GUARD_OURS] == pytest.approx(fallback.ours, rel=rel)
+        assert numbers[Real.GUARD_OURS] == pytest.approx(fallback.ours, rel=1e-6 * (not exact))
         assert engine.visits.tolist() == host.state.visits.tolist()
         np.testing.assert_allclose(engine.scores.cpu(), host.state.scores, tolerance, 0)
-        np.testing.assert_allclose(
-            engine.board.leaves.cpu().numpy(), host.state.index.weights, tolerance, 2 * (not exact)
-        )
-        for name in host.tally.dtype.names:
-            if name in reals:
-                given = numbers[reals[name]]
-                assert given == pytest.approx(host.tally[name][0], rel=1e-9, abs=1e-300), name
-    assert engine.board.verify() == -1
+        weights = np.array(engine.board.leaves.tolist()) / numbers[Real.SCALE]
+        expected = host.state.index.weights / sweep.scale
+        np.testing.assert_allclose(weights, expected, tolerance, 2 / numbers[Real.SCALE])
+    sampler.check()
     return engine
 
 
@@ -122,6 +167,9 @@ RULES = {
     ),
     "sparse": lambda items, generator, turn: 3.0 * (generator.random(len(items)) < 0.3),
     "jumping": lambda items, generator, turn: np.where(np.arange(len(items)) % 5 == 4, 50.0, 1.0),
+    "a spike": lambda items, generator, turn: np.where(
+        (np.arange(len(items)) == 3) & (turn == 2), 1e4, 1.0 + items % 3
+    ),
     "zeros at first": lambda items, generator, turn: (
         (items + 1.0) * (turn > 1) * (np.arange(len(items)) > 2)
     ),
@@ -130,14 +178,20 @@ RULES = {
 
 @needs_triton
 @pytest.mark.parametrize("name", RULES)
-def test_updates_are_the_hosts(on_board, name):
-    """With many duplicates, and a sweep that passes several times in a batch."""
+def test_one_loss_at_a_time_is_the_hosts_rule(on_board, name):
+    compare_with_host(on_board, 6, RULES[name], size=1, rounds=60)
+
+
+@needs_triton
+@pytest.mark.parametrize("name", RULES)
+def test_batches_follow_the_rule(on_board, name):
+    """With many duplicates, and a sweep of all items."""
     compare(on_board, 6, RULES[name], size=13, rounds=6)
 
 
 @needs_triton
-@pytest.mark.parametrize(("n", "size"), [(1, 3), (2, 5), (40, 16), (300, 20)])
-def test_updates_are_the_hosts_for_any_number_of_items(on_board, n, size):
+@pytest.mark.parametrize(("n", "size"), [(1, 3), (2, 5), (40, 16), (300, 20), (300, 150)])
+def test_batches_follow_the_rule_for_any_number_of_items(on_board, n, size):
     compare(on_board, n, RULES["noisy"], size=size, rounds=6)
 
 
@@ -146,14 +200,43 @@ def test_updates_are_the_hosts_for_any_number_of_items(on_board, n, size):
 def test_powers_of_two_give_the_hosts_digits(on_board, value):
     """Every sum is exact: all numbers are equal to the bit, also where epochs are shuffled."""
     rule = lambda items, generator, turn: np.full(len(items), value)  # noqa: E731
-    engine = compare(on_board, 8, rule, size=48, rounds=8, exact=True)
+    engine = compare_with_host(on_board, 8, rule, size=48, rounds=8, exact=True)
     assert engine.wholes[Whole.SHUFFLING] == 1
 
 
 @needs_triton
-def test_chunks_follow_each_other(on_board, monkeypatch):
-    monkeypatch.setattr(vrb_board, "MOST_CHUNK", 16)
+def test_steady_losses_end_where_the_hosts_do(on_board):
+    """In batches, and one by one on the host: nearly the same weights."""
+    sampler, host = on_board(12), tombola.VRB(12)
+    losses = (np.arange(12) + 1.0) ** 2
+    for _ in range(40):
+        draw = sampler.draw(24)
+        sampler.update(draw, on(sampler, losses[draw.ticket.indices]))
+        ticket = host.draw(24)
+        host.update(ticket, losses[ticket.indices])
+    scores = sampler._engine.scores.cpu() / sampler._engine.reals[Real.UNIT].cpu() ** 2
+    np.testing.assert_allclose(scores, losses**2, 1e-6)
+    np.testing.assert_allclose(sampler.probabilities().cpu(), host.probabilities(), 0.02)
+
+
+@needs_triton
+def test_batches_of_several_programs(on_board, monkeypatch):
+    monkeypatch.setattr(vrb_board, "learn_launch", lambda size: LearnLaunch(16, 1))
     compare(on_board, 10, RULES["noisy"], size=53, rounds=3)
+    compare(on_board, 300, RULES["zeros at first"], size=53, rounds=5)
+    sampler = on_board(10)
+    draw = sampler.draw(53)
+    before = numbers_of(sampler)
+    losses = torch.ones(53, device=DEVICE)
+    losses[40], losses[51] = math.nan, -1.0
+    sampler.update(draw, losses)
+    with pytest.raises(ValueError, match=r"losses\[40\] is nan"):
+        sampler.check()
+    assert numbers_of(sampler) == before
+    sampler.update(draw, torch.ones(53, device=DEVICE))
+    sampler.check()
+    assert sampler.gauge.count == 53
+    assert not any(part.any() for part in sampler._engine.tables[11][:3])  # the table is clear
 
 
 @needs_triton
@@ -169,43 +252,55 @@ def test_the_type_of_losses_may_change(on_board):
 # ---- wrong kernels
 
 
-def variant(folder, old, new):
-    """The kernel of updates with one piece of its text replaced."""
-    from tombola.torch.device import learn_kernels
-
-    text = pathlib.Path(learn_kernels.__file__).read_text()
+def kernels_with(folder, module, old, new):
+    """All kernels, one module of them with a piece of its text replaced."""
+    original = importlib.import_module(f"tombola.torch.device.{module}")
+    text = pathlib.Path(original.__file__).read_text()
     assert text.count(old) == 1, old
-    path = folder / "learn_variant.py"
+    path = folder / f"{module}_variant.py"
     path.write_text(text.replace(old, new))
-    specification = importlib.util.spec_from_file_location("learn_variant", path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module.learn_kernel
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    changed = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(changed)
+    return tuple(
+        getattr(changed, kernel.__name__) if hasattr(changed, kernel.__name__) else kernel
+        for kernel in vrb_board.load_kernels()
+    )
 
 
+LEARN, WEIGH = "learn_kernels", "weigh_kernels"
 WRONG = {
-    "m more than doubles": ("& (after > 2.0 * before)", "& (after > 200.0 * before)"),
-    "duplicates count once": ("walking & (link < CHUNK)", "walking & (link < 0)"),
-    "the first of duplicates wins": ("(latest == lane)", "(earliest == lane)"),
-    "the sweep wins always": ("& (latest <= lane) &", "& (latest < CHUNK) &"),
-    "all sweeps win": ("& (step + n >= swept)", ""),
-    "D counts first visits": ("inside & (count > 0.0) &", "inside & (count >= 0.0) &"),
-    "no clipping": ("tl.minimum(square, CLIP * count * mean)", "square"),
-    "no second sweep": ("turn in tl.static_range(2)", "turn in tl.static_range(1)"),
-    "m of the end": ("return after\n", "return tl.zeros_like(after) + tl.max(after, 0)\n"),
+    "m without a cap": (LEARN, "tl.minimum(new, (1.0 + 1.0 / share) * mean)", "new"),
+    "m more than doubles": (LEARN, "tl.minimum(moved, 2.0 * mean)", "moved"),
+    "m forgets nothing": (LEARN, "before + count), 1.0 / window)", "before + count), 0.0)"),
+    "duplicates count once": (LEARN, "tl.load(counts + slot, mask=leading, other=1)", "leading"),
+    "one of the duplicates": (LEARN, "tl.where(times == 1.0,", "tl.where(times > 0.0,"),
+    "all duplicates lead": (LEARN, "leading & inside\n", "inside\n"),
+    "the window of one loss": (LEARN, "tl.minimum(visited + times,", "tl.minimum(visited + 1.0,"),
+    "D counts first visits": (LEARN, "leading & (visited > 0.0)", "leading & (visited >= 0.0)"),
+    "no clipping": (LEARN, "tl.minimum(square, CLIP * count * moved)", "square"),
+    "no writer": (LEARN, "leading & (swept == 0)", "leading & (swept != 0)"),
+    "half a sweep": (WEIGH, "(away < 2 * size)", "(away < size)"),
+    "a sweep behind": (WEIGH, "+ n - (2 * size) % n) % n", ") % n"),
+    "a level forgotten": (WEIGH, "tl.static_range(1, HEIGHT", "tl.static_range(2, HEIGHT"),
+    "one program of many": (LEARN, "(row < programs)", "(row < 1)"),
+    "the largest loss lost": (LEARN, "BATCH_LARGEST, largest,", "BATCH_LARGEST, 0.0 * largest,"),
 }  # fmt: skip
 
 
 @needs_triton
 @pytest.mark.parametrize("name", ["right", *WRONG])
 def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
-    learn = variant(tmp_path, *WRONG.get(name, ("import triton\n", "import triton\n")))
-    draw = vrb_board.load_kernels()[0]
-    monkeypatch.setattr(vrb_board, "load_kernels", lambda: (draw, learn))
+    text = "import triton\n"
+    kernels = kernels_with(tmp_path, *WRONG.get(name, (LEARN, text, text)))
+    monkeypatch.setattr(vrb_board, "load_kernels", lambda: kernels)
+    monkeypatch.setattr(vrb_board, "learn_launch", lambda size: LearnLaunch(8, 1))
 
     def trial():
         for rule in ("noisy", "jumping", "sparse"):
             compare(on_board, 6, RULES[rule], size=13, rounds=3)
+        for rule in ("noisy", "a spike"):
+            compare(on_board, 300, RULES[rule], size=40, rounds=4)
 
     if name == "right":
         trial()
@@ -218,17 +313,15 @@ def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
 
 
 @needs_triton
-def test_a_loss_that_dwarfs_all_before_starts_over(on_board):
-    """In the middle of a batch, and twice in one."""
+def test_a_loss_that_dwarfs_all_before(on_board):
+    """It counts as 2^250 times the first one at most: everything stays finite."""
 
     def rule(items, generator, turn):
-        losses = (items + 1.0) * 1e-100
-        if turn == 2:
-            losses[4:] *= 1e90
-            losses[9:] *= 1e90
-        return losses if turn < 3 else (items + 1.0) * 1e80
+        return (items + 1.0) * (1e-40 if turn < 2 else 1e40)
 
-    compare(on_board, 6, rule, size=13, rounds=5)
+    engine = compare(on_board, 6, rule, size=13, rounds=2)
+    engine = compare(on_board, 6, rule, size=13, rounds=5, scaled=True)
+    assert engine.reals.isfinite().all()
 
 
 @needs_triton
@@ -238,7 +331,7 @@ def test_weights_are_scaled_again(on_board, monkeypatch, tmp_path, factor, small
     """At once, or by the sweep as for many items: weights return to their range, and are right."""
     if not small:
         old = "SMALL = tl.constexpr(weighted.SMALL)"
-        kernels = vrb_board.load_kernels()[0], variant(tmp_path, old, "SMALL = tl.constexpr(4)")
+        kernels = kernels_with(tmp_path, LEARN, old, "SMALL = tl.constexpr(4)")
         monkeypatch.setattr(vrb_board, "load_kernels", lambda: kernels)
     sampler, host = on_board(5), tombola.VRB(5)
     engine = sampler._engine
@@ -258,7 +351,7 @@ def test_weights_are_scaled_again(on_board, monkeypatch, tmp_path, factor, small
     sampler.check()
     assert engine.board.verify() == -1
     assert 2**10 * 5 <= engine.board.total <= 2**60
-    np.testing.assert_allclose(sampler.probabilities().cpu(), host.probabilities(), 1e-3)
+    np.testing.assert_allclose(sampler.probabilities().cpu(), host.probabilities(), 5e-3)
 
 
 @needs_triton
@@ -377,7 +470,8 @@ def test_draws_are_the_mixtures(on_board):
 def test_blocks_end_within_a_batch(on_board):
     """The host's count of blocks and modes, for batches of several blocks."""
     rule = lambda items, generator, turn: 1.0 + 9.0 * (items == 2) * (turn > 3)  # noqa: E731
-    compare(on_board, 3, rule, size=600, rounds=2)
+    compare_with_host(on_board, 3, lambda *given: np.ones(len(given[0])), size=600, rounds=2)
+    compare(on_board, 3, rule, size=600, rounds=6)
 
 
 @needs_triton
@@ -628,7 +722,6 @@ def test_a_gpu_follows_the_host(n, size):
             ),
             size=size,
             rounds=12,
-            guard=1.0,
         )
 
     first, second = run(), run()

@@ -6,13 +6,23 @@ import torch
 from torch import Tensor
 
 from tombola.torch.device.launching import Launcher
-from tombola.torch.device.layout import CELLS, FAN, POSITION_BITS, WIDTH, Cell, Fault, shape_of
+from tombola.torch.device.layout import (
+    CELLS,
+    FAN,
+    POSITION_BITS,
+    ROOMY_BITS,
+    WIDTH,
+    Cell,
+    Fault,
+    shape_of,
+)
 
 __all__ = ["Board"]
 
 SMALL = 1024  # batches up to this size are set by one launch, which compares all pairs
 GATHERED = 1024  # from this size on, changes of the top sums are added up within a program first
-LEAST_BITS = 14  # the smallest table has 2^14 slots
+LEAST_POWER = 11  # the smallest table is for 2^11 positions
+ROOMY = 2**17  # up to this size, a table has more slots than it needs
 
 
 class DrawLaunch(NamedTuple):
@@ -56,7 +66,7 @@ class Table(NamedTuple):
 
     entries: Tensor  # (2^bits,): item and last position
     sums: Tensor  # (2^bits,): the sum of the amounts of an item
-    slots: Tensor  # (2^(bits - 1),): the slot of each position
+    slots: Tensor  # the slot of each position
     faults: Tensor  # the first fault of each program, in the batch
     ranges: Tensor  # the same, in the sums
     bits: int
@@ -194,22 +204,23 @@ class Board:
         )  # fmt: skip
 
     def _table(self, size: int) -> Table:
-        """Return a table with at least two slots for each position."""
-        bits = max((2 * size - 1).bit_length(), LEAST_BITS)
-        if bits not in self.tables:
+        """Return a table with two slots for each position, or eight while that is cheap."""
+        power = max((size - 1).bit_length(), LEAST_POWER)
+        if power not in self.tables:
             device = self.memory.device
             if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
                 raise RuntimeError(
                     f"a batch of {size} needs scratch memory: set or add one of this size before "
                     "the capture of a CUDA graph"
                 )
-            most = 1 << (bits - 1)  # positions
-            entries, sums, slots, faults, ranges = (
+            most = 1 << power
+            bits = power + (ROOMY_BITS if most <= ROOMY else 1)
+            parts = (
                 torch.zeros(count, dtype=torch.int64, device=device)
-                for count in (2 * most, 2 * most, most, most // 32, most // 32)
+                for count in (1 << bits, 1 << bits, most, most // 32, most // 32)
             )
-            self.tables[bits] = Table(entries, sums, slots, faults, ranges, bits)
-        return self.tables[bits]
+            self.tables[power] = Table(*parts, bits)
+        return self.tables[power]
 
 
 MOST_CHANGES = 1 << POSITION_BITS  # positions of a batch that fit into a table

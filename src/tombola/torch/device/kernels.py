@@ -376,15 +376,14 @@ def insert_kernel(
 
 
 @triton.jit
-def last_of(table, slots, position, inside):
-    """Return the slot of each position, and whether the position is the last one of its item.
+def is_last(table, slot, position):
+    """Return whether each position is the last one of its item, in that slot.
 
     If the last position has cleared the slot already, then all others see that they are not it.
     """
-    slot = tl.load(slots + position, mask=inside, other=-1)
     entry = tl.load(table + slot, mask=slot >= 0, other=0)
     mine = (entry & POSITION_MASK) == position
-    return slot, (slot >= 0) & (entry > 0) & mine
+    return (slot >= 0) & (entry > 0) & mine
 
 
 @triton.jit(do_not_specialize=["n", "limit", "size"])
@@ -408,7 +407,8 @@ def add_kernel(
     """
     n, limit = tl.cast(n, tl.int64), tl.cast(limit, tl.int64)
     position = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    slot, chosen = last_of(table, slots, position, position < size)
+    slot = tl.load(slots + position, mask=position < size, other=-1)
+    chosen = is_last(table, slot, position)
     item = tl.load(indices + position, mask=chosen, other=0)
     new = tl.load(sums + slot, mask=chosen, other=0)
     new += tl.load(board + start_of(n, 0, HEIGHT) + item, mask=chosen, other=0)
@@ -442,7 +442,8 @@ def apply_kernel(
     n = tl.cast(n, tl.int64)
     position = tl.program_id(0) * TILE + tl.arange(0, TILE)
     inside = position < size
-    slot, chosen = last_of(table, slots, position, inside)
+    slot = tl.load(slots + position, mask=inside, other=-1)
+    chosen = is_last(table, slot, position)
     fault = first_of(faults, tl.num_programs(0))
     item = tl.load(indices + position, mask=chosen, other=0)
     if ADD:

@@ -15,12 +15,13 @@ class Launcher:
 
     Triton looks at every argument of every launch to find the compiled kernel, which takes longer
     than the launch itself. Here the arguments of a kind of launch never change their types, and
-    what was compiled for the first one serves all.
+    what was compiled for the first one serves all. It takes addresses in place of tensors.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._compiled: dict[Any, Any] = {}
+        self._stream: Any = None  # a function that returns the current stream, as a number
 
     def __call__(
         self,
@@ -52,8 +53,13 @@ class Launcher:
                 key = None
         compiled = self._compiled.get(key)
         if compiled is not None:
-            compiled[(programs, 1, 1)](*arguments, *constants.values())
+            values = (part.data_ptr() if isinstance(part, Tensor) else part for part in arguments)
+            stream = self._stream(self.device.index)
+            compiled[(programs, 1, 1)](*values, *constants.values(), stream=stream)
             return
         compiled = kernel[(programs,)](*arguments, **constants, num_warps=warps)
         if key is not None and hasattr(compiled, "run"):  # the interpreter returns None
+            from triton.runtime import driver
+
             self._compiled[key] = compiled
+            self._stream = driver.active.get_current_stream

@@ -26,6 +26,7 @@ __all__ = [
     "MOST_ITEMS",
     "NO_FAULT",
     "POSITION_BITS",
+    "ROOMY_BITS",
     "WIDTH",
     "Cell",
     "Fault",
@@ -41,6 +42,7 @@ LIMIT = 2**62  # the largest total
 POSITION_BITS = 24  # of a position in a batch, where item and position share a word
 MOST_ITEMS = 2**38
 NO_FAULT = 2**62  # in place of position * Fault.KINDS + kind: above all of them
+ROOMY_BITS = 3  # a table has 2^3 slots or more for each position: hardly any is asked for twice
 LINE = 16  # cells in a cache line
 
 

@@ -1,16 +1,22 @@
-"""Triton kernel of an update of `VRB`: the rule of `tombola.samplers.parameter_free`, in chunks.
+"""Triton kernels of what `VRB` learns from a batch: the rule of `tombola.samplers.parameter_free`.
 
-One program learns from a batch, chunk after chunk, in the order of positions. Within a chunk:
+A batch is learnt from at once. With B losses l, of items drawn with probability p, after u others,
+and z = l^2 / (n p):
 
-    1  m after each loss: a scan of m <- m + s (x - m); where m would more than double, it is
-       doubled, and the scan begins again after that loss
-    2  h and V of each item: its first position in the chunk walks along the later ones
-    3  D after each loss: a scan
-    4  the gauge, and the guard with the weights before the chunk
-    5  the weights of the items drawn, and of two items of the sweep for each loss, with m and D
-       after the last loss that concerns them
+    w = max(1 / (u + B), 1 / max(n, B))
+    m <- (1 - B w) m + w sum of min(z, (1 + 1/w) m)
 
-All sums are in a fixed order, without atomics on floating-point numbers.
+Each l^2 counts as at most 8 n times the m that it alone would lead to. For each item with c losses
+in the batch, of mean square x:
+
+    h <- h + (x - h) c / min(V + c, max(32, c)),   V <- V + c
+
+and D moves by the distance between x and h before. For B = 1 this is the rule of the host.
+
+Two launches: `enter` puts the items of the batch into a table, with the number of their losses and
+the sum of their squares as whole numbers, which are the same in any order; `visit` moves h and V,
+and its last program all numbers. A small batch has one program, and one launch. The weights follow
+in `tombola.torch.device.weigh_kernels`.
 
 Importing this module needs Triton.
 """
@@ -18,12 +24,19 @@ Importing this module needs Triton.
 import triton
 import triton.language as tl
 
-from tombola.samplers import parameter_free, shrunk_averages, weighted
-from tombola.torch.device.kernels import FAN, WIDTH, replace, rows_of, start_of
+from tombola.samplers import shrunk_averages, weighted
+from tombola.torch.device import layout, vrb_layout
+from tombola.torch.device.kernels import (
+    find_slots,
+    finish,
+    is_last,
+    start_of,
+)
 from tombola.torch.device.vrb_kernels import power_of_two, total_of, uniform_weight
-from tombola.torch.device.vrb_layout import Real, Trouble, Whole
+from tombola.torch.device.vrb_layout import Part, Real, Trouble, Whole
+from tombola.torch.device.weigh_kernels import exponent_near, rebuild
 
-__all__ = ["SCRATCH", "learn_kernel"]
+__all__ = ["enter_kernel", "learn_kernel", "visit_kernel"]
 
 MIXING = tl.constexpr(Real.MIXING)
 UNIT = tl.constexpr(Real.UNIT)
@@ -45,493 +58,458 @@ SURPRISE = tl.constexpr(Real.SURPRISE)
 LARGEST_LOSS = tl.constexpr(Real.LARGEST_LOSS)
 LARGEST_IMPORTANCE = tl.constexpr(Real.LARGEST_IMPORTANCE)
 BAD_VALUE = tl.constexpr(Real.BAD_VALUE)
+BATCH_LARGEST = tl.constexpr(Real.BATCH_LARGEST)
 FED = tl.constexpr(Whole.FED)
 CURSOR = tl.constexpr(Whole.CURSOR)
 TROUBLE = tl.constexpr(Whole.TROUBLE)
 WHERE = tl.constexpr(Whole.WHERE)
+BATCH_FAULT = tl.constexpr(Whole.BATCH_FAULT)
+ACCEPTED = tl.constexpr(Whole.ACCEPTED)
+ROOM = tl.constexpr(Whole.ROOM)
+CUT = tl.constexpr(Whole.CUT)
+PART_MEAN = tl.constexpr(Part.MEAN)
+PART_OTHERS = tl.constexpr(Part.OTHERS)
+PART_GAP = tl.constexpr(Part.GAP)
+PART_COMPARED = tl.constexpr(Part.COMPARED)
+PART_GUARD_OURS = tl.constexpr(Part.GUARD_OURS)
+PART_GUARD_UNIFORM = tl.constexpr(Part.GUARD_UNIFORM)
+PART_OURS = tl.constexpr(Part.OURS)
+PART_UNIFORM = tl.constexpr(Part.UNIFORM)
+PART_OURS_SQUARED = tl.constexpr(Part.OURS_SQUARED)
+PART_UNIFORM_SQUARED = tl.constexpr(Part.UNIFORM_SQUARED)
+PART_CROSS = tl.constexpr(Part.CROSS)
+PART_IMPORTANCE = tl.constexpr(Part.IMPORTANCE)
+PART_IMPORTANCE_SQUARED = tl.constexpr(Part.IMPORTANCE_SQUARED)
+PART_SURPRISE = tl.constexpr(Part.SURPRISE)
+PARTS = tl.constexpr(Part.SIZE)
 BAD_INDEX = tl.constexpr(Trouble.INDEX)
 BAD_PROBABILITY = tl.constexpr(Trouble.PROBABILITY)
 BAD_LOSS = tl.constexpr(Trouble.LOSS)
 KINDS = tl.constexpr(Trouble.KINDS)
 
-TOO_LARGE = tl.constexpr(parameter_free.TOO_LARGE)
 LAST = tl.constexpr(shrunk_averages.LAST)
 CLIP = tl.constexpr(shrunk_averages.CLIP)
-PRIOR = tl.constexpr(shrunk_averages.PRIOR)
-PRIOR_NOISE = tl.constexpr(shrunk_averages.PRIOR_NOISE)
-PRIOR_ZEROS = tl.constexpr(shrunk_averages.PRIOR_ZEROS)
-TARGET = tl.constexpr(weighted.TARGET)
-HIGH = tl.constexpr(weighted.HIGH)
-LOW = tl.constexpr(weighted.LOW)
-SMALL = tl.constexpr(weighted.SMALL)
-MOST = tl.constexpr(2**62)  # what no total exceeds
+LARGEST = tl.constexpr(2.0**250)  # what a loss counts as at most, relative to the first
+FIRST_LARGEST = tl.constexpr(2.0**20)  # the same, squared, for duplicates in the first batch
 SMALLEST = tl.constexpr(2.0**-200)  # of probabilities, as for a `tombola.Draw`
-NO_FAULT = tl.constexpr(2**62)
+MOST_IMPORTANCE = tl.constexpr(2.0**200)  # in the gauge: keeps its fourth power finite
+WHOLE_BITS = tl.constexpr(62)  # of a sum of squares as a whole number
+ROOMY_BITS = tl.constexpr(layout.ROOMY_BITS)
+HIGH = tl.constexpr(vrb_layout.HIGH)
+LOW = tl.constexpr(vrb_layout.LOW)
+SMALL = tl.constexpr(weighted.SMALL)
+LIMIT = tl.constexpr(layout.LIMIT)
+NO_FAULT = tl.constexpr(layout.NO_FAULT)
 INFINITY = tl.constexpr(float("inf"))
-BLOCK = tl.constexpr(1024)  # items at a time, where all are looked at
-
-SCRATCH = 4  # numbers for each position of a chunk: m, l^2, h and V before the loss
-MEANS, SQUARES, PAST, PAST_VISITS = (tl.constexpr(k) for k in range(4))
+ROWS = tl.constexpr(64)  # programs at a time, in sums over all
+BLOCK = tl.constexpr(1024)  # losses at a time, where one program looks at all
 
 
-# ---- numbers
+# ---- faults
 
 
 @triton.jit
-def put(numbers, place, value):
-    """Write a number of the state."""
-    tl.store(numbers + place, value)
+def faults_of(n, position, item, chance, loss):
+    """Return position * KINDS + kind where something is out of range, else NO_FAULT."""
+    kind = tl.where((loss >= 0.0) & (loss < INFINITY), 0, BAD_LOSS)
+    kind = tl.where((chance >= SMALLEST) & (chance <= 1.0), kind, BAD_PROBABILITY)
+    kind = tl.where((item >= 0) & (item < n), kind, BAD_INDEX)
+    return tl.where(kind > 0, position.to(tl.int64) * KINDS + kind, NO_FAULT)
 
 
 @triton.jit
-def exponent_near(x):
-    """Return the exponent of a power of two p with x / p in [1/2, 1), from -950 to 1000."""
-    bits = x.to(tl.int64, bitcast=True)
-    return tl.minimum(tl.maximum(((bits >> 52) & 2047) - 1022, -950), 1000)
-
-
-@triton.jit
-def pace(count, n):
-    """Return the share of the newest value in a mean of `count` earlier ones, at least 1/n."""
-    return tl.maximum(1.0 / (count + 1.0), 1.0 / n)
-
-
-@triton.jit
-def root_of(average, visits, mean, disagreement):
-    """Return sqrt((V h + k m) / (V + k)): `shrunk_averages.shrunk_root`."""
-    noise = tl.where(average > 0.0, PRIOR_NOISE, PRIOR_ZEROS)
-    k = PRIOR + noise * disagreement * disagreement
-    return tl.sqrt((visits * average + k * mean) / (visits + k))
-
-
-@triton.jit
-def weight_of(value, scale, room):
-    """Return a value times the scale as an integer from 1 to `room`, and whether that cut it."""
-    scaled = value * scale
-    cut = scaled >= room.to(tl.float64)
-    weight = tl.where(cut, room, tl.where(cut, 0.0, scaled).to(tl.int64))
-    return tl.maximum(weight, 1), cut
-
-
-@triton.jit
-def then(a, b, c, d):
-    """Return x -> c (a x + b) + d: one step of a linear recurrence after another."""
-    return c * a, c * b + d
-
-
-# ---- all items at once: rare
-
-
-@triton.jit
-def sum_level(board, n, level: tl.constexpr, HEIGHT: tl.constexpr, COLUMNS: tl.constexpr):
-    """Compute the sums of a level from the rows of the level below."""
-    rows = rows_of(n, level - 1)
-    below = board + start_of(n, level - 1, HEIGHT)
-    first = tl.cast(0, tl.int64)
-    while first < rows:
-        row = first + tl.arange(0, 32)
-        at = below + row[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-        sums = tl.sum(tl.load(at, mask=(row < rows)[:, None], other=0), 1)
-        tl.store(board + start_of(n, level, HEIGHT) + row, sums, mask=row < rows)
-        first += 32
-    tl.debug_barrier()
-
-
-@triton.jit
-def sum_rows(board, n, HEIGHT: tl.constexpr):
-    """Compute all sums from the leaves."""
-    sum_level(board, n, 1, HEIGHT, WIDTH)
-    for level in tl.static_range(2, HEIGHT + 1):
-        sum_level(board, n, level, HEIGHT, FAN)
-
-
-@triton.jit
-def begin_anew(board, n, reals, scores, visits, HEIGHT: tl.constexpr):
-    """Start over: past losses are negligible compared with the latest one."""
-    scale = TARGET * power_of_two(-exponent_near(n.to(tl.float64)))
-    first = tl.cast(0, tl.int64)
-    while first < n:
-        item = first + tl.arange(0, BLOCK)
-        tl.store(scores + item, tl.zeros((BLOCK,), tl.float64), mask=item < n)
-        tl.store(visits + item, tl.zeros((BLOCK,), tl.float32), mask=item < n)
-        leaf = board + start_of(n, 0, HEIGHT) + item
-        tl.store(leaf, tl.zeros((BLOCK,), tl.int64) + scale.to(tl.int64), mask=item < n)
-        first += BLOCK
-    put(reals, SCALE, scale)
-    put(reals, UNIT, 0.0)
-    put(reals, MEAN_SQUARE, 0.0)
-    put(reals, DISAGREEMENT, 0.0)
-    put(reals, COMPARED, 0.0)
-    put(reals, GUARD_OURS, 0.0)
-    put(reals, GUARD_UNIFORM, 0.0)
-    tl.debug_barrier()
-    sum_rows(board, n, HEIGHT)
-
-
-@triton.jit
-def value_of(reals, scores, visits, item, inside):
-    """Return the values of items from what is known now; 1 before the first loss."""
-    average = tl.load(scores + item, mask=inside, other=0.0)
-    count = tl.load(visits + item, mask=inside, other=0.0).to(tl.float64)
-    mean, disagreement = tl.load(reals + MEAN_SQUARE), tl.load(reals + DISAGREEMENT)
-    known = tl.load(reals + UNIT) > 0.0
-    root = root_of(average, count, mean, disagreement)
-    return tl.where(known, root / tl.where(known, tl.load(reals + FIRST_ROOT), 1.0), 1.0)
-
-
-@triton.jit
-def rebuild(board, n, reals, scores, visits, HEIGHT: tl.constexpr):
-    """Choose the scale and compute all weights."""
-    total = tl.cast(0.0, tl.float64)
-    first = tl.cast(0, tl.int64)
-    while first < n:
-        item = first + tl.arange(0, BLOCK)
-        value = value_of(reals, scores, visits, item, item < n)
-        total += tl.sum(tl.where(item < n, value, 0.0), 0)
-        first += BLOCK
-    scale = TARGET * power_of_two(-exponent_near(total))
-    tl.debug_barrier()
-    put(reals, SCALE, scale)
-    room = tl.cast(MOST // 4, tl.int64)
-    first = tl.cast(0, tl.int64)
-    while first < n:
-        item = first + tl.arange(0, BLOCK)
-        value = value_of(reals, scores, visits, item, item < n)
-        weight, _ = weight_of(value, scale, room)
-        tl.store(board + start_of(n, 0, HEIGHT) + item, weight, mask=item < n)
-        first += BLOCK
-    tl.debug_barrier()
-    sum_rows(board, n, HEIGHT)
-
-
-# ---- the parts of a chunk
-
-
-@triton.jit
-def means_of(new, share, mean, length, scratch, CHUNK: tl.constexpr):
-    """Stage 1: m after each loss. It at most doubles, unless it is 0.
-
-    As long as all values are equal to m it stays the same, to the last digit.
-    """
-    lane = tl.arange(0, CHUNK)
-    share_of_first = tl.sum(tl.where(lane == 0, share, 0.0), 0)
-    base = tl.where(share_of_first < 1.0, mean, tl.sum(tl.where(lane == 0, new, 0.0), 0))
-    after = tl.zeros((CHUNK,), tl.float64)
-    begin = tl.cast(0, tl.int64)
-    while begin < length:
-        fresh = (lane >= begin) & (lane < length)
-        gain = tl.where(fresh, 1.0 - share, 1.0)
-        step = tl.where(fresh, share * new, 0.0)
-        gain, step = tl.associative_scan((gain, step), 0, then)
-        changes = tl.cumsum((fresh & (new != base)).to(tl.int32), 0)
-        moved = tl.where(changes > 0, gain * mean + step, base)
-        after = tl.where(lane >= begin, moved, after)
-        tl.store(scratch + MEANS * CHUNK + lane, after)
-        tl.debug_barrier()
-        before = tl.load(scratch + MEANS * CHUNK + lane - 1, mask=lane > begin, other=0.0)
-        before = tl.where(lane == begin, mean, before)
-        double = fresh & (before > 0.0) & (after > 2.0 * before)
-        found = tl.min(tl.where(double, lane, CHUNK), 0)
-        begin = tl.minimum(found, length).to(tl.int64)
-        if begin < length:  # m doubles here, and goes on from there
-            mean = 2.0 * tl.sum(tl.where(lane == begin, before, 0.0), 0)
-            base = mean
-            after = tl.where(lane == begin, mean, after)
-            begin += 1
-        tl.debug_barrier()
-    return after
-
-
-@triton.jit
-def pairs_of(indices, done, length, item, lane, CHUNK: tl.constexpr, PAIRS: tl.constexpr):
-    """Return the first, the next and the last position of each item in the chunk.
-
-    Positions are compared with `lane`; -1 as the last one and CHUNK as the others mean none.
-    """
-    first = tl.full((CHUNK, PAIRS), CHUNK, tl.int32)
-    following = tl.full((CHUNK, PAIRS), CHUNK, tl.int32)
-    last = tl.full((CHUNK, PAIRS), -1, tl.int32)
-    begin = tl.cast(0, tl.int64)
-    while begin < length:
-        place = begin.to(tl.int32) + tl.arange(0, PAIRS)
-        other = tl.load(indices + done + place, mask=place < length, other=-1)
-        equal = item[:, None] == other[None, :]
-        position = place[None, :]
-        first = tl.where(equal, tl.minimum(first, position), first)
-        last = tl.where(equal, tl.maximum(last, position), last)
-        later = equal & (position > lane[:, None])
-        following = tl.where(later, tl.minimum(following, position), following)
-        begin += PAIRS
-    return tl.min(first, 1), tl.min(following, 1), tl.max(last, 1)
-
-
-@triton.jit
-def visit(scores, visits, item, leading, following, scratch, CHUNK: tl.constexpr):
-    """Stage 2: h and V of each item before and after each of its losses, in order.
-
-    `scratch` has the squares, and receives h and V before each loss. A walk has at most CHUNK
-    steps. The link from a position to the next one of its item is in the row of means, as whole
-    numbers.
-    """
-    cursor = tl.arange(0, CHUNK)
-    tl.store(scratch + MEANS * CHUNK + cursor, following.to(tl.float64))
-    average = tl.load(scores + item, mask=leading, other=0.0)
-    count = tl.load(visits + item, mask=leading, other=0.0).to(tl.float64)
-    tl.debug_barrier()
-    walking = leading
-    left, steps = tl.sum(walking.to(tl.int32), 0), tl.cast(0, tl.int32)
-    while (left > 0) & (steps < CHUNK):
-        tl.store(scratch + PAST * CHUNK + cursor, average, mask=walking)
-        tl.store(scratch + PAST_VISITS * CHUNK + cursor, count, mask=walking)
-        square = tl.load(scratch + SQUARES * CHUNK + cursor, mask=walking, other=0.0)
-        moved = average + (square - average) / tl.minimum(count + 1.0, LAST)
-        average = tl.where(walking, moved, average)
-        count = tl.where(walking, count + 1.0, count)
-        link = tl.load(scratch + MEANS * CHUNK + cursor, mask=walking, other=CHUNK).to(tl.int32)
-        walking = walking & (link < CHUNK)
-        cursor = tl.where(walking, link, cursor)
-        left = tl.sum(walking.to(tl.int32), 0)
-        steps += 1
-    tl.debug_barrier()
-    tl.store(scores + item, average, mask=leading)
-    tl.store(visits + item, count.to(tl.float32), mask=leading)
-    tl.debug_barrier()
-
-
-@triton.jit
-def disagreements_of(square, past, count, inside, reals, n):
-    """Stage 3: D after each loss; the state moves on."""
-    compared, start = tl.load(reals + COMPARED), tl.load(reals + DISAGREEMENT)
-    counts = inside & (count > 0.0) & (square + past > 0.0)
-    both = tl.where(counts, square + past, 1.0)
-    distance = 1.0 - 2.0 * tl.sqrt(square * past) / both
-    number = compared + tl.cumsum(counts.to(tl.int32), 0).to(tl.float64)
-    share = tl.where(counts, pace(number, n), 0.0)
-    _, step = tl.associative_scan((1.0 - share, share * (distance - start)), 0, then)
-    tl.debug_barrier()
-    put(reals, COMPARED, compared + tl.sum(counts.to(tl.int32), 0).to(tl.float64))
-    return start + step
-
-
-@triton.jit
-def judge(board, n, reals, item, inside, square, chance, HEIGHT: tl.constexpr):
-    """Stage 4a: the guard's sums; the probabilities in adaptive mode are those before the chunk."""
-    count = n.to(tl.float64)
-    total, spread = uniform_weight(tl.load(reals + MIXING), total_of(board), n)
-    weight = tl.load(board + start_of(n, 0, HEIGHT) + item, mask=inside, other=0)
-    weight = tl.where(total > 0, weight, 0)
-    candidate = (weight + spread).to(tl.float64) / (total + n * spread).to(tl.float64)
-    uniform = tl.where(inside, square / (count * chance), 0.0)
-    ours = tl.sum(uniform / (count * candidate), 0) + tl.load(reals + GUARD_OURS)
-    plain = tl.sum(uniform, 0) + tl.load(reals + GUARD_UNIFORM)
-    tl.debug_barrier()
-    put(reals, GUARD_OURS, ours)
-    put(reals, GUARD_UNIFORM, plain)
-
-
-@triton.jit
-def tally(n, reals, wholes, lane, inside, chance, loss):
-    """Stage 4b: the gauge; `tombola.gauge.record_one`, for all losses of a chunk."""
-    old = tl.load(reals + LARGEST_LOSS)
-    largest = tl.maximum(old, tl.max(loss, 0))
-    safe = tl.where(largest > 0.0, largest, 1.0)
-    ratio = tl.where(largest > old, old / safe, 1.0)
-    square, fourth = ratio * ratio, ratio * ratio * ratio * ratio
-    relative = loss / safe
-    u = tl.where(inside, 1.0 / (n.to(tl.float64) * chance), 0.0)
-    u = tl.minimum(u, 1.6069380442589903e60)  # 2^200
-    uniform = relative * relative * u
-    ours = uniform * u
-    ours_start, uniform_start = tl.load(reals + OURS) * square, tl.load(reals + UNIFORM) * square
-    count = tl.maximum(tl.load(wholes + FED) + lane, 1).to(tl.float64)
-    ours_gap = ours - (ours_start + (tl.cumsum(ours, 0) - ours)) / count
-    uniform_gap = uniform - (uniform_start + (tl.cumsum(uniform, 0) - uniform)) / count
-    ours_gap = tl.where(inside, ours_gap, 0.0)
-    uniform_gap = tl.where(inside, uniform_gap, 0.0)
-    ours_spread = tl.load(reals + OURS_SPREAD) * fourth + tl.sum(ours_gap * ours_gap, 0)
-    spread = tl.load(reals + UNIFORM_SPREAD) * fourth + tl.sum(uniform_gap * uniform_gap, 0)
-    cross = tl.load(reals + CROSS_SPREAD) * fourth + tl.sum(ours_gap * uniform_gap, 0)
-    importance = tl.load(reals + IMPORTANCE) + tl.sum(u, 0)
-    squared = tl.load(reals + IMPORTANCE_SQUARED) + tl.sum(u * u, 0)
-    surprise = tl.load(reals + SURPRISE) - tl.sum(tl.where(inside, tl.log(chance), 0.0), 0)
-    most = tl.maximum(tl.load(reals + LARGEST_IMPORTANCE), tl.max(u, 0))
-    tl.debug_barrier()
-    put(reals, OURS, ours_start + tl.sum(ours, 0))
-    put(reals, OURS_SPREAD, ours_spread)
-    put(reals, UNIFORM, uniform_start + tl.sum(uniform, 0))
-    put(reals, UNIFORM_SPREAD, spread)
-    put(reals, CROSS_SPREAD, cross)
-    put(reals, IMPORTANCE, importance)
-    put(reals, IMPORTANCE_SQUARED, squared)
-    put(reals, SURPRISE, surprise)
-    put(reals, LARGEST_LOSS, largest)
-    put(reals, LARGEST_IMPORTANCE, most)
-
-
-@triton.jit
-def write(
-    board, n, scores, visits, item, chosen, known, mean, gap, root, scale, room,
-    HEIGHT: tl.constexpr,
-):  # fmt: skip
-    """Stage 5: write the weights of the chosen items; return whether one was cut."""
-    average = tl.load(scores + item, mask=chosen, other=0.0)
-    count = tl.load(visits + item, mask=chosen, other=0.0).to(tl.float64)
-    value = tl.where(known, root_of(average, count, mean, gap) / root, 1.0)
-    weight, cut = weight_of(value, scale, room)
-    replace(board, n, item, weight, chosen, HEIGHT, False)
-    return tl.sum((chosen & cut).to(tl.int32), 0)
-
-
-# ---- a chunk, and a batch
-
-
-@triton.jit
-def learn_chunk(
-    board, n, reals, wholes, scores, visits, indices, probabilities, losses, done, size, scratch,
-    HEIGHT: tl.constexpr, CHUNK: tl.constexpr, PAIRS: tl.constexpr,
-):  # fmt: skip
-    """Learn from up to CHUNK losses from position `done` on; return from how many."""
-    lane = tl.arange(0, CHUNK)
-    count = n.to(tl.float64)
-    inside = done + lane < size
-    loss = tl.load(losses + done + lane, mask=inside, other=0.0).to(tl.float64)
-    chance = tl.load(probabilities + done + lane, mask=inside, other=1.0)
-    if tl.load(losses + done).to(tl.float64) * tl.load(reals + UNIT) > TOO_LARGE:
-        tl.debug_barrier()
-        begin_anew(board, n, reals, scores, visits, HEIGHT)
-    fed = tl.load(wholes + FED)
-    share = pace((fed + lane).to(tl.float64), count)
-    unit = tl.load(reals + UNIT)
-    start = tl.cast(0, tl.int32)  # the first loss that is not 0, if the unit is not yet known
-    tl.debug_barrier()
-    if unit == 0.0:
-        start = tl.min(tl.where(loss > 0.0, lane, CHUNK), 0)
-        if start < CHUNK:
-            first = tl.load(losses + done + start).to(tl.float64)
-            unit = power_of_two(-exponent_near(first))
-            square = first * unit * (first * unit) / (count * tl.load(probabilities + done + start))
-            put(reals, UNIT, unit)
-            put(reals, FIRST_ROOT, tl.sqrt(pace((fed + start).to(tl.float64), count) * square))
-        tl.debug_barrier()
-    too_large = tl.min(tl.where(inside & (loss * unit > TOO_LARGE), lane, CHUNK), 0)
-    length = tl.minimum(tl.minimum(size - done, too_large.to(tl.int64)), CHUNK)
-    inside = lane < length
-    loss = tl.where(inside, loss, 0.0)
-    item = tl.load(indices + done + lane, mask=inside, other=-2)
-
-    square = loss * unit * (loss * unit)
-    new = tl.where(inside, square / (count * chance), 0.0)
-    mean = means_of(new, share, tl.load(reals + MEAN_SQUARE), length, scratch, CHUNK)
-    square = tl.minimum(square, CLIP * count * mean)
-    tl.store(scratch + SQUARES * CHUNK + lane, square)
-    earliest, following, latest = pairs_of(indices, done, length, item, lane, CHUNK, PAIRS)
-    leading = inside & (earliest == lane)
-    tl.debug_barrier()
-    visit(scores, visits, item, leading, following, scratch, CHUNK)
-    past = tl.load(scratch + PAST * CHUNK + lane, mask=inside, other=0.0)
-    past_visits = tl.load(scratch + PAST_VISITS * CHUNK + lane, mask=inside, other=0.0)
-    gap = disagreements_of(square, past, past_visits, inside, reals, count)
-    judge(board, n, reals, item, inside, square, chance, HEIGHT)
-    tally(n, reals, wholes, lane, inside, chance, loss)
-
-    cursor, scale, root = (
-        tl.load(wholes + CURSOR),
-        tl.load(reals + SCALE),
-        tl.load(reals + FIRST_ROOT),
-    )
-    root = tl.where(root > 0.0, root, 1.0)
-    known = lane >= tl.where(unit > 0.0, start, CHUNK)
-    room = (MOST - total_of(board)) // (4 * CHUNK)
-    swept = 2 * length
-    away = item - cursor
-    away = tl.where(away < 0, away + n, away)  # steps of the sweep before it meets the item
-    meets = away + (swept - 1 - away) // n * n  # the last of them that does
-    chosen = inside & (latest == lane) & ((away >= swept) | (meets // 2 < lane))
-    cut = write(board, n, scores, visits, item, chosen, known, mean, gap, root, scale, room, HEIGHT)
-    for turn in tl.static_range(2):
-        tl.debug_barrier()
-        step = 2 * lane.to(tl.int64) + turn
-        target = (cursor + step) % n
-        _, _, latest = pairs_of(indices, done, length, target, lane, CHUNK, PAIRS)
-        chosen = inside & (latest <= lane) & (step + n >= swept)
-        cut += write(
-            board, n, scores, visits, target, chosen, known, mean, gap, root, scale, room, HEIGHT
-        )
-    tl.debug_barrier()
-    end = lane == length - 1
-    put(reals, MEAN_SQUARE, tl.sum(tl.where(end, mean, 0.0), 0))
-    put(reals, DISAGREEMENT, tl.sum(tl.where(end, gap, 0.0), 0))
-    put(wholes, CURSOR, (cursor + swept) % n)
-    put(wholes, FED, fed + length)
-    tl.debug_barrier()
-    total = total_of(board)
-    above = (total > HIGH) | (cut > 0)
-    if above | (total < LOW * n):
-        if n <= SMALL:
-            rebuild(board, n, reals, scores, visits, HEIGHT)
-        elif cursor + swept >= n:  # once in a pass of the sweep, which then does the rest
-            put(reals, SCALE, scale * tl.where(above, 0.5, 2.0))
-    tl.debug_barrier()
-    return length
-
-
-@triton.jit
-def first_trouble(n, indices, probabilities, losses, size, BATCH: tl.constexpr):
-    """Return position * KINDS + kind of the first fault of a batch, or NO_FAULT."""
-    least = tl.full((BATCH,), NO_FAULT, tl.int64)
-    begin = tl.cast(0, tl.int64)
-    while begin < size:
-        position = begin + tl.arange(0, BATCH)
-        inside = position < size
-        item = tl.load(indices + position, mask=inside, other=0)
-        chance = tl.load(probabilities + position, mask=inside, other=1.0)
-        loss = tl.load(losses + position, mask=inside, other=0.0).to(tl.float64)
-        kind = tl.where((loss >= 0.0) & (loss < INFINITY), 0, BAD_LOSS)
-        kind = tl.where((chance >= SMALLEST) & (chance <= 1.0), kind, BAD_PROBABILITY)
-        kind = tl.where((item >= 0) & (item < n), kind, BAD_INDEX)
-        least = tl.minimum(least, tl.where(inside & (kind > 0), position * KINDS + kind, NO_FAULT))
-        begin += BATCH
-    return tl.min(least, 0)
-
-
-@triton.jit(do_not_specialize=["n", "size"])
-def learn_kernel(
-    board,
-    n,
-    reals,
-    wholes,
-    scores,
-    visits,
-    indices,
-    probabilities,
-    losses,
-    size,
-    scratch,
-    HEIGHT: tl.constexpr,
-    CHUNK: tl.constexpr,
-    PAIRS: tl.constexpr,
-    DOUBLE: tl.constexpr,
-):
-    """Learn from a batch, or record its first fault and change nothing else.
-
-    DOUBLE says whether losses are float64: what is compiled for one type serves no other.
-    """
-    n, size = tl.cast(n, tl.int64), tl.cast(size, tl.int64)
-    fault = first_trouble(n, indices, probabilities, losses, size, CHUNK)
-    if (fault != NO_FAULT) & (tl.load(wholes + TROUBLE) == 0):
-        tl.debug_barrier()  # all threads have read it
+def record_trouble(reals, wholes, indices, probabilities, losses, fault):
+    """Keep the first fault until the host asks for it."""
+    if tl.load(wholes + TROUBLE) == 0:
         where, kind = fault // KINDS, fault % KINDS
         value = tl.load(losses + where).to(tl.float64)
         if kind == BAD_INDEX:
             value = tl.load(indices + where).to(tl.float64)
         if kind == BAD_PROBABILITY:
             value = tl.load(probabilities + where)
-        put(reals, BAD_VALUE, value)
-        put(wholes, WHERE, where)
-        put(wholes, TROUBLE, kind)
-    done = tl.where(fault == NO_FAULT, 0, size).to(tl.int64)
-    while done < size:
-        done += learn_chunk(
-            board, n, reals, wholes, scores, visits, indices, probabilities, losses, done, size,
-            scratch, HEIGHT, CHUNK, PAIRS,
+        tl.debug_barrier()  # all threads have read it
+        tl.store(reals + BAD_VALUE, value)
+        tl.store(wholes + WHERE, where)
+        tl.store(wholes + TROUBLE, kind)
+
+
+# ---- numbers of a batch
+
+
+@triton.jit
+def unit_for(reals, losses, size):
+    """Return the unit of losses: a power of two near the inverse of the first one above 0."""
+    unit = tl.load(reals + UNIT)
+    begin = tl.cast(0, tl.int32)
+    while (unit == 0.0) & (begin < size):
+        position = begin + tl.arange(0, BLOCK)
+        loss = tl.load(losses + position, mask=position < size, other=0.0).to(tl.float64)
+        first = tl.min(tl.where(loss > 0.0, position, size), 0)
+        if first < size:
+            unit = power_of_two(-exponent_near(tl.load(losses + first).to(tl.float64)))
+        begin += BLOCK
+    return unit
+
+
+@triton.jit
+def share_of(fed, n, size):
+    """Return w, and 1 - B w."""
+    count, before = tl.cast(size, tl.float64), fed.to(tl.float64)
+    window = tl.maximum(n.to(tl.float64), count)
+    share = tl.maximum(1.0 / (before + count), 1.0 / window)
+    rest = tl.where(before + count <= window, before / (before + count), 1.0 - count / window)
+    return share, rest
+
+
+@triton.jit
+def squares_of(loss, chance, n, unit, mean, fed):
+    """Return l^2 / (n p), and l^2, at most 8 n times the m that it alone would lead to."""
+    count = n.to(tl.float64)
+    root = tl.minimum(loss * unit, LARGEST)
+    square = root * root
+    new = square / (count * chance)
+    share = tl.maximum(1.0 / (fed.to(tl.float64) + 1.0), 1.0 / count)
+    moved = (1.0 - share) * mean + share * new
+    moved = tl.where(mean > 0.0, tl.minimum(moved, 2.0 * mean), moved)
+    return new, tl.minimum(square, CLIP * count * moved)
+
+
+@triton.jit
+def grain_of(n, mean, bits):
+    """Return the unit of whole numbers that squares are added as: a batch of them fits 62 bits.
+
+    A batch has at most 2^(bits - 3) losses. Squares are at most 16 n m.
+    """
+    most = tl.where(mean > 0.0, 2.0 * CLIP * n.to(tl.float64) * mean, FIRST_LARGEST)
+    return power_of_two(exponent_near(most) - WHOLE_BITS + bits - ROOMY_BITS)
+
+
+# ---- first launch: the table
+
+
+@triton.jit
+def enter(
+    n, reals, wholes, indices, probabilities, losses, size, table, counts, sums, bits, parts,
+    TILE: tl.constexpr,
+):  # fmt: skip
+    """Look for faults, and put the items of this program into the table; return their slots."""
+    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    inside = own < size
+    item = tl.load(indices + own, mask=inside, other=0)
+    chance = tl.load(probabilities + own, mask=inside, other=1.0)
+    loss = tl.load(losses + own, mask=inside, other=0.0).to(tl.float64)
+    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    faults = faults_of(n, own, item, chance, loss)
+    valid = inside & (faults == NO_FAULT)
+    slot = find_slots(table, item, own.to(tl.int64), valid, bits)
+    new, square = squares_of(loss, chance, n, unit_for(reals, losses, size), mean, fed)
+    grains = tl.minimum(
+        square / grain_of(n, mean, bits), power_of_two(WHOLE_BITS - bits + ROOMY_BITS)
+    )
+    grains = tl.where(valid, grains, 0.0).to(tl.int64)
+    tl.atomic_add(counts + slot, tl.full((TILE,), 1, tl.int64), mask=slot >= 0, sem="relaxed")
+    tl.atomic_add(sums + slot, grains, mask=slot >= 0, sem="relaxed")
+    share, _ = share_of(fed, n, size)
+    capped = tl.where(mean > 0.0, tl.minimum(new, (1.0 + 1.0 / share) * mean), new)
+    others = tl.where(valid & (new != mean), 1.0, 0.0)
+    total, others, largest, fault = tl.reduce(
+        (tl.where(valid, capped, 0.0), others, tl.where(valid, loss, 0.0), faults), 0, join_entered
+    )
+    row = parts + tl.program_id(0) * PARTS
+    tl.store(row + PART_MEAN, total)
+    tl.store(row + PART_OTHERS, others)
+    tl.atomic_max(reals + BATCH_LARGEST, largest, mask=largest > 0.0, sem="relaxed")
+    tl.atomic_min(wholes + BATCH_FAULT, fault, mask=fault < NO_FAULT, sem="relaxed")
+    return slot
+
+
+@triton.jit
+def join_entered(total, others, largest, fault, a, b, c, d):
+    """Return sums, the largest loss, and the first fault."""
+    return total + a, others + b, tl.maximum(largest, c), tl.minimum(fault, d)
+
+
+@triton.jit(do_not_specialize=["n", "size", "bits"])
+def enter_kernel(
+    n, reals, wholes, indices, probabilities, losses, size, table, counts, sums, slots, bits, parts,
+    TILE: tl.constexpr, DOUBLE: tl.constexpr,
+):  # fmt: skip
+    """The first launch for a large batch.
+
+    DOUBLE says whether losses are float64: what is compiled for one type serves no other.
+    """
+    slot = enter(
+        tl.cast(n, tl.int64), reals, wholes, indices, probabilities, losses, size, table, counts,
+        sums, tl.cast(bits, tl.int64), parts, TILE,
+    )  # fmt: skip
+    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    tl.store(slots + own, slot, mask=own < size)
+
+
+# ---- second launch: items
+
+
+@triton.jit
+def add_all(
+    a, b, c, d, e, f, g, h, i, j, k, m, n,
+    aa, bb, cc, dd, ee, ff, gg, hh, ii, jj, kk, mm, nn,
+):  # fmt: skip
+    """Return twelve sums, and the larger one of the last numbers."""
+    return (
+        a + aa, b + bb, c + cc, d + dd, e + ee, f + ff, g + gg, h + hh, i + ii, j + jj, k + kk,
+        m + mm, tl.maximum(n, nn),
+    )  # fmt: skip
+
+
+@triton.jit
+def visit_items(scores, visits, item, average, visited, leading, square, times, disagreement):
+    """Move h and V; return by how much D is exceeded, and the number of losses compared."""
+    window = tl.minimum(visited + times, tl.maximum(LAST, times))
+    tl.store(scores + item, average + (square - average) * times / window, mask=leading)
+    tl.store(visits + item, (visited + times).to(tl.float32), mask=leading)
+    both = square + average
+    compared = leading & (visited > 0.0) & (both > 0.0)
+    distance = 1.0 - 2.0 * tl.sqrt(square * average) / tl.where(compared, both, 1.0)
+    gap = tl.where(compared, times * (distance - disagreement), 0.0)
+    return gap, tl.where(compared, times, 0.0)
+
+
+@triton.jit
+def judge(board, n, reals, item, inside, square, chance, HEIGHT: tl.constexpr):
+    """Return the guard's second moments, with the adaptive probabilities before the batch."""
+    count = n.to(tl.float64)
+    total, spread = uniform_weight(tl.load(reals + MIXING), total_of(board), n)
+    weight = tl.load(board + start_of(n, 0, HEIGHT) + item, mask=inside, other=0)
+    weight = tl.where(total > 0, weight, 0)
+    candidate = (weight + spread).to(tl.float64) / (total + n * spread).to(tl.float64)
+    uniform = tl.where(inside, square / (count * chance), 0.0)
+    return uniform / (count * candidate), uniform
+
+
+@triton.jit
+def ratio_of(reals):
+    """Return the largest loss so far, this batch included, and the one before relative to it."""
+    old = tl.load(reals + LARGEST_LOSS)
+    largest = tl.maximum(old, tl.load(reals + BATCH_LARGEST))
+    return largest, old / tl.where(largest > 0.0, largest, 1.0)
+
+
+@triton.jit
+def tally(n, reals, fed, inside, chance, loss):
+    """Return l^2 u^2 and l^2 u less their means before the batch, and u, for the gauge."""
+    largest, ratio = ratio_of(reals)
+    count = tl.maximum(fed, 1).to(tl.float64)
+    relative = loss / tl.where(largest > 0.0, largest, 1.0)
+    u = tl.minimum(1.0 / (n.to(tl.float64) * chance), MOST_IMPORTANCE)
+    uniform = relative * relative * u
+    ours = uniform * u - tl.load(reals + OURS) * (ratio * ratio) / count
+    uniform -= tl.load(reals + UNIFORM) * (ratio * ratio) / count
+    return tl.where(inside, ours, 0.0), tl.where(inside, uniform, 0.0), tl.where(inside, u, 0.0)
+
+
+@triton.jit
+def visit(
+    board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table, counts,
+    sums, slot, bits, parts, chosen, HEIGHT: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Learn from the losses of this program, and clear its part of the table.
+
+    The last position of an item in the batch speaks for all. Where the batch has a fault, nothing
+    is learnt. `chosen` receives the items whose weights are to be written, -1 elsewhere.
+    """
+    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    fine = tl.load(wholes + BATCH_FAULT) == NO_FAULT
+    inside = own < tl.where(fine, size, 0)
+    item = tl.load(indices + own, mask=inside, other=0)
+    average = tl.load(scores + item, mask=inside, other=0.0)
+    visited = tl.load(visits + item, mask=inside, other=0.0).to(tl.float64)
+    leading = is_last(table, slot, own)
+    times = tl.load(counts + slot, mask=leading, other=1).to(tl.float64)
+    total = tl.load(sums + slot, mask=leading, other=0).to(tl.float64)
+    tl.debug_barrier()  # threads that share a slot or an item have all read it
+    zero = tl.zeros((TILE,), tl.int64)
+    tl.store(table + slot, zero, mask=leading)
+    tl.store(counts + slot, zero, mask=leading)
+    tl.store(sums + slot, zero, mask=leading)
+    leading = leading & inside
+
+    chance = tl.load(probabilities + own, mask=inside, other=1.0)
+    loss = tl.load(losses + own, mask=inside, other=0.0).to(tl.float64)
+    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    _, square = squares_of(loss, chance, n, unit_for(reals, losses, size), mean, fed)
+    new = tl.where(times == 1.0, square, total * grain_of(n, mean, bits) / times)
+    gap, compared = visit_items(
+        scores, visits, item, average, visited, leading, new, times, tl.load(reals + DISAGREEMENT)
+    )
+    guard_ours, guard_uniform = judge(board, n, reals, item, inside, square, chance, HEIGHT)
+    ours, uniform, u = tally(n, reals, fed, inside, chance, loss)
+    surprise = tl.where(inside, -tl.log(chance), 0.0)
+    found = tl.reduce(
+        (gap, compared, guard_ours, guard_uniform, ours, uniform, ours * ours, uniform * uniform,
+         ours * uniform, u, u * u, surprise, u), 0, add_all,
+    )  # fmt: skip
+    row = parts + tl.program_id(0) * PARTS
+    for which in tl.static_range(12):
+        tl.store(row + PART_GAP + which, found[which])
+    tl.atomic_max(reals + LARGEST_IMPORTANCE, found[12], mask=found[12] > 0.0, sem="relaxed")
+    away = item - tl.load(wholes + CURSOR)
+    away = tl.where(away < 0, away + n, away)
+    swept = away < 2 * size  # the sweep writes its weight
+    tl.store(chosen + own, tl.where(leading & (swept == 0), item, -1), mask=own < size)
+
+
+# ---- its last program: numbers
+
+
+@triton.jit
+def add_up(parts, programs):
+    """Add up the sums of all programs, in the row of the first one."""
+    columns = tl.arange(0, PARTS)
+    found = tl.zeros((ROWS, PARTS), tl.float64)
+    for begin in range(0, programs, ROWS):
+        row = begin + tl.arange(0, ROWS)
+        at = parts + row[:, None] * PARTS + columns[None, :]
+        found += tl.load(at, mask=(row < programs)[:, None], other=0.0)
+    sums = tl.sum(found, 0)
+    tl.debug_barrier()  # all threads have read the first row
+    tl.store(parts + columns, sums)
+    tl.debug_barrier()
+
+
+@triton.jit
+def settle_gauge(reals, fed, size, sums):
+    """Move the gauge on: sums, and squared distances from the mean (Welford's, for a batch)."""
+    largest, ratio = ratio_of(reals)
+    square, fourth = ratio * ratio, ratio * ratio * ratio * ratio
+    before, count = fed.to(tl.float64), tl.cast(size, tl.float64)
+    ours, uniform = tl.load(sums + PART_OURS), tl.load(sums + PART_UNIFORM)
+    grown, after = count / tl.maximum(before, 1.0), before + count
+    ours_start, uniform_start = tl.load(reals + OURS) * square, tl.load(reals + UNIFORM) * square
+    spread = tl.maximum(tl.load(sums + PART_OURS_SQUARED) - ours * ours / after, 0.0)
+    ours_spread = tl.load(reals + OURS_SPREAD) * fourth + spread
+    spread = tl.maximum(tl.load(sums + PART_UNIFORM_SQUARED) - uniform * uniform / after, 0.0)
+    uniform_spread = tl.load(reals + UNIFORM_SPREAD) * fourth + spread
+    spread = tl.load(sums + PART_CROSS) - ours * uniform / after
+    cross_spread = tl.load(reals + CROSS_SPREAD) * fourth + spread
+    importance = tl.load(reals + IMPORTANCE) + tl.load(sums + PART_IMPORTANCE)
+    squared = tl.load(reals + IMPORTANCE_SQUARED) + tl.load(sums + PART_IMPORTANCE_SQUARED)
+    surprise = tl.load(reals + SURPRISE) + tl.load(sums + PART_SURPRISE)
+    tl.debug_barrier()  # all threads have read them
+    tl.store(reals + OURS, ours_start + (ours + ours_start * grown))
+    tl.store(reals + UNIFORM, uniform_start + (uniform + uniform_start * grown))
+    tl.store(reals + OURS_SPREAD, ours_spread)
+    tl.store(reals + UNIFORM_SPREAD, uniform_spread)
+    tl.store(reals + CROSS_SPREAD, cross_spread)
+    tl.store(reals + IMPORTANCE, importance)
+    tl.store(reals + IMPORTANCE_SQUARED, squared)
+    tl.store(reals + SURPRISE, surprise)
+    tl.store(reals + LARGEST_LOSS, largest)
+
+
+@triton.jit
+def settle_rule(n, reals, fed, size, unit, sums):
+    """Move m, D and the guard on; return m, D and the root that values are relative to."""
+    mean, old_unit = tl.load(reals + MEAN_SQUARE), tl.load(reals + UNIT)
+    before, start = tl.load(reals + COMPARED), tl.load(reals + DISAGREEMENT)
+    root = tl.load(reals + FIRST_ROOT)
+    ours = tl.load(reals + GUARD_OURS) + tl.load(sums + PART_GUARD_OURS)
+    uniform = tl.load(reals + GUARD_UNIFORM) + tl.load(sums + PART_GUARD_UNIFORM)
+    share, rest = share_of(fed, n, size)
+    moved = rest * mean + share * tl.load(sums + PART_MEAN)
+    mean = tl.where(tl.load(sums + PART_OTHERS) > 0.0, moved, mean)
+    root = tl.where((old_unit == 0.0) & (unit > 0.0), tl.sqrt(mean), root)
+    compared = tl.load(sums + PART_COMPARED)
+    window = tl.maximum(n.to(tl.float64), compared)
+    share = tl.maximum(1.0 / (before + compared + 1.0), 1.0 / window)
+    disagreement = start + share * tl.load(sums + PART_GAP)
+    tl.debug_barrier()  # all threads have read them
+    tl.store(reals + UNIT, unit)
+    tl.store(reals + MEAN_SQUARE, mean)
+    tl.store(reals + FIRST_ROOT, root)
+    tl.store(reals + COMPARED, before + compared)
+    tl.store(reals + DISAGREEMENT, disagreement)
+    tl.store(reals + GUARD_OURS, ours)
+    tl.store(reals + GUARD_UNIFORM, uniform)
+    return mean, disagreement, root
+
+
+@triton.jit
+def settle(
+    board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, parts, programs,
+    HEIGHT: tl.constexpr,
+):  # fmt: skip
+    """Move all numbers on, or record the fault; change the scale where weights are out of range."""
+    fault = tl.load(wholes + BATCH_FAULT)
+    if fault == NO_FAULT:
+        fed, cursor = tl.load(wholes + FED), tl.load(wholes + CURSOR)
+        if programs > 1:
+            add_up(parts, programs)
+        unit = unit_for(reals, losses, size)
+        settle_gauge(reals, fed, size, parts)
+        mean, disagreement, root = settle_rule(n, reals, fed, size, unit, parts)
+        total, cut = total_of(board), tl.load(wholes + CUT)
+        above = (total > HIGH) | (cut > 0)
+        tl.debug_barrier()
+        if above | (total < LOW * n):
+            if n <= SMALL:
+                rebuild(board, n, reals, scores, visits, mean, disagreement, root, HEIGHT)
+            elif cursor + 2 * size >= n:  # once in a pass of the sweep, which then does the rest
+                scale = tl.load(reals + SCALE) * tl.where(above, 0.5, 2.0)
+                tl.debug_barrier()
+                tl.store(reals + SCALE, scale)
+        tl.store(wholes + CURSOR, (cursor + 2 * size) % n)
+        tl.store(wholes + FED, fed + size)
+        tl.store(wholes + CUT, tl.cast(0, tl.int64))
+        written = tl.minimum(n, 3 * tl.cast(size, tl.int64))
+        tl.store(wholes + ROOM, (LIMIT - tl.maximum(total, total_of(board))) // written)
+    else:
+        record_trouble(reals, wholes, indices, probabilities, losses, fault)
+    tl.debug_barrier()
+    tl.store(wholes + ACCEPTED, tl.where(fault == NO_FAULT, 1, 0).to(tl.int64))
+    tl.store(wholes + BATCH_FAULT, tl.full((), NO_FAULT, tl.int64))
+    tl.store(reals + BATCH_LARGEST, tl.full((), 0.0, tl.float64))
+
+
+@triton.jit(do_not_specialize=["n", "size", "bits", "programs"])
+def visit_kernel(
+    board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table, counts,
+    sums, slots, bits, parts, chosen, programs, HEIGHT: tl.constexpr, TILE: tl.constexpr,
+    DOUBLE: tl.constexpr,
+):  # fmt: skip
+    """The second launch for a large batch."""
+    n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
+    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    slot = tl.load(slots + own, mask=own < size, other=-1)
+    visit(
+        board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table,
+        counts, sums, slot, bits, parts, chosen, HEIGHT, TILE,
+    )  # fmt: skip
+    if finish(board):
+        settle(
+            board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, parts,
+            programs, HEIGHT,
         )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["n", "size", "bits", "programs"])
+def learn_kernel(
+    board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table, counts,
+    sums, slots, bits, parts, chosen, programs, HEIGHT: tl.constexpr, TILE: tl.constexpr,
+    DOUBLE: tl.constexpr,
+):  # fmt: skip
+    """The only launch for a small batch: one program does it all."""
+    n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
+    slot = enter(
+        n, reals, wholes, indices, probabilities, losses, size, table, counts, sums, bits, parts,
+        TILE,
+    )  # fmt: skip
+    tl.debug_barrier()
+    visit(
+        board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table,
+        counts, sums, slot, bits, parts, chosen, HEIGHT, TILE,
+    )  # fmt: skip
+    tl.debug_barrier()
+    settle(
+        board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, parts,
+        programs, HEIGHT,
+    )  # fmt: skip

@@ -1,8 +1,8 @@
-"""`VRB` on a device: tensors of fixed address, one launch for a draw and one for an update."""
+"""`VRB` on a device: tensors of fixed address, one launch for a draw and two for an update."""
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,17 +11,52 @@ from tombola.checkpoint import CheckpointError
 from tombola.compiling.records import Record
 from tombola.gauge import new_tally
 from tombola.samplers.fallback import block_size
-from tombola.samplers.weighted import TARGET
-from tombola.torch.device.board import Board, draw_launch
-from tombola.torch.device.layout import Fault
-from tombola.torch.device.vrb_layout import NEVER, Real, Trouble, Whole, reals, wholes
+from tombola.torch.device.board import LEAST_POWER, Board, draw_launch
+from tombola.torch.device.layout import NO_FAULT, ROOMY_BITS, WIDTH, Fault
+from tombola.torch.device.vrb_layout import (
+    NEVER,
+    TARGET,
+    Part,
+    Real,
+    Trouble,
+    Whole,
+    reals,
+    wholes,
+)
 from tombola.torch.device.vrb_state import check_arrays, check_numbers
 
 __all__ = ["VRBBoard"]
 
-MOST_CHUNK = 512  # losses that are learnt from at a time
-PAIRS = 32  # positions that all positions of a chunk are compared with at a time
-FAULTS = ("trouble", "where", "bad_value")  # numbers that are not saved
+FAULTS = (  # numbers that are not saved
+    "trouble", "where", "bad_value", "batch_fault", "batch_largest", "accepted", "room"
+)  # fmt: skip
+
+
+class LearnLaunch(NamedTuple):
+    """How a batch of losses is cut into programs."""
+
+    tile: int  # losses of one program
+    warps: int
+
+
+def learn_launch(size: int) -> LearnLaunch:
+    """Return how to learn from a batch of this size."""
+    if size <= 256:
+        tile = max(32, 1 << (size - 1).bit_length())
+        return LearnLaunch(tile, tile // 32)
+    return LearnLaunch(128, 4)
+
+
+class Table(NamedTuple):
+    """Scratch memory for a batch; entries, counts and sums are zero between calls."""
+
+    entries: Tensor  # (2^bits,): item and last position
+    counts: Tensor  # (2^bits,): the number of losses of an item
+    sums: Tensor  # (2^bits,): the sum of their squares, as a whole number
+    slots: Tensor  # the slot of each position
+    bits: int
+    parts: Tensor  # the sums of each program
+    chosen: Tensor  # the items to be weighed
 
 
 class Unfused:
@@ -41,8 +76,9 @@ class VRBBoard:
     """
 
     def __init__(self, n: int, device: torch.device, seed: int, *, shuffle: bool) -> None:
-        draw, learn = load_kernels()
-        self._draw, self._learn = Unfused(draw), Unfused(learn)
+        kernels = map(Unfused, load_kernels())
+        self._draw, self._enter, self._visit, self._learn, self._weigh = kernels
+        self.tables: dict[int, Table] = {}  # kept for good: a CUDA graph may hold their addresses
         self.n, self.seed, self.shuffle = n, seed, shuffle
         self.bits, self.block = (n - 1).bit_length(), block_size(n)
         self.scale = TARGET / 2.0 ** n.bit_length()  # of n weights of value 1
@@ -51,7 +87,6 @@ class VRBBoard:
         self.wholes = torch.zeros(len(wholes), dtype=torch.int64, device=device)
         self.scores = torch.zeros(n, dtype=torch.float64, device=device)
         self.visits = torch.zeros(n, dtype=torch.float32, device=device)
-        self.scratch = torch.zeros(4 * MOST_CHUNK, dtype=torch.float64, device=device)
         self._begin()
 
     def _begin(self) -> None:
@@ -61,6 +96,7 @@ class VRBBoard:
         self.reals[Real.MIXING] = 1.0
         self.reals[Real.SCALE] = self.scale
         self.wholes[Whole.LEFT] = self.block if self.shuffle else NEVER
+        self.wholes[Whole.BATCH_FAULT] = NO_FAULT
 
     def reset(self) -> None:
         """Return to the initial state, in the same memory."""
@@ -87,18 +123,49 @@ class VRBBoard:
         return items, probabilities, importances
 
     def update(self, indices: Tensor, probabilities: Tensor, losses: Tensor) -> None:
-        """Learn from losses of float32 or float64."""
-        size = indices.numel()
+        """Learn from losses of float32 or float64: by two launches, or three for many losses."""
+        size, height = indices.numel(), self.board.shape.height
         if size == 0:
             return
-        chunk = max(16, min(MOST_CHUNK, 1 << (size - 1).bit_length()))
+        batch, double = (indices, probabilities, losses), losses.dtype == torch.float64
+        state = (self.board.memory, self.n, self.reals, self.wholes, self.scores, self.visits)
+        *table, bits, parts, chosen = self._table(size)
+        tile, warps = learn_launch(size)
+        programs = -(-size // tile)
+        if programs > 1:
+            self.board.launch(
+                self._enter, programs, self.n, self.reals, self.wholes, *batch, size, *table, bits,
+                parts, warps=warps, given=batch, TILE=tile, DOUBLE=double,
+            )  # fmt: skip
         self.board.launch(
-            self._learn, 1, self.board.memory, self.n, self.reals, self.wholes, self.scores,
-            self.visits, indices, probabilities, losses, size, self.scratch,
-            warps=max(4, min(16, chunk // 32)), given=(indices, probabilities, losses),
-            HEIGHT=self.board.shape.height, CHUNK=chunk, PAIRS=min(PAIRS, chunk),
-            DOUBLE=losses.dtype == torch.float64,
+            self._learn if programs == 1 else self._visit, programs, *state, *batch, size, *table,
+            bits, parts, chosen, programs, warps=warps, given=batch, HEIGHT=height, TILE=tile,
+            DOUBLE=double,
         )  # fmt: skip
+        drawn, rows = -(-size // WIDTH), min(self.board.shape.rows[0], 2 * size // WIDTH + 3)
+        self.board.launch(
+            self._weigh, drawn + rows, *state, chosen, size, drawn, warps=4, HEIGHT=height
+        )
+
+    def _table(self, size: int) -> Table:
+        """Return scratch memory for a batch, with at least eight slots for each loss."""
+        power = max((size - 1).bit_length(), LEAST_POWER)
+        if power not in self.tables:
+            device = self.reals.device
+            if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError(
+                    f"a batch of {size} needs scratch memory: update with one of this size before "
+                    "the capture of a CUDA graph"
+                )
+            bits = power + ROOMY_BITS
+            full, most = 1 << bits, 1 << power
+            entries, counts, sums, slots, chosen = (
+                torch.zeros(count, dtype=torch.int64, device=device)
+                for count in (full, full, full, most, most)
+            )
+            parts = torch.zeros(Part.SIZE * most // 32, dtype=torch.float64, device=device)
+            self.tables[power] = Table(entries, counts, sums, slots, bits, parts, chosen)
+        return self.tables[power]
 
     def trouble(self) -> tuple[int, int, float]:
         """Return kind, position and value of the first fault since the last call; this waits."""
@@ -142,8 +209,10 @@ class VRBBoard:
     @property
     def nbytes(self) -> int:
         """The memory used."""
-        arrays = (self.reals, self.wholes, self.scores, self.visits, self.scratch)
-        return self.board.nbytes + sum(array.nbytes for array in arrays)
+        state = (self.reals, self.wholes, self.scores, self.visits)
+        tables = self.tables.values()
+        scratch = (part for table in tables for part in table if isinstance(part, Tensor))
+        return self.board.nbytes + sum(array.nbytes for array in (*state, *scratch))
 
     def state(self) -> dict[str, Any]:
         """Return all that defines the sampler, on the host."""
@@ -177,13 +246,14 @@ class VRBBoard:
         self.visits.copy_(state["visits"])
 
 
-def load_kernels() -> tuple[Any, Any]:
-    """Return the kernels of draws and updates, which need Triton."""
+def load_kernels() -> tuple[Any, ...]:
+    """Return the kernels: of draws, of what is learnt, in two steps or one, and of weights."""
     try:
-        from tombola.torch.device.learn_kernels import learn_kernel
+        from tombola.torch.device.learn_kernels import enter_kernel, learn_kernel, visit_kernel
         from tombola.torch.device.vrb_kernels import draw_kernel
+        from tombola.torch.device.weigh_kernels import weigh_kernel
     except ImportError as error:
         raise ImportError(
             f"VRB on a GPU needs Triton, which comes with PyTorch: {error}"
         ) from error
-    return draw_kernel, learn_kernel
+    return draw_kernel, enter_kernel, visit_kernel, learn_kernel, weigh_kernel

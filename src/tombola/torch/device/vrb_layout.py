@@ -2,10 +2,25 @@
 
 Two small tensors hold all numbers, as the host's records do, so that kernels of one call leave them
 for those of the next. The arrays are the weights (a board), h (`scores`) and V (`visits`) of
-`tombola.samplers.parameter_free`.
+`tombola.samplers.parameter_free`. The programs of an update leave their sums, `Part`, for the last
+one of them.
 """
 
-__all__ = ["NEVER", "Real", "Trouble", "Whole", "reals", "wholes"]
+__all__ = [
+    "HIGH",
+    "LOW",
+    "NEVER",
+    "TARGET",
+    "Part",
+    "Real",
+    "Trouble",
+    "Whole",
+    "reals",
+    "wholes",
+]
+
+TARGET = 2.0**46  # total weight after a rebuild: a batch that multiplies it cannot overflow
+HIGH, LOW = 2**60, 2**10  # a total above this, or an average weight below, changes the scale
 
 NEVER = 2**62  # draws left in a block that never ends
 
@@ -33,6 +48,7 @@ class Real:
     LARGEST_LOSS = 17
     LARGEST_IMPORTANCE = 18
     BAD_VALUE = 19  # what was at fault
+    BATCH_LARGEST = 20  # the largest loss of this batch
 
 
 class Whole:
@@ -47,6 +63,30 @@ class Whole:
     ROUNDS = 6  # calls of `draw`
     TROUBLE = 7  # the kind of the first fault since the last check: one of `Trouble`
     WHERE = 8  # its position in the batch
+    BATCH_FAULT = 9  # the first one of this batch: position * KINDS + kind
+    ACCEPTED = 10  # 1 if it has none
+    ROOM = 11  # the largest weight that it may write: the total cannot overflow
+    CUT = 12  # 1 if a weight was cut to that, and the scale must change
+
+
+class Part:
+    """Which sum over the losses of one program is in which column."""
+
+    MEAN = 0  # of l^2 / (n p) ...
+    OTHERS = 1  # ... and how many differ from m
+    GAP = 2  # of distances minus D ...
+    COMPARED = 3  # ... and their number
+    GUARD_OURS = 4
+    GUARD_UNIFORM = 5
+    OURS = 6  # of the gauge, less their means before
+    UNIFORM = 7
+    OURS_SQUARED = 8
+    UNIFORM_SQUARED = 9
+    CROSS = 10
+    IMPORTANCE = 11
+    IMPORTANCE_SQUARED = 12
+    SURPRISE = 13
+    SIZE = 16
 
 
 class Trouble:

@@ -41,6 +41,7 @@ def check_numbers(
     limits = {
         "left": (0, block) if block < NEVER else (1, NEVER),
         "shuffling": (0, 1),
+        "cut": (0, 1),
         "cursor": (0, n - 1),
     }
     try:
