@@ -26,7 +26,7 @@ import timing
 import torch
 
 import tombola
-from tombola.torch import VRB, WeightIndex
+from tombola.torch import VRB, GroupVRB, WeightIndex
 from tombola.torch.device import board
 from tombola.torch.device.board import DrawLaunch, SetLaunch
 
@@ -127,11 +127,23 @@ def index_rows(n):
 
 
 def vrb_rows(n):
-    """The sampler that learns, at all batch sizes, with its memory."""
+    """`VRB` at all batch sizes, with its memory."""
+    yield from sampler_rows("VRB", lambda: VRB(n, device="cuda"), n)
+
+
+def group_rows(n):
+    """`GroupVRB` with a thousand groups."""
+    if n <= 10**7:  # the host sorts items by group, once
+        groups = np.arange(n) % 1000
+        yield from sampler_rows("GroupVRB", lambda: GroupVRB(groups, device="cuda"), n)
+
+
+def sampler_rows(name, make, n):
+    """A sampler at all batch sizes: a turn is draw and update."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
-    sampler = VRB(n, device="cuda")
-    bytes_each = (torch.cuda.memory_allocated() - before) / n
+    sampler = make()
+    note = f"{(torch.cuda.memory_allocated() - before) / n:.3f} bytes an item"
     for size in BATCHES:
         losses = torch.rand(size, device="cuda") ** 4
         draw = sampler.draw(size)
@@ -142,12 +154,11 @@ def vrb_rows(n):
         turn()
         with no_waiting():
             turn()
-        note = f"{bytes_each:.3f} bytes an item"
-        yield row(n, size, "VRB: draw + update", "graph", in_graph(turn), note)
-        yield row(n, size, "VRB: draw", "graph", in_graph(lambda size=size: sampler.draw(size)))
+        yield row(n, size, f"{name}: draw + update", "graph", in_graph(turn), note)
+        yield row(n, size, f"{name}: draw", "graph", in_graph(lambda size=size: sampler.draw(size)))
         update = functools.partial(sampler.update, draw, losses)
-        yield row(n, size, "VRB: update", "graph", in_graph(update))
-        yield row(n, size, "VRB: draw + update", "eager", from_host(turn))
+        yield row(n, size, f"{name}: update", "graph", in_graph(update))
+        yield row(n, size, f"{name}: draw + update", "eager", from_host(turn))
     sampler.check()
 
 
@@ -331,7 +342,7 @@ def main():
             tune(10**power)
         return
     rows = []
-    kinds = (index_rows, vrb_rows, peer_rows)
+    kinds = (index_rows, vrb_rows, group_rows, peer_rows)
     parts = [part(10**power) for power in arguments.sizes for part in kinds]
     for part in [*parts, step_rows()]:
         for found in part:

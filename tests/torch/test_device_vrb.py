@@ -4,16 +4,23 @@ Kernels run on a CUDA device where there is one, else under Triton's interpreter
 Without Triton those tests are skipped, and the CPU's sampler alone is tested.
 """
 
-import importlib.util
 import io
 import itertools
 import math
-import os
-import pathlib
 
 import numpy as np
 import pytest
 import torch
+from device_case import (
+    CUDA,
+    DEVICE,
+    changed,
+    cuda_tests,
+    kernels_with,
+    needs_triton,
+    numbers_of,
+    on,
+)
 from device_oracle import philox, random_below
 from device_player import Player
 from device_rule import BatchRule
@@ -23,23 +30,12 @@ from tombola.checkpoint import CheckpointError
 from tombola.draws import Draw
 from tombola.testing import check_sampler
 from tombola.torch import VRB, TensorDraw
-from tombola.torch.device import vrb, vrb_board
+from tombola.torch.device import sampler as device_sampler
+from tombola.torch.device import vrb_board
 from tombola.torch.device.board import DrawLaunch
-from tombola.torch.device.vrb_board import LearnLaunch
+from tombola.torch.device.rule_board import LearnLaunch
 from tombola.torch.device.vrb_layout import Real, Whole
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
-if not CUDA:
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before the kernels are imported
-
-needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
-needs_cuda = [
-    needs_triton,
-    pytest.mark.cuda,
-    pytest.mark.skipif(not CUDA, reason="needs a CUDA device"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
-]
 # the interpreter's arithmetic is numpy's, which warns where a GPU does not
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -59,14 +55,10 @@ def on_board(monkeypatch):
 
 
 def new_on_board(monkeypatch):
-    monkeypatch.setattr(vrb, "engine_of", lambda device: vrb_board.VRBBoard)
+    monkeypatch.setattr(device_sampler, "runs_kernels", lambda device: True)
     if not CUDA:  # few programs to interpret
         monkeypatch.setattr(vrb_board, "draw_launch", lambda size: DrawLaunch(32, 1, 1))
     return lambda n, seed=0, **more: VRB(n, device=DEVICE, seed=seed, **more)
-
-
-def on(sampler, values):
-    return torch.as_tensor(np.asarray(values), device=sampler.device)
 
 
 # ---- the rule
@@ -79,7 +71,7 @@ def play(make, n, rule, *, size, rounds, seed=0):
     for turn in range(rounds):
         draw = sampler.draw(size)
         oracle.draw(size)
-        ticket, mixing = draw.ticket, sampler._engine.mixing
+        ticket, mixing = draw.ticket, sampler._engine.reals[Real.MIXING].item()
         losses = rule(ticket.indices, generator, turn)
         sampler.update(draw, on(sampler, losses))
         sampler.check()
@@ -252,22 +244,6 @@ def test_the_type_of_losses_may_change(on_board):
 # ---- wrong kernels
 
 
-def kernels_with(folder, module, old, new):
-    """All kernels, one module of them with a piece of its text replaced."""
-    original = importlib.import_module(f"tombola.torch.device.{module}")
-    text = pathlib.Path(original.__file__).read_text()
-    assert text.count(old) == 1, old
-    path = folder / f"{module}_variant.py"
-    path.write_text(text.replace(old, new))
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    changed = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(changed)
-    return tuple(
-        getattr(changed, kernel.__name__) if hasattr(changed, kernel.__name__) else kernel
-        for kernel in vrb_board.load_kernels()
-    )
-
-
 LEARN, WEIGH = "learn_kernels", "weigh_kernels"
 WRONG = {
     "m without a cap": (LEARN, "tl.minimum(new, (1.0 + 1.0 / share) * mean)", "new"),
@@ -292,7 +268,9 @@ WRONG = {
 @pytest.mark.parametrize("name", ["right", *WRONG])
 def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
     text = "import triton\n"
-    kernels = kernels_with(tmp_path, *WRONG.get(name, (LEARN, text, text)))
+    kernels = kernels_with(
+        vrb_board.load_kernels(), tmp_path, *WRONG.get(name, (LEARN, text, text))
+    )
     monkeypatch.setattr(vrb_board, "load_kernels", lambda: kernels)
     monkeypatch.setattr(vrb_board, "learn_launch", lambda size: LearnLaunch(8, 1))
 
@@ -331,7 +309,9 @@ def test_weights_are_scaled_again(on_board, monkeypatch, tmp_path, factor, small
     """At once, or by the sweep as for many items: weights return to their range, and are right."""
     if not small:
         old = "SMALL = tl.constexpr(weighted.SMALL)"
-        kernels = kernels_with(tmp_path, LEARN, old, "SMALL = tl.constexpr(4)")
+        kernels = kernels_with(
+            vrb_board.load_kernels(), tmp_path, LEARN, old, "SMALL = tl.constexpr(4)"
+        )
         monkeypatch.setattr(vrb_board, "load_kernels", lambda: kernels)
     sampler, host = on_board(5), tombola.VRB(5)
     engine = sampler._engine
@@ -533,10 +513,6 @@ BAD = [
 ]
 
 
-def numbers_of(sampler):
-    return repr(sampler.state_dict()["state"])
-
-
 @pytest.mark.parametrize(("losses", "message"), BAD)
 def test_bad_losses_are_refused_as_a_whole(new, losses, message):
     sampler = new(5)
@@ -618,12 +594,6 @@ def test_states_continue(new):
     assert repr(second.state_dict()) == repr(new(9, seed=4).state_dict())
 
 
-def changed(state, path, value):
-    """A copy of a nested state with one entry replaced."""
-    name, *rest = path
-    return {**state, name: changed(state[name], rest, value) if rest else value}
-
-
 BAD_STATES = [
     (["format"], 2, "format 2, the sampler 1"),
     (["n"], 4, "n 4, the sampler 3"),
@@ -700,12 +670,6 @@ def test_a_device_keeps_all_its_promises(on_board):
 
 
 # ---- on a CUDA device
-
-
-def cuda_tests(function):
-    for mark in needs_cuda:
-        function = mark(function)
-    return function
 
 
 @cuda_tests

@@ -15,7 +15,7 @@
 """
 
 from tombola.torch import loggers
-from tombola.torch.device import VRB, DeviceDraw, IndexDraw, WeightIndex
+from tombola.torch.device import VRB, DeviceDraw, GroupVRB, IndexDraw, WeightIndex
 from tombola.torch.loader import ImportanceLoader, ImportanceSampler
 from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
 from tombola.torch.numbered import Numbered
@@ -26,6 +26,7 @@ __all__ = [
     "VRB",
     "DeviceDraw",
     "GradientNorms",
+    "GroupVRB",
     "ImportanceLoader",
     "ImportanceSampler",
     "IndexDraw",

@@ -74,6 +74,61 @@ def uniform_weight(mixing, total, n):
     return tl.where(only, 0, total), (share / n.to(tl.float64)).to(tl.int64) + 1
 
 
+@triton.jit
+def mode_after(reals, before):
+    """Return the mode that the guard's ratio selects for a new block: 1 for shuffled epochs."""
+    ours, uniform = tl.load(reals + OURS), tl.load(reals + UNIFORM)
+    ratio = tl.where(uniform > 0.0, ours / tl.where(uniform > 0.0, uniform, 1.0), 1.0)
+    limit = tl.where(before > 0, ENTER, LEAVE)
+    return tl.where(ratio < limit, 0, 1).to(tl.int64)
+
+
+@triton.jit
+def hand_out(
+    n, seed, wholes, lane, size, bits, before, after, item, probability, indices, probabilities,
+    importances,
+):  # fmt: skip
+    """Write what was drawn, or deal from shuffled epochs.
+
+    Positions from `left` on belong to new blocks, in the mode `after`: the guard's ratio does not
+    change within a draw, so all of them are in one mode.
+    """
+    left, dealt = tl.load(wholes + LEFT), tl.load(wholes + DEALT)
+    shuffled = tl.where(lane < left, before, after) > 0
+    skipped = tl.where(before > 0, 0, left)  # positions before the first one that is dealt
+    if (before > 0) | ((after > 0) & (size > left)):
+        number = tl.where(shuffled, dealt + lane - skipped, 0)
+        item = tl.where(shuffled, item_at(seed, number // n, number % n, n, bits), item)
+    probability = tl.where(shuffled, 1.0 / n.to(tl.float64), probability)
+    inside = lane < size
+    tl.store(indices + lane, item, mask=inside)
+    tl.store(probabilities + lane, probability, mask=inside)
+    importance = 1.0 / (n.to(tl.float64) * probability)
+    tl.store(importances + lane, importance.to(tl.float32), mask=inside)
+
+
+@triton.jit
+def move_on(board, reals, wholes, size, block, before, after):
+    """Move the stream, the guard and all counts on, after a draw."""
+    left, dealt = tl.load(wholes + LEFT), tl.load(wholes + DEALT)
+    ours, uniform = tl.load(reals + OURS), tl.load(reals + UNIFORM)
+    drawn, rounds = tl.load(wholes + DRAWN), tl.load(wholes + ROUNDS)
+    position = tl.load(board + POSITION)
+    beyond = tl.maximum(size - left, 0)
+    blocks = (beyond + block - 1) // block
+    halves = power_of_two(-tl.minimum(blocks, 1000))
+    first = tl.where(before > 0, tl.minimum(size, left), 0)
+    tl.debug_barrier()  # all threads have read them
+    tl.store(reals + OURS, ours * halves)
+    tl.store(reals + UNIFORM, uniform * halves)
+    tl.store(wholes + LEFT, left - size + blocks * block)
+    tl.store(wholes + SHUFFLING, tl.where(blocks > 0, after, before))
+    tl.store(wholes + DEALT, dealt + first + tl.where(after > 0, beyond, 0))
+    tl.store(wholes + DRAWN, drawn + size)
+    tl.store(wholes + ROUNDS, rounds + 1)
+    tl.store(board + POSITION, position + 1)
+
+
 @triton.jit(do_not_specialize=["n", "size", "bits", "block"])
 def draw_kernel(
     board,
@@ -90,24 +145,13 @@ def draw_kernel(
     TILE: tl.constexpr,
     GROUPS: tl.constexpr,
 ):
-    """Draw `size` items with their probabilities; the last program to finish moves the state on.
-
-    Positions from `left` on belong to new blocks, in the mode that the guard's ratio selects. The
-    ratio does not change within a draw, so all of them are in one mode.
-    """
+    """Draw `size` items with their probabilities; the last program to finish moves the state on."""
     n, size, block = tl.cast(n, tl.int64), tl.cast(size, tl.int64), tl.cast(block, tl.int64)
     lane = tl.program_id(0) * TILE + tl.arange(0, TILE)
     seed, position = tl.load(board + SEED), tl.load(board + POSITION)
-    left, fed = tl.load(wholes + LEFT), tl.load(wholes + FED)
-    before, dealt = tl.load(wholes + SHUFFLING), tl.load(wholes + DEALT)
-    ours, uniform = tl.load(reals + OURS), tl.load(reals + UNIFORM)
-
-    ratio = tl.where(uniform > 0.0, ours / tl.where(uniform > 0.0, uniform, 1.0), 1.0)
-    limit = tl.where(before > 0, ENTER, LEAVE)
-    after = tl.where(ratio < limit, 0, 1).to(tl.int64)
-    shuffled = tl.where(lane < left, before, after) > 0
-
-    mixing = mixing_of(fed, n)
+    before = tl.load(wholes + SHUFFLING)
+    after = mode_after(reals, before)
+    mixing = mixing_of(tl.load(wholes + FED), n)
     total, spread = uniform_weight(mixing, total_of(board), n)
     darts = total + n * spread
     dart, unlucky = random_below(seed, position, lane, darts, ATTEMPTS)
@@ -116,31 +160,12 @@ def draw_kernel(
     item = tl.where(by_weight, item, tl.minimum((dart - total) // spread, n - 1))
     weight = tl.where(total > 0, tl.load(board + start_of(n, 0, HEIGHT) + item), 0)
     probability = (weight + spread).to(tl.float64) / darts.to(tl.float64)
-    even = 1.0 / n.to(tl.float64)
-    skipped = tl.where(before > 0, 0, left)  # positions before the first one that is dealt
-    if (before > 0) | ((after > 0) & (size > left)):
-        number = tl.where(shuffled, dealt + lane - skipped, 0)
-        item = tl.where(shuffled, item_at(seed, number // n, number % n, n, bits), item)
-    probability = tl.where(shuffled, even, probability)
-    inside = lane < size
-    tl.store(indices + lane, item, mask=inside)
-    tl.store(probabilities + lane, probability, mask=inside)
-    importance = 1.0 / (n.to(tl.float64) * probability)
-    tl.store(importances + lane, importance.to(tl.float32), mask=inside)
+    hand_out(
+        n, seed, wholes, lane, size, bits, before, after, item, probability, indices,
+        probabilities, importances,
+    )  # fmt: skip
     if unlucky > 0:
         record(board, UNLUCKY, position, 0)
     if finish(board):
-        beyond = tl.maximum(size - left, 0)
-        blocks = (beyond + block - 1) // block
-        halves = power_of_two(-tl.minimum(blocks, 1000))
-        mode = tl.where(blocks > 0, after, before)
-        first = tl.where(before > 0, tl.minimum(size, left), 0)
         tl.store(reals + MIXING, mixing)
-        tl.store(reals + OURS, ours * halves)
-        tl.store(reals + UNIFORM, uniform * halves)
-        tl.store(wholes + LEFT, left - size + blocks * block)
-        tl.store(wholes + SHUFFLING, mode)
-        tl.store(wholes + DEALT, dealt + first + tl.where(after > 0, beyond, 0))
-        tl.store(wholes + DRAWN, tl.load(wholes + DRAWN) + size)
-        tl.store(wholes + ROUNDS, tl.load(wholes + ROUNDS) + 1)
-        tl.store(board + POSITION, position + 1)
+        move_on(board, reals, wholes, size, block, before, after)

@@ -1,4 +1,4 @@
-"""The state of `VRB` on a device: numbers by name, and what may go wrong.
+"""The state of `VRB` and `GroupVRB` on a device: numbers by name, and what may go wrong.
 
 Two small tensors hold all numbers, as the host's records do, so that kernels of one call leave them
 for those of the next. The arrays are the weights (a board), h (`scores`) and V (`visits`) of
@@ -30,7 +30,7 @@ class Real:
 
     MIXING = 0  # of the latest draw
     UNIT = 1  # a power of two near 1 / (the first loss); 0: not yet known
-    MEAN_SQUARE = 2  # m
+    MEAN_SQUARE = 2  # m; the level of all groups
     DISAGREEMENT = 3  # D
     COMPARED = 4  # the number of losses averaged in D
     FIRST_ROOT = 5  # the initial sqrt(m): values are relative to it
@@ -49,6 +49,7 @@ class Real:
     LARGEST_IMPORTANCE = 18
     BAD_VALUE = 19  # what was at fault
     BATCH_LARGEST = 20  # the largest loss of this batch
+    LEVEL_BEFORE = 21  # the level of all groups before it
 
 
 class Whole:

@@ -1,27 +1,27 @@
-"""`VRB` on the CPU: the host's own, behind the interface of `tombola.torch.device.vrb_board`."""
+"""A sampler on the CPU: the host's own, behind the interface of a board."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tombola.compiling.records import Record
 from tombola.draws import SMALLEST, Draw
-from tombola.samplers import VRB
+from tombola.samplers import VRB, GroupVRB
 from tombola.torch.device.vrb_layout import Trouble
 from tombola.torch.tensors import from_tensors, to_tensors
 
-__all__ = ["VRBHost"]
+__all__ = ["SamplerHost"]
 
 
-class VRBHost:
-    """A `tombola.VRB`, with faults kept until they are asked for."""
+class SamplerHost:
+    """A sampler of `tombola.samplers`, with faults kept until they are asked for."""
 
-    def __init__(self, n: int, device: torch.device, seed: int, *, shuffle: bool) -> None:
-        del device  # there is one
-        self.sampler = VRB(n, shuffle=shuffle, seed=seed)
+    def __init__(self, sampler: VRB | GroupVRB) -> None:
+        self.sampler = sampler
         self._trouble: tuple[int, int, float] = (Trouble.NONE, 0, 0.0)
 
     def reset(self) -> None:
@@ -67,9 +67,9 @@ class VRBHost:
         return tally
 
     @property
-    def mixing(self) -> float:
-        """The least share of uniform draws so far."""
-        return float(self.sampler.state.rule[0].mixing)
+    def largest_importance(self) -> float:
+        """What no importance of a draw has exceeded."""
+        return self.sampler.gauge.importance_limit
 
     @property
     def shuffling(self) -> bool:
@@ -78,8 +78,8 @@ class VRBHost:
 
     @property
     def nbytes(self) -> int:
-        """The memory used: 32 bytes per item."""
-        return 32 * self.sampler.n
+        """The memory used by the arrays of the sampler."""
+        return sum(part.nbytes for part in arrays_of(self.sampler.state))
 
     def state(self) -> dict[str, Any]:
         """Return all that defines the sampler."""
@@ -90,3 +90,12 @@ class VRBHost:
         """Continue from a state; a bad one raises and changes nothing."""
         self.sampler.load_state_dict(from_tensors(state))
         self._trouble = (Trouble.NONE, 0, 0.0)
+
+
+def arrays_of(state: Any) -> Iterator[NDArray[Any]]:
+    """Return the arrays of a nested state."""
+    for part in state:
+        if isinstance(part, np.ndarray):
+            yield part
+        else:
+            yield from arrays_of(part)

@@ -1,0 +1,62 @@
+"""What tests of kernels share: where they run, and wrong variants of them.
+
+Kernels run on a CUDA device where there is one, else under Triton's interpreter on few items.
+"""
+
+import importlib.util
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import torch
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+if not CUDA:
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before the kernels are imported
+
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
+
+
+def cuda_tests(function):
+    """Mark a test that needs a GPU."""
+    for mark in (
+        needs_triton,
+        pytest.mark.cuda,
+        pytest.mark.skipif(not CUDA, reason="needs a CUDA device"),
+        pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
+    ):
+        function = mark(function)
+    return function
+
+
+def on(sampler, values):
+    """Return values as a tensor where the sampler is."""
+    return torch.as_tensor(np.asarray(values), device=sampler.device)
+
+
+def kernels_with(kernels, folder, module, old, new):
+    """Return kernels, those of one module with a piece of its text replaced."""
+    original = importlib.import_module(f"tombola.torch.device.{module}")
+    text = pathlib.Path(original.__file__).read_text()
+    assert text.count(old) == 1, old
+    path = folder / f"{module}_variant.py"
+    path.write_text(text.replace(old, new))
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    changed = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(changed)
+    return tuple(
+        getattr(changed, kernel.__name__) if hasattr(changed, kernel.__name__) else kernel
+        for kernel in kernels
+    )
+
+
+def numbers_of(sampler):
+    return repr(sampler.state_dict()["state"])
+
+
+def changed(state, path, value):
+    """A copy of a nested state with one entry replaced."""
+    name, *rest = path
+    return {**state, name: changed(state[name], rest, value) if rest else value}
