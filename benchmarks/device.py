@@ -1,13 +1,14 @@
-"""Draws and changes of weights on a GPU, next to what else there is; needs a CUDA device, Triton.
+"""Draws, changes of weights and samplers on a GPU, next to what else there is; needs Triton.
 
-    python benchmarks/device.py                  # about 3 minutes, 26 GB of the GPU's memory
+    python benchmarks/device.py                  # about 5 minutes, 46 GB of the GPU's memory
     python benchmarks/device.py --sizes 4 6      # n = 10^4 and 10^6 only
     python benchmarks/device.py --tune           # how to cut kernels into programs; keeps no rows
     python benchmarks/device.py --out FOLDER     # where rows are appended
 
-A turn is `draw(B)` and `set` of new weights for the items drawn. In a graph: a CUDA graph of 20
-turns is replayed, and its time on the device is divided by 20. Eager: calls from Python, by the
-clock of the host. All figures are medians of 7, in microseconds.
+A turn is `draw(B)` and `set` of new weights for the items drawn; for a sampler, `draw(B)` and
+`update` with losses. In a graph: a CUDA graph of 20 turns is replayed, and its time on the device
+is divided by 20. Eager: calls from Python, by the clock of the host. All figures are medians of 7,
+in microseconds.
 
 Peers draw with replacement from the same weights: `torch.multinomial` (float32, at most 2^24
 items), a cumulative sum of all weights and a binary search in it, and TorchRL's tree on the device
@@ -235,15 +236,35 @@ def peer_rows(n):
 # ---- a training step
 
 
-def step_rows(n=10**6, size=4096, features=256, width=2048):
-    """A step of about a millisecond in a graph: with draw and set, and with the same items."""
+def step_rows(n=10**6, size=4096, features=256, width=1024):
+    """A step of about a millisecond in a graph: with the same items, with draws, with `VRB`."""
     torch.manual_seed(0)
     data = torch.randn(n, features, device="cuda")
     labels = torch.randint(0, 10, (n,), device="cuda")
     index = WeightIndex(torch.full((n,), 2**16, device="cuda"))
+    sampler = VRB(n, device="cuda")
     fixed = index.draw(size).indices
 
-    def new_step(depth, *, draws):
+    def losses_of(model, items):
+        logits = model(data[items])
+        return torch.nn.functional.cross_entropy(logits, labels[items], reduction="none")
+
+    def without(model):
+        losses_of(model, fixed).mean().backward()
+
+    def by_weight(model):
+        draw = index.draw(size)
+        losses = losses_of(model, draw.indices)
+        (losses / (n * draw.probabilities).float()).mean().backward()
+        index.set(draw.indices, (losses.detach() * 2**16).long() + 1)
+
+    def by_vrb(model):
+        draw = sampler.draw(size)
+        losses = losses_of(model, draw.indices)
+        draw.mean(losses).backward()
+        sampler.update(draw, losses)
+
+    def timed(depth, backward):
         widths = [features, *[width] * depth, 10]
         pairs = itertools.pairwise(widths)
         layers = [torch.nn.Linear(a, b, device="cuda") for a, b in pairs]
@@ -251,23 +272,10 @@ def step_rows(n=10**6, size=4096, features=256, width=2048):
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
         def step():
-            draw = index.draw(size) if draws else None
-            items = fixed if draw is None else draw.indices
-            losses = torch.nn.functional.cross_entropy(
-                model(data[items]), labels[items], reduction="none"
-            )
-            if draw is None:
-                losses.mean().backward()
-            else:
-                (losses / (n * draw.probabilities).float()).mean().backward()
-                index.set(items, (losses.detach() * 2**16).long() + 1)
+            backward(model)
             optimizer.step()
             optimizer.zero_grad(set_to_none=False)
 
-        return step
-
-    def timed(depth, *, draws):
-        step = new_step(depth, draws=draws)
         side = torch.cuda.Stream()  # as PyTorch's notes on CUDA graphs have it
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -280,16 +288,18 @@ def step_rows(n=10**6, size=4096, features=256, width=2048):
         return on_device(graph.replay, group=50)
 
     depth = 1
-    while timed(depth, draws=False) < 1000 and depth < 32:
+    while timed(depth, without) < 1000 and depth < 32:
         depth += 1
-    plain, drawn, again = (timed(depth, draws=draws) for draws in (False, True, False))
-    plain = (plain + again) / 2
-    note = (
-        f"{100 * (drawn / plain - 1):.1f}% more than the same step without; {depth} hidden layers"
+    plain, drawn, learnt, again = (
+        timed(depth, backward) for backward in (without, by_weight, by_vrb, without)
     )
-    yield row(n, size, "step without draws", "graph", plain)
-    yield row(n, size, "step with draw + set", "graph", drawn, note)
+    plain = (plain + again) / 2
+    yield row(n, size, "step without draws", "graph", plain, f"{depth} hidden layers")
+    for what, took in {"draw + set": drawn, "VRB": learnt}.items():
+        note = f"{100 * (took / plain - 1):.1f}% more than the same step without"
+        yield row(n, size, f"step with {what}", "graph", took, note)
     index.check()
+    sampler.check()
 
 
 # ---- tuning

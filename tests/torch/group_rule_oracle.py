@@ -67,12 +67,14 @@ class GroupBatchRule:
                 self.visits[item] = min(v + k, 15)
                 self.weights[item] = max(1, int(UNSEEN * math.sqrt(self.scores[item])))
         self.fed += size
-        self._weigh_groups()
+        self._weigh_groups(old)
 
-    def _weigh_groups(self):
-        off = math.frexp(float(self.group_weights.sum()))[1] - 50
+    def _weigh_groups(self, old):
+        grown = (self.level or 1.0) / (old or 1.0)
+        off = math.frexp(float(self.group_weights.sum()) * math.sqrt(grown))[1] - 50
         self.scale *= 2.0 ** -(off if abs(off) > 5 else 0)
         kappa = np.where(self.seen > 0, self.levels, self.level)
         kappa = kappa if self.level > 0 else np.ones(self.count)
         values = np.bincount(self.numbers, self.weights) / UNSEEN * np.sqrt(kappa) * self.scale
+        values = np.minimum(values, 2**61 // self.count)
         self.group_weights = np.maximum(1, values.astype(np.int64))

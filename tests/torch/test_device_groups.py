@@ -109,6 +109,7 @@ RULES = {
     ),
     "sparse": lambda items, generator, turn: 3.0 * (generator.random(len(items)) < 0.3),
     "zeros at first": lambda items, generator, turn: (items + 1.0) * (turn > 1),
+    "half of them zero": lambda items, generator, turn: items % 2 * 3.0,
     "jumping": lambda items, generator, turn: (items + 1.0) * 10.0 ** (4 * (turn % 3)),
 }
 
@@ -140,7 +141,7 @@ def test_steady_losses_end_where_the_hosts_do(on_board):
     groups = np.array([0] * 30 + [1] * 6 + [2] * 4)
     losses = np.where(groups == 0, 0.1, np.where(groups == 1, 1.0, 3.0)) * (1 + np.arange(40) % 2)
     sampler, host = on_board(groups), tombola.GroupVRB(groups)
-    for _ in range(60):
+    for _ in range(40):
         draw = sampler.draw(32)
         sampler.update(draw, on(sampler, losses[draw.ticket.indices]))
         ticket = host.draw(32)
@@ -155,9 +156,9 @@ def test_steady_losses_end_where_the_hosts_do(on_board):
 def test_equal_losses_shuffle(on_board):
     """Epochs are dealt: every item equally often."""
     sampler, items = on_board(), []
-    for _ in range(80):
-        draw = sampler.draw(16)
-        sampler.update(draw, torch.ones(16, device=DEVICE))
+    for _ in range(20):
+        draw = sampler.draw(64)
+        sampler.update(draw, torch.ones(64, device=DEVICE))
         items += draw.indices.tolist()
     assert sampler.mode == "shuffle"
     tail = items[sampler._engine.block :]
@@ -188,6 +189,7 @@ def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
     def trial():
         for rule in ("noisy", "zeros at first", "sparse"):
             compare(on_board, GROUPS, RULES[rule], size=13, rounds=4)
+        compare(on_board, GROUPS, RULES["half of them zero"], size=60, rounds=3)
         draws_are_the_mixtures(on_board)
 
     if name == "right":

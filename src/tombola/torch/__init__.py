@@ -16,6 +16,7 @@
 
 from tombola.torch import loggers
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB, IndexDraw, WeightIndex
+from tombola.torch.device_loader import DeviceLoader
 from tombola.torch.loader import ImportanceLoader, ImportanceSampler
 from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
 from tombola.torch.numbered import Numbered
@@ -25,6 +26,7 @@ from tombola.torch.weighted_sampler import WeightedSampler
 __all__ = [
     "VRB",
     "DeviceDraw",
+    "DeviceLoader",
     "GradientNorms",
     "GroupVRB",
     "ImportanceLoader",

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tombola.samplers import Sampler
@@ -201,7 +203,7 @@ process_group
 
     def most_drawn(self, k: int = 10) -> list[tuple[int, int]]:
         """Return the k items drawn most often, with their counts; sharded: of this process."""
-        return most_drawn(self._shards, k)
+        return most_drawn(self._counts(), k, self._shards[0].start)
 
     def log(self, logger: Callable[[str, float, int], Any], step: int) -> None:
         """Tell a logger, a function (name, value, step), how the sampling performs.
@@ -213,6 +215,10 @@ process_group
         Values that are not known yet are left out. `tombola.torch.loggers` has functions for
         TensorBoard, Weights & Biases and MLflow.
         """
-        values = logged_values(self.sampler, self._shards, self.time_share, self.lag)
+        values = logged_values(self.sampler.gauge, self._counts(), self.time_share, self.lag)
         for name, value in values.items():
             logger(f"tombola/{name}", value, step)
+
+    def _counts(self) -> NDArray[np.int32]:
+        """Return how often each item of this process was drawn."""
+        return np.concatenate([shard.counts for shard in self._shards])

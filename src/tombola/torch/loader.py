@@ -103,6 +103,9 @@ class ImportanceLoader(AdaptiveBatches):
     feedback that is late counts `lag` batches after the next batch. An epoch that is left early
     loses `lag` batches: they may have been drawn already.
 
+    For a `TensorDataset` on a CUDA device this makes a `DeviceLoader`, whose draws, batches and
+    feedback stay there.
+
     Parameters
     ----------
     dataset : map-style dataset
@@ -168,6 +171,16 @@ class ImportanceLoader(AdaptiveBatches):
     >>> loader.sampler.gauge.second_moment_ratio < 0.7
     True
     """
+
+    def __new__(
+        cls, dataset: Any = None, batch_size: Any = 1, sampler: Any = "auto", **options: Any
+    ) -> "ImportanceLoader":
+        """Return a `DeviceLoader` where the data are on a device, and nothing needs the host."""
+        from tombola.torch import device_loader
+
+        if cls is ImportanceLoader and device_loader.serves(dataset, sampler, options):
+            return object.__new__(device_loader.DeviceLoader)
+        return object.__new__(cls)
 
     def __init__(
         self,

@@ -1,12 +1,11 @@
 """What sampling costs and what it does: time, counts, and values for loggers."""
 
 import time
-from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tombola.samplers import Sampler
-from tombola.torch.shards import Shard
+from tombola.gauge import Gauge
 from tombola.validation import whole
 
 __all__ = ["Stopwatch", "logged_values", "most_drawn"]
@@ -32,20 +31,17 @@ class Stopwatch:
         return self.seconds / (time.perf_counter() - self._begun)
 
 
-def most_drawn(shards: Sequence[Shard], k: int) -> list[tuple[int, int]]:
-    """Return the k items of consecutive shards that were drawn most often, with their counts."""
-    counts = np.concatenate([shard.counts for shard in shards])
+def most_drawn(counts: NDArray[np.int32], k: int, first: int = 0) -> list[tuple[int, int]]:
+    """Return the k items that were drawn most often, numbered from `first` on, with counts."""
     top = np.argsort(-counts, kind="stable")[: whole("k", k, 0)]
-    return [(shards[0].start + int(item), int(counts[item])) for item in top]
+    return [(first + int(item), int(counts[item])) for item in top]
 
 
 def logged_values(
-    sampler: Sampler, shards: Sequence[Shard], time_share: float, lag: int
+    gauge: Gauge, counts: NDArray[np.int32], time_share: float, lag: int
 ) -> dict[str, float]:
     """Return the values for a logger by name, without those that are not known yet."""
-    gauge = sampler.gauge
     low, high = gauge.interval()
-    counts = np.concatenate([shard.counts for shard in shards])
     top = -(-len(counts) // 100)
     values = {
         "second_moment_ratio": gauge.second_moment_ratio,

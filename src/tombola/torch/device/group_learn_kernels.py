@@ -243,7 +243,8 @@ def settle(groups, reals, wholes, indices, probabilities, losses, size, parts, p
         level, mean = tl.load(reals + MEAN_SQUARE), tl.load(parts + PART_MEAN) / count
         moved = level + (1.0 - rest) * (mean - level)
         scale = tl.load(reals + SCALE)
-        off = exponent_near(total_of(groups).to(tl.float64)) - GROUP_BITS
+        grown = tl.where(moved > 0.0, moved, 1.0) / tl.where(level > 0.0, level, 1.0)
+        off = exponent_near(total_of(groups).to(tl.float64) * tl.sqrt(grown)) - GROUP_BITS
         off = tl.where((off > GROUP_SLACK) | (off < -GROUP_SLACK), off, 0)
         tl.debug_barrier()  # all threads have read them
         tl.store(reals + UNIT, unit)
@@ -371,7 +372,7 @@ def regroup_kernel(
         kappa = tl.where(level > 0.0, kappa, 1.0)
         area = tl.load(areas + group, mask=inside, other=0).to(tl.float64)
         scaled = area / UNSEEN * tl.sqrt(kappa) * tl.load(reals + SCALE)
-        most = (LARGEST_TOTAL // count).to(tl.float64)
+        most = (tl.cast(LARGEST_TOTAL, tl.int64) // count).to(tl.float64)
         weight = tl.maximum(tl.minimum(scaled, most).to(tl.int64), 1)
         leaf = groups + start_of(count, 0, GROUP_HEIGHT) + group
         old = tl.load(leaf, mask=inside, other=0)
