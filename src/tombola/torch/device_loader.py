@@ -310,7 +310,7 @@ def serves(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> bool:
     if not isinstance(dataset, TensorDataset) or not dataset.tensors:
         return False
     usual = {"groups", "seed", "quantity", "drop_last"}
-    asked = {name for name, value in options.items() if value and name not in usual}
+    asked = {name for name, value in options.items() if name not in usual and value}
     alone = world_size() <= 1 or options.get("distributed", "auto") is None
     return (
         all(part.device.type == "cuda" for part in dataset.tensors)
