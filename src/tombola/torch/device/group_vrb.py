@@ -99,4 +99,4 @@ class GroupVRB(DeviceSampler):
         return shares.index_add_(0, self._numbers.to(self.device), chances)
 
     def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "groups": self._numbers}
+        return {**super()._identity(), "groups": self._numbers.clone()}
