@@ -383,7 +383,7 @@ def summary(file, table, picture):
 
 def draw(cells, rivals, file):
     """Draw the ratios with one thread, a panel for each rival."""
-    figure, axes = new_figure(len(rivals), 1, height=2.6)
+    figure, axes = new_figure(len(rivals), 1, height=2.6, width=9.0)
     places = {}
     for loss, name, *_ in sorted(cells):
         places.setdefault((loss, name), len(places))
@@ -410,8 +410,12 @@ def draw(cells, rivals, file):
         ax.axhline(GOALS[rival], color="#333333", linewidth=0.8, linestyle=":")
         ax.set(yscale="log", ylim=(0.2, 1.5 * LOST), ylabel="their time / ours")
         ax.set_xticks(range(len(places)), [f"{name},\n{loss}" for loss, name in places], fontsize=7)
-        ax.set_title(f"{rival} (blue: gap 1e-4, red: 1e-6; squares: paths; hollow: not reached)",
-                     fontsize=9)  # fmt: skip
+        ax.set_xlim(-0.5, len(places) - 0.5)
+        ax.set_title(f"{rival}, one thread", fontsize=10)
+    axes[0].set_title(
+        f"{rivals[0]}, one thread. Blue: to a gap of 1e-4, red: 1e-6; circles: a tenth, a 30th, a "
+        "100th; squares: path;\nhollow: not reached; dotted: the goal", fontsize=9,
+    )  # fmt: skip
     figure.savefig(file, dpi=130)
     print(f"drew {file.name}")
 

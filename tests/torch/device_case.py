@@ -18,6 +18,8 @@ if not CUDA:
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
 
+long = (lambda test: test) if CUDA else pytest.mark.slow  # seconds on a GPU, interpreted a minute
+
 
 def cuda_tests(function):
     """Mark a test that needs a GPU."""

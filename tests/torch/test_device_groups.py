@@ -12,6 +12,7 @@ from device_case import (
     changed,
     cuda_tests,
     kernels_with,
+    long,
     needs_triton,
     numbers_of,
     on,
@@ -135,6 +136,7 @@ def test_batches_of_several_programs(on_board, monkeypatch):
     compare(on_board, groups, RULES["noisy"], size=53, rounds=3)
 
 
+@long
 @needs_triton
 def test_steady_losses_end_where_the_hosts_do(on_board):
     """In batches, and one by one on the host: nearly the same distribution."""
@@ -152,6 +154,7 @@ def test_steady_losses_end_where_the_hosts_do(on_board):
     np.testing.assert_allclose(sampler.probabilities().cpu(), host.probabilities(), 0.15)
 
 
+@long
 @needs_triton
 def test_equal_losses_shuffle(on_board):
     """Epochs are dealt: every item equally often."""
@@ -178,6 +181,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@long
 @needs_triton
 @pytest.mark.parametrize("name", ["right", *WRONG])
 def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):

@@ -6,7 +6,6 @@ Without Triton those tests are skipped, and the CPU's index alone is tested.
 
 import importlib.util
 import io
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from device_case import CUDA, DEVICE, cuda_tests, needs_triton
 from device_oracle import Oracle, philox
 
 from tombola.checkpoint import CheckpointError
@@ -21,18 +21,6 @@ from tombola.torch import WeightIndex
 from tombola.torch.device import board, index
 from tombola.torch.device.layout import Cell, shape_of
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
-if not CUDA:
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before the kernels are imported
-
-needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
-needs_cuda = [
-    needs_triton,
-    pytest.mark.cuda,
-    pytest.mark.skipif(not CUDA, reason="needs a CUDA device"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
-]
 ODD = 2**64 // 5 + 1  # a total for which a fifth of all words is rejected
 FULL = 2**62 // 16
 ODD_WEIGHTS = [FULL] * 12 + [ODD - 12 * FULL] + [0] * 3
@@ -570,12 +558,6 @@ def test_triton_may_be_absent():
 
 
 # ---- on a CUDA device
-
-
-def cuda_tests(function):
-    for mark in needs_cuda:
-        function = mark(function)
-    return function
 
 
 @cuda_tests

@@ -17,6 +17,7 @@ from device_case import (
     changed,
     cuda_tests,
     kernels_with,
+    long,
     needs_triton,
     numbers_of,
     on,
@@ -171,7 +172,7 @@ RULES = {
 @needs_triton
 @pytest.mark.parametrize("name", RULES)
 def test_one_loss_at_a_time_is_the_hosts_rule(on_board, name):
-    compare_with_host(on_board, 6, RULES[name], size=1, rounds=60)
+    compare_with_host(on_board, 6, RULES[name], size=1, rounds=60 if CUDA else 15)
 
 
 @needs_triton
@@ -196,6 +197,7 @@ def test_powers_of_two_give_the_hosts_digits(on_board, value):
     assert engine.wholes[Whole.SHUFFLING] == 1
 
 
+@long
 @needs_triton
 def test_steady_losses_end_where_the_hosts_do(on_board):
     """In batches, and one by one on the host: nearly the same weights."""
@@ -264,6 +266,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@long
 @needs_triton
 @pytest.mark.parametrize("name", ["right", *WRONG])
 def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
@@ -302,6 +305,7 @@ def test_a_loss_that_dwarfs_all_before(on_board):
     assert engine.reals.isfinite().all()
 
 
+@long
 @needs_triton
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("factor", [2.0**-45, 2.0**14])
@@ -394,7 +398,7 @@ def test_permutations_differ_and_every_pair_occurs():
 
 
 @needs_triton
-@pytest.mark.parametrize("n", [1, 2, 7, 129])
+@pytest.mark.parametrize("n", [1, 7, pytest.param(129, marks=[] if CUDA else pytest.mark.slow)])
 def test_shuffled_epochs_are_dealt(on_board, n):
     """Equal losses: all blocks but the first are shuffled, and batches cross their ends."""
     seed = 2**63 + 5
@@ -446,6 +450,7 @@ def test_draws_are_the_mixtures(on_board):
     assert both == {False, True}
 
 
+@long
 @needs_triton
 def test_blocks_end_within_a_batch(on_board):
     """The host's count of blocks and modes, for batches of several blocks."""

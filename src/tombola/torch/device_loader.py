@@ -91,7 +91,7 @@ class DeviceLoader(ImportanceLoader):
         self.drop_last = bool(drop_last)
         self.lag = self.num_workers = 0
         self._sampler = sampler_for(sampler, self.n, self.device, groups, seed, quantity)
-        self._counts = torch.zeros(self.n, dtype=torch.int32, device=self.device)
+        self._drawn = torch.zeros(self.n, dtype=torch.int32, device=self.device)
         self._skipped = torch.zeros((), dtype=torch.int64, device=self.device)
         self._stopwatch = Stopwatch()
         self._unanswered: dict[int, DeviceDraw] = {}
@@ -147,7 +147,7 @@ class DeviceLoader(ImportanceLoader):
         """Draw the next batch, and count it."""
         draw = self._sampler.draw(min(self.batch_size, self._left))
         ones = torch.ones_like(draw.indices, dtype=torch.int32)
-        self._counts.index_add_(0, draw.indices, ones)
+        self._drawn.index_add_(0, draw.indices, ones)
         self._unanswered[draw.number] = draw
         if len(self._unanswered) > REMEMBERED:
             del self._unanswered[next(iter(self._unanswered))]
@@ -203,11 +203,11 @@ class DeviceLoader(ImportanceLoader):
 
     def most_drawn(self, k: int = 10) -> list[tuple[int, int]]:
         """Return the k items drawn most often, with their counts; this waits."""
-        return most_drawn(self._counts.numpy(force=True), k)
+        return most_drawn(self._drawn.numpy(force=True), k)
 
     def log(self, logger: Callable[[str, float, int], Any], step: int) -> None:
         """Tell a logger how the sampling performs, as `ImportanceLoader.log` does; this waits."""
-        counts = self._counts.numpy(force=True)
+        counts = self._drawn.numpy(force=True)
         values = logged_values(self._sampler.gauge, counts, self.time_share, self.lag)
         for name, value in values.items():
             logger(f"tombola/{name}", value, step)
@@ -223,7 +223,7 @@ class DeviceLoader(ImportanceLoader):
             "epoch": self._epoch,
             "left": self._left,
             "open": self._open,
-            "counts": self._counts.to("cpu", copy=True),
+            "counts": self._drawn.to("cpu", copy=True),
             "skipped": self.skipped,
             "sampler": self._sampler.state_dict(),
         }
@@ -256,7 +256,7 @@ class DeviceLoader(ImportanceLoader):
             raise CheckpointError(f"open is {state['open']!r}, not a bool")
         self._sampler.load_state_dict(state["sampler"])
         self._epoch, self._left, self._open = epoch, left, state["open"]
-        self._counts.copy_(counts)
+        self._drawn.copy_(counts)
         self._skipped.fill_(skipped)
         self._unanswered.clear()
         self._continues = True
@@ -265,8 +265,8 @@ class DeviceLoader(ImportanceLoader):
 
 def tensors_of(dataset: Any) -> list[Tensor]:
     """Return the tensors of a dataset, all on one device and of one length."""
-    tensors: Any = dataset.tensors if isinstance(dataset, TensorDataset) else dataset
-    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    given = dataset.tensors if isinstance(dataset, TensorDataset) else dataset
+    tensors: list[Tensor] = [given] if isinstance(given, Tensor) else list(given)
     if not tensors or not all(isinstance(part, Tensor) and part.ndim for part in tensors):
         raise TypeError("dataset must be a TensorDataset, a tensor or several tensors of rows")
     for k, part in enumerate(tensors):

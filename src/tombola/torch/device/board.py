@@ -215,11 +215,11 @@ class Board:
                 )
             most = 1 << power
             bits = power + (ROOMY_BITS if most <= ROOMY else 1)
-            parts = (
+            entries, sums, slots, faults, ranges = (
                 torch.zeros(count, dtype=torch.int64, device=device)
                 for count in (1 << bits, 1 << bits, most, most // 32, most // 32)
             )
-            self.tables[power] = Table(*parts, bits)
+            self.tables[power] = Table(entries, sums, slots, faults, ranges, bits)
         return self.tables[power]
 
 

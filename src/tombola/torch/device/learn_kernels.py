@@ -204,7 +204,7 @@ def enter(
     slot = find_slots(table, item, own.to(tl.int64), valid, bits)
     new, square = squares_of(loss, chance, n, unit_for(reals, losses, size), mean, fed)
     grains = tl.minimum(
-        square / grain_of(n, mean, bits), power_of_two(WHOLE_BITS - bits + ROOMY_BITS)
+        square / grain_of(n, mean, bits), power_of_two(-bits + WHOLE_BITS + ROOMY_BITS)
     )
     grains = tl.where(valid, grains, 0.0).to(tl.int64)
     tl.atomic_add(counts + slot, tl.full((TILE,), 1, tl.int64), mask=slot >= 0, sem="relaxed")
@@ -461,7 +461,8 @@ def settle(
         tl.store(wholes + FED, fed + size)
         tl.store(wholes + CUT, tl.cast(0, tl.int64))
         written = tl.minimum(n, 3 * tl.cast(size, tl.int64))
-        tl.store(wholes + ROOM, (LIMIT - tl.maximum(total, total_of(board))) // written)
+        spare = -tl.maximum(total, total_of(board)) + LIMIT
+        tl.store(wholes + ROOM, spare // written)
     else:
         record_trouble(reals, wholes, indices, probabilities, losses, fault)
     tl.debug_barrier()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,7 +67,9 @@ class RuleBoard:
     Nothing here is validated but by the kernels; `VRB` and `GroupVRB` are the public classes.
     """
 
-    arrays: Mapping[str, tuple[float, float]]  # names of the saved arrays, and their ranges
+    arrays: ClassVar[
+        Mapping[str, tuple[float, float]]
+    ]  # names of the saved arrays, and their ranges
 
     def __init__(
         self, weights: Tensor, seed: int, *, scale: float, mixing: float, shuffle: bool

@@ -47,7 +47,8 @@ class DeviceSampler:
         """
         size = whole("size", size, 0, 2**30)
         self._calls += 1
-        return DeviceDraw(*self._engine.draw(size), n=self.n, number=self._calls - 1)
+        items, probabilities, importances = self._engine.draw(size)
+        return DeviceDraw(items, probabilities, importances, self.n, self._calls - 1)
 
     def update(self, draw: TensorDraw, losses: Tensor) -> None:
         """Learn from the losses of drawn items; an item that occurs twice counts twice.
@@ -96,7 +97,8 @@ class DeviceSampler:
 
     def probabilities(self) -> Tensor:
         """Return the distribution as of the latest draw, with the feedback since then, in O(n)."""
-        return self._engine.probabilities()
+        chances: Tensor = self._engine.probabilities()
+        return chances
 
     def check(self) -> None:
         """Raise the error of the first update that was refused since the last check; this waits."""
@@ -127,7 +129,7 @@ class DeviceSampler:
     @property
     def nbytes(self) -> int:
         """The memory used, in bytes."""
-        return self._engine.nbytes
+        return int(self._engine.nbytes)
 
     def reset(self) -> None:
         """Return to the initial state, in the same memory: the sampler then repeats its draws."""
