@@ -3,18 +3,21 @@
     python benchmarks/replay.py                # n = 10^6, B = 256, about a minute
     python benchmarks/replay.py --dry-run      # do not append to the CSV
 
-Two comparisons, each with methods that take turns in one process; a ratio is the median over the
+Three comparisons, each with methods that take turns in one process; a ratio is the median over the
 turns of ratios within a turn, with its quartiles. Priorities are log-normal(1.5).
 
-"index": draw, then set the weights of what was drawn, by the bare structures: `tombola.WeightIndex`,
-tianshou's `SegmentTree`, and cpprb's prioritised buffer with an empty payload (its trees are not to
-be had alone; it also computes importances).
+"index": draw, then set the weights of what was drawn, by the bare structures, which are
+`tombola.WeightIndex`, tianshou's `SegmentTree`, and cpprb's prioritised buffer with an empty
+payload (its trees are not to be had alone; it also computes importances).
 
 "buffer": the whole round of a prioritised buffer of numbers, as a training loop has it. Sample,
 importances with beta = 0.4, gather the items, then raise absolute errors to alpha = 0.6 and store
-them as priorities. `tombola.torch.replay.PrioritizedSampler` beside a tensor, tianshou's and cpprb's
-prioritised buffers by their own methods, and TorchRL's `ReplayBuffer` with its own sampler and with
-ours, where its compiled trees load.
+them as priorities. Errors come as tensors, and batches and importances go as tensors, as training
+with PyTorch needs them. `tombola.torch.replay.PrioritizedSampler` beside a tensor, and the
+prioritised buffers of tianshou and cpprb by their own methods.
+
+"TorchRL's buffer": the same round by TorchRL's `ReplayBuffer`, with its own sampler and with ours,
+where its compiled trees load.
 """
 
 import argparse
@@ -36,6 +39,10 @@ def errors(size, seed):
     return np.random.default_rng(seed).lognormal(0, 1.5, size)
 
 
+def pool():
+    return torch.tensor(errors(POOL, 1), dtype=torch.float32)
+
+
 class Ours:
     """Our sampler, and a tensor for what TorchRL calls the storage."""
 
@@ -47,7 +54,7 @@ class Ours:
         self.sampler = PrioritizedSampler(n, ALPHA, BETA)
         self.sampler.extend(range(n))
         self.sampler.update_priority(range(n), priorities)
-        self.pool = torch.tensor(errors(POOL, 1), dtype=torch.float32)
+        self.pool = pool()
 
     def round(self, at):
         slots, info = self.sampler.sample(self.data, BATCH)
@@ -69,13 +76,13 @@ class Tianshou:
         self.buffer = PrioritizedReplayBuffer(n, ALPHA, BETA)
         self.buffer._size = n
         self.buffer.update_weight(np.arange(n), priorities)
-        self.pool = errors(POOL, 1).astype(np.float32)
+        self.pool = pool()
 
     def round(self, at):
         slots = self.buffer.sample_indices(BATCH)
         batch, weights = self.data[slots], self.buffer.get_weight(slots)
         self.buffer.update_weight(slots, self.pool[at : at + BATCH])
-        return batch, weights / weights.max()
+        return torch.from_numpy(batch), torch.from_numpy(weights / weights.max())
 
 
 class Cpprb:
@@ -89,12 +96,12 @@ class Cpprb:
         n = len(priorities)
         self.buffer = PrioritizedReplayBuffer(n, {"x": {"dtype": np.float32}}, alpha=ALPHA)
         self.buffer.add(x=np.arange(n, dtype=np.float32), priorities=priorities.astype(np.float32))
-        self.pool = errors(POOL, 1).astype(np.float32)
+        self.pool = pool()
 
     def round(self, at):
         sample = self.buffer.sample(BATCH, beta=BETA)
-        self.buffer.update_priorities(sample["indexes"], self.pool[at : at + BATCH])
-        return sample["x"], sample["weights"]
+        self.buffer.update_priorities(sample["indexes"], self.pool[at : at + BATCH].numpy())
+        return torch.from_numpy(sample["x"]), torch.from_numpy(sample["weights"])
 
 
 class TorchRL:
@@ -111,7 +118,7 @@ class TorchRL:
         )
         self.buffer.extend(torch.arange(n, dtype=torch.float32))
         self.buffer.update_priority(torch.arange(n), torch.tensor(priorities, dtype=torch.float32))
-        self.pool = torch.tensor(errors(POOL, 1), dtype=torch.float32)
+        self.pool = pool()
 
     def new_sampler(self, n):
         from torchrl.data import PrioritizedSampler as Theirs

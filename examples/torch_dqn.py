@@ -25,7 +25,9 @@ CAPACITY, BATCH, GAMMA, RATE, WARM_UP, EVERY, COPY = 20_000, 128, 0.99, 5e-4, 10
 
 
 def network():
-    return nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 2))
+    return nn.Sequential(
+        nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 2)
+    )
 
 
 def learn(buffer, online, target, optimizer):

@@ -4,7 +4,8 @@ Needs NumPy only. The blind cliffwalk (Schaul et al. 2016): in each of ten state
 leads on and the other ends the episode; only the last state gives a reward, which random actions
 reach once in a thousand episodes. Transitions go into a ring that overwrites the oldest, and
 Q-learning replays them, uniformly or in proportion to their last error. Prints how many batches it
-takes until the values are right.
+takes until the values are right. Importances, divided by their maximum as is the habit, correct for
+the draws by smaller steps; a table has the same solution without them, so here they only cost.
 """
 
 import numpy as np
@@ -25,16 +26,19 @@ class Ring:
         self.largest, self.written = UNIT, 0
 
     def add(self, transition):
+        """Write over the oldest; what is new is replayed soon."""
         slot = self.written % CAPACITY
         self.data[slot] = transition
-        self.index.set(slot, self.largest)  # a new item is replayed soon
+        self.index.set(slot, self.largest)
         self.written += 1
 
     def sample(self):
+        """Return the slots of a batch, and what is in them."""
         slots = self.index.draw(BATCH, self.stream)
         return slots, self.data[slots]
 
     def update(self, slots, errors):
+        """Turn errors into weights: whole numbers, of a unit that leaves room for small ones."""
         weights = np.rint(UNIT * (np.abs(errors) + EPS) ** ALPHA).astype(np.int64)
         self.largest = max(self.largest, int(weights.max()))
         self.index.set(slots, weights)

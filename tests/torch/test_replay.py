@@ -1,4 +1,4 @@
-"""`tombola.torch.replay.PrioritizedSampler`: what TorchRL expects of a prioritised sampler, restated.
+"""`PrioritizedSampler`: what TorchRL expects of a prioritised sampler, restated.
 
 TorchRL is not needed: `Ring` calls a sampler in the order in which TorchRL's buffers do. Where
 TorchRL is installed, the last tests go through its own buffers.
@@ -233,7 +233,9 @@ def test_a_storage_of_two_dimensions():
     sampler.mark_update(rows, storage=storage)
     sampler.extend(rows)  # nothing to do, nothing to fail
     assert sampler.priorities.tolist() == [1.0] * 12
-    sampler.update_priority(torch.tensor([[1, 2], [-1, 0]]), torch.tensor([1e9, 5.0]), storage=storage)
+    sampler.update_priority(
+        torch.tensor([[1, 2], [-1, 0]]), torch.tensor([1e9, 5.0]), storage=storage
+    )
     index, _ = sampler.sample(storage, 8)
     assert [part.tolist() for part in index] == [[1] * 8, [2] * 8]
     sampler.update_priority(index, 0.0, storage=storage)  # a tuple, as it was drawn
@@ -310,7 +312,9 @@ def test_alpha_can_be_annealed_from_zero_as_well(path):
     for alpha in path:
         ring.sampler.alpha = alpha
     expected = (priorities + EPS) ** path[-1]
-    np.testing.assert_allclose(probabilities(ring.sampler)[:6], expected / expected.sum(), rtol=1e-9)
+    np.testing.assert_allclose(
+        probabilities(ring.sampler)[:6], expected / expected.sum(), rtol=1e-9
+    )
     assert not probabilities(ring.sampler)[6:].any()
     assert ring.sampler.default_priority == 6.0
     with pytest.raises(ValueError, match=r"alpha must be finite and not negative, got -1"):

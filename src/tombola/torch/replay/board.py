@@ -33,7 +33,7 @@ DONE = -1
 class Board(NamedTuple):
     """The arrays of a board, as one argument for the kernels."""
 
-    index: Index
+    slots: Index
     priorities: NDArray[np.float64]  # NaN where there is no item
     low: Bounds  # of the priorities
     high: Bounds  # of the negative priorities
@@ -55,23 +55,23 @@ def units_of(rule: Any, weight: Any) -> Any:
 @kernel
 def rescale(board: Board) -> None:
     """Choose the unit for the items that are there, and build the board."""
-    rule, weights = board.rule[0], board.index.weights
+    rule, weights = board.rule[0], board.slots.weights
     total = 0.0
     for priority in board.priorities:
         if priority >= 0:
             total += weight_of(rule, priority)
     if total > 0:
-        rule.scale = math.ldexp(1.0, np.int32(CHOSEN - math.frexp(total)[1]))
+        rule.scale = math.ldexp(1.0, int(CHOSEN - math.frexp(total)[1]))
     for item in range(weights.size):
         priority = board.priorities[item]
         weights[item] = units_of(rule, weight_of(rule, priority)) if priority >= 0 else 0
-    build(board.index)
+    build(board.slots)
 
 
 @kernel
 def settle(board: Board) -> None:
     """Make the unit small enough for draws."""
-    if board.index.sums[0].total < 2**LEAST:
+    if board.slots.sums[0].total < 2**LEAST:
         rescale(board)
 
 
@@ -81,7 +81,7 @@ def put(board: Board, items: NDArray[np.int64], priorities: NDArray[np.float64])
 
     Returns DONE, or the position of a fault; then nothing has changed.
     """
-    rule, sums, n = board.rule[0], board.index.sums[0], board.priorities.size
+    rule, sums, n = board.rule[0], board.slots.sums[0], board.priorities.size
     step = 1 if priorities.size == items.size else 0  # or the same priority for all
     kept = np.empty(items.size, dtype=np.int64)
     units = np.empty(items.size, dtype=np.int64)
@@ -96,6 +96,8 @@ def put(board: Board, items: NDArray[np.int64], priorities: NDArray[np.float64])
         if item >= n or not priority >= 0:
             return j
         prefetch(board.priorities, item)
+        prefetch(board.slots.weights, item)
+        prefetch(board.slots.position, item)
         weight = weight_of(rule, priority)
         if not weight <= HEAVIEST:
             return j
@@ -115,7 +117,7 @@ def put(board: Board, items: NDArray[np.int64], priorities: NDArray[np.float64])
         return DONE
     for j in range(count):
         units[j] = units_of(rule, weights[j])
-    assign_many(board.index, kept[:count], units[:count])
+    assign_many(board.slots, kept[:count], units[:count])
     return DONE
 
 
@@ -130,18 +132,18 @@ def draw(
     normalize: Any,
 ) -> None:
     """Draw items, and compute (n p)^-beta for each, divided by its maximum if `normalize`."""
-    index, rule = board.index, board.rule[0]
+    slots, rule = board.slots, board.rule[0]
     settle(board)
     key = stream[0].key
     key[0] = np.uint64(seed)
     stream[0].position = np.uint64(0)
-    draw_many(index, stream, items, 0)
-    mean = index.sums[0].total / index.sums[0].at_least[1]
+    draw_many(slots, stream, items, 0)
+    mean = slots.sums[0].total / slots.sums[0].at_least[1]
     if normalize:  # (n p)^-beta / (n min p)^-beta = (p / min p)^-beta
         lowest = least(board.low, board.priorities, 1.0, rule.block_bits)
         mean = np.float64(units_of(rule, weight_of(rule, lowest)))
     for j in range(items.size):
-        importances[j] = (index.weights[items[j]] / mean) ** -beta
+        importances[j] = (slots.weights[items[j]] / mean) ** -beta
 
 
 @kernel
@@ -182,8 +184,13 @@ class PriorityBoard:
             new_bounds(capacity),
             rule,
         )
-        build(self._board.index)
+        build(self._board.slots)
+        self._start()
+
+    def _start(self) -> None:
         self._stream = new_state(0, ())
+        self._end = self._board.rule["end"]  # views, for faster access
+        self._count = self._board.slots.sums["at_least"][0, 1:2]
         self._draw: Callable[..., None] | None = None  # machine code, after first use
         self._put: Callable[..., int] | None = None
 
@@ -195,12 +202,12 @@ class PriorityBoard:
     @property
     def count(self) -> int:
         """The number of items that can be drawn."""
-        return int(self._board.index.sums[0].at_least[1])
+        return int(self._count[0])
 
     @property
     def end(self) -> int:
         """The first slot after all that were ever used."""
-        return int(self._board.rule[0].end)
+        return int(self._end[0])
 
     @property
     def priorities(self) -> NDArray[np.float64]:
@@ -211,7 +218,7 @@ class PriorityBoard:
     def weights(self) -> NDArray[np.int64]:
         """The weight of each slot in units: what draws are in proportion to."""
         settle(self._board)
-        return self._board.index.weights
+        return self._board.slots.weights
 
     @property
     def alpha(self) -> float:
@@ -276,8 +283,8 @@ class PriorityBoard:
         """Return the arrays and numbers that `restored` takes, apart from alpha and eps."""
         return {
             "priorities": self.priorities.copy(),
-            "units": self._board.index.weights.copy(),
-            "order": self._board.index.order.copy(),
+            "units": self._board.slots.weights.copy(),
+            "order": self._board.slots.order.copy(),
             "scale": float(self._board.rule[0].scale),
             "largest": float(self._board.rule[0].largest),
         }
@@ -303,17 +310,22 @@ class PriorityBoard:
             raise CheckpointError(f"largest is {largest}, and the largest priority is {highest}")
         made.priorities[:] = priorities
         made._derive()
-        rule, index = made._board.rule[0], made._board.index
+        rule, slots = made._board.rule[0], made._board.slots
         rule.scale, rule.largest = scale, largest
         if there.any():
             starts = np.array([0, priorities.size], dtype=np.int64)
             if order_fault(units, order, starts) >= 0:
                 raise CheckpointError("order does not fit the units")
-            index.weights[:] = units
-            index.order[:] = order
-            restore(index, starts)
+            slots.weights[:] = units
+            slots.order[:] = order
+            restore(slots, starts)
         return made
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, without machine code."""
-        return {**self.__dict__, "_draw": None, "_put": None}
+    def __getstate__(self) -> Board:
+        """Return the arrays: machine code and views are made anew."""
+        return self._board
+
+    def __setstate__(self, board: Board) -> None:
+        """Start from the arrays."""
+        self._board = board
+        self._start()

@@ -20,6 +20,8 @@ def has_coordinates(index: Any) -> bool:
 
 def items_of(index: Any, storage: Any) -> NDArray[np.int64]:
     """Return slots as a vector; rows of coordinates become slots by the shape of the storage."""
+    if isinstance(index, torch.Tensor) and index.dtype == torch.int64 and index.ndim == 1:
+        return np.ascontiguousarray(index.cpu().numpy())
     if isinstance(index, tuple) and has_coordinates(index):
         index = torch.stack([torch.as_tensor(part) for part in index], -1)
     elif isinstance(index, range):
@@ -55,7 +57,8 @@ def _slots_of(rows: NDArray[np.int64], storage: Any) -> NDArray[np.int64]:
 def priorities_of(priority: Any, count: int) -> NDArray[np.float64]:
     """Return priorities as a vector of `count` numbers, or of one that counts for all."""
     if isinstance(priority, torch.Tensor):
-        priority = priority.detach().to("cpu", torch.float64).numpy()
+        priority = priority.detach().cpu()
+        priority = priority.double() if priority.dtype == torch.bfloat16 else priority.numpy()
     values = np.asarray(priority, dtype=np.float64).reshape(-1)
     if values.size not in (1, count):
         raise ValueError(

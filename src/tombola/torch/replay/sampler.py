@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from tombola.archive import read, write
+from tombola.checkpoint import CheckpointError
 from tombola.index.layout import place_type
 from tombola.torch.loader_state import Entry
+from tombola.torch.replay.base import base_class
 from tombola.torch.replay.board import PriorityBoard
 from tombola.torch.replay.inputs import fault, has_coordinates, items_of, priorities_of
-from tombola.torch.replay.base import base_class
 from tombola.torch.tensors import from_tensors, to_tensors
-from tombola.checkpoint import CheckpointError
 from tombola.validation import number, positive_count
 
 __all__ = ["PrioritizedSampler"]
@@ -90,9 +90,9 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     Weights are whole numbers of a unit that is at most 2^-49 of the total, and a weight is at least
     one unit. Importances are of these weights, so rounding does not bias them.
 
-    Cost: 24 bytes a slot. `sample` and `update_priority` take O(1) an item, and with `normalize` a
-    sample reads about 2 sqrt(n) numbers to find the least priority. A change of `alpha`, and of the
-    total by a factor of 16 or more, takes O(n). Draws are made on the CPU, for storages on any
+    Cost: 24 bytes a slot. `sample` and `update_priority` take O(1) an item; where the item of least
+    priority has changed, the next sample reads about 2 sqrt(n) numbers. A change of `alpha`, and of
+    the total by a factor of 16 or more, takes O(n). Draws are made on the CPU, for storages on any
     device; `tombola.torch.WeightIndex` draws on a GPU.
 
     Examples
@@ -101,12 +101,12 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     >>> storage = ["a", "b", "c"]                   # below capacity
     >>> sampler.extend([0, 1, 2])
     >>> sampler.update_priority([0, 1, 2], [1.0, 4.0, 1.0])
-    >>> _ = torch.manual_seed(1)
+    >>> _ = torch.manual_seed(2)
     >>> index, info = sampler.sample(storage, 6)
     >>> index
-    tensor([0, 2, 0, 0, 0, 1])
-    >>> info["priority_weight"]                     # 1 / (3 p), p = 1/6 or 4/6
-    tensor([2.0000, 2.0000, 2.0000, 2.0000, 2.0000, 0.5000])
+    tensor([1, 1, 1, 2, 1, 2])
+    >>> info["priority_weight"]                     # 1 / (3 p), p = 4/6 or 1/6
+    tensor([0.5000, 0.5000, 0.5000, 2.0000, 0.5000, 2.0000])
 
     References
     ----------
@@ -141,6 +141,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         self.reduction = reduction
         self.normalize = normalize
         self._within_buffer = max_priority_within_buffer
+        self._word = torch.empty((), dtype=torch.int64)  # for seeds
         self._board = PriorityBoard(
             positive_count("max_capacity", max_capacity, "slots"),
             _exponent("alpha", alpha),
@@ -184,9 +185,10 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         return index, {"priority_weight": torch.from_numpy(importances)}
 
     def _seed(self) -> int:
-        device = "cpu" if self._rng is None else self._rng.device
-        word = torch.empty((), dtype=torch.int64, device=device).random_(generator=self._rng)
-        return int(word)
+        word = self._word
+        if self._rng is not None and self._rng.device != word.device:
+            word = torch.empty_like(word, device=self._rng.device)
+        return word.random_(generator=self._rng).item()  # type: ignore[return-value]
 
     # --- items that come and change -------------------------------------------------------------
 
