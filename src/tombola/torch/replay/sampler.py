@@ -10,18 +10,15 @@ import numpy as np
 import torch
 
 from tombola.archive import read, write
-from tombola.checkpoint import CheckpointError
-from tombola.index.layout import place_type
-from tombola.torch.loader_state import Entry
 from tombola.torch.replay.base import base_class
 from tombola.torch.replay.board import PriorityBoard
 from tombola.torch.replay.inputs import fault, has_coordinates, items_of, priorities_of
-from tombola.torch.tensors import from_tensors, to_tensors
-from tombola.validation import number, positive_count
+from tombola.torch.replay.state import exponent, new_state, positive, read_state
+from tombola.torch.tensors import to_tensors
+from tombola.validation import positive_count
 
 __all__ = ["PrioritizedSampler"]
 
-FORMAT = 1
 FILE = "prioritized_sampler.npz"
 DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 REDUCTIONS = ("max", "min", "median", "mean")
@@ -144,8 +141,8 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         self._word = torch.empty((), dtype=torch.int64)  # for seeds
         self._board = PriorityBoard(
             positive_count("max_capacity", max_capacity, "slots"),
-            _exponent("alpha", alpha),
-            _eps(eps),
+            exponent("alpha", alpha),
+            positive("eps", eps),
         )
         self.beta = beta
 
@@ -253,7 +250,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
 
     @alpha.setter
     def alpha(self, alpha: float) -> None:
-        value = _exponent("alpha", alpha)
+        value = exponent("alpha", alpha)
         if value != self._board.alpha:
             self._board.alpha = value
 
@@ -264,7 +261,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
 
     @beta.setter
     def beta(self, beta: float) -> None:
-        self._beta = _exponent("beta", beta)
+        self._beta = exponent("beta", beta)
 
     @property
     def max_size(self) -> int:
@@ -296,19 +293,8 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         It holds tensors and numbers, and loads under ``torch.load(..., weights_only=True)``. The
         generator is not part of it.
         """
-        state: dict[str, Any] = to_tensors(self._state())
+        state: dict[str, Any] = to_tensors(new_state(self._board, self._beta))
         return state
-
-    def _state(self) -> dict[str, Any]:
-        board = self._board
-        return {
-            "format": FORMAT,
-            "max_capacity": board.capacity,
-            "alpha": board.alpha,
-            "beta": self._beta,
-            "eps": board.eps,
-            **board.state(),
-        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a state, with its alpha, beta and eps.
@@ -316,43 +302,12 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         The capacity must be the same. The state may come from anywhere: one that is damaged or does
         not fit raises a `tombola.checkpoint.CheckpointError`, and nothing changes.
         """
-        entry = Entry(from_tensors(state_dict), "the state")
-        if entry.value.get("format") != FORMAT:
-            raise CheckpointError(
-                f"the state is not from tombola's PrioritizedSampler, format {FORMAT}"
-            )
-        capacity = entry.whole("max_capacity", 1)
-        if capacity != self.max_size:
-            raise CheckpointError(
-                f"the state was saved with max_capacity={capacity}, here it is {self.max_size}"
-            )
-        priorities = entry.array("priorities", np.float64, capacity)
-        entry.require(
-            "priorities",
-            ((priorities >= 0) & (priorities < np.inf)) | np.isnan(priorities),
-            "priorities must be finite and not negative",
-        )
-        try:
-            alpha, beta = (_exponent(name, entry.get(name)) for name in ("alpha", "beta"))
-            eps = _eps(entry.get("eps"))
-            scale, largest = (number(name, entry.get(name)) for name in ("scale", "largest"))
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(str(error)) from None
-        self._board = PriorityBoard.restored(
-            alpha,
-            eps,
-            priorities,
-            entry.array("units", np.int64, capacity).copy(),
-            entry.array("order", place_type(capacity), capacity).copy(),
-            scale,
-            largest,
-        )
-        self._beta = beta
+        self._board, self._beta = read_state(state_dict, self.max_size)
 
     def dumps(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a folder, which is made if needed."""
         Path(path).mkdir(parents=True, exist_ok=True)
-        write(Path(path) / FILE, self._state())
+        write(Path(path) / FILE, new_state(self._board, self._beta))
 
     def loads(self, path: str | os.PathLike[str]) -> None:
         """Continue from what `dumps` wrote."""
@@ -366,17 +321,3 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
                 "priorities. Write from other processes, and sample and update in one"
             )
         return {**self.__dict__, "_rng": None}
-
-
-def _exponent(name: str, value: Any) -> float:
-    given = number(name, value)
-    if not 0 <= given < np.inf:
-        raise ValueError(f"{name} must be finite and not negative, got {value}")
-    return given
-
-
-def _eps(value: Any) -> float:
-    given = number("eps", value)
-    if not 0 < given < np.inf:
-        raise ValueError(f"eps must be finite and above 0, got {value}")
-    return given
