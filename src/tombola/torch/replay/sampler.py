@@ -1,0 +1,323 @@
+"""A prioritised sampler for the replay buffers of TorchRL, and for any other."""
+
+import os
+from collections.abc import Mapping
+from multiprocessing.context import get_spawning_popen
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tombola.archive import read, write
+from tombola.torch.replay.base import base_class
+from tombola.torch.replay.board import PriorityBoard
+from tombola.torch.replay.inputs import fault, has_coordinates, items_of, priorities_of
+from tombola.torch.replay.state import exponent, new_state, positive, read_state
+from tombola.torch.tensors import to_tensors
+from tombola.validation import positive_count
+
+__all__ = ["PrioritizedSampler"]
+
+FILE = "prioritized_sampler.npz"
+DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
+REDUCTIONS = ("max", "min", "median", "mean")
+
+
+class PrioritizedSampler(base_class()):  # type: ignore[misc]
+    """Draw items of a replay buffer in proportion to (priority + eps)^alpha.
+
+    Change the import: it takes the arguments of TorchRL's `PrioritizedSampler`, and goes where that
+    goes, ``ReplayBuffer(sampler=...)`` or ``TensorDictReplayBuffer(sampler=...)``. It needs none of
+    TorchRL's compiled trees; without TorchRL it works with any storage that has a length. Beyond
+    the original:
+
+    - draws and updates take O(1), not O(log n);
+    - draws are exact, after any number of updates: weights are whole numbers, nothing drifts, and
+      an empty slot is never drawn;
+    - ``normalize=False`` gives importances that are unbiased;
+    - `alpha` can be changed at any time, from 0 as well;
+    - wrong indices and priorities are errors that name the position, and change nothing.
+
+    Items are slots of a ring. A slot that was written has the largest priority until its first
+    `update_priority`. A priority belongs to the slot: an update that comes late, after the slot was
+    overwritten, counts for the item that is there now, as in TorchRL. If an update names a slot
+    more than once, the last priority wins. Negative slots are left out, with their priorities:
+    writers mark with -1 what they did not store.
+
+    Parameters
+    ----------
+    max_capacity : int
+        The number of slots.
+    alpha : float
+        At least 0; with 0, draws are uniform.
+    beta : float
+        At least 0, the exponent of importances; it may change at any time (``sampler.beta = 0.7``,
+        or a scheduler of TorchRL).
+    eps : float, default=1e-8
+        Above 0; added to every priority.
+    dtype : torch.dtype, default=torch.float32
+        Of the importances; float32 or float64.
+    reduction : {"max", "min", "median", "mean"}, default="max"
+        How TorchRL's buffers make one priority of those of a trajectory.
+    max_priority_within_buffer : bool, default=False
+        Whether the largest priority is that of the items that are in the buffer, instead of the
+        largest that was ever set.
+    normalize : bool, default=True
+        Whether importances are divided by the largest that an item of the buffer could have, as
+        TorchRL does. They are then at most 1, and biased even with ``beta=1``: a weighted mean of
+        losses is too small by a factor that depends on the least priority and changes over time.
+        If False, importances are 1 / (n p)^beta, p being the probability of a draw of the item and
+        n the number of items. With ``beta=1`` the mean of ``priority_weight * loss`` over a batch
+        is an unbiased estimate of the mean loss of all n items.
+
+    Attributes
+    ----------
+    alpha, beta : float
+    default_priority : float
+    dtype : torch.dtype
+    reduction : str
+    normalize : bool
+
+    Notes
+    -----
+    Each `sample` takes one seed from the generator of the buffer (``buffer.set_rng``), or from
+    torch's default generator: the same state of the generator, the same draws.
+
+    Weights are whole numbers of a unit that is at most 2^-49 of the total, and a weight is at least
+    one unit. Importances are of these weights, so rounding does not bias them.
+
+    Cost: 24 bytes a slot. `sample` and `update_priority` take O(1) an item; where the item of least
+    priority has changed, the next sample reads about 2 sqrt(n) numbers. A change of `alpha`, and of
+    the total by a factor of 16 or more, takes O(n). Draws are made on the CPU, for storages on any
+    device; `tombola.torch.WeightIndex` draws on a GPU.
+
+    Examples
+    --------
+    >>> sampler = PrioritizedSampler(max_capacity=5, alpha=1.0, beta=1.0, normalize=False)
+    >>> storage = ["a", "b", "c"]                   # below capacity
+    >>> sampler.extend([0, 1, 2])
+    >>> sampler.update_priority([0, 1, 2], [1.0, 4.0, 1.0])
+    >>> _ = torch.manual_seed(2)
+    >>> index, info = sampler.sample(storage, 6)
+    >>> index
+    tensor([1, 1, 1, 2, 1, 2])
+    >>> info["priority_weight"]                     # 1 / (3 p), p = 4/6 or 1/6
+    tensor([0.5000, 0.5000, 0.5000, 2.0000, 0.5000, 2.0000])
+
+    References
+    ----------
+    Schaul, Quan, Antonoglou, Silver (2016). Prioritized experience replay.
+    """
+
+    _rng: torch.Generator | None = None  # a buffer of TorchRL sets it
+
+    def __init__(
+        self,
+        max_capacity: int,
+        alpha: float,
+        beta: float,
+        eps: float = 1e-8,
+        dtype: torch.dtype = torch.float32,
+        reduction: str = "max",
+        max_priority_within_buffer: bool = False,
+        *,
+        normalize: bool = True,
+    ) -> None:
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+        if reduction not in REDUCTIONS:
+            raise ValueError(f"reduction must be one of {REDUCTIONS}, got {reduction!r}")
+        for name, flag in (
+            ("max_priority_within_buffer", max_priority_within_buffer),
+            ("normalize", normalize),
+        ):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be True or False, got {flag!r}")
+        self.dtype = dtype
+        self.reduction = reduction
+        self.normalize = normalize
+        self._within_buffer = max_priority_within_buffer
+        self._word = torch.empty((), dtype=torch.int64)  # for seeds
+        self._board = PriorityBoard(
+            positive_count("max_capacity", max_capacity, "slots"),
+            exponent("alpha", alpha),
+            positive("eps", eps),
+        )
+        self.beta = beta
+
+    # --- draws ----------------------------------------------------------------------------------
+
+    def sample(self, storage: Any, batch_size: int) -> tuple[Any, dict[str, Any]]:
+        """Draw items, with replacement.
+
+        Parameters
+        ----------
+        storage : Storage, or anything with a length
+            Items from ``len(storage)`` on are not drawn, even if they have a priority.
+        batch_size : int
+
+        Returns
+        -------
+        index : Tensor of int64, shape (batch_size,)
+            For a storage of several dimensions a tuple of such tensors, one for each.
+        info : dict
+            ``"priority_weight"`` is a tensor of the importances.
+        """
+        n, size = len(storage), positive_count("batch_size", batch_size, "items")
+        if n == 0:
+            raise RuntimeError("Cannot sample from an empty storage.")
+        board = self._board if self._board.end <= n else self._board.first(n)
+        if board.count == 0:
+            raise RuntimeError(
+                f"none of the {n} items of the storage has a priority: call extend, mark_update or "
+                "update_priority first"
+            )
+        items, importances = board.draw(
+            self._seed(), size, self._beta, self.normalize, DTYPES[self.dtype]
+        )
+        index: Any = torch.from_numpy(items)
+        if getattr(storage, "ndim", 1) > 1:
+            index = torch.unravel_index(index, storage.shape)
+        return index, {"priority_weight": torch.from_numpy(importances)}
+
+    def _seed(self) -> int:
+        word = self._word
+        if self._rng is not None and self._rng.device != word.device:
+            word = torch.empty_like(word, device=self._rng.device)
+        return word.random_(generator=self._rng).item()  # type: ignore[return-value]
+
+    # --- items that come and change -------------------------------------------------------------
+
+    def add(self, index: Any) -> None:
+        """Take notice that a slot was written: its item gets the largest priority."""
+        self.extend(index)
+
+    def extend(self, index: Any) -> None:
+        """Take notice that slots were written: their items get the largest priority.
+
+        Coordinates in a storage of several dimensions are left to `mark_update`, which TorchRL's
+        writers call first.
+        """
+        if not has_coordinates(index):
+            self.mark_update(index)
+
+    def mark_update(self, index: Any, *, storage: Any = None) -> None:
+        """Give items the largest priority."""
+        self.update_priority(index, self.default_priority, storage=storage)
+
+    def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
+        """Set the priorities of items.
+
+        Parameters
+        ----------
+        index : int, tensor or array-like of int, shape (k,)
+            Slots; negative ones are left out. For a storage of several dimensions, a tensor of
+            shape (k, dimensions) or a tuple of tensors.
+        priority : float, tensor or array-like of float, shape (k,)
+            Finite and not negative, usually absolute TD errors. If anything is wrong, nothing
+            changes.
+        storage : Storage, optional
+            Needed for its shape where it has several dimensions.
+        """
+        items = items_of(index, storage)
+        if not items.size:
+            return
+        priorities = priorities_of(priority, items.size)
+        position = self._board.put(items, priorities)
+        if position >= 0:
+            raise fault(self._board, items, priorities, position)
+
+    @property
+    def default_priority(self) -> float:
+        """The priority of a new item: the largest so far, 1 if there is none."""
+        largest = self._board.largest(present=self._within_buffer)
+        return 1.0 if largest < 0 else largest
+
+    def empty(self) -> None:
+        """Forget all items, and the largest priority."""
+        self._board = PriorityBoard(self._board.capacity, self._board.alpha, self._board.eps)
+
+    def _empty(self) -> None:
+        self.empty()
+
+    # --- parameters -----------------------------------------------------------------------------
+
+    @property
+    def alpha(self) -> float:
+        """The exponent of priorities; setting it weighs all items anew, in O(n)."""
+        return self._board.alpha
+
+    @alpha.setter
+    def alpha(self, alpha: float) -> None:
+        value = exponent("alpha", alpha)
+        if value != self._board.alpha:
+            self._board.alpha = value
+
+    @property
+    def beta(self) -> float:
+        """The exponent of importances."""
+        return self._beta
+
+    @beta.setter
+    def beta(self, beta: float) -> None:
+        self._beta = exponent("beta", beta)
+
+    @property
+    def max_size(self) -> int:
+        """The number of slots."""
+        return self._board.capacity
+
+    @property
+    def device(self) -> torch.device:
+        """Where draws are made: the CPU."""
+        return torch.device("cpu")
+
+    @property
+    def priorities(self) -> torch.Tensor:
+        """A copy of the priorities of all slots, NaN where there is no item."""
+        return torch.from_numpy(self._board.priorities.copy())
+
+    def __repr__(self) -> str:
+        return (
+            f"PrioritizedSampler(max_capacity={self.max_size}, alpha={self.alpha}, "
+            f"beta={self.beta}, eps={self._board.eps}, reduction={self.reduction!r}, "
+            f"normalize={self.normalize})"
+        )
+
+    # --- states ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state: priorities, alpha, beta, eps, and what draws depend on.
+
+        It holds tensors and numbers, and loads under ``torch.load(..., weights_only=True)``. The
+        generator is not part of it.
+        """
+        state: dict[str, Any] = to_tensors(new_state(self._board, self._beta))
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a state, with its alpha, beta and eps.
+
+        The capacity must be the same. The state may come from anywhere: one that is damaged or does
+        not fit raises a `tombola.checkpoint.CheckpointError`, and nothing changes.
+        """
+        self._board, self._beta = read_state(state_dict, self.max_size)
+
+    def dumps(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a folder, which is made if needed."""
+        Path(path).mkdir(parents=True, exist_ok=True)
+        write(Path(path) / FILE, new_state(self._board, self._beta))
+
+    def loads(self, path: str | os.PathLike[str]) -> None:
+        """Continue from what `dumps` wrote."""
+        self.load_state_dict(read(Path(path) / FILE))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle keeps: all but the generator, which belongs to the buffer."""
+        if get_spawning_popen() is not None:
+            raise RuntimeError(
+                "a PrioritizedSampler cannot be shared between processes: each would have its own "
+                "priorities. Write from other processes, and sample and update in one"
+            )
+        return {**self.__dict__, "_rng": None}
