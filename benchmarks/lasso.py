@@ -383,7 +383,8 @@ def summary(file, table, picture):
 
 def draw(cells, rivals, file):
     """Draw the ratios with one thread, a panel for each rival."""
-    figure, axes = new_figure(len(rivals), 1, height=2.6, width=9.0)
+    figure, axes = new_figure(len(rivals), 1, height=2.6)
+    figure.set_size_inches(9.0, 2.6 * len(rivals))  # eight places side by side
     places = {}
     for loss, name, *_ in sorted(cells):
         places.setdefault((loss, name), len(places))
