@@ -68,7 +68,7 @@ class Task:
     grid: tuple[int, int]  # times and places at which errors are computed
 
 
-SMALL = Task((16, 32), 16, 3, 32, 256, 1500, 50, 5e-3, 2, (50, 128))
+SMALL = Task((16, 32), 16, 4, 32, 256, 2000, 50, 5e-3, 2, (50, 128))
 FULL = Task((20, 50), 50, 5, 64, 2048, 3000, 50, 1e-3, 5, (100, 256))
 
 
@@ -341,6 +341,12 @@ def shown(values: Sequence[float], form: str) -> str:
     return f"{middle} [{', '.join(ends)}]"
 
 
+def times(whole: float, parts: Sequence[float]) -> str:
+    """Format how many times the median goes into the whole, if it is finite."""
+    middle = np.median(parts)
+    return f"{whole / middle:.2f}" if np.isfinite(middle) else "-"
+
+
 def summary(runs: dict[str, list[Run]]) -> str:
     """Return a table: when the goal is reached, the state at the end, and the cost of a step."""
     goal = goal_of(runs)
@@ -354,8 +360,8 @@ def summary(runs: dict[str, list[Run]]) -> str:
     for name, same in runs.items():
         steps, seconds = zip(*(arrival(run, goal) for run in same), strict=True)
         table.append([
-            name, shown(steps, "{:.0f}"), f"{steps_of_all / np.median(steps):.2f}",
-            shown(seconds, "{:.1f}"), f"{usual / np.median(seconds):.2f}",
+            name, shown(steps, "{:.0f}"), times(steps_of_all, steps),
+            shown(seconds, "{:.1f}"), times(usual, seconds),
             shown(last[name]["error"], "{:.4f}"), shown(last[name]["residual"], "{:.2g}"),
             shown([1e3 * value / steps_of_all for value in last[name]["seconds"]], "{:.2f}"),
         ])  # fmt: skip
@@ -385,48 +391,62 @@ def draw_picture(runs: dict[str, list[Run]], reference: Reference, path: Path) -
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(15, 10.5), layout="constrained")
-    places = figure.add_gridspec(3, 4, height_ratios=[1, 1, 1.25])
-    maps = [[figure.add_subplot(places[k, j]) for j in range(4)] for k in range(2)]
+    figure = Figure(figsize=(17, 10.5), layout="constrained")
+    places = figure.add_gridspec(3, 1, height_ratios=[1, 1, 1.2])
+    solved, erring = (places[k].subgridspec(1, 5).subplots(sharey=True) for k in range(2))
     domain = {"extent": (0, 1, -1, 1), "origin": "lower", "aspect": "auto"}
+    adaptive = [name for name in runs if name not in ("shuffled", "uniform")]
 
-    image = maps[0][0].imshow(reference.exact.T, cmap="RdBu_r", vmin=-1, vmax=1, **domain)
-    figure.colorbar(image, ax=maps[0][0], pad=0.02)
-    maps[0][0].set_title("the solution u(t, x)")
-    for axis, name in zip(maps[0][1:], ("VRB", "cells x points", "RAD"), strict=True):
-        counts = sum(run.counts for run in runs[name])
-        image = axis.imshow(
-            (counts / counts.mean()).T, cmap="magma", norm=LogNorm(0.2, 20), **domain
-        )
+    image = solved[0].imshow(reference.exact.T, cmap="RdBu_r", vmin=-1, vmax=1, **domain)
+    figure.colorbar(image, ax=solved[0], pad=0.02, ticks=[-1, 0, 1])
+    solved[0].set_title("the solution u(t, x)")
+    counts = np.array([sum(run.counts for run in runs[name]) for name in adaptive])
+    rates = counts / counts.mean(axis=(1, 2), keepdims=True)
+    scale = LogNorm(*np.quantile(rates, [0.001, 0.999]))
+    for axis, name, rate in zip(solved[1:], adaptive, rates, strict=True):
+        image = axis.imshow(rate.T, cmap="magma", norm=scale, **domain)
         axis.set_title(f"where {name} drew")
-    bar = figure.colorbar(image, ax=maps[0][1:], pad=0.01, extend="both", label="draws / uniform")
-    bar.set_ticks([0.2, 0.5, 1, 2, 5, 10, 20], labels=["0.2", "0.5", "1", "2", "5", "10", "20"])
+    bar = figure.colorbar(image, ax=solved[1:], pad=0.01, extend="both", label="draws / uniform")
+    plain_ticks(bar.ax.yaxis)
 
-    for axis, name in zip(maps[1], ("shuffled", "VRB", "cells x points", "RAD"), strict=True):
+    scale = LogNorm(1e-3, 1, clip=True)
+    for axis, name in zip(erring, ["shuffled", *adaptive], strict=True):
         errors = np.median([run.errors for run in runs[name]], axis=0)
-        image = axis.imshow(errors.T, cmap="viridis", norm=LogNorm(1e-4, 1), **domain)
+        image = axis.imshow(errors.T, cmap="viridis", norm=scale, **domain)
         error = np.median([run.column("error")[-1] for run in runs[name]])
-        axis.set_title(f"{name}: error {error:.3f}")
-    figure.colorbar(image, ax=maps[1], pad=0.01, extend="both", label="|u - exact| at the end")
-    for axis in (*maps[0], *maps[1]):
-        axis.set(xlabel="t", yticks=[-1, 0, 1])
-    maps[0][0].set_ylabel("x")
-    maps[1][0].set_ylabel("x")
+        axis.set_title(f"error of {name}: {error:.3f}")
+    bar = figure.colorbar(image, ax=erring, pad=0.01, extend="min", label="|u - exact| at the end")
+    plain_ticks(bar.ax.yaxis)
+    for axis in (*solved, *erring):
+        axis.set(xlabel="t", xticks=[0, 0.5, 1], yticks=[-1, 0, 1])
+    solved[0].set_ylabel("x")
+    erring[0].set_ylabel("x")
 
-    for place, unit in ((places[2, :2], "step"), (places[2, 2:], "seconds")):
-        axis = figure.add_subplot(place)
+    curves = places[2].subgridspec(1, 2).subplots(sharey=True)
+    for axis, unit in zip(curves, ("step", "seconds"), strict=True):
         for name, same in runs.items():
             at = np.median([run.column(unit) for run in same], axis=0)
             errors = np.array([run.column("error") for run in same])
-            axis.plot(at, np.median(errors, axis=0), color=COLOURS[name], label=name, lw=1.8)
+            axis.plot(at, np.median(errors, axis=0), color=COLOURS[name], label=name, lw=2)
             ends = errors.min(axis=0), errors.max(axis=0)
-            axis.fill_between(at, *ends, color=COLOURS[name], alpha=0.12, lw=0)
-        axis.axhline(goal_of(runs), color="black", lw=0.8, ls=":")
-        axis.set(yscale="log", ylabel="relative error of u", xlim=(0, None))
+            axis.fill_between(at, *ends, color=COLOURS[name], alpha=0.1, lw=0)
+        axis.axhline(goal_of(runs), color="black", lw=0.9, ls=":")
+        axis.set(yscale="log", xlim=(0, None))
         axis.set_xlabel("step" if unit == "step" else "seconds of training")
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(frameon=False, ncols=2, loc="upper right")
+    curves[0].set_ylabel("relative error of u")
+    plain_ticks(curves[0].yaxis)
+    curves[1].legend(frameon=False, ncols=3, loc="upper right")
     figure.savefig(path, dpi=120)
+
+
+def plain_ticks(axis: Any) -> None:
+    """Label a logarithmic axis by 1, 2, 5 and their multiples, without exponents."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -436,6 +456,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     task = FULL if options.full else SMALL
     device = "cuda" if options.full and torch.cuda.is_available() else "cpu"
+    if not options.full:
+        torch.set_num_threads(1)  # faster than several for a network this small
     print(
         f"{task.cells[0] * task.cells[1] * task.per_cell:,} points, {task.layers} x {task.width} "
         f"network, {task.steps} steps of {task.batch}, {task.seeds} seeds, on {device}"
