@@ -69,7 +69,7 @@ class Task:
 
 
 SMALL = Task((16, 32), 16, 4, 32, 256, 2000, 50, 5e-3, 2, (50, 128))
-FULL = Task((20, 50), 50, 5, 64, 2048, 3000, 50, 1e-3, 5, (100, 256))
+FULL = Task((20, 50), 50, 5, 64, 2048, 3000, 50, 2e-3, 5, (100, 256))
 
 
 # --- the equation -----------------------------------------------------------------------------
@@ -452,9 +452,13 @@ def plain_ticks(axis: Any) -> None:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--full", action="store_true", help="in full, on a CUDA device if any")
+    parser.add_argument("--seeds", type=int, help="2, or 5 in full, unless given")
     parser.add_argument("--out", type=Path, default=Path("out/burgers"), help="folder for results")
     options = parser.parse_args(arguments)
+    if options.seeds is not None and options.seeds < 1:
+        parser.error(f"--seeds must be at least 1, got {options.seeds}")
     task = FULL if options.full else SMALL
+    task = replace(task, seeds=options.seeds or task.seeds)
     device = "cuda" if options.full and torch.cuda.is_available() else "cpu"
     if not options.full:
         torch.set_num_threads(1)  # faster than several for a network this small
