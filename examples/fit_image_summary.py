@@ -9,7 +9,7 @@ from matplotlib.gridspec import GridSpec
 
 from tombola.report.figures import style
 
-AVERAGED = 5  # consecutive looks: a single one may be high by chance
+AVERAGED = 3  # consecutive looks: a single one may be high by chance
 LOOKS_LIKE = {  # labels of the samplers, and whose colours they have
     "shuffled": ("shuffled", "shuffle"),
     "uniform": ("uniform", "uniform"),

@@ -55,7 +55,7 @@ def test_a_tiny_run_writes_rows_a_table_and_a_picture(example, photograph, tmp_p
     assert {row["schedule"] for row in rows} == {"one cycle", "constant"}
     runs = {(row["schedule"], row["sampler"], row["seed"]) for row in rows}
     assert len(runs) == 2 * 5 * 2
-    assert len(rows) == 41 * len(runs)
+    assert len(rows) == 31 * len(runs)
     assert all(math.isfinite(float(row[name])) for row in rows for name in ("seconds", "psnr"))
     for run in runs:
         mine = [row for row in rows if (row["schedule"], row["sampler"], row["seed"]) == run]
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_rows(example, photograph):
     settings = example.SMALL._replace(steps=10)
     for name in NAMES:
         one, again, other = (
-            [row["psnr"] for row in example.run(name, "constant", seed, picture, settings)[0]]
+            [row["psnr"] for row in example.run(name, "constant", 1e-3, seed, picture, settings)[0]]
             for seed in (3, 3, 4)
         )
         assert one == again
@@ -177,7 +177,7 @@ def test_draws_by_cells_are_unbiased(example, ragged):
     values = torch.rand(540) + (picture.cells == 11) + 0.01 * errors
     assert abs(deviation(sampler, values)) < 5
     assert abs(deviation(sampler, values, lambda draw: 64 / 540 / draw.of_cells.probabilities)) > 10
-    assert abs(deviation(sampler, values, torch.ones_like)) > 10
+    assert abs(deviation(sampler, values, lambda draw: 1.0)) > 10
     torch.testing.assert_close(
         (draw := sampler.draw(50)).mean(values[draw.indices]),
         (values[draw.indices] * draw.importances).mean(),
@@ -208,17 +208,17 @@ def test_shuffled_epochs_have_every_pixel_once(example):
 # --- figures ---------------------------------------------------------------------------------
 
 
-def test_steps_to_a_psnr_are_counted_to_the_end_of_five_looks(example):
+def test_steps_to_a_psnr_are_counted_to_the_end_of_three_looks(example):
     from fit_image_summary import arrival, levels, times_fewer
 
     looks = [
         {"step": 10 * k, "seconds": 0.5 * k, "psnr": psnr}
-        for k, psnr in enumerate([10, 30, 10, 20, 20, 20, 20, 20, 22, float("nan")])
+        for k, psnr in enumerate([10, 30, 11, 19, 20, 20, 23, float("nan")])
     ]
-    assert levels(looks)[0] == 18
+    assert levels(looks)[0] == 17
     assert levels(looks)[-1] == -np.inf
-    assert arrival(looks, 20.0) == (50, 2.5)  # not 10, which one look alone would give
-    assert arrival(looks, 20.1) == (80, 4.0)
+    assert arrival(looks, 20.0) == (30, 1.5)  # not 10, which one look alone would give
+    assert arrival(looks, 20.5) == (60, 3.0)
     assert arrival(looks, 25.0) == (np.inf, np.inf)
     ratios = times_fewer(np.array([80.0, 80.0]), np.array([40.0, np.inf]))
     assert ratios.tolist() == [2.0, 0.0]
