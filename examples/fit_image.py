@@ -67,7 +67,7 @@ class Settings(NamedTuple):
     seeds: int
 
 
-SMALL = Settings(30_000, frequencies=64, layers=3, width=64, batch=512, steps=1000, seeds=2)
+SMALL = Settings(16_000, frequencies=64, layers=3, width=64, batch=512, steps=1900, seeds=2)
 FULL = Settings(np.inf, frequencies=128, layers=4, width=256, batch=4096, steps=4000, seeds=5)
 
 
@@ -215,6 +215,11 @@ class Cells:
         """Raise the error of the first update that was refused."""
         self.sampler.check()
 
+    @property
+    def gauge(self) -> Any:
+        """Estimates of the benefit over uniform draws of cells."""
+        return self.sampler.gauge
+
 
 def new_sampler(name: str, picture: Picture, size: int, seed: int) -> Any:
     """Return a sampler by its name."""
@@ -341,13 +346,14 @@ def run(
             "schedule": schedule, "sampler": name, "seed": seed, "step": step,
             "seconds": round(seconds, 4), "psnr": round(psnr, 4),
         })  # fmt: skip
-    shape, chances = (picture.height, picture.width), None
+    shape, chances, gauge = (picture.height, picture.width), None, None
     if fit.learns:
         fit.sampler.check()
         chances = fit.sampler.probabilities().numpy(force=True).reshape(shape)
+        gauge = fit.sampler.gauge
     errors = losses.sqrt().numpy(force=True).reshape(shape)
     image = colours.clamp(0, 1).numpy(force=True).reshape(*shape, 3)
-    return rows, Shown(image, errors, chances)
+    return rows, Shown(image, errors, chances, gauge)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -399,6 +405,9 @@ def main(arguments: list[str] | None = None) -> None:
                 shown[name] = last
             progress(done := done + 1, total)
     print("highest rates:", ", ".join(f"{schedule} {rate:g}" for schedule, rate in best.items()))
+    for name, last in shown.items():
+        if last.gauge is not None:
+            print(f"{name}, one cycle: {last.gauge}")
 
     options.out.mkdir(parents=True, exist_ok=True)
     with (options.out / "fit_image.csv").open("w", newline="") as file:

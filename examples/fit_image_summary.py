@@ -5,29 +5,34 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 
 from tombola.report.figures import style
 
 AVERAGED = 3  # consecutive looks: a single one may be high by chance
-LOOKS_LIKE = {  # labels of the samplers, and whose colours they have
-    "shuffled": ("shuffled", "shuffle"),
-    "uniform": ("uniform", "uniform"),
-    "vrb": ("VRB over pixels", "vrb"),
-    "cells": ("VRB over cells", "static"),
-    "both": ("GroupVRB: cells and pixels", "group-vrb"),
+LABELS = {
+    "shuffled": "Shuffled",
+    "uniform": "Uniform",
+    "vrb": "VRB over pixels",
+    "cells": "VRB over cells",
+    "both": "GroupVRB: cells, pixels",
 }
-INK, FAINT, GRID = "#1c1e21", "#5c636b", "#e4e7ea"
+COLOURS = {
+    "shuffled": "shuffle", "uniform": "uniform", "vrb": "vrb", "cells": "static",
+    "both": "group-vrb",
+}  # fmt: skip
+INK, GRID = "#1c1e21", "#e4e7ea"
+TITLE: dict[str, Any] = {"color": INK, "fontsize": 10.5}
 
 Rows = list[dict[str, Any]]
 
 
 class Shown(NamedTuple):
-    """What is shown of a run: colours, errors and probabilities, by row and column."""
+    """What is shown of a run: colours, errors and probabilities by row and column; its gauge."""
 
     colours: np.ndarray
     errors: np.ndarray
     chances: np.ndarray | None
+    gauge: Any
 
 
 # ---- figures in a table
@@ -78,15 +83,16 @@ def shown_as(values: Any, form: str) -> str:
 
 
 def times_fewer(theirs: np.ndarray, ours: np.ndarray) -> np.ndarray:
-    """Return how many times less we need, by seed: 0 if we never arrive."""
-    return np.divide(theirs, ours, out=np.zeros(len(ours)), where=np.isfinite(ours) & (ours > 0))
+    """Return how many times less we need, by seed; minus infinity if we never arrive."""
+    arrived = np.isfinite(ours) & (ours > 0)
+    return np.divide(theirs, ours, out=np.full(len(ours), -np.inf), where=arrived)
 
 
 def print_summary(rows: Rows) -> None:
     """Print, for each sampler, PSNR after the last step, and steps and seconds to shuffled's."""
     base_steps, base_seconds = arrivals(rows, "shuffled")
     lines = []
-    for name in LOOKS_LIKE:
+    for name in LABELS:
         cycle, constant = (runs_of(rows, each, name) for each in ("one cycle", "constant"))
         steps, seconds = arrivals(rows, name)
         pace = [1e3 * looks[-1]["seconds"] / looks[-1]["step"] for looks in cycle + constant]
@@ -116,70 +122,70 @@ def print_summary(rows: Rows) -> None:
 def draw_picture(rows: Rows, photograph: np.ndarray, shown: dict[str, Shown], file: Path) -> None:
     """Draw fits, errors and draws side by side, and PSNR against steps and seconds."""
     high, wide = photograph.shape[:2]
-    panel = 4.3
-    tall = min(panel * high / wide, 1.5 * panel)
-    figure = Figure(
-        figsize=(3 * panel + 0.8, 2 * tall + 4.4), layout="constrained", facecolor="white"
-    )
-    grid = GridSpec(3, 3, figure, height_ratios=[tall, tall, 3.0])
-    draw_images(figure, grid, rows, photograph, shown)
-    draw_curves(figure, grid, rows)
+    width = 3.6
+    height = min(width * high / wide, 1.5 * width)
+    size = (4 * width + 0.6, 2 * height + 4.8)
+    figure = Figure(figsize=size, layout="constrained", facecolor="white")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
+    upper, lower = figure.subfigures(2, 1, height_ratios=[2 * height + 0.9, 3.9])
+    draw_images(upper, rows, photograph, shown)
+    draw_curves(lower, rows)
     figure.savefig(file, dpi=130)
 
 
-def draw_images(
-    figure: Figure, grid: GridSpec, rows: Rows, photograph: np.ndarray, shown: dict[str, Shown]
-) -> None:
-    """Draw the photograph and two fits; below, where pixels were drawn, and errors."""
+def draw_images(figure: Any, rows: Rows, photograph: np.ndarray, shown: dict[str, Shown]) -> None:
+    """Draw the photograph and fits; below, how often pixels are drawn, and errors."""
     steps = max(row["step"] for row in rows)
-    axes = [[figure.add_subplot(grid[i, j]) for j in range(3)] for i in range(2)]
-    for axis in (*axes[0], *axes[1]):
-        axis.set(xticks=[], yticks=[])
-        for spine in axis.spines.values():
-            spine.set_visible(False)
-    axes[0][0].imshow(photograph)
-    axes[0][0].set_title("The photograph", color=INK)
+    axes = figure.subplots(2, 4)
+    for axis in axes.flat:
+        axis.axis("off")
+    axes[0, 0].imshow(photograph)
+    axes[0, 0].set_title("The photograph", **TITLE)
     most = float(np.quantile(shown["shuffled"].errors, 0.99))
-    for name, upper, lower in zip(("shuffled", "vrb"), axes[0][1:], axes[1][1:], strict=True):
+    for k, name in enumerate(("shuffled", "vrb", "both"), start=1):
         psnr = runs_of(rows, "one cycle", name)[0][-1]["psnr"]
-        label = LOOKS_LIKE[name][0]
-        upper.imshow(shown[name].colours)
-        upper.set_title(f"{label}, {steps:,} steps: {psnr:.2f} dB", color=INK)
-        errors = lower.imshow(shown[name].errors, cmap="magma", vmin=0, vmax=most)
-        lower.set_title(f"Error, {label}", color=INK)
-    bar = figure.colorbar(errors, ax=axes[1][1:], shrink=0.9, pad=0.01, extend="max")
-    bar.set_label("error of a pixel (white - black = 1)", color=INK, fontsize=9)
-    chances = shown["vrb"].chances
-    if chances is not None:
-        often = axes[1][0].imshow(np.log2(chances * chances.size), cmap="viridis", vmin=-2, vmax=2)
-        bar = figure.colorbar(often, ax=axes[1][0], shrink=0.9, pad=0.01, extend="both")
-        bar.set_ticks([-2, -1, 0, 1, 2], labels=["1/4", "1/2", "1", "2", "4"])
-    axes[1][0].set_title("How often VRB draws a pixel, uniform = 1", color=INK)
+        axes[0, k].imshow(shown[name].colours)
+        axes[0, k].set_title(f"{LABELS[name]}: {psnr:.2f} dB", **TITLE)
+        errors = axes[1, k].imshow(shown[name].errors, cmap="magma", vmin=0, vmax=most)
+        axes[1, k].set_title("Its error", **TITLE)
+    bar = figure.colorbar(errors, ax=axes[1, 1:], pad=0.01, aspect=16, extend="max")
+    bar.ax.tick_params(labelsize=8)
+    chances = shown["both"].chances
+    often = axes[1, 0].imshow(np.log2(chances * chances.size), cmap="viridis", vmin=-2, vmax=2)
+    axes[1, 0].set_title("How often GroupVRB draws, uniform: 1", **TITLE)
+    bar = figure.colorbar(often, ax=axes[1, 0], pad=0.02, aspect=16, extend="both")
+    bar.set_ticks([-2, -1, 0, 1, 2], labels=["1/4", "1/2", "1", "2", "4"], fontsize=8)
+    figure.suptitle(
+        f"A neural field after {steps:,} steps (one cycle, the same seed; errors on one scale, "
+        "white \N{MINUS SIGN} black = 1)", fontsize=12, color=INK,
+    )  # fmt: skip
 
 
-def draw_curves(figure: Figure, grid: GridSpec, rows: Rows) -> None:
+def draw_curves(figure: Any, rows: Rows) -> None:
     """Draw PSNR against steps under both schedules, and against seconds at the constant rate."""
-    panels = [("one cycle", "step"), ("constant", "step"), ("constant", "seconds")]
-    axes: list[Any] = []
-    for k, (schedule, unit) in enumerate(panels):
-        axis = figure.add_subplot(grid[2, k], sharey=axes[0] if axes else None)
-        axes.append(axis)
-        for name, (label, like) in LOOKS_LIKE.items():
+    panels = {
+        ("one cycle", "step"): "One cycle",
+        ("constant", "step"): "Constant rate",
+        ("constant", "seconds"): "Constant rate, by time",
+    }
+    axes = figure.subplots(1, 3, sharey=True)
+    for axis, ((schedule, unit), title) in zip(axes, panels.items(), strict=True):
+        for name, label in LABELS.items():
             runs = runs_of(rows, schedule, name)
             at = np.median([[row[unit] for row in looks] for looks in runs], axis=0)
             psnr = np.array([[row["psnr"] for row in looks] for looks in runs])
-            look = style(like)
+            look = style(COLOURS[name])
             axis.plot(at, np.median(psnr, 0), label=label, linewidth=1.6, **look)
             axis.fill_between(
-                at, psnr.min(0), psnr.max(0), color=look["color"], alpha=0.15, linewidth=0
+                at, psnr.min(0), psnr.max(0), color=look["color"], alpha=0.13, linewidth=0
             )
+        axis.set_title(title, **TITLE)
         axis.set(xlabel={"step": "steps", "seconds": "seconds of training"}[unit])
-        axis.set_title("One cycle" if schedule == "one cycle" else "Constant rate", color=INK)
+        axis.set_xlim(left=0)
         axis.grid(color=GRID, linewidth=0.7)
         axis.spines[["top", "right"]].set_visible(False)
-    finals = [runs[0][-1]["psnr"] for runs in [runs_of(rows, "one cycle", n) for n in LOOKS_LIKE]]
-    first = np.median([row["psnr"] for row in rows if row["step"] > 0])
-    axes[0].set_ylim(bottom=first - (max(finals) - first))
-    axes[0].set_ylabel("PSNR, dB")
+    seen = [row["psnr"] for row in rows if np.isfinite(row["psnr"])]
+    axes[0].set_ylim(np.quantile(seen, 0.15), max(seen) + 0.3)  # not the first steps
+    axes[0].set_ylabel("PSNR, dB (bands: all seeds)")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
