@@ -346,29 +346,19 @@ def groups_of(n):
     return np.arange(n) % max(1, min(3, n // 2))
 
 
-def test_the_cpus_sampler_keeps_its_promises():
-    check_sampler(
-        lambda n, seed: Player(GroupVRB(groups_of(n), device="cpu", seed=seed)),
-        n=(1, 2, 6),
-        uses_probability=False,
-    )
+# what takes seconds, not minutes; the host's samplers have all checks elsewhere
+QUICK = ("check_probabilities", "check_empty_draw", "check_one_item", "check_bad_feedback")
 
 
-# what takes seconds, not minutes
-INTERPRETED = ("check_probabilities", "check_empty_draw", "check_one_item", "check_bad_feedback")
-
-
-@needs_triton
-def test_a_device_keeps_its_promises(on_board):
-    """All but one: a batch is learnt from at once, not as its items one by one."""
+def test_it_keeps_its_promises(new):
+    """On a GPU all but one: a batch is learnt from at once, not as its items one by one."""
     from tombola.testing.suite import CHECKS
 
     names = [check.__name__ for check in CHECKS]
-    skip = ["check_duplicates"] if CUDA else [name for name in names if name not in INTERPRETED]
-    sizes = (1, 2, 6, 40) if CUDA else (1, 6)
+    skip = ["check_duplicates"] if CUDA else [name for name in names if name not in QUICK]
     check_sampler(
-        lambda n, seed: Player(on_board(groups_of(n), seed)),
-        n=sizes,
+        lambda n, seed: Player(new(groups_of(n), seed)),
+        n=(1, 2, 6, 40) if CUDA else (1, 6),
         skip=skip,
         uses_probability=False,
     )
