@@ -1,5 +1,6 @@
 """`tombola advise`: from a file to the verdict; what is refused, in one sentence."""
 
+import html
 import json
 import os
 
@@ -64,7 +65,7 @@ def test_the_page_is_saved_and_says_the_same(folder, capsys):
     assert code == 0
     assert text.count("<svg") == 3
     assert "://" not in text
-    assert out.split("\n")[0].removeprefix("data: ") in text
+    assert out.split("\n")[0].removeprefix("data: ") in html.unescape(text)
     assert "SHA-256" in text
     assert sorted(os.listdir(folder)) == ["data.csv", "one.csv", "page.html"]
 
