@@ -1,5 +1,6 @@
 """What `VRB` and `GroupVRB` on a device have in common: numbers, scratch memory, states."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -61,7 +62,7 @@ class Unfused:
         return partial(self.kernel[grid], enable_fp_fusion=False)
 
 
-class RuleBoard:
+class RuleBoard(ABC):
     """Weights on a board, two small tensors of numbers, and the kernels that work on them.
 
     Nothing here is validated but by the kernels; `VRB` and `GroupVRB` are the public classes.
@@ -105,16 +106,18 @@ class RuleBoard:
             self._draw_into(items, probabilities, importances)
         return items, probabilities, importances
 
+    @abstractmethod
     def _draw_into(self, items: Tensor, probabilities: Tensor, importances: Tensor) -> None:
-        raise NotImplementedError
+        """Draw as many items as there is room for."""
 
     def update(self, indices: Tensor, probabilities: Tensor, losses: Tensor) -> None:
         """Learn from losses of float32 or float64."""
         if indices.numel() > 0:
             self._learn_from((indices, probabilities, losses), self._table(indices.numel()))
 
-    def _learn_from(self, batch: tuple[Tensor, Tensor, Tensor], table: "Table") -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _learn_from(self, batch: tuple[Tensor, Tensor, Tensor], table: Table) -> None:
+        """Learn from items, probabilities and losses."""
 
     def _table(self, size: int) -> Table:
         """Return scratch memory for a batch, with at least eight slots for each loss."""
