@@ -265,9 +265,8 @@ class Fit:
             self.field.parameters(), lr=self.rate, fused=True, capturable=DEVICE == "cuda"
         )
         self.done, self.graph = 0, None
-        self.main = self.side = None
-        if DEVICE == "cuda":
-            self.main, self.side = torch.cuda.Stream(), torch.cuda.Stream()
+        self.main = torch.cuda.Stream() if DEVICE == "cuda" else None
+        self.side = torch.cuda.Stream() if DEVICE == "cuda" and self.learns else None
 
     def step(self) -> None:
         """Draw, learn which pixels matter, and train; all of it may be captured in a graph."""

@@ -16,11 +16,20 @@ def philox(counter, key):
     return a, b, c, d
 
 
+def key_of(seed):
+    """SplitMix64 (Steele, Lea, Flood 2014), the first number after a seed."""
+    z = (seed + 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31
+
+
 def random_below(seed, position, lane, total):
     """Lemire 2019: word * total >> 64, unless the rest is below 2^64 mod total."""
+    key = key_of(seed)
     for attempt in range(64):
         counter = (position & WORD, position >> 32, lane, attempt)
-        low, high, _, _ = philox(counter, (seed & WORD, seed >> 32))
+        low, high, _, _ = philox(counter, (key & WORD, key >> 32))
         dart, rest = divmod((high << 32 | low) * total, 2**64)
         if rest >= 2**64 % total:
             return dart

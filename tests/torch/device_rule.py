@@ -39,7 +39,7 @@ class BatchRule:
             first = losses[losses > 0][0]
             self.unit = 2.0 ** -math.frexp(first)[1]
         squares = np.minimum(losses * self.unit, LARGEST) ** 2
-        grain = self._grain(size)
+        grain, most = self._grain(size)
         squares = self._move_mean(squares, squares / (n * chances), size)
         if self.first_root == 0.0 and self.unit > 0.0:
             self.first_root = math.sqrt(self.mean)
@@ -48,7 +48,11 @@ class BatchRule:
         for item in dict.fromkeys(items.tolist()):
             own = squares[items == item]
             count = len(own)
-            square = own[0] if count == 1 else np.floor(own / grain).sum() * grain / count
+            square = (
+                own[0]
+                if count == 1
+                else np.floor(np.minimum(own / grain, most)).sum() * grain / count
+            )
             past, visits = self.scores[item], self.visits[item]
             if visits > 0 and square + past > 0:
                 distances += [1 - 2 * math.sqrt(square * past) / (square + past)] * count
@@ -67,10 +71,13 @@ class BatchRule:
         self.gauge += zip(losses / (n * chances), losses / np.sqrt(n * chances), strict=True)
 
     def _grain(self, size):
-        """The unit of the whole numbers that squares of the same item are added as."""
+        """The unit and the largest of the whole numbers that squares of one item are added as.
+
+        Squares of later batches are below it; in the first one they may not be.
+        """
         most = 16 * self.n * self.mean if self.mean > 0 else 2.0**20
         bits = max((8 * size - 1).bit_length(), 14)
-        return 2.0 ** (math.frexp(most)[1] - 62 + bits - 3)
+        return 2.0 ** (math.frexp(most)[1] - 62 + bits - 3), 2.0 ** (62 - bits + 3)
 
     def _move_mean(self, squares, new, size):
         """Move m; return squares, each clipped by the m that it alone would lead to."""

@@ -172,7 +172,8 @@ def test_estimates_are_unbiased(burgers, tiny, name):
     values[40:48] = 20.0  # two cells
     sampler = burgers.SAMPLERS[name](tiny, burgers.new_points(tiny, 0), 0)
     means, hits = [], []
-    for _ in range(2000):
+    for step in range(2000):
+        sampler.before(step, None)
         chosen = sampler.draw()
         means.append(float(sampler.mean(values[chosen])))
         hits.append(float((values[chosen] > 1).float().mean()))
@@ -192,7 +193,7 @@ def test_rad_draws_by_the_residuals(burgers, tiny, monkeypatch):
     sampler = burgers.SAMPLERS["RAD"](tiny, burgers.new_points(tiny, 0), 0)
     for step in (0, burgers.REFRESH - 1):
         sampler.before(step, None)
-        assert sampler.density.unique().numel() == 1
+        assert torch.equal(sampler.sums, torch.arange(1.0, 129.0, dtype=torch.float64))
     sampler.before(burgers.REFRESH, None)
     drawn = torch.cat([sampler.draw() for _ in range(4000)]).bincount(minlength=128)
     expected = (size / size.mean() + 1) / 2 / 128
@@ -203,9 +204,15 @@ def test_rad_draws_by_the_residuals(burgers, tiny, monkeypatch):
 
 def test_an_epoch_has_each_point_once(burgers, tiny):
     sampler = burgers.SAMPLERS["shuffled"](tiny, burgers.new_points(tiny, 0), 0)
-    for _ in range(2):
-        epoch = torch.cat([sampler.draw() for _ in range(8)])
-        assert torch.equal(epoch.sort().values, torch.arange(128))
+    epochs = []
+    for epoch in range(2):
+        batches = []
+        for step in range(8):
+            sampler.before(8 * epoch + step, None)
+            batches.append(sampler.draw())
+        epochs.append(torch.cat(batches))
+        assert torch.equal(epochs[-1].sort().values, torch.arange(128))
+    assert not torch.equal(*epochs)
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -221,6 +228,20 @@ def test_arrival_is_where_the_error_stays_low(burgers):
     assert burgers.arrival(run, 1.0) == (0, 0.0)
     run.rows[-1]["error"] = float("nan")
     assert burgers.arrival(run, 0.4) == (np.inf, np.inf)
+
+
+def test_intervals_have_the_median_in_them_nine_times_of_ten(burgers):
+    assert burgers.interval([3.0, 1.0]) == (1.0, 3.0)
+    assert burgers.interval(range(5)) == (0, 4)
+    assert burgers.interval(range(15)) == (3, 11)
+    random = np.random.default_rng(0)
+    for n in (5, 8, 15):
+        samples = random.exponential(size=(4000, n))
+        ends = np.array([burgers.interval(sample) for sample in samples])
+        held = np.mean((ends[:, 0] <= np.log(2)) & (np.log(2) <= ends[:, 1]))
+        assert held > 0.89
+        tighter = np.sort(samples)[:, [(n - 1) // 2, n // 2 + 1]]
+        assert np.mean((tighter[:, 0] <= np.log(2)) & (np.log(2) <= tighter[:, 1])) < 0.8
 
 
 def test_a_tiny_run_writes_rows_summary_and_picture(burgers, tiny, monkeypatch, tmp_path, capsys):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from device_case import CUDA, DEVICE, cuda_tests, needs_triton
-from device_oracle import Oracle, philox
+from device_oracle import Oracle, key_of, philox
 
 from tombola.checkpoint import CheckpointError
 from tombola.torch import WeightIndex
@@ -108,6 +108,15 @@ def test_the_oracle_knows_philox():
     assert philox((0,) * 4, (0, 0)) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
     ones = 0xFFFFFFFF
     assert philox((ones,) * 4, (ones, ones)) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+
+
+def test_keys_are_the_numbers_of_splitmix():
+    """Published numbers: those after the seeds 0 and 1234567."""
+    assert key_of(0) == 0xE220A8397B1DCDAF
+    assert key_of(1234567) == 6457827717110365317
+    for seed in (0, 1, 2**63, 2**64 - 1):
+        assert board.key_of(seed) % 2**64 == key_of(seed)
+        assert -(2**63) <= board.key_of(seed) < 2**63
 
 
 @pytest.mark.parametrize("n", [1, 127, 128, 129, 16_384, 16_385, 10**9])
@@ -687,3 +696,21 @@ def test_batches_may_begin_anywhere(new, shift):
             device_index.verify()
             weights = device_index.weights.tolist()
             assert all(weights[item] == value for item, value in expected.items())
+
+
+@cuda_tests
+def test_draws_do_not_repeat_torchs_random_numbers():
+    """Torch's generator is Philox, too: with the seed as the key, both would be the same words."""
+    size, rounds = 4096, 40
+    device_index = WeightIndex(torch.ones(2**20, dtype=torch.int64, device="cuda"), seed=5)
+    places, theirs = [], []
+    torch.manual_seed(5)
+    for _ in range(rounds):
+        places.append(device_index.draw(size).indices.double() / 2**20)
+        theirs.append(torch.rand(size, dtype=torch.float64, device="cuda"))
+    places, theirs = torch.stack(places), torch.stack(theirs)
+    for lag in range(3):  # of the rounds; 1 - |difference| is 2/3 on average if independent
+        for one, two in ((places, theirs), (theirs, places)):
+            apart = (one[lag:] - two[: rounds - lag]).abs()
+            assert float(apart.mean()) == pytest.approx(1 / 3, abs=0.005)
+            assert float((apart < 1e-3).double().mean()) < 0.005

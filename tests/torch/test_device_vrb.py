@@ -22,7 +22,7 @@ from device_case import (
     numbers_of,
     on,
 )
-from device_oracle import philox, random_below
+from device_oracle import key_of, philox, random_below
 from device_player import Player
 from device_rule import BatchRule
 
@@ -352,17 +352,29 @@ def test_extreme_losses(on_board):
         assert sampler._engine.board.verify() == -1
 
 
+def test_a_draw_whose_tensors_are_written_again_has_new_weights(on_board):
+    """As replays of a CUDA graph do."""
+    sampler = on_board(20)
+    draw = sampler.draw(4)
+    for dtype in (torch.float32, torch.float64):
+        losses = torch.ones(4, dtype=dtype, device=DEVICE)
+        for probability in (0.5, 0.1):
+            draw.probabilities.fill_(probability)
+            draw.importances.fill_(1 / (20 * probability))
+            assert float(draw.mean(losses)) == pytest.approx(1 / (20 * probability))
+
+
 # ---- draws
 
 
 def permuted(seed, epoch, place, n):
     """The item at a place of an epoch, in plain integers."""
-    lane, mask = 2**31 + 1, 2**32 - 1
+    lane, mask, key = 2**31 + 1, 2**32 - 1, key_of(seed)
     counter = (epoch & mask, epoch >> 32, lane)
     keys = [
         word
         for attempt in range(2)
-        for word in philox((*counter, attempt), (seed & mask, seed >> 32))
+        for word in philox((*counter, attempt), (key & mask, key >> 32))
     ]
 
     def mixed(word):

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -72,6 +73,18 @@ class Table(NamedTuple):
     bits: int
 
 
+def key_of(seed: int) -> int:
+    """Return the generator's key for a seed, as a signed integer: the next number of SplitMix64.
+
+    Torch's generators on CUDA are Philox 4x32-10 as well, with the seed itself as the key. With the
+    same key and the same seed, draws and random numbers of torch would be the same words.
+    """
+    word = np.array([seed], dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return int((word ^ (word >> np.uint64(31))).view(np.int64)[0])
+
+
 class Board:
     """Leaves, sums and cells on one device, and the kernels that work on them.
 
@@ -102,7 +115,7 @@ class Board:
         for level in range(1, len(self.levels)):
             rows = self._rows(level - 1)
             torch.sum(rows, 1, out=self.levels[level][: len(rows)])
-        self.cells[Cell.SEED] = seed if seed < 2**63 else seed - 2**64
+        self.cells[Cell.KEY] = key_of(seed)
         self.cells[Cell.POSITION] = position
         self.cells[Cell.KIND] = Fault.NONE
 

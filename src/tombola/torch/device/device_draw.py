@@ -54,6 +54,11 @@ class DeviceDraw(TensorDraw):
     def _doubles(self) -> Tensor:
         return 1.0 / (self.n * self.probabilities)
 
+    def _weights_for(self, losses: Tensor) -> Tensor:
+        weights = super()._weights_for(losses)
+        self._weights = None  # replays of a CUDA graph write new draws into the same tensors
+        return weights
+
     def sum(self, losses: Tensor) -> Tensor:
         """Return the unbiased estimate of the sum over all n items, in the dtype of `losses`."""
         total = self._mean(losses) * self.n

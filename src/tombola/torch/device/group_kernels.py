@@ -14,8 +14,8 @@ from tombola.torch.device.kernels import (
     BITS,
     FAN,
     FAN_BITS,
+    KEY,
     POSITION,
-    SEED,
     UNLUCKY,
     WIDTH,
     descend,
@@ -95,12 +95,12 @@ def group_draw_kernel(
     n, count = tl.cast(n, tl.int64), tl.cast(count, tl.int64)
     size, block = tl.cast(size, tl.int64), tl.cast(block, tl.int64)
     lane = (tl.program_id(0) * TILE + tl.arange(0, TILE)).to(tl.int64)
-    seed, position = tl.load(board + SEED), tl.load(board + POSITION)
+    key, position = tl.load(board + KEY), tl.load(board + POSITION)
     mode = tl.load(wholes + SHUFFLING)
     after = mode_after(reals, mode)
-    part, unlucky = random_below(seed, position, lane, tl.cast(PARTS, tl.int64), ATTEMPTS)
+    part, unlucky = random_below(key, position, lane, tl.cast(PARTS, tl.int64), ATTEMPTS)
     bound = tl.where(part == ITEM, n, tl.where(part == GROUP, count, total_of(groups)))
-    dart, more = random_below(seed, position, lane + GROUP_LANE, bound, ATTEMPTS)
+    dart, more = random_below(key, position, lane + GROUP_LANE, bound, ATTEMPTS)
     unlucky += more
     by_weight = part > GROUP
     group = descend(groups, count, tl.where(by_weight, dart, 0), GROUP_HEIGHT, GROUPS)
@@ -108,7 +108,7 @@ def group_draw_kernel(
     group = tl.where(part == ITEM, tl.load(group_of + tl.where(part == ITEM, dart, 0)), group)
     first, end = tl.load(starts + group), tl.load(starts + group + 1)
     bound = tl.where(by_weight, tl.load(areas + group), end - first)
-    throw, more = random_below(seed, position, lane + MEMBER_LANE, bound, ATTEMPTS)
+    throw, more = random_below(key, position, lane + MEMBER_LANE, bound, ATTEMPTS)
     unlucky += more
     beyond = before(board, n, first, HEIGHT) + tl.where(by_weight, throw, 0)
     place = descend(board, n, beyond, HEIGHT, GROUPS)
@@ -118,7 +118,7 @@ def group_draw_kernel(
     )
     item = tl.load(members + place).to(tl.int64)
     hand_out(
-        n, seed, wholes, lane, size, bits, mode, after, item, probability, indices, probabilities,
+        n, key, wholes, lane, size, bits, mode, after, item, probability, indices, probabilities,
         importances,
     )  # fmt: skip
     if unlucky > 0:

@@ -23,7 +23,7 @@ POSITION_BITS = tl.constexpr(layout.POSITION_BITS)
 POSITION_MASK = tl.constexpr((1 << layout.POSITION_BITS) - 1)
 NO_FAULT = tl.constexpr(layout.NO_FAULT)
 
-SEED = tl.constexpr(Cell.SEED)
+KEY = tl.constexpr(Cell.KEY)
 POSITION = tl.constexpr(Cell.POSITION)
 KIND = tl.constexpr(Cell.KIND)
 WHERE = tl.constexpr(Cell.WHERE)
@@ -191,16 +191,16 @@ def first_of(faults, programs):
 
 
 @triton.jit
-def random_word(seed, position, lane, attempt):
-    """Return 64 random bits: Philox 4x32-10 with key `seed`, counter (position, lane, attempt)."""
+def random_word(key, position, lane, attempt):
+    """Return 64 random bits: Philox 4x32-10 of a key and the counter (position, lane, attempt)."""
     low, high, _, _ = tl.philox(
-        seed, position.to(tl.uint32), (position >> 32).to(tl.uint32), lane.to(tl.uint32), attempt
+        key, position.to(tl.uint32), (position >> 32).to(tl.uint32), lane.to(tl.uint32), attempt
     )
     return low.to(tl.uint64) | (high.to(tl.uint64) << 32)
 
 
 @triton.jit
-def random_below(seed, position, lane, total, ATTEMPTS: tl.constexpr):
+def random_below(key, position, lane, total, ATTEMPTS: tl.constexpr):
     """Return an integer in [0, total) for each lane, and the number of lanes without one.
 
     Lemire 2019: the high half of word * total, unless the low half is below 2^64 mod total. A low
@@ -209,7 +209,7 @@ def random_below(seed, position, lane, total, ATTEMPTS: tl.constexpr):
     """
     bound = total.to(tl.uint64)
     attempt = tl.full((), 0, tl.uint32)
-    word = random_word(seed, position, lane, attempt)
+    word = random_word(key, position, lane, attempt)
     dart = tl.umulhi(word, bound)
     rest = word * bound
     left = tl.sum((rest < bound).to(tl.int32), 0)
@@ -219,7 +219,7 @@ def random_below(seed, position, lane, total, ATTEMPTS: tl.constexpr):
         left = tl.sum(pending.to(tl.int32), 0)
         while (left > 0) & (attempt < ATTEMPTS - 1):
             attempt += 1
-            word = random_word(seed, position, lane, attempt)
+            word = random_word(key, position, lane, attempt)
             dart = tl.where(pending, tl.umulhi(word, bound), dart)
             pending = pending & (word * bound < rejected)
             left = tl.sum(pending.to(tl.int32), 0)
@@ -246,10 +246,10 @@ def draw_kernel(
     """
     n = tl.cast(n, tl.int64)
     lane = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    seed = tl.load(board + SEED)
+    key = tl.load(board + KEY)
     position = tl.load(board + POSITION)
     total = tl.sum(tl.load(board + CELLS + tl.arange(0, FAN)), 0)
-    dart, unlucky = random_below(seed, position, lane, total, ATTEMPTS)
+    dart, unlucky = random_below(key, position, lane, total, ATTEMPTS)
     item = descend(board, n, dart, HEIGHT, GROUPS)
     weight = tl.load(board + start_of(n, 0, HEIGHT) + item)
     tl.store(indices + lane, tl.where(total > 0, item, -1), mask=lane < size)

@@ -49,7 +49,7 @@ LINE = 16  # cells in a cache line
 class Cell:
     """Where each cell is."""
 
-    SEED = 0
+    KEY = 0  # of the generator
     POSITION = 1  # the number of draws made
     KIND = 2  # of the first fault since the last check: one of `Fault`
     WHERE = 3  # the position in its batch; for a draw, the number of the draw

@@ -41,14 +41,14 @@ def two_rounds(high, low, first, second, high_mask, low_mask):
 
 
 @triton.jit
-def item_at(seed, epoch, place, n, bits):
+def item_at(key, epoch, place, n, bits):
     """Return the item at each place of each epoch, all below n; `bits` has n <= 2^bits < 2 n."""
     lane = tl.zeros_like(place)
     low_epoch, high_epoch = epoch.to(tl.uint32), (epoch >> 32).to(tl.uint32)
     keys = (lane + KEYS).to(tl.uint32)
     attempt = tl.full((), 0, tl.uint32)
-    a, b, c, d = tl.philox(seed, low_epoch, high_epoch, keys, attempt)
-    e, f, g, h = tl.philox(seed, low_epoch, high_epoch, keys, attempt + 1)
+    a, b, c, d = tl.philox(key, low_epoch, high_epoch, keys, attempt)
+    e, f, g, h = tl.philox(key, low_epoch, high_epoch, keys, attempt + 1)
     low_bits = tl.cast(bits // 2, tl.int64)
     one = tl.cast(1, tl.int64)
     low_mask = ((one << low_bits) - 1).to(tl.uint32)
@@ -65,6 +65,6 @@ def item_at(seed, epoch, place, n, bits):
         outside = value >= n
         left = tl.sum(outside.to(tl.int32), 0)
         steps += 1
-    rotation, _ = random_below(seed, epoch, lane + ROTATION, n, ATTEMPTS)
+    rotation, _ = random_below(key, epoch, lane + ROTATION, n, ATTEMPTS)
     value += rotation
     return tl.where(value >= n, value - n, value)

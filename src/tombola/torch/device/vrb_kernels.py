@@ -14,8 +14,8 @@ from tombola.samplers import fallback
 from tombola.torch.device.kernels import (
     CELLS,
     FAN,
+    KEY,
     POSITION,
-    SEED,
     UNLUCKY,
     descend,
     finish,
@@ -85,7 +85,7 @@ def mode_after(reals, before):
 
 @triton.jit
 def hand_out(
-    n, seed, wholes, lane, size, bits, before, after, item, probability, indices, probabilities,
+    n, key, wholes, lane, size, bits, before, after, item, probability, indices, probabilities,
     importances,
 ):  # fmt: skip
     """Write what was drawn, or deal from shuffled epochs.
@@ -98,7 +98,7 @@ def hand_out(
     skipped = tl.where(before > 0, 0, left)  # positions before the first one that is dealt
     if (before > 0) | ((after > 0) & (size > left)):
         number = tl.where(shuffled, dealt + lane - skipped, 0)
-        item = tl.where(shuffled, item_at(seed, number // n, number % n, n, bits), item)
+        item = tl.where(shuffled, item_at(key, number // n, number % n, n, bits), item)
     probability = tl.where(shuffled, 1.0 / n.to(tl.float64), probability)
     inside = lane < size
     tl.store(indices + lane, item, mask=inside)
@@ -148,20 +148,20 @@ def draw_kernel(
     """Draw `size` items with their probabilities; the last program to finish moves the state on."""
     n, size, block = tl.cast(n, tl.int64), tl.cast(size, tl.int64), tl.cast(block, tl.int64)
     lane = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    seed, position = tl.load(board + SEED), tl.load(board + POSITION)
+    key, position = tl.load(board + KEY), tl.load(board + POSITION)
     before = tl.load(wholes + SHUFFLING)
     after = mode_after(reals, before)
     mixing = mixing_of(tl.load(wholes + FED), n)
     total, spread = uniform_weight(mixing, total_of(board), n)
     darts = total + n * spread
-    dart, unlucky = random_below(seed, position, lane, darts, ATTEMPTS)
+    dart, unlucky = random_below(key, position, lane, darts, ATTEMPTS)
     by_weight = dart < total
     item = descend(board, n, tl.where(by_weight, dart, 0), HEIGHT, GROUPS)
     item = tl.where(by_weight, item, tl.minimum((dart - total) // spread, n - 1))
     weight = tl.where(total > 0, tl.load(board + start_of(n, 0, HEIGHT) + item), 0)
     probability = (weight + spread).to(tl.float64) / darts.to(tl.float64)
     hand_out(
-        n, seed, wholes, lane, size, bits, before, after, item, probability, indices,
+        n, key, wholes, lane, size, bits, before, after, item, probability, indices,
         probabilities, importances,
     )  # fmt: skip
     if unlucky > 0:
