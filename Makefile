@@ -8,7 +8,7 @@ SHOW := $(VENV)/.show
 BENCH := .venv-bench
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: demo test test-slow lint coverage bench clean help
+.PHONY: demo test test-slow lint coverage fuzz bench clean help
 
 help:
 	@echo "make demo       set up, race adaptive draws against shuffling, write a page"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-slow  the long versions of the same tests (about 40 minutes)"
 	@echo "make lint       ruff, mypy and import-linter alone"
 	@echo "make coverage   the kernels of index and random, numba switched off"
+	@echo "make fuzz       100,000 damaged states, each refused or harmless (COUNT=..., about an hour)"
 	@echo "make bench      compare speed with other libraries and append to benchmarks/results"
 	@echo "make clean      remove what the others made"
 
@@ -67,6 +68,12 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+COUNT ?= 100000
+
+fuzz: $(READY)
+	@echo "== damaged states of all that loads one"
+	$(BIN)/python tests/fuzz_campaign.py --count $(COUNT)
 
 # an environment of its own: a peer needs an older pandas than the tests
 $(BENCH)/.ready: pyproject.toml constraints.txt benchmarks/peers.txt

@@ -1,10 +1,14 @@
 """Damage a sound state in one field at a time: what an attacker with valid checksums would do."""
 
 import copy
+import hashlib
+import io
+import zipfile
 
 import numpy as np
 
 from states import same
+from tombola import archive
 
 NUMBERS = [-1, -(2**63), 2**31, 2**62, 2**63 - 1, 2**64, 1e308, -1e308, float("nan"), float("inf")]
 ODD = [None, "text", [], {}, True, [1, 2], {"a": 1}]
@@ -34,7 +38,7 @@ def _damaged_once(state, rng, inside):
     state = copy.deepcopy(state)
     top = state
     for key in inside:
-        top = top[key]
+        top = top[key] if isinstance(top, dict) and key in top else None
     choices = list(places(top))
     if not choices:
         inside, top, choices = (), state, list(places(state))
@@ -69,9 +73,11 @@ def _wrong(value, rng):
 
 def _wrong_array(array, rng):
     array = array.copy()
-    kind = rng.integers(6)
+    kind = rng.integers(7)
     if kind == 0:
         return array[:-1], "one shorter"
+    if kind == 6 and array.size < 10_000:
+        return np.resize(array, 1000 * array.size), "a thousand times longer"
     if kind == 1:
         return array.astype(np.float32 if array.dtype != np.float32 else np.float64), "other type"
     if kind == 2:
@@ -83,7 +89,13 @@ def _wrong_array(array, rng):
     at = rng.integers(array.size)
     if array.dtype.kind in "iu":
         limits = np.iinfo(array.dtype)
-        some = [limits.min, limits.max, array.size, array.flat[(at + 1) % array.size], 0]
+        some = [
+            limits.min,
+            limits.max,
+            min(array.size, limits.max),
+            array.flat[(at + 1) % array.size],
+            0,
+        ]
         array.flat[at] = some[rng.integers(len(some))]
     elif array.dtype.kind == "f":
         some = [np.nan, np.inf, -np.inf, -1.0, 1e300, 0.0, 5e-324]
@@ -92,3 +104,57 @@ def _wrong_array(array, rng):
     else:
         return array[:-1], "one shorter"
     return array, f"[{at}] became {array.flat[at]}"
+
+
+# ---- bytes
+
+
+def damaged_bytes(data, rng):
+    """A copy of a file's bytes with some of them wrong, and what that is, in words."""
+    data = bytearray(data)
+    at = int(rng.integers(len(data)))
+    kind = rng.integers(5)
+    if kind == 0:
+        return bytes(data[:at]), f"cut at {at}"
+    if kind == 1:
+        size = int(rng.integers(1, 50))
+        del data[at : at + size]
+        return bytes(data), f"{size} bytes removed at {at}"
+    if kind == 2:
+        more = rng.bytes(int(rng.integers(1, 50)))
+        data[at:at] = more
+        return bytes(data), f"{len(more)} bytes inserted at {at}"
+    if kind == 3:
+        other = int(rng.integers(len(data)))
+        size = int(rng.integers(1, 200))
+        data[at : at + size] = data[other : other + size]
+        return bytes(data), f"{size} bytes copied from {other} to {at}"
+    places = rng.integers(len(data), size=int(rng.integers(1, 9)))
+    for place in places:
+        data[place] ^= 1 << int(rng.integers(8))
+    return bytes(data), f"bits flipped at {sorted(places.tolist())}"
+
+
+def damaged_members(data, rng):
+    """A copy of a file's bytes with one member of its archive damaged, and all checksums valid."""
+    body = data[:-TAIL]
+    if rng.integers(4) == 0:
+        body, what = damaged_bytes(body, rng)
+        return sealed(body), what
+    with zipfile.ZipFile(io.BytesIO(body)) as packed:
+        members = {name: packed.read(name) for name in packed.namelist()}
+    name = list(members)[rng.integers(len(members))]
+    members[name], what = damaged_bytes(members[name], rng)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as packed:
+        for member, content in members.items():
+            packed.writestr(member, content)
+    return sealed(stream.getvalue()), f"{name}: {what}"
+
+
+TAIL = 32 + len(archive.MARK)
+
+
+def sealed(body):
+    """An archive as a file with a valid checksum."""
+    return body + hashlib.sha256(body).digest() + archive.MARK

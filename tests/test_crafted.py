@@ -116,6 +116,9 @@ HUGE = (
 )
 
 
+NOTHING = HUGE.replace(b"<f8", b"<U0")  # a million million strings of no length
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [
@@ -127,6 +130,7 @@ HUGE = (
         ([("json.npy", text({"a": 1, "b": 2}))], "does not have the structure of a saved state"),
         ([("json.npy", text({"dict": {}})), ("x.txt", b"hi")], "'x.txt' is not a stored array"),
         ([("json.npy", HUGE)], "the size of an array does not match its header"),
+        ([("json.npy", NOTHING)], "unsupported dtype <U0"),
         ([("json.npy", b"no array")], "is not a valid checkpoint"),
     ],
 )

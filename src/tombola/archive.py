@@ -13,6 +13,7 @@ import json
 import math
 import os
 import struct
+import tokenize
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ __all__ = ["CheckpointError", "read", "write"]
 MARK = b"tombola2"
 _OLD_MARK = b"tombola1"
 _TEXT = "json"  # the archive member that holds everything but the arrays
+BLOCK = 2**20  # bytes that are read at a time
 LARGEST = 2**36  # bytes: by default, larger files are refused
 
 
@@ -92,9 +94,9 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
     return state
 
 
-# what zipfile raises for malformed archives
+# what zipfile, and numpy for the header of an array, raise for malformed archives
 _ODD = (zipfile.BadZipFile, EOFError, OverflowError, NotImplementedError, RuntimeError, OSError,
-        IndexError, AttributeError, struct.error)  # fmt: skip
+        IndexError, AttributeError, struct.error, SyntaxError, tokenize.TokenError)  # fmt: skip
 
 
 def _unpacked(file: Any, size: int) -> dict[str, Any]:
@@ -110,32 +112,42 @@ def _unpacked(file: Any, size: int) -> dict[str, Any]:
             name = member.filename.removesuffix(".npy")
             if name in arrays:
                 raise ValueError(f"{name!r} occurs twice")
-            arrays[name] = _array(archive.read(member))
+            with archive.open(member) as stream:
+                arrays[name] = _array(stream, member.file_size)
     return arrays
 
 
-def _array(data: bytes) -> Any:
+def _array(stream: Any, size: int) -> Any:
     """Return the array of an npy file; its header must describe exactly what follows it."""
-    stream = io.BytesIO(data)
     if npy.read_magic(stream) != (1, 0):
         raise ValueError("an array has an unsupported version of the npy format")
     shape, fortran, dtype = npy.read_array_header_1_0(stream)
-    if dtype.kind not in "biufUS":
+    if dtype.kind not in "biufUS" or dtype.itemsize == 0:  # numpy makes one byte of none
         raise ValueError(f"an array has the unsupported dtype {dtype}")
-    rest = len(data) - stream.tell()
+    rest = size - stream.tell()
     if dtype.itemsize * math.prod(shape) != rest or any(length < 0 for length in shape):
         raise ValueError("the size of an array does not match its header")
-    if dtype.itemsize == 0:
-        return np.zeros(shape, dtype=dtype)
-    array = np.frombuffer(bytearray(data[stream.tell() :]), dtype=dtype)
+    array = np.frombuffer(_filled(stream, rest), dtype=dtype)
     return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _filled(stream: Any, size: int) -> bytearray:
+    """Return the rest of a stream, which has `size` bytes, without a second copy of it."""
+    data = bytearray(size)
+    view, done = memoryview(data), 0
+    while block := stream.read(BLOCK):
+        view[done : done + len(block)] = block  # an error where there are more
+        done += len(block)
+    if done < size:
+        raise ValueError("an array is shorter than its header says")
+    return data
 
 
 def _digest(file: Any, size: int = -1) -> bytes:
     """Return the SHA-256 of the first `size` bytes (default: all), leaving the file at the end."""
     file.seek(0)
     digest = hashlib.sha256()
-    while size and (block := file.read(2**20 if size < 0 else min(2**20, size))):
+    while size and (block := file.read(BLOCK if size < 0 else min(BLOCK, size))):
         digest.update(block)
         size -= len(block) if size > 0 else 0
     return digest.digest()

@@ -177,6 +177,9 @@ class Stream:
     Word number ``position`` of a stream is a function of ``seed``, ``path`` and ``position``
     alone, so ``words(3)`` followed by ``words(5)`` equals ``words(8)``.
 
+    A forked process goes on where its parent is: both have the same words next. Give each process
+    a `child` of its own.
+
     Parameters
     ----------
     seed : int

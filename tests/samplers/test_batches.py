@@ -59,6 +59,21 @@ def test_a_batch_is_its_items_one_by_one(name, n):
     assert_same(_played(whole), _played(parts))
 
 
+@pytest.mark.parametrize("n", [2, 5, 60])
+def test_a_mean_that_vanishes_within_a_batch(n):
+    """The sampler starts over at the first loss after many zeros, in the middle of a batch."""
+    whole, parts = tombola.VRB(n), tombola.VRB(n)
+    rng = np.random.default_rng(n)
+    some = lambda size: rng.lognormal(0, 1.5, size)  # noqa: E731
+    for losses in (some(200), np.r_[some(60), np.zeros(150 * n), some(200), np.zeros(5)], some(99)):
+        draw = whole.draw(len(losses))
+        whole.update(draw, losses)
+        parts.draw(len(losses))
+        for j, loss in enumerate(losses):
+            parts.update(draw[j : j + 1], [loss])
+    assert_same(_played(whole), _played(parts))
+
+
 def _played(sampler):
     """The state without the number of calls."""
     state = sampler.state_dict()

@@ -290,3 +290,20 @@ def test_levels_that_do_not_fit():
     sampler.update(draw, [1.0])
     with pytest.raises(ValueError, match="must be called before the first draw"):
         sampler.start_from({"a": (1.0, 3)})
+
+
+def test_after_a_million_zeros_it_learns_again():
+    """Levels fall with the square of the number of losses: they stay far from the least number."""
+    groups = np.arange(20) % 4
+    losses = (1.0 + np.arange(20) % 5) * np.array([1, 2, 4, 8])[groups]
+    sampler, fresh = (GroupVRB(groups, seed=seed, shuffle=False) for seed in (1, 2))
+    draw = sampler.draw(300)
+    sampler.update(draw, losses[draw.indices])
+    sampler.update(sampler.draw(10**6), np.zeros(10**6))
+    assert sampler.state.rule[0].level > 1e-12
+    assert sampler.state.levels.min() > 1e-12
+    for player in (sampler, fresh):
+        for _ in range(4000):
+            draw = player.draw(1)
+            player.update(draw, losses[draw.indices])
+    assert sampler.probabilities() == pytest.approx(fresh.probabilities(), rel=0.2)

@@ -227,18 +227,60 @@ def test_losses_of_0_stay_uniform(kind):
 
 @pytest.mark.parametrize("n", [1, 2, 20])
 def test_it_learns_after_a_long_run_of_zeros(n):
-    """So long that the running mean of squares has gone below the smallest number."""
+    """So long that the running mean of squares would have gone below the smallest number."""
     sampler = VRB(n, seed=9)
     losses = np.full(n, 0.01)
     losses[0] = 1.0
     play(sampler, losses, 5, size=n)
     play(sampler, np.zeros(n), 40, size=1000)
-    assert sampler.state.rule[0].mean_square < 1e-300
+    assert 0 < sampler.state.rule[0].mean_square < 1e-50
     play(sampler, losses, 60, size=100)
-    assert sampler.state.rule[0].mean_square > 0
+    assert sampler.state.rule[0].mean_square > 1e-5
     if n > 2:
         assert sampler.mode == "adaptive"
         assert sampler.probabilities().argmax() == 0
+
+
+def shares(sampler):
+    """The adaptive distribution, without mixing and fallback."""
+    weights = sampler.state.index.weights
+    return weights / weights.sum()
+
+
+def after_zeros(n, zeros, *, seed=9):
+    """A sampler that has seen ordinary losses, then zeros."""
+    sampler = VRB(n, seed=seed)
+    play(sampler, np.linspace(3, 1, n), 50, size=n)
+    play(sampler, np.zeros(n), 1, size=zeros)
+    return sampler
+
+
+@pytest.mark.parametrize("n", [4, 50])
+def test_after_a_million_zeros_it_learns_as_a_new_one(n):
+    losses = 1.0 + np.arange(n) % 4
+    sampler, fresh = after_zeros(n, 10**6), VRB(n, seed=10)
+    assert sampler.state.rule[0].mean_square > np.finfo(np.float64).tiny
+    for player in (sampler, fresh):
+        play(player, losses, 10 * n, size=1)
+    assert shares(sampler) == pytest.approx(shares(fresh), rel=0.3)
+    assert shares(sampler) == pytest.approx(losses / losses.sum(), rel=0.1)
+
+
+def test_fewer_zeros_are_remembered_and_forgotten_soon():
+    """A mean that has not vanished doubles with each loss."""
+    n, zeros = 10, 1000
+    losses = 1.0 + np.arange(n) % 4
+    sampler = after_zeros(n, zeros)
+    assert 2.0**-200 < sampler.state.rule[0].mean_square < 1e-35
+    play(sampler, losses, 2 * zeros, size=1)
+    assert shares(sampler) == pytest.approx(losses / losses.sum(), rel=0.1)
+
+
+@pytest.mark.parametrize("factor", [1024.0, 2.0**-300, 2.0**300])
+def test_after_zeros_the_scale_does_not_matter(factor):
+    losses = np.random.default_rng(3).lognormal(0, 2, 10)
+    plain, scaled = after_zeros(10, 5000), after_zeros(10, 5000)
+    assert np.array_equal(play(plain, losses, 200), play(scaled, losses * factor, 200))
 
 
 @pytest.mark.parametrize("kind", KINDS)

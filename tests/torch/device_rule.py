@@ -91,6 +91,8 @@ class BatchRule:
             if self.mean > 0:
                 new = np.minimum(new, (1 + 1 / share) * self.mean)
             self.mean = max(0, 1 - size * share) * self.mean + share * new.sum()
+        if self.mean < 2.0**-700:
+            self.mean = 0.0
         return squares
 
     def _judge(self, items, chances, squares, mixing):

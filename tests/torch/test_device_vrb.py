@@ -305,6 +305,27 @@ def test_a_loss_that_dwarfs_all_before(on_board):
     assert engine.reals.isfinite().all()
 
 
+@needs_triton
+def test_a_mean_that_zeros_have_made_vanish(on_board):
+    """It becomes 0, and the next losses count in full, however large they are."""
+    n, losses = 12, 1.0 + np.arange(12) % 4
+    sampler = on_board(n)
+    draw = sampler.draw(6)
+    sampler.update(draw, on(sampler, losses[draw.ticket.indices]))
+    state = sampler.state_dict()
+    small = changed(state, ("state", "reals", "mean_square"), 1.5 * 2.0**-700)
+    sampler.load_state_dict(small)
+    draw = sampler.draw(6)
+    sampler.update(draw, on(sampler, np.zeros(6)))
+    assert sampler.state_dict()["state"]["reals"]["mean_square"] == 0.0
+    for _ in range(30):
+        draw = sampler.draw(6)
+        sampler.update(draw, on(sampler, losses[draw.ticket.indices]))
+    reals = sampler.state_dict()["state"]["reals"]
+    mean = reals["mean_square"] / reals["unit"] ** 2
+    assert mean == pytest.approx((losses**2).mean(), rel=0.5)
+
+
 @long
 @needs_triton
 @pytest.mark.parametrize("small", [True, False])

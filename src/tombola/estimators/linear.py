@@ -22,6 +22,7 @@ from tombola.estimators.early_stopping import HeldOut, split_rows
 from tombola.estimators.familiar import check_values, check_words
 from tombola.estimators.part_fit import PartFit, Past, Task, fit_part
 from tombola.estimators.solver_table import (
+    CERTIFIED,
     DESCENTS,
     SOLVERS,
     check_solver,
@@ -219,7 +220,9 @@ class LinearEstimator(LinearModel):
         self._calls += 1
         self._past: list[Past | None] = [fit.past for fit in fits]
         self._set_fitted(fits)
-        if not all(fit.converged for fit in fits):
+        if long := next((fit.long for fit in fits if fit.long), ""):
+            self._warn_of_rows(long)
+        elif not all(fit.converged for fit in fits):
             self._warn(epochs, tol, max(fit.gap for fit in fits))
 
     def _fit_all(self, tasks: Sequence[Task]) -> list[PartFit]:
@@ -262,6 +265,17 @@ class LinearEstimator(LinearModel):
         warnings.warn(
             f"{type(self).__name__} has not converged in max_iter={epochs} epochs{reached}: allow "
             f"more of them, {last}",
+            ConvergenceWarning,
+            stacklevel=7,
+        )
+
+    def _warn_of_rows(self, long: str) -> None:
+        """Warn that long rows kept the solver far from the optimum."""
+        other = "" if self.solver_ in CERTIFIED else ', or use solver="newton" or "sdca"'
+        warnings.warn(
+            f'{type(self).__name__} with solver="{self.solver_}" has stopped before the optimum, '
+            f"maybe far from it: {long}, and steps short enough for such rows are too short for "
+            f"the others. Scale or leave out these rows{other}",
             ConvergenceWarning,
             stacklevel=7,
         )

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from tombola.estimators.base import Part
 from tombola.estimators.early_stopping import EarlyStopping, HeldOut
-from tombola.estimators.solver_table import CERTIFIED, REDUCED
+from tombola.estimators.long_rows import describe_long_rows, is_far
+from tombola.estimators.solver_table import CERTIFIED, DESCENTS, REDUCED
 from tombola.estimators.watch import Watch
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import squared_norms, transposed
@@ -18,6 +19,10 @@ from tombola.samplers import GroupVRB, Sampler
 from tombola.solvers import AdaGrad, Result, WorkingSets
 
 __all__ = ["PartFit", "Past", "Task", "fit_part"]
+
+
+LONG = 10.0  # a row that many times as long as the median one can keep a solver from its goal ...
+LONG_FOR_A_RATE = 3.0  # ... and one with a rate, which the longest row determines
 
 
 class Past(NamedTuple):
@@ -50,6 +55,7 @@ class PartFit(NamedTuple):
     epochs: int
     gap: float  # relative; nan where the solver has none
     converged: bool
+    long: str = ""  # about long rows, where they may have kept the solver from its goal
 
 
 def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None) -> PartFit:
@@ -90,6 +96,12 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
         epochs, converged = watch.epoch, tol is None or watch.converged
         gap = watch.gap if name in REDUCED else math.nan
         solution = result.solution if task.held is None else watch.solution
+    long = ""
+    if tol is not None and (name in DESCENTS or not converged):
+        least = LONG_FOR_A_RATE if name in DESCENTS else LONG
+        long = describe_long_rows(problem, least, numbered=task.held is None)
+        if converged and long and not is_far(problem, solution):
+            long = ""
     if isinstance(sampler, GroupVRB):
         levels = {**levels, **sampler.group_levels()}
     return PartFit(
@@ -100,6 +112,7 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
         epochs=epochs,
         gap=float(gap),
         converged=converged,
+        long=long,
     )
 
 

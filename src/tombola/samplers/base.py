@@ -33,7 +33,10 @@ class Sampler(ABC):
     n : int
         The number of items.
     seed : int
-        From 0 to 2^128 - 1. The same seed and the same feedback give the same draws.
+        From 0 to 2^128 - 1. The same seed and the same feedback give the same draws, in a forked
+        child and in a copy too: they repeat what the original draws next, as numpy's generators
+        do. Processes that should draw differently make their samplers themselves, each with a
+        seed of its own.
     parameters : dict, optional
         The other arguments of the subclass's constructor: numbers, strings, None or arrays. A
         saved sampler is reconstructed from them.

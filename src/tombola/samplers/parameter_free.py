@@ -11,6 +11,9 @@ are steady, one visit determines the weight; if they are noisy, it takes more. M
 min(1, sqrt(n / (4 u))) after u losses. All quantities are relative to m, so the scale of the losses
 does not matter.
 
+A loss 2^100 times the first one, or any loss after m has fallen to 2^-200 of its first value,
+makes the sampler start over, as if there had been no losses before.
+
 The fallback (`tombola.samplers.fallback`) deals shuffled epochs while adaptive draws do not pay.
 
 ``docs/decisions/vrb_default.md`` lists the alternatives and their measurements.
@@ -32,6 +35,7 @@ from tombola.samplers.parameter_free_batch import learn_in_stages
 from tombola.samplers.shrunk_averages import (
     clipped,
     distance,
+    least_mean,
     moved_average,
     moved_mean,
     pace,
@@ -43,7 +47,7 @@ from tombola.samplers.weighted import (
     fill_from_index,
     new_rule,
     probability_of,
-    put,
+    rebuild,
     uniform_weight,
     update_in_order,
 )
@@ -96,10 +100,10 @@ def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
     for loss in losses:
         largest = max(largest, loss)
     usual = rule.unit > 0.0 and largest * rule.unit <= TOO_LARGE and rule.fade == 1.0
+    done = 0
     if usual and items.size >= FEW:
-        learn_in_stages(state, items, probabilities, losses)
-    else:
-        update_in_order(state, items, probabilities, losses)
+        done = learn_in_stages(state, items, probabilities, losses)
+    update_in_order(state, items[done:], probabilities[done:], losses[done:])
 
 
 class ParameterFreeState(Weighted, _Parts):
@@ -123,13 +127,15 @@ class ParameterFreeState(Weighted, _Parts):
         """Update the item's average, the overall average, D and the fallback's sums."""
         rule, n = state.rule[0], state.scores.size
         share = pace(rule.fed, n)
-        if loss * rule.unit > TOO_LARGE:
+        if loss * rule.unit > TOO_LARGE or (loss > 0.0 and is_faint(rule)):
             begin_anew(state)
         if rule.unit == 0.0 and loss > 0.0:
             set_unit(state, loss, share, probability)
         squared = normalised(loss, rule.unit) ** 2
         if rule.unit > 0.0:
-            rule.mean_square = moved_mean(rule.mean_square, squared / (n * probability), share)
+            rule.mean_square = moved_mean(
+                rule.mean_square, squared / (n * probability), share, least_mean(rule.first_root)
+            )
             squared = clipped(squared, n, rule.mean_square)
             candidate = probability_of(state, item, uniform_weight(state))
             fallback.judge(state.fallback[0], squared, n, probability, candidate)
@@ -190,6 +196,12 @@ class ParameterFreeState(Weighted, _Parts):
             fill_from_index(state, out)
 
 
+@kernel(inline=True)
+def is_faint(rule: Any) -> Any:
+    """Return whether a run of zeros has made m negligible."""
+    return rule.unit > 0.0 and rule.mean_square <= least_mean(rule.first_root)
+
+
 @kernel(inner=True)
 def set_unit(state: ParameterFreeState, loss: Any, share: Any, probability: Any) -> None:
     """Set the unit from the first non-zero loss: the inverse of a power of two near it."""
@@ -208,4 +220,4 @@ def begin_anew(state: ParameterFreeState) -> None:
     for item in range(state.scores.size):
         state.scores[item] = 0.0
         state.visits[item] = 0.0
-        put(state, item, 1.0)
+    rebuild(state)

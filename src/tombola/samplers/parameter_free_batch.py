@@ -25,6 +25,7 @@ from tombola.samplers.arithmetic import normalised
 from tombola.samplers.shrunk_averages import (
     clipped,
     distance,
+    least_mean,
     moved_average,
     moved_mean,
     pace,
@@ -72,12 +73,16 @@ class Scratch(NamedTuple):
 
 
 @kernel(allocates=True, inner=True)
-def learn_in_stages(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
-    """Learn from a batch; the unit is known, and no loss makes the sampler start over."""
+def learn_in_stages(state: Any, items: Any, probabilities: Any, losses: Any) -> Any:
+    """Learn from a batch; the unit is known, and no loss is too large for it.
+
+    Return how many losses were learnt from: all, unless m becomes so small that a loss may make
+    the sampler start over.
+    """
     rule, turn, n = state.rule[0], state.sweep[0], state.scores.size
     space = np.empty((18, CHUNK))
     done = 0
-    while done < items.size:
+    while done < items.size and stays_above(rule, n):
         end = min(done + CHUNK, items.size)
         drawn, chances, scratch = (
             items[done:end],
@@ -114,6 +119,14 @@ def learn_in_stages(state: Any, items: Any, probabilities: Any, losses: Any) -> 
                 state.visits[drawn[j]] = scratch.past_visits[j]
             rescale(state)
         done += size
+    return done
+
+
+@kernel(inline=True)
+def stays_above(rule: Any, n: Any) -> Any:
+    """Return whether m stays above the least one during a chunk, whatever its losses."""
+    left = (1.0 - pace(rule.fed, n)) ** CHUNK
+    return rule.mean_square * left > 2.0 * least_mean(rule.first_root)
 
 
 @kernel(allocates=True, inline=True)
@@ -161,9 +174,10 @@ def normalise(
 def absorb_all(state: Any, items: Any, scratch: Scratch) -> None:
     """Stage 2: update the averages of items, and read those of the sweep, in order."""
     rule, n, scores, visits = state.rule[0], state.scores.size, state.scores, state.visits
+    least = least_mean(rule.first_root)
     mean, compared, cursor = rule.mean_square, rule.compared, state.sweep[0].cursor
     for j in range(items.size):
-        mean = moved_mean(mean, scratch.uniform[j], scratch.share[j])
+        mean = moved_mean(mean, scratch.uniform[j], scratch.share[j], least)
         scratch.mean[j] = mean
         scratch.squared[j] = clipped(scratch.squared[j], n, mean)
     for j in range(items.size):

@@ -11,10 +11,19 @@ from typing import Any
 
 from tombola.compiling import kernel
 
-__all__ = ["clipped", "distance", "moved_average", "moved_mean", "pace", "shrunk_root"]
+__all__ = [
+    "clipped",
+    "distance",
+    "least_mean",
+    "moved_average",
+    "moved_mean",
+    "pace",
+    "shrunk_root",
+]
 
 LAST = 32.0  # visits: the window of an item's average
 CLIP = 8.0  # squared losses are clipped at CLIP n m
+FAINT = 2.0**-200  # the least m, relative to the first one: about 139 n losses of zero
 PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
 
 
@@ -25,10 +34,16 @@ def pace(count: Any, n: Any) -> Any:
 
 
 @kernel(inline=True)
-def moved_mean(mean: Any, new: Any, share: Any) -> Any:
-    """Return m after a new value: it at most doubles, unless a run of zeros has made it vanish."""
+def least_mean(first_root: Any) -> Any:
+    """Return the least m; when losses of zero have brought it there, past losses are negligible."""
+    return FAINT * (first_root * first_root)
+
+
+@kernel(inline=True)
+def moved_mean(mean: Any, new: Any, share: Any, least: Any) -> Any:
+    """Return m after a new value, not below `least`: it at most doubles, unless it was 0."""
     moved = mean + share * (new - mean)
-    return min(moved, 2.0 * mean) if mean > 0.0 else moved
+    return max(least, min(moved, 2.0 * mean) if mean > 0.0 else moved)
 
 
 @kernel(inline=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tombola.checkpoint import CheckpointError
 from tombola.compiling import name_by_source
 from tombola.samplers import VRB, Sampler
 from tombola.samplers.compiled import CompiledSampler
@@ -222,9 +223,9 @@ class Solver(ABC):
                 f"the result is at round {resume.rounds} already, rounds={rounds} is less"
             )
         if state["solver"] != repr(self):
-            raise ValueError(f"the result is of {state['solver']}, this is {self!r}")
+            raise CheckpointError(f"the result is of {state['solver']}, this is {self!r}")
         if state["problem"] != fingerprint(problem):
-            raise ValueError("the result is of another problem: of other data or parameters")
+            raise CheckpointError("the result is of another problem: of other data or parameters")
         sampler = resume.sampler if sampler is None else sampler
         if sampler is None:  # a class that is not among the samplers, but may be the default
             own = self._default_sampler(problem)

@@ -62,6 +62,8 @@ def tighten(run: Any, dual: Any) -> None:
 def evaluate(run: Any) -> Any:
     """Return P, D less its rounding, and the means of phi'' and phi'' |x|^2; write the residuals.
 
+    In the last mean long rows count as `longest`: their steps are exact, and need no strength.
+
     Where phi is not smooth, |a| stands for phi'': the share of rows that hold w where it is.
     """
     model, options, level, scratch = run.model, run.options[0], run.level[0], run.scratch
@@ -84,7 +86,7 @@ def evaluate(run: Any) -> Any:
         losses += weight * slopes(model, item, scratch.z, scratch.slope)
         bend = weight * (curve(model, item, z) if options.smooth else abs(a))
         curvature += bend
-        trace += bend * run.centring.lengths[item]
+        trace += bend * min(run.centring.lengths[item], options.longest)
         if a * sign > 0.0:
             add_row(model.rows, item, weight / level.scale * a, scratch.side)
             a *= ratio

@@ -27,8 +27,8 @@ class _Parts(NamedTuple):
     progress: Record  # rounds, item_gradients: rows visited; draws; since: since the last pass;
     # due: the draws at which the next pass is; passes
     model: Any
-    options: Record  # smooth; roundness: 1/c; length: mean |x|^2; mean_squared: |mean|^2;
-    # tolerance: of the gap; aim: the same, above 0
+    options: Record  # smooth; roundness: 1/c; length, longest: mean and largest |x|^2 of
+    # usual rows; mean_squared: |mean|^2; tolerance: of the gap; aim: the same, above 0
     centring: Centring
     w: NDArray[np.float64]  # (1, d): u
     centre: NDArray[np.float64]  # (1, d): y

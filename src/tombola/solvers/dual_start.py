@@ -11,8 +11,9 @@ from tombola.problems.rows import add_row, dot
 from tombola.solvers.dual_run import DualRun
 from tombola.solvers.dual_step import Centring, rebuild
 
-__all__ = ["begin_at", "best_constant", "centred", "mean_curvature"]
+__all__ = ["begin_at", "best_constant", "centred", "longest_usual", "mean_curvature"]
 
+LONG = 100.0  # a squared length this many times the median is that of a long row
 TURNS = 200  # of the search for an intercept
 WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rounding of 1
 
@@ -46,14 +47,24 @@ def best_constant(problem: Any) -> tuple[float, float]:
 
 
 def centred(problem: Any) -> Centring:
-    """Return the mean of the rows and their distances from it; 0 where rows are not centred."""
+    """Return the mean of the rows and their distances from it; 0 where rows are not centred.
+
+    Long rows are left out of the mean: one of them would move it far away from all the others.
+    """
     mean, products = np.zeros(problem.d), np.zeros(problem.n)
     lengths = np.maximum(problem.model.norms**2 - problem.fit_intercept, 0.0)
     if problem.fit_intercept and problem.l1 == 0:
-        fill_mean(problem.model, mean)
+        usual = lengths <= longest_usual(lengths, problem.model.weights)
+        fill_mean(problem.model, problem.model.weights * usual, mean)
         fill_products(problem.model, mean, products)
         lengths = np.maximum(lengths - 2.0 * products + mean @ mean, 0.0)
     return Centring(mean, products, lengths)
+
+
+def longest_usual(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """Return the squared length above which a row is long: 100 times the median."""
+    median = float(np.median(lengths[weights > 0])) if weights.any() else 0.0
+    return LONG * median if median > 0 else np.inf
 
 
 def begin_at(problem: Any, run: DualRun, start: NDArray[np.float64]) -> None:
@@ -80,13 +91,13 @@ def begin_at(problem: Any, run: DualRun, start: NDArray[np.float64]) -> None:
 
 
 @kernel
-def fill_mean(model: Any, out: NDArray[np.float64]) -> None:
+def fill_mean(model: Any, weights: Any, out: NDArray[np.float64]) -> None:
     """Write the mean of s_i x_i, over the mean of s_i."""
     total = 0.0
-    for item in range(model.weights.size):
-        total += model.weights[item]
-    for item in range(model.weights.size):
-        add_row(model.rows, item, model.weights[item] / total, out)
+    for item in range(weights.size):
+        total += weights[item]
+    for item in range(weights.size):
+        add_row(model.rows, item, weights[item] / total, out)
 
 
 @kernel

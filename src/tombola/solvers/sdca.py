@@ -12,7 +12,13 @@ from tombola.samplers import Sampler
 from tombola.solvers.base import Solver
 from tombola.solvers.certificate import evaluate, pull_for
 from tombola.solvers.dual_run import DualRun, at_best, present
-from tombola.solvers.dual_start import begin_at, best_constant, centred, mean_curvature
+from tombola.solvers.dual_start import (
+    begin_at,
+    best_constant,
+    centred,
+    longest_usual,
+    mean_curvature,
+)
 from tombola.solvers.dual_step import Scratch, fill_residuals
 from tombola.solvers.latest import Latest
 from tombola.solvers.loop import new_batch
@@ -142,7 +148,8 @@ class SDCA(Solver):
         model, n, d = problem.model, problem.n, problem.d
         centring = centred(problem)
         intercept, value = best_constant(problem)
-        length = float((model.weights * centring.lengths).sum() / n)
+        longest = longest_usual(centring.lengths, model.weights)
+        length = float((model.weights * np.minimum(centring.lengths, longest)).sum() / n)
         best = problem.as_matrix(None)
         if problem.fit_intercept:
             best[0, d] = intercept
@@ -157,6 +164,7 @@ class SDCA(Solver):
                 smooth=int(smooth),
                 roundness=1.0 / problem.curvature,
                 length=length,
+                longest=longest,
                 mean_squared=float(centring.mean @ centring.mean),
                 tolerance=self.tol * value,
                 aim=max(self.tol, AIM) * value,

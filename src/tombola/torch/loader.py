@@ -121,7 +121,9 @@ class ImportanceLoader(AdaptiveBatches):
         The group of each item, for example its class label. `GroupVRB` shares what it learns
         within a group.
     seed : int, default=0
-        Same seed and same losses, same draws. No other generator influences them.
+        Same seed and same losses, same draws. No other generator influences them. Workers do not
+        draw, so forked ones repeat nothing; a loader that is itself forked does: give each
+        process a seed of its own, unless `distributed` divides the draws among them.
     quantity : str, default="loss"
         What is fed to `update`: "loss" or "gradient norm". The gauge reports it. With "loss", a
         sampler that is passed in keeps its own quantity.

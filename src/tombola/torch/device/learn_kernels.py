@@ -4,7 +4,7 @@ A batch is learnt from at once. With B losses l, of items drawn with probability
 and z = l^2 / (n p):
 
     w = max(1 / (u + B), 1 / max(n, B))
-    m <- (1 - B w) m + w sum of min(z, (1 + 1/w) m)
+    m <- (1 - B w) m + w sum of min(z, (1 + 1/w) m),   or of z while m is 0
 
 Each l^2 counts as at most 8 n times the m that it alone would lead to. For each item with c losses
 in the batch, of mean square x:
@@ -89,6 +89,7 @@ KINDS = tl.constexpr(Trouble.KINDS)
 
 LAST = tl.constexpr(shrunk_averages.LAST)
 CLIP = tl.constexpr(shrunk_averages.CLIP)
+FAINT = tl.constexpr(2.0**-700)  # a smaller m counts as 0: only a run of zeros leads there
 LARGEST = tl.constexpr(2.0**250)  # what a loss counts as at most, relative to the first
 FIRST_LARGEST = tl.constexpr(2.0**20)  # the same, squared, for duplicates in the first batch
 SMALLEST = tl.constexpr(2.0**-200)  # of probabilities, as for a `tombola.Draw`
@@ -417,6 +418,7 @@ def settle_rule(n, reals, fed, size, unit, sums):
     share, rest = share_of(fed, n, size)
     moved = rest * mean + share * tl.load(sums + PART_MEAN)
     mean = tl.where(tl.load(sums + PART_OTHERS) > 0.0, moved, mean)
+    mean = tl.where(mean < FAINT, 0.0, mean)
     root = tl.where((old_unit == 0.0) & (unit > 0.0), tl.sqrt(mean), root)
     compared = tl.load(sums + PART_COMPARED)
     window = tl.maximum(n.to(tl.float64), compared)

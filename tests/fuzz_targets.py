@@ -1,0 +1,552 @@
+"""What a campaign of damaged states attacks: every thing that loads a state.
+
+A target has an honest state, and an attempt on a damaged one, which returns "refused" (with a
+`CheckpointError`), "diverged" (with a `DivergenceError`: numbers too large to go on with) or
+"harmless". Whatever else it raises is a fault.
+"""
+
+import contextlib
+import functools
+import io
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import tombola
+from fuzz import damaged, damaged_bytes, damaged_members
+from players import ours
+from tombola import checkpoint
+from tombola.checkpoint import CheckpointError
+
+sys.path.append(str(Path(__file__).parent / "solvers"))  # for `test_damaged.RUNS`
+
+N = 40
+FAULTS = ("error", "harm", "crashed", "hung", "memory")
+SAMPLERS = ours(N, largest=3.0, horizon=1000)
+
+
+class Harm(Exception):  # noqa: N818
+    """A damaged state was taken, and did what no state may do."""
+
+
+def require(condition, what):
+    if not condition:
+        raise Harm(what)
+
+
+# ---- samplers
+
+
+def played(name):
+    sampler = SAMPLERS[name](1)
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        draw = sampler.draw(7)
+        if sampler.feedback == "all":
+            sampler.update_all(rng.exponential(size=N))
+        else:
+            sampler.update(draw, rng.exponential(size=7))
+    return sampler
+
+
+def use(sampler):
+    """Draws stay within the items, probabilities sum to one, and feedback is taken."""
+    n = sampler.n
+    for size in (1, 300):
+        draw = sampler.draw(size)
+        items, chances = np.asarray(draw.indices), np.asarray(draw.probabilities)
+        require(0 <= items.min() <= items.max() < n, "an item that is not there")
+        require(((chances > 0) & (chances <= 1 + 1e-9)).all(), "a probability not from 0 to 1")
+        if sampler.feedback == "all":
+            sampler.update_all(np.ones(n))
+        else:
+            sampler.update(draw, losses_like(draw, np.linspace(0.0, 2.0, size)))
+    p = np.asarray(sampler.probabilities())
+    require(p.shape == (n,), "not a probability for each item")
+    require(abs(p.sum() - 1.0) < 1e-6, f"probabilities that sum to {p.sum()}")
+
+
+def losses_like(draw, losses):
+    """Losses as the sampler takes them: a tensor for a draw of tensors."""
+    if isinstance(draw.indices, np.ndarray):
+        return losses
+    import torch
+
+    return torch.from_numpy(losses)
+
+
+class Target:
+    """Something that loads a state: `make` a new one, load into it, and `use` it."""
+
+    kind = ""
+    inside: tuple[str, ...] = ()  # where most of the damage is done
+    share = 1.0  # of a campaign
+
+    def __init__(self, name):
+        self.name = f"{self.kind}: {name}"
+
+    def honest(self):
+        """Return an honest state: nested dicts and lists of arrays and numbers, or bytes."""
+        raise NotImplementedError
+
+    def damage(self, state, rng):
+        """Return a damaged copy, and what was done."""
+        inside = self.inside if rng.integers(3) else ()
+        state, what = damaged(state, rng, inside)
+        while state and rng.integers(4) == 0:
+            state, more = damaged(state, rng, inside if rng.integers(2) else ())
+            what += f"; {more}"
+        return state, what
+
+    def place(self, state):
+        """Put a state where `attempt` finds it; return whether that is possible."""
+        return True
+
+    def attempt(self, state):
+        """Load a state and use what it was loaded into."""
+        raise NotImplementedError
+
+
+class InMemory(Target):
+    """`load_state_dict` of something new."""
+
+    def __init__(self, name, make, old, use=use, tensors=False):
+        super().__init__(name)
+        self.make, self.old, self.use, self.tensors = make, old, use, tensors
+
+    @functools.cached_property
+    def _honest(self):
+        return from_tensors(self.old().state_dict())
+
+    def honest(self):
+        return self._honest
+
+    def attempt(self, state):
+        thing = self.make()
+        try:
+            thing.load_state_dict(with_tensors(state) if self.tensors else state)
+        except CheckpointError:
+            return "refused"
+        self.use(thing)
+        return "harmless"
+
+
+class OfSampler(InMemory):
+    kind, inside = "sampler", ("parts",)
+
+    def __init__(self, name):
+        super().__init__(name, lambda: SAMPLERS[name](1), lambda: played(name))
+
+
+class OfTorch(InMemory):
+    kind = "torch"
+
+
+# ---- files
+
+
+class OfFile(Target):
+    """A file: its "fields" damaged, the bytes of its "members", or its "bytes".
+
+    With the first two, all checksums are computed anew.
+    """
+
+    how = "fields"
+
+    def __init__(self, name, how="fields"):
+        super().__init__(name if how == "fields" else f"{name}, {how}")
+        self.how = how
+
+    @functools.cached_property
+    def path(self):
+        folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+        self.clean = lambda: shutil.rmtree(folder, ignore_errors=True)
+        return folder / "file"
+
+    def save(self):
+        """Write the honest file."""
+        raise NotImplementedError
+
+    def load(self):
+        """Load the file and use what is in it."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def _honest(self):
+        self.save()
+        return checkpoint.read(self.path) if self.how == "fields" else self.path.read_bytes()
+
+    def honest(self):
+        return self._honest
+
+    def damage(self, state, rng):
+        if self.how == "fields":
+            return super().damage(state, rng)
+        return damaged_members(state, rng) if self.how == "members" else damaged_bytes(state, rng)
+
+    def place(self, state):
+        if self.how != "fields":
+            self.path.write_bytes(state)
+            return True
+        try:
+            checkpoint.write(self.path, state)
+        except TypeError:  # an odd thing that no file can hold
+            return False
+        return True
+
+    def attempt(self, state):
+        try:
+            return self.load() or "harmless"
+        except CheckpointError:
+            return "refused"
+
+
+class SamplerFile(OfFile):
+    kind, inside = "file", ("parts",)
+
+    def __init__(self, name, how="fields"):
+        super().__init__(name, how)
+        self.sampler = name
+
+    def save(self):
+        played(self.sampler).save(self.path)
+
+    def load(self):
+        use(tombola.load(self.path))
+
+
+class DrawFile(OfFile):
+    kind = "file"
+
+    def save(self):
+        tombola.save(played("VRB").draw(9), self.path)
+
+    def load(self):
+        draw = tombola.load(self.path)
+        if not isinstance(draw, tombola.Draw):
+            return
+        require(((draw.indices >= 0) & (draw.indices < draw.n)).all(), "an item that is not there")
+        require((draw.probabilities > 0).all(), "a probability of 0")
+        return
+
+
+class ResultFile(OfFile):
+    kind, inside, share = "result", ("state", "parts"), 0.5
+
+    def __init__(self, name, how="fields"):
+        super().__init__(name, how)
+        self.run = name
+
+    @functools.cached_property
+    def parts(self):
+        from test_damaged import RUNS
+
+        solver, problem, sampler = RUNS[self.run]
+        return solver, problem(), sampler
+
+    def save(self):
+        solver, problem, sampler = self.parts
+        solver.minimize(problem, sampler=sampler(), rounds=30, trace=3).save(self.path)
+
+    def load(self):
+        from tombola.solvers import DivergenceError, Result
+
+        solver, problem, sampler = self.parts
+        result = Result.load(self.path)
+        more = result.rounds + 20 if result.rounds < 10**6 else result.rounds
+        own = sampler() if result.sampler is None else None
+        try:
+            again = solver.minimize(problem, sampler=own, rounds=more, resume=result)
+        except DivergenceError:
+            return "diverged"
+        require(np.isfinite(again.solution).all(), "a solution that is not finite")
+        return None
+
+
+class OfRun(OfFile):
+    """A folder of `tombola train`, interrupted, with one file damaged, and --resume."""
+
+    kind, inside, share = "run", ("state", "parts"), 0.1
+    arguments = ("train", "iris", "--epochs", "3", "--solver", "adagrad", "--sampler", "vrb")
+
+    def __init__(self, name, file, how="fields"):
+        super().__init__(name, how)
+        self.file = file
+
+    @functools.cached_property
+    def path(self):
+        folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+        self.clean = lambda: shutil.rmtree(folder, ignore_errors=True)
+        self.kept = folder / "kept"
+        return folder / "run" / self.file
+
+    @property
+    def folder(self):
+        return self.path.parents[len(Path(self.file).parts) - 1]
+
+    def main(self, *more):
+        from tombola.cli.main import main
+
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return main([*self.arguments, "--out", str(self.folder), *more])
+
+    def save(self):
+        require(self.path is not None and self.main() == 0, "an honest run failed")
+        record = self.folder / "run.json"
+        record.write_text(json.dumps({**json.loads(record.read_text()), "finished": False}))
+        self.folder.rename(self.kept)
+        shutil.copytree(self.kept, self.folder)
+
+    def place(self, state):
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.kept, self.folder)
+        return super().place(state)
+
+    def load(self):
+        code = self.main("--resume")
+        require(code in (0, 2), f"exit status {code}")
+        return "refused" if code == 2 else "harmless"
+
+
+# ---- PyTorch
+
+
+def from_tensors(state):
+    """The same state with numpy arrays."""
+    if isinstance(state, dict):
+        return {key: from_tensors(inner) for key, inner in state.items()}
+    if isinstance(state, list):
+        return [from_tensors(inner) for inner in state]
+    return state.numpy().copy() if hasattr(state, "numpy") else state
+
+
+def with_tensors(state):
+    """The same state with tensors, where torch has such a type."""
+    if isinstance(state, dict):
+        return {key: with_tensors(inner) for key, inner in state.items()}
+    if isinstance(state, list):
+        return [with_tensors(inner) for inner in state]
+    if isinstance(state, np.ndarray):
+        import torch
+
+        with contextlib.suppress(TypeError):
+            return torch.from_numpy(state)
+    return state
+
+
+def torch_targets():
+    """Loaders, `WeightedSampler`, replay, and what is for a device, on the CPU."""
+    import torch
+    from torch.utils.data import TensorDataset
+
+    from tombola.torch import VRB, GroupVRB, ImportanceLoader, WeightedSampler, WeightIndex
+    from tombola.torch.replay import PrioritizedSampler
+
+    data = TensorDataset(torch.arange(N))
+
+    def new_loader(**more):
+        return ImportanceLoader(data, 8, seed=5, lag=4, **more)
+
+    def old_loader(**more):
+        loader = new_loader(**more)
+        for (items,), draw in loader:
+            if draw.number % 5:
+                loader.update(draw, 1.0 + items % 3)
+            if draw.number == 3:
+                break
+        while len(loader._epochs.waiting) < 2:  # as workers would
+            loader._epochs.draw_next()
+        return loader
+
+    def use_loader(loader):
+        epoch = loader.epoch
+        for seen, ((items,), draw) in enumerate(loader):
+            require(seen < 100, "an epoch without end")
+            require(0 <= int(items.min()) <= int(items.max()) < N, "an item that is not there")
+            require(bool((draw.importances >= 0).all()), "an importance below 0")
+            loader.update(draw, 1.0 + items % 3)
+        require(loader.epoch == epoch + 1, "an epoch that does not count")
+        loader.load_state_dict(loader.state_dict())
+
+    modes = {
+        "loader": {},
+        "loader, groups": {"groups": np.arange(N) % 3},
+        "loader, tags": {"sampler": lambda n, seed, groups: tombola.SRG(n, seed=seed)},
+        "loader, sharded": {"distributed": "sharded", "shards": 3},
+    }
+    for name, more in modes.items():
+        yield OfTorch(
+            name,
+            lambda more=more: new_loader(**more),
+            lambda more=more: old_loader(**more),
+            use_loader,
+            tensors=True,
+        )
+
+    def weighted(replacement):
+        generator = torch.Generator().manual_seed(1)
+        return WeightedSampler(
+            torch.arange(1.0, N + 1), 20, replacement=replacement, generator=generator
+        )
+
+    def old_weighted(replacement):
+        sampler = weighted(replacement)
+        for k, item in enumerate(sampler):
+            sampler.update([item], [0.5])
+            if k == 7:
+                break
+        return sampler
+
+    def use_weighted(sampler):
+        for _ in range(2):
+            items = []
+            try:
+                for item in sampler:
+                    items.append(item)
+                    require(len(items) <= 20, "an epoch without end")
+            except ValueError as error:  # too few items of a weight above 0
+                require("weight" in str(error), str(error))
+            require(all(0 <= item < N for item in items), "an item that is not there")
+        with contextlib.suppress(ValueError):
+            sampler.update([0, N - 1], [1.0, 2.0])
+
+    for replacement in (True, False):
+        yield OfTorch(
+            f"WeightedSampler, {'with' if replacement else 'without'} replacement",
+            lambda r=replacement: weighted(r),
+            lambda r=replacement: old_weighted(r),
+            use_weighted,
+            tensors=True,
+        )
+
+    def old_replay():
+        sampler = PrioritizedSampler(N, 0.7, 0.5)
+        sampler.extend(np.arange(30))
+        sampler.update_priority(np.arange(20), np.linspace(0.1, 3.0, 20))
+        return sampler
+
+    def use_replay(sampler):
+        try:
+            items, info = sampler.sample(range(30), 200)
+        except RuntimeError as error:  # nothing is in the buffer
+            require("has a priority" in str(error), str(error))
+            return
+        require(0 <= int(items.min()) <= int(items.max()) < 30, "an item that is not there")
+        require(bool((info["priority_weight"] >= 0).all()), "an importance below 0")
+        sampler.update_priority(items, np.linspace(0.0, 2.0, 200))
+        sampler.sample(range(30), 10)
+
+    yield OfTorch(
+        "PrioritizedSampler",
+        lambda: PrioritizedSampler(N, 0.7, 0.5),
+        old_replay,
+        use_replay,
+        tensors=True,
+    )
+
+    def trained(sampler):
+        for _ in range(20):
+            draw = sampler.draw(7)
+            sampler.update(draw, 1.0 + draw.indices % 5)
+        return sampler
+
+    def use_device(sampler):
+        use(sampler)
+        sampler.check()
+
+    groups = np.arange(N) % 3
+    for name, make in {
+        "VRB": lambda: VRB(N, device="cpu", seed=1),
+        "GroupVRB": lambda: GroupVRB(groups, device="cpu", seed=1),
+    }.items():
+        yield OfTorch(
+            f"{name} on the CPU",
+            make,
+            lambda make=make: trained(make()),
+            use_device,
+            tensors=True,
+        )
+
+    def new_index():
+        return WeightIndex(torch.arange(1, N + 1), device="cpu", seed=1)
+
+    def old_index():
+        index = new_index()
+        index.set(index.draw(9).indices, torch.arange(9))
+        return index
+
+    def use_index(index):
+        if int(index.total) == 0:
+            return
+        items = index.draw(200).indices
+        require(0 <= int(items.min()) <= int(items.max()) < N, "an item that is not there")
+        index.set(items[:5], torch.arange(5))
+        index.verify()
+        index.check()
+
+    yield OfTorch("WeightIndex on the CPU", new_index, old_index, use_index, tensors=True)
+
+
+# ---- wrong ones: a campaign must notice
+
+
+class Faulty(Target):
+    """Loads whatever it is given, and does what its name says where the damage is in "here"."""
+
+    kind = "faulty"
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.fault = name
+
+    def honest(self):
+        return {"here": 1, "there": 1}
+
+    def damage(self, state, rng):
+        return damaged(state, rng)
+
+    def attempt(self, state):
+        if state.get("here") == 1 and type(state["here"]) is int:
+            return "harmless"
+        if self.fault == "crashed":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self.fault == "hung":
+            time.sleep(1000)
+        if self.fault == "memory":
+            np.ones(2**23)
+        if self.fault == "harm":
+            raise Harm("it did harm")
+        raise KeyError("here")
+
+
+# ---- all of them
+
+BLIND = ("bytes", "members")
+
+
+def all_targets(only=()):
+    """Every target, or those whose name contains one of some words."""
+    if "faulty" in str(only):
+        return [Faulty(name) for name in FAULTS if any(name in word for word in only)]
+    os.environ.setdefault("TOMBOLA_QUIET", "1")
+    from test_damaged import RUNS
+
+    found = [OfSampler(name) for name in SAMPLERS]
+    found += [SamplerFile(name) for name in ("VRB", "GroupVRB", "Static", "FTRL")]
+    found += [DrawFile("Draw")]
+    found += [SamplerFile(name, how) for name in ("VRB", "GroupVRB") for how in BLIND]
+    found += [ResultFile(name) for name in RUNS]
+    found += [ResultFile(name, how) for name in ("dual", "lazy") for how in BLIND]
+    found += [OfRun("state of a class", "state/1.npz")]
+    found += [OfRun("state of a class", "state/1.npz", how) for how in BLIND]
+    found += [OfRun("record", "run.json", "bytes")]
+    if not only or any("torch".startswith(word.split(":")[0]) for word in only):
+        found += list(torch_targets())  # slow to import
+    return [target for target in found if not only or any(word in target.name for word in only)]
