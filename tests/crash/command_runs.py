@@ -37,9 +37,7 @@ def reproduce(folder):
 
     regret.HORIZONS.update(HORIZONS)
     regret.LONGEST = 2000
-    return main(
-        ["reproduce", "regret", "--runs", "2", "--jobs", "1", "--out", str(folder / "run")]
-    )
+    return main(["reproduce", "regret", "--runs", "2", "--jobs", "1", "--out", str(folder / "run")])
 
 
 def runs():

@@ -2,7 +2,8 @@
 
     PYTHONPATH=tests python -m crash.run [--kills 3000] [--jobs 2] [--only FAMILY ...]
 
-Exit code 1 if any run ends otherwise than an undisturbed one.
+Exit code 1 if any run ends otherwise than an undisturbed one. What kill -9 cannot show is a loss of
+power: what was written and not flushed survives the process.
 """
 
 import argparse
@@ -16,8 +17,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from crash import small_disk
 from crash.places import IN_WORDS
 
+TESTS = str(Path(__file__).parents[1])
 SHARES = {"command": 400, "sampler": 1000, "solver": 720, "loader": 480, "sweep": 400}
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 
@@ -28,16 +31,22 @@ def main(arguments=None):
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the instants")
     parser.add_argument("--only", nargs="+", choices=SHARES, default=list(SHARES))
+    parser.add_argument(
+        "--disks", nargs="+", choices=[*small_disk.RUNS, "none"], default=list(small_disk.RUNS),
+        help="what is saved on a disk that is full and read-only; default: all",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     began = time.monotonic()
     print(f"{options.kills:,} kills at random instants, seed {options.seed}")
     with tempfile.TemporaryDirectory(prefix="tombola-crash-", ignore_cleanup_errors=True) as folder:
         tallies, failures = campaign(options, folder)
     print(table(tallies))
-    print(f"{time.monotonic() - began:.0f} s")
     wrong = failures + [line for tally in tallies for line in tally["wrong"]]
+    if options.disks != ["none"]:
+        wrong += fill_disks(options.disks)
     for line in wrong:
         print(f"WRONG: {line}")
+    print(f"{time.monotonic() - began:.0f} s")
     kills, same = (sum(tally[name] for tally in tallies) for name in ("kills", "same"))
     print(f"{same:,} of {kills:,} resumed to the same bytes")
     return int(bool(wrong) or same < kills or kills < options.kills)
@@ -50,9 +59,8 @@ def campaign(options, folder):
 
     def torment(family, kills):
         command = [sys.executable, "-m", "crash.server", family, str(kills), str(options.seed)]
-        environment = {**os.environ, **ONE_THREAD, "TOMBOLA_QUIET": "1", "MPLBACKEND": "agg"}
         with subprocess.Popen(
-            [*command, folder], stdout=subprocess.PIPE, text=True, env=environment
+            [*command, folder], stdout=subprocess.PIPE, text=True, env=environment()
         ) as server:
             for line in server.stdout:
                 said = json.loads(line)
@@ -74,6 +82,43 @@ def campaign(options, folder):
     for thread in threads:
         thread.result()
     return [tally for family in options.only for tally in tallies[family]], failures
+
+
+def environment():
+    """Return the environment of servers: one thread, and our modules."""
+    paths = [TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    quiet = {"TOMBOLA_QUIET": "1", "MPLBACKEND": "agg", "PYTHONPATH": os.pathsep.join(paths)}
+    return {**os.environ, **ONE_THREAD, **quiet}
+
+
+def fill_disks(names):
+    """Print what happens on a disk that is full and read-only; return what is wrong."""
+    if not small_disk.possible():
+        print("SKIPPED: full and read-only disks, since no file system can be mounted here\n")
+        return []
+    tested = disks(names)
+    lines = [("faults of a disk of 1 MB", "full", "read-only", "resumed to the same bytes")]
+    for line in tested:
+        good = "no" if line["wrong"] else "yes"
+        lines.append((line["name"], f"{line['full']}", f"{line['read-only']}", good))
+    print(f"{aligned(lines)}\n")
+    return [f"{line['name']}, {words}" for line in tested for words in line["wrong"]]
+
+
+def disks(names):
+    """Play runs on a small disk, in a process that alone sees it; return its faults."""
+    with tempfile.TemporaryDirectory(prefix="tombola-disk-") as folder:
+        place = Path(folder) / "disk"
+        place.mkdir()
+        command = [*small_disk.UNSHARE, sys.executable, "-m", "crash.small_disk", str(place)]
+        done = subprocess.run(
+            [*command, *names], stdout=subprocess.PIPE, text=True, env=environment()
+        )
+    tested = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode:
+        fault = f"the process ended with exit code {done.returncode}"
+        tested.append({"name": "disk", "full": 0, "read-only": 0, "wrong": [fault]})
+    return tested
 
 
 def show(done, kills):
