@@ -45,4 +45,4 @@ def runs():
         return lambda folder: train(arguments, folder)
 
     trained = [Run(name, training(arguments)) for name, arguments in TRAIN.items()]
-    return [*trained, Run("reproduce regret", reproduce)]
+    return [*trained, Run("reproduce regret", reproduce, share=2.0)]

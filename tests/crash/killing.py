@@ -35,6 +35,7 @@ class Run(NamedTuple):
     name: str
     play: Callable[[Path], Any]  # from the last save in a folder, if there is one, to the end
     outcome: Callable[[Path], dict[str, str]] = files_in
+    share: float = 1.0  # of the kills, relative to other runs of the family
 
 
 @dataclass

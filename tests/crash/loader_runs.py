@@ -118,5 +118,10 @@ def runs():
         "ImportanceLoader, shuffle": host(sampler="shuffle", drop_last=True),
         "DeviceLoader, on the host": lambda: DeviceLoader(data(), BATCH, seed=5),
     }
-    loaders = [Run(name, training(make)) for name, make in made.items()]
-    return [*loaders, Run("WeightedSampler", weigh), Run("PrioritizedSampler", replay)]
+    workers = training(host(lag=5, num_workers=2))
+    return [
+        *(Run(name, training(make)) for name, make in made.items()),
+        Run("ImportanceLoader, two workers", workers, share=0.5),
+        Run("WeightedSampler", weigh),
+        Run("PrioritizedSampler", replay),
+    ]

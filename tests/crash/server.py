@@ -16,8 +16,11 @@ if __name__ in ("__main__", "__mp_main__"):  # in spawned processes, too
 def main(family, kills, seed, folder):
     warnings.simplefilter("ignore")
     runs = import_module(f"crash.{family}_runs").runs()
+    total, sofar, given = sum(run.share for run in runs), 0.0, 0
     for number, run in enumerate(runs):
-        own = kills * (number + 1) // len(runs) - kills * number // len(runs)
+        sofar += run.share
+        own = round(kills * sofar / total) - given
+        given += own
         if own:
             tally = torment(run, own, seed, Path(folder) / f"{family}{number}", progress=tell)
             tell(vars(tally))

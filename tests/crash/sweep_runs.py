@@ -48,7 +48,10 @@ def install():
 
 
 def runs():
-    def sweeping(jobs, runs):
-        return lambda folder: sweep.sweep("losses", folder, runs=runs, jobs=jobs) and None
+    def sweeping(jobs):
+        return lambda folder: sweep.sweep("losses", folder, runs=RUNS, jobs=jobs) and None
 
-    return [Run("sweep, one process", sweeping(1, RUNS))]
+    return [
+        Run("sweep, one process", sweeping(1)),
+        Run("sweep, two processes", sweeping(2), share=0.2),
+    ]

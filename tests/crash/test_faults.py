@@ -1,4 +1,4 @@
-"""A save that fails names the file, keeps the last save, leaves nothing behind; it can be redone."""
+"""A save that fails names the file, keeps the last save, leaves nothing behind, can be redone."""
 
 import errno
 import os
