@@ -11,6 +11,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,11 @@ from typing import Any, NamedTuple
 from crash.places import IN_WORDS, Board, Place, watched
 
 LONGEST = 3600.0  # seconds that a run may take which nobody kills
+LEFT = {  # whether a kill at a place leaves a temporary file; elsewhere it does not
+    Place.WRITING: (False, True),  # it may not be there yet
+    Place.FLUSHING: (True,),
+    Place.RENAMING: (False, True),
+}
 
 
 def files_in(folder):
@@ -36,6 +42,7 @@ class Run(NamedTuple):
     play: Callable[[Path], Any]  # from the last save in a folder, if there is one, to the end
     outcome: Callable[[Path], dict[str, str]] = files_in
     share: float = 1.0  # of the kills, relative to other runs of the family
+    saves_itself: bool = True  # else processes that it starts save, and its place is not theirs
 
 
 @dataclass
@@ -78,7 +85,10 @@ def torment(run, kills, seed, base, board=None, progress=lambda kills: None):
                 break
             deaths += 1
             tally.places[IN_WORDS[board.place]] += 1
-            tally.left += len(parts_in(folder)) > len(parts)
+            left = len(parts_in(folder)) > len(parts)
+            tally.left += left
+            if run.saves_itself and left not in LEFT.get(board.place, (False,)):
+                tally.wrong.append(f"{run.name}: {IN_WORDS[board.place]}, but left is {left}")
             progress(1)
         tally.kills += deaths
         tally.ends += 1
@@ -187,10 +197,21 @@ def parts_in(folder):
 
 def check_alone():
     """Raise an error where this process has threads, which do not survive a fork."""
-    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-    others = [name for name in names[1:] if name != "jemalloc_bg_thd"]  # it is ready for forks
-    if others:
-        raise RuntimeError(f"threads have been started, and children may hang: {others}")
+    patience = time.monotonic() + 10.0
+    while others := [name for name in threads() if name != "jemalloc_bg_thd"]:  # ready for forks
+        if time.monotonic() > patience:
+            raise RuntimeError(f"threads have been started, and children may hang: {others}")
+        time.sleep(0.05)  # one that has been joined may take a moment to go
+
+
+def threads():
+    """Return the names of all threads of this process but the first."""
+    names = []
+    for path in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has ended
+            if path.name != str(os.getpid()):
+                names.append((path / "comm").read_text().strip())
+    return names
 
 
 class silent:  # noqa: N801

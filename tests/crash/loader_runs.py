@@ -3,7 +3,7 @@
 from crash.killing import Run
 from tombola.files import replaced_file
 
-N, BATCH, EPOCHS, SAVE_EVERY = 120, 8, 8, 1
+N, BATCH, EPOCHS = 120, 8, 4
 
 
 def data():
@@ -45,9 +45,8 @@ def train(make, folder):
             if batches % 5:  # some are not answered
                 loader.update(draw, losses)
             batches += 1
-            if batches % SAVE_EVERY == 0:
-                saved = {name: part.state_dict() for name, part in parts.items()}
-                save(path, {**saved, "batches": batches})
+            saved = {name: part.state_dict() for name, part in parts.items()}
+            save(path, {**saved, "batches": batches})
 
 
 def weigh(folder):
@@ -64,7 +63,7 @@ def weigh(folder):
         state = torch.load(path, weights_only=True)
         sampler.load_state_dict(state["sampler"])
         drawn = state["drawn"]
-    for _ in range(sampler.epoch, 3):
+    for _ in range(sampler.epoch, 2):
         for item in sampler:
             drawn.append(int(item))
             save(path, {"sampler": sampler.state_dict(), "drawn": drawn})
@@ -87,7 +86,7 @@ def replay(folder):
         drawn = state["drawn"]
     else:
         sampler.extend(torch.arange(N))
-    while len(drawn) < 100:
+    while len(drawn) < 60:
         items, _ = sampler.sample(storage, BATCH)
         items = torch.as_tensor(items)
         drawn.append(items.tolist())

@@ -145,7 +145,8 @@ def table(tallies):
             for family in families
         ]
         places.append((place, *(f"{number:,}" for number in (*counts, sum(counts)))))
-    return f"\n{aligned(lines)}\n\n{aligned(places)}\n"
+    note = "(of a sweep in two processes: where the first was, which does not save)"
+    return f"\n{aligned(lines)}\n\n{aligned(places)}\n{note}\n"
 
 
 def aligned(lines):

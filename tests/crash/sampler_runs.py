@@ -7,7 +7,7 @@ from crash.killing import Run
 from players import ours
 from tombola import Draw, checkpoint
 
-N, BATCH, LAG, ROUNDS, SAVE_EVERY = 300, 20, 2, 240, 2
+N, BATCH, LAG, ROUNDS, SAVE_EVERY = 300, 20, 2, 120, 2
 LOSSES = 1.0 / np.arange(1, N + 1)
 
 

@@ -56,6 +56,7 @@ def test_a_short_campaign(capsys):
 
 @needs_fork
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_killed_two_hundred_times(capsys):
     assert campaign.main(["--kills", "200", "--seed", "2"]) == 0
     assert "200 of 200 resumed to the same bytes" in capsys.readouterr().out
