@@ -53,5 +53,5 @@ def runs():
 
     return [
         Run("sweep, one process", sweeping(1)),
-        Run("sweep, two processes", sweeping(2), share=0.2, saves_itself=False),
+        Run("sweep, two processes", sweeping(2), share=0.05, saves_itself=False),
     ]
