@@ -8,12 +8,13 @@ SHOW := $(VENV)/.show
 BENCH := .venv-bench
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: demo test test-slow lint coverage fuzz bench clean help
+.PHONY: demo test test-slow lint coverage crash fuzz bench clean help
 
 help:
 	@echo "make demo       set up, race adaptive draws against shuffling, write a page"
 	@echo "make test       set up, then lint, types, layers, tests, kernel coverage"
 	@echo "make test-slow  the long versions of the same tests (about 40 minutes)"
+	@echo "make crash      kill runs 3,000 times, fill their disks; all must resume (about 15 minutes)"
 	@echo "make lint       ruff, mypy and import-linter alone"
 	@echo "make coverage   the kernels of index and random, numba switched off"
 	@echo "make fuzz       100,000 damaged states, each refused or harmless (COUNT=..., about an hour)"
@@ -61,6 +62,9 @@ test-slow: $(FRAMEWORKS)
 	$(BIN)/python -m pytest -m slow
 	@echo "== all kernels again, numba switched off"
 	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=uncompiled $(BIN)/python -m pytest -q -m "kernels and not slow" tests
+
+crash: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m crash.run
 
 lint: $(READY)
 	@echo "== lint, types, layers"

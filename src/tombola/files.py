@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +15,9 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing; it replaces `path` once its content is safely on disk.
 
     The content goes to a temporary file in the same folder, which is flushed and then renamed. A
-    symbolic link is followed: the file that it points to is replaced.
+    symbolic link is followed: the file that it points to is replaced. An error of the file system
+    names `path`, which then holds the old content (the new one if only the flush of the folder
+    failed), and the temporary file is removed.
 
     Examples
     --------
@@ -29,24 +31,38 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tombola-", suffix=".part")
+    name = None
     try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tombola-", suffix=".part")
         with os.fdopen(handle, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    _flush_folder(path.parent)
+        name = None
+        _flush_folder(path.parent)
+    except OSError as error:
+        if error.errno is None or not _is_ours(error.filename, path.parent):
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+    finally:
+        if name is not None:
+            with suppress(OSError):  # it cannot be removed where nothing can be written
+                os.unlink(name)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file atomically, in UTF-8."""
     with replaced_file(path) as file:
         file.write(text.encode())
+
+
+def _is_ours(name: Any, folder: Path) -> bool:
+    """Return whether an error names no file, the temporary file or its folder."""
+    if not isinstance(name, str):
+        return name is None
+    return Path(name) == folder or Path(name).name.startswith(".tombola-")
 
 
 def _umask() -> int:

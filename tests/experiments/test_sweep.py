@@ -1,5 +1,6 @@
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -155,6 +156,32 @@ def test_jobs_make_the_same_rows(tmp_path):
     for row in (*alone, *both):
         row.pop("seconds")
     assert alone == both
+
+
+WORKER = """
+import os, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from tombola.experiments.sweep import _end_with_parent
+if __name__ == "__main__":
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_end_with_parent) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    (tmp_path / "script.py").write_text(WORKER)
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as parent:
+        worker = os.pidfd_open(int(parent.stdout.readline()))
+        assert not select.select([worker], [], [], 0.1)[0]
+        parent.kill()
+        assert select.select([worker], [], [], 60)[0], "it waits for ever"
+    os.close(worker)
 
 
 def test_interrupted_runs_get_no_file(toys, tmp_path, monkeypatch):

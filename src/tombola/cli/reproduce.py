@@ -12,6 +12,7 @@ from tombola.cli.progress import Progress
 from tombola.experiments.exhibit import Exhibit
 from tombola.experiments.rows import SweepError, gather
 from tombola.experiments.sweep import NAMES, check, sweep
+from tombola.files import replaced_file
 
 __all__ = ["add_arguments", "play", "print_exhibit", "run"]
 
@@ -66,7 +67,8 @@ def play(
     exhibits = dict(zip(found, report.write(found, out / "report.html"), strict=True))
     for folder in folders:
         for k, (figure, _) in enumerate(exhibits[folder].figures):
-            figure.savefig(folder / f"{folder.name}{k or ''}.png", dpi=110)
+            with replaced_file(folder / f"{folder.name}{k or ''}.png") as file:
+                figure.savefig(file, format="png", dpi=110)
     return [exhibits[folder] for folder in folders]
 
 

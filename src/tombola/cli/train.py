@@ -142,7 +142,8 @@ def _check_same(folder: Path, record: dict[str, Any]) -> None:
     """Refuse to resume a run that has other settings or data."""
     path = folder / "run.json"
     if not path.exists():
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.is_dir() and any(entry.suffix != ".part" for entry in folder.iterdir()):
+            # a .part is what a killed process left of run.json
             raise CommandError(f"{folder} holds no run of `tombola train`: it has no run.json")
         return
     try:

@@ -17,9 +17,11 @@ file for each finished run; ``gather`` puts them into one file, ``rows.csv``.
 import importlib
 import itertools
 import json
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -124,7 +126,8 @@ def _finish(
             yield
         return
     # spawned, not forked: children of a process with threads may hang
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent) as pool:
         waiting = iter(settings)
         tasks = {
             pool.submit(_run, name, setting, folder, data, earlier)
@@ -136,6 +139,18 @@ def _finish(
                 yield task.result()
                 for setting in itertools.islice(waiting, 1):
                     tasks.add(pool.submit(_run, name, setting, folder, data, earlier))
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is killed; it would wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def wait_for_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait_for_parent, daemon=True).start()
 
 
 def _run(name: str, setting: Setting, folder: Path, data: Path | None, earlier: list[Row]) -> None:
