@@ -194,3 +194,16 @@ def test_verify_sees_a_wrong_sum(field):
 
 def test_memory_is_16_bytes_an_item():
     assert WeightIndex.uniform(100_000).nbytes <= 16 * 100_000 + 1000
+
+
+def test_a_batch_that_passes_the_limit_together_changes_nothing():
+    """Each weight would fit by itself."""
+    index = WeightIndex([0, 0, 5])
+    before = digest(index)
+    for weights in ([2**61, 2**61], [2**62 - 5, 1], [2**62, 2**62]):
+        with pytest.raises(ValueError, match="weights would bring the total to"):
+            index.set([0, 1], weights)
+        assert digest(index) == before
+    index.set([0, 1], [2**61, 2**61 - 5])
+    assert index.total == 2**62
+    index.verify()

@@ -12,10 +12,10 @@ is compiled.
 Each test file is first run once without a mutant, to learn which lines each test reaches and how
 long it takes. Tests that do not pass that way within 6 seconds are left out. A mutant then runs
 against the tests of its module that reach its line, quick ones and frequent killers first, up to
-the first failure or 30 seconds of tests. It is *killed* if one fails, exceeds five times its usual time (at least 5
-seconds), or if the process dies. Otherwise it *survives*; survivors that change nothing that could
-be observed are listed in `equivalent.py`, each with its reason. Changes reach this process only,
-not those that a test starts.
+the first failure or 30 seconds of tests. It is *killed* if one fails, exceeds five times its usual
+time (and 5 seconds), or if the process dies. Otherwise it *survives*; survivors that change nothing
+that could be observed are listed in `equivalent.py`, each with its reason. Changes reach the
+process of the tests only, not those that a test starts.
 
 Results are appended to OUT/results.jsonl as they come. A second run goes on from there: what was
 killed stays so until its file changes, survivors are tried again if tests have changed.
@@ -61,13 +61,17 @@ class Module(NamedTuple):
 MODULES = {
     "index": Module(("index/*.py",), ("tests/index/test_*.py", "src/tombola/index/*.py")),
     "samplers": Module(
-        ("samplers/*.py",), ("tests/samplers/test_*.py", "tests/test_crafted.py", "src/tombola/samplers/*.py")
+        ("samplers/*.py",),
+        ("tests/samplers/test_*.py", "tests/test_crafted.py", "src/tombola/samplers/*.py"),
     ),
     "gauge": Module(("gauge.py",), ("tests/test_gauge.py", "src/tombola/gauge.py")),
     "draws": Module(("draws.py",), ("tests/test_draws.py", "src/tombola/draws.py")),
     "checkpoint": Module(
         ("checkpoint.py", "archive.py", "files.py"),
-        ("tests/test_checkpoint.py", "tests/test_atomic_files.py", "tests/test_crafted.py", "src/tombola/checkpoint.py"),
+        (
+            "tests/test_checkpoint.py", "tests/test_atomic_files.py", "tests/test_crafted.py",
+            "src/tombola/checkpoint.py",
+        ),
     ),
     "random": Module(("random.py",), ("tests/test_random.py", "src/tombola/random.py")),
     "solvers": Module(
@@ -126,8 +130,9 @@ class Worker:
                 "HYPOTHESIS_PROFILE": "uncompiled",
             }
             self.process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("worker.py"))], text=True, bufsize=1,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
+                [sys.executable, str(Path(__file__).with_name("worker.py"))], text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
+                start_new_session=True,
             )  # fmt: skip
         request |= {"root": str(ROOT), "marks": module.marks, "torch": module.torch}
         self.process.stdin.write(json.dumps(request) + "\n")

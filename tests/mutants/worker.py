@@ -43,23 +43,53 @@ def change(path, text):
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
 
 
-class Selected:
-    """A plugin: some tests in a given order, each with its time limit."""
+class TooLong(BaseException):
+    """A test has reached its time limit."""
 
-    def __init__(self, limits):
-        self.limits, self.failed = limits, ""
+
+class Plugin:
+    """The same examples in each run, and a time limit for each test."""
+
+    failed = ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self):
-        """Draw the same examples in each run, and do not simplify those that fail."""
+        """Begin with the profile of the tests, and do not simplify examples that fail."""
         hypothesis.settings.register_profile(
             "same",
-            hypothesis.settings(),  # the profile of the tests, which has been loaded
+            hypothesis.settings(),
             derandomize=True,
             database=None,
             phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
         )
         hypothesis.settings.load_profile("same")
+        signal.signal(signal.SIGALRM, self.interrupt)
+
+    def interrupt(self, *_):
+        raise TooLong
+
+    def limit_of(self, item):
+        raise NotImplementedError
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, self.limit_of(item))
+            return (yield)
+        except TooLong:
+            pytest.fail("too long", pytrace=False)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class Selected(Plugin):
+    """Some tests, in a given order."""
+
+    def __init__(self, limits):
+        self.limits = limits
+
+    def limit_of(self, item):
+        return self.limits[item.nodeid]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
@@ -67,26 +97,22 @@ class Selected:
         items[:] = sorted(
             (item for item in items if item.nodeid in rank), key=lambda item: rank[item.nodeid]
         )
-        for item in items:
-            item.add_marker(pytest.mark.timeout(self.limits[item.nodeid]), append=False)
 
     def pytest_runtest_logreport(self, report):
         if report.failed:
             self.failed = report.nodeid
 
 
-class Measured:
-    """A plugin: how long each test takes, and which lines of some files it reaches."""
+class Measured(Plugin):
+    """How long each test takes, and which lines of some files it reaches."""
 
     def __init__(self, files, limit):
-        self.files, self.limit, self.seconds, self.failed = files, limit, {}, set()
+        self.files, self.limit, self.seconds, self.dropped = files, limit, {}, set()
         self.coverage = coverage.Coverage(data_file=None, config_file=False, include=files)
         self.coverage.start()
 
-    pytest_configure = Selected.pytest_configure
-
-    def pytest_itemcollected(self, item):
-        item.add_marker(pytest.mark.timeout(self.limit), append=False)
+    def limit_of(self, item):
+        return self.limit
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
@@ -100,22 +126,21 @@ class Measured:
         name = report.nodeid
         self.seconds[name] = self.seconds.get(name, 0.0) + report.duration
         if report.outcome != "passed":
-            self.failed.add(name)
+            self.dropped.add(name)
 
     def result(self):
-        """Return the seconds of tests that pass, and by file and line the tests that reach it."""
+        """Return the seconds of tests that pass, and those that reach each line (-1: imports)."""
         self.coverage.stop()
         data = self.coverage.get_data()
-        seconds = {name: s for name, s in self.seconds.items() if name not in self.failed}
-        numbers = {name: number for number, name in enumerate(seconds)}
+        seconds = {name: s for name, s in self.seconds.items() if name not in self.dropped}
+        numbers = {name: number for number, name in enumerate(seconds)} | {"": -1}
         reached = {}
         for file in self.files:
-            lines = data.contexts_by_lineno(file)
             reached[file] = {
-                line: [-1 if name == "" else numbers[name] for name in names if name == "" or name in numbers]
-                for line, names in lines.items()
-            }  # fmt: skip
-        return {"seconds": seconds, "reached": reached, "left_out": sorted(self.failed)}
+                line: [numbers[name] for name in names if name in numbers]
+                for line, names in data.contexts_by_lineno(file).items()
+            }
+        return {"seconds": seconds, "reached": reached, "left_out": sorted(self.dropped)}
 
 
 def act(request, scratch):
