@@ -73,7 +73,10 @@ MODULES = {
             "src/tombola/checkpoint.py",
         ),
     ),
-    "random": Module(("random.py",), ("tests/test_random.py", "src/tombola/random.py")),
+    "random": Module(
+        ("random.py",),
+        ("tests/test_random.py", "tests/samplers/test_group_drawing.py", "src/tombola/random.py"),
+    ),
     "solvers": Module(
         tuple(f"solvers/{name}.py" for name in STEPS),
         ("tests/solvers/test_*.py",),
@@ -201,11 +204,11 @@ def reaches(modules, out, jobs):
     helpers = [
         path for path in matching(("tests/**/*.py",)) if not Path(path).name.startswith("test_")
     ]
-    common = digest_of([*matching(("**/*.py",), SOURCE), *helpers, "pyproject.toml"])
     folder = out / "reach"
     folder.mkdir(parents=True, exist_ok=True)
     tasks = {}
     for name in modules:
+        common = digest_of([*matching(MODULES[name].files, SOURCE), *helpers, "pyproject.toml"])
         for path in matching(MODULES[name].tests):
             if path.startswith("src") and ">>>" not in (ROOT / path).read_text():
                 continue
