@@ -99,12 +99,20 @@ def test_items_without_losses_keep_a_sixteenth():
 
 
 @pytest.mark.kernels
-def test_bounds_against_the_oracle():
-    bounds = np.array([1.0, 4.0, 0.25, 9.0, 2.0, 1.0, 0.5])
-    sampler = GroupVRB(GROUPS, bound=bounds)
-    scales = sampler.state.scales[sampler.state.place]
-    assert scales / scales[0] == pytest.approx(np.sqrt(bounds), rel=1e-12)
-    follow(sampler, Oracle(GROUPS, scales), Stream(1).integers(1000, 60) / 300.0)
+@pytest.mark.parametrize("unit", [1.0, 1e-12, 1e12])
+def test_bounds_against_the_oracle(unit):
+    """Scales are the roots of the bounds, of mean 1; levels are relative to them."""
+    roots = np.array([1.0, 2.0, 0.5, 3.0, 1.5, 1.0, 0.75])
+    sampler = GroupVRB(GROUPS, bound=unit * roots**2)
+    oracle = Oracle(GROUPS, roots / roots.mean())
+    follow(sampler, oracle, Stream(1).integers(1000, 60) / 300.0)
+    spread = [np.average(oracle.a[oracle.group == c] / 2**20) for c in (0, 1)]
+    means = [oracle.s[oracle.group == c].mean() for c in (0, 1)]
+    assert abs(spread[0] / means[0] - 1) > 0.01
+    for c, (level, count) in sampler.group_levels().items():
+        expected = np.sqrt(oracle.kappa[c]) * spread[c] / means[c]
+        assert level == pytest.approx(expected, rel=1e-9)
+        assert count == oracle.seen[c]
 
 
 @pytest.mark.kernels
