@@ -29,6 +29,7 @@ import json
 import os
 import queue
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -202,7 +203,9 @@ class Reach(NamedTuple):
 def reaches(modules, out, jobs):
     """Return the `Reach` of each module, measured where that is not known."""
     helpers = [
-        path for path in matching(("tests/**/*.py",)) if not Path(path).name.startswith("test_")
+        path
+        for path in matching(("tests/*.py", "tests/*/*.py"))
+        if not path.startswith("tests/mutants/") and not Path(path).name.startswith("test_")
     ]
     folder = out / "reach"
     folder.mkdir(parents=True, exist_ok=True)
@@ -386,6 +389,8 @@ def main():
     parser.add_argument("--planted", action="store_true", help="the list in planted.py only")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "mutants")
     options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # also if started in the background by a shell
+        signal.signal(number, signal.default_int_handler)
     mutants = by_hand(options.modules) if options.planted else []
     if not options.planted:
         print(f"a fixed random sample of at most {options.count} places of each module")
