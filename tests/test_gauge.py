@@ -109,6 +109,7 @@ def test_a_tally_begins_with_zeros_and_one_loss_is_enough_for_a_ratio():
     assert sampler.draw(1).round == 0
     sampler.update(Draw([0], [1.0], 4), [3.0])
     assert sampler.gauge.second_moment_ratio == 0.25
+    assert sampler.gauge.effective_sample_size == 1.0
 
 
 def test_importances_beyond_2_to_the_200_are_clipped():

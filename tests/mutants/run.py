@@ -10,7 +10,8 @@ out. Without --planted, the places are a random sample of each module, the same 
 is compiled.
 
 Each test file is first run once without a mutant, to learn which lines each test reaches and how
-long it takes. Tests that do not pass that way within 6 seconds are left out. A mutant then runs
+long it takes. Tests that do not pass that way within 6 seconds are left out, and so are, at random,
+those for which two minutes a file are not enough. A mutant then runs
 against the tests of its module that reach its line, quick ones and frequent killers first, up to
 the first failure or 30 seconds of tests. It is *killed* if one fails, exceeds five times its usual
 time (and 5 seconds), or if the process dies. Otherwise it *survives*; survivors that change nothing
@@ -90,6 +91,7 @@ MODULES = {
 CRITICAL = ("index", "samplers", "gauge", "draws", "checkpoint")  # at most 3% may survive
 SHARE = 0.03
 LONGEST = 6.0  # seconds of a test, with its lines traced, to be used
+FILE = 120.0  # seconds of such tests of one file
 ENOUGH = 30.0  # seconds of such tests for one mutant
 FACTOR, LEAST = 5.0, 5.0  # the time limit of a test: so many times as long, and seconds
 KILLED, EQUIVALENT_, SURVIVED, UNREACHED = "killed", "equivalent", "survived", "unreached"
@@ -221,7 +223,9 @@ def reaches(modules, out, jobs):
     def measure(worker, task):
         name, path = task
         files = [str(ROOT / file) for file in matching(MODULES[name].files, SOURCE)]
-        found = worker.ask(MODULES[name], measure=files, paths=[path], limit=LONGEST, seconds=1800)
+        found = worker.ask(
+            MODULES[name], measure=files, paths=[path], limit=LONGEST, enough=FILE, seconds=1800
+        )
         if found["code"] not in (0, 1, 5):
             raise RuntimeError(f"{path} does not run: {found.get('by')}\n{found['log']}")
         found["reached"] = {

@@ -7,6 +7,7 @@ import tombola
 from players import ours
 from states import same
 from tombola.checkpoint import CheckpointError
+from tombola.samplers.compiled import CompiledSampler, draw_one, update_one
 
 pytestmark = pytest.mark.kernels
 
@@ -158,6 +159,27 @@ def test_states_at_and_after_the_end_of_a_block_are_valid(name, size):
         sampler.update(draw, np.linspace(0.5, 1.0, size))
     copy.load_state_dict(sampler.state_dict() | {"parameters": copy.state_dict()["parameters"]})
     assert same(copy.state_dict()["parts"], sampler.state_dict()["parts"])
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_draws_and_losses_one_by_one_as_solvers_have_them(name):
+    """The kernels that compiled loops call leave the same state as the methods."""
+    ours, theirs = SAMPLERS[name](3), SAMPLERS[name](3)
+    if ours.feedback == "all" or name == "SRG" or not isinstance(ours, CompiledSampler):
+        pytest.skip("is not played loss by loss")
+    for k in range(60):
+        draw = theirs.draw(1)
+        item, probability = draw_one(ours.state)
+        assert (item, probability) == (draw.indices[0], draw.probabilities[0])
+        update_one(ours.state, item, probability, 1.0 + k % 7)
+        theirs.update(draw, [1.0 + k % 7])
+    assert same(ours.state_dict()["parts"], theirs.state_dict()["parts"])
+
+
+def test_mirror_descent_of_one_item_at_the_floor():
+    sampler = tombola.MirrorDescent(1, bound=1.0, floor=1.0)
+    sampler.update(sampler.draw(5), np.ones(5))
+    assert sampler.probabilities().tolist() == [1.0]
 
 
 @pytest.mark.parametrize("make", [tombola.VRB, tombola.FTRL])
