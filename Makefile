@@ -13,7 +13,7 @@ FRAMEWORKS := $(VENV)/.frameworks
 help:
 	@echo "make demo       set up, race adaptive draws against shuffling, write a page"
 	@echo "make test       set up, then lint, types, layers, tests, kernel coverage"
-	@echo "make test-slow  the long versions of the same tests (about 40 minutes)"
+	@echo "make test-slow  the long versions of the same tests (about 50 minutes)"
 	@echo "make lint       ruff, mypy and import-linter alone"
 	@echo "make coverage   the kernels of index and random, numba switched off"
 	@echo "make mutants    change 100 places of each module and see whether its tests notice; resumes"

@@ -24,6 +24,7 @@ killed stays so until its file changes, survivors are tried again if tests have 
 
 import argparse
 import bisect
+import contextlib
 import hashlib
 import itertools
 import json
@@ -46,8 +47,13 @@ from planted import PLANTED
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "src/tombola/"
 STEPS = (
-    "adagrad", "block", "column_steps", "cyclic", "dual_step", "estimate", "face", "newton_step",
-    "saga", "sgd", "svrg", "variance_reduced",
+    "adagrad", "block", "closed_form", "column_steps", "cyclic", "dense_run", "drift_run",
+    "dual_step", "estimate", "face", "kmeans", "lazy_run", "newton_step", "rates", "saga",
+    "scaled_run", "sgd", "svrg", "variance_reduced",
+)  # fmt: skip
+STEP_TESTS = (
+    "block", "closed_form", "coordinate", "descents", "face", "lazy", "mini_batch_kmeans",
+    "newton_parts", "sdca", "unbiased", "working_sets",
 )  # fmt: skip
 
 
@@ -81,8 +87,7 @@ MODULES = {
     ),
     "solvers": Module(
         tuple(f"solvers/{name}.py" for name in STEPS),
-        ("tests/solvers/test_*.py",),
-        marks="kernels and not slow",
+        tuple(f"tests/solvers/test_{name}.py" for name in STEP_TESTS),
     ),
     "device": Module(
         ("torch/device/*kernels.py",), ("tests/torch/test_device_*.py",), torch=True
@@ -184,8 +189,10 @@ def in_parallel(jobs, act, tasks):
                 raise result
             yield result
     finally:
+        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # not while workers are stopped
         for worker in workers:
             worker.stop()
+        signal.signal(signal.SIGINT, usual)
 
 
 class Reach(NamedTuple):
@@ -234,10 +241,11 @@ def reaches(modules, out, jobs):
         tasks[task].write_text(json.dumps(found))
         return path, found
 
-    for number, (path, found) in enumerate(in_parallel(jobs, measure, missing)):
-        used, left = len(found["seconds"]), len(found["left_out"])
-        text = f"{used} tests, {left} left out, {found['took']:.0f} s"
-        print(f"measured {number + 1}/{len(missing)} {path}: {text}", flush=True)
+    with contextlib.closing(in_parallel(jobs, measure, missing)) as answers:
+        for number, (path, found) in enumerate(answers):
+            used, left = len(found["seconds"]), len(found["left_out"])
+            text = f"{used} tests, {left} left out, {found['took']:.0f} s"
+            print(f"measured {number + 1}/{len(missing)} {path}: {text}", flush=True)
     result = {}
     for name in modules:
         reach = result[name] = Reach({}, {})
@@ -333,12 +341,15 @@ def run(mutants, out, jobs):
         return module, place, {"fate": fate, "by": answer["by"], "took": answer["took"]}
 
     start = time.perf_counter()
-    for number, (module, place, result) in enumerate(in_parallel(jobs, attempt, todo)):
-        known.add(module, place, **result)
-        fate = fate_of(place, result)
-        if sys.stdout.isatty() or fate in (SURVIVED, UNREACHED) or number % 20 == 19:
-            pace = (time.perf_counter() - start) / (number + 1)
-            print(f"{number + 1}/{len(todo)} ({pace:.1f} s each) {fate}: {place.name}", flush=True)
+    with contextlib.closing(in_parallel(jobs, attempt, todo)) as answers:
+        for number, (module, place, result) in enumerate(answers):
+            known.add(module, place, **result)
+            fate = fate_of(place, result)
+            if sys.stdout.isatty() or fate in (SURVIVED, UNREACHED) or number % 20 == 19:
+                pace = (time.perf_counter() - start) / (number + 1)
+                print(
+                    f"{number + 1}/{len(todo)} ({pace:.1f} s each) {fate}: {place.name}", flush=True
+                )
     return [(module, place, known.find(module, place)) for module, place in mutants]
 
 
