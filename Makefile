@@ -8,16 +8,17 @@ SHOW := $(VENV)/.show
 BENCH := .venv-bench
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: demo test test-slow lint coverage crash fuzz bench clean help
+.PHONY: demo test test-slow lint coverage crash fuzz mutants bench clean help
 
 help:
 	@echo "make demo       set up, race adaptive draws against shuffling, write a page"
 	@echo "make test       set up, then lint, types, layers, tests, kernel coverage"
-	@echo "make test-slow  the long versions of the same tests (about 40 minutes)"
+	@echo "make test-slow  the long versions of the same tests (about 50 minutes)"
 	@echo "make crash      kill runs 3,000 times, fill their disks; all must resume (about 15 minutes)"
 	@echo "make lint       ruff, mypy and import-linter alone"
 	@echo "make coverage   the kernels of index and random, numba switched off"
 	@echo "make fuzz       100,000 damaged states, each refused or harmless (COUNT=..., about an hour)"
+	@echo "make mutants    change 100 places of each module and see whether its tests notice; resumes"
 	@echo "make bench      compare speed with other libraries and append to benchmarks/results"
 	@echo "make clean      remove what the others made"
 
@@ -51,6 +52,11 @@ coverage: $(READY)
 	@echo "== the kernels again, numba switched off, for their coverage"
 	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=uncompiled $(BIN)/python -m pytest -q -n 2 -m "kernels and not slow" --cov --cov-report= tests/index tests/test_random.py tests/compiling
 	$(BIN)/python -m coverage report --include='src/tombola/index/*,src/tombola/random.py' --show-missing --fail-under=95
+
+mutants: $(READY)
+	@echo "== mutants planted by hand, then at random places"
+	$(BIN)/python tests/mutants/run.py --planted
+	$(BIN)/python tests/mutants/run.py
 
 $(FRAMEWORKS): $(READY)
 	@echo "== installing the frameworks that recipes are for"

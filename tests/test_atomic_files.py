@@ -1,10 +1,11 @@
 """Files are written whole or not at all."""
 
 import os
+import stat
 
 import pytest
 
-from tombola.files import write_text
+from tombola.files import replaced_file, write_text
 
 
 def test_a_text_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -46,3 +47,50 @@ def test_a_link_to_nowhere_makes_the_file(tmp_path):
     assert (tmp_path / "absent").read_text() == "new"
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         write_text(tmp_path / "no" / "file", "x")
+
+
+def test_content_and_name_are_on_disk_in_this_order(tmp_path, monkeypatch):
+    """The whole content is flushed before the rename, the folder after it; nothing stays open."""
+    events, handles, fsync, replace = [], [], os.fsync, os.replace
+
+    def watched_fsync(handle):
+        handles.append(handle)
+        folder = stat.S_ISDIR(os.fstat(handle).st_mode)
+        events.append("folder" if folder else os.fstat(handle).st_size)
+        fsync(handle)
+
+    def watched_replace(old, new):
+        events.append("rename")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    write_text(tmp_path / "t", "five!")
+    assert events == [5, "rename", "folder"]
+    for handle in handles:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(handle)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o026, 0o077])
+def test_files_have_the_usual_permissions(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_text(tmp_path / "ours", "x")
+        (tmp_path / "usual").write_text("x")
+        assert os.umask(mask) == mask  # left as it was
+    finally:
+        os.umask(before)
+    ours, usual = ((tmp_path / name).stat().st_mode for name in ("ours", "usual"))
+    assert ours == usual
+
+
+def test_the_error_is_the_first_one_if_the_temporary_file_is_gone(tmp_path):
+    def lose_it():
+        with replaced_file(tmp_path / "t"):
+            for path in tmp_path.iterdir():
+                path.unlink()
+            raise KeyError("first")
+
+    with pytest.raises(KeyError, match="first"):
+        lose_it()

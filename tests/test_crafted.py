@@ -1,5 +1,6 @@
 """States that somebody crafted: valid checksums, one field wrong. Refused, or harmless."""
 
+import hashlib
 import io
 import json
 import zipfile
@@ -86,7 +87,7 @@ def test_one_field_wrong_at_length(name):
 def with_checksum(path, archive_bytes):
     path.write_bytes(archive_bytes)
     with path.open("r+b") as file:
-        file.write(archive._digest(file) + archive.MARK)
+        file.write(archive._digest(file, len(archive_bytes)) + archive.MARK)
     return path
 
 
@@ -128,6 +129,10 @@ NOTHING = HUGE.replace(b"<f8", b"<U0")  # a million million strings of no length
         ([("json.npy", text([1, 2]))], "does not describe a state"),
         ([("json.npy", text({"dict": {"x": {"array": "x"}}}))], "is not a valid checkpoint: 'x'"),
         ([("json.npy", text({"a": 1, "b": 2}))], "does not have the structure of a saved state"),
+        ([("json.npy", text({"list": {"a": 1}}))], "the structure of a saved state"),
+        ([("json.npy", text({"other": [1]}))], "the structure of a saved state"),
+        ([("json.npy", text({"dict": [1]}))], "the structure of a saved state"),
+        ([("json.npy", text({"other": {"a": 1}}))], "the structure of a saved state"),
         ([("json.npy", text({"dict": {}})), ("x.txt", b"hi")], "'x.txt' is not a stored array"),
         ([("json.npy", HUGE)], "the size of an array does not match its header"),
         ([("json.npy", NOTHING)], "unsupported dtype <U0"),
@@ -160,7 +165,27 @@ def test_a_file_above_the_ceiling_is_refused_unless_allowed(tmp_path):
     checkpoint.write(tmp_path / "state", {"x": np.zeros(1000)})
     with pytest.raises(CheckpointError, match="more than the limit of 5,000"):
         checkpoint.read(tmp_path / "state", largest=5000)
-    assert checkpoint.read(tmp_path / "state", largest=10_000)["x"].size == 1000
+    size = (tmp_path / "state").stat().st_size
+    assert checkpoint.read(tmp_path / "state", largest=size)["x"].size == 1000
+
+
+def test_a_file_of_a_checksum_alone_is_no_checkpoint(tmp_path):
+    """The checksum is that of nothing, and right."""
+    path = with_checksum(tmp_path / "empty", b"")
+    with pytest.raises(CheckpointError, match="is not a valid checkpoint"):
+        checkpoint.read(path)
+
+
+def test_checksums_of_more_than_one_block(tmp_path):
+    """What is saved is read; a change in the last of several blocks is seen."""
+    state = {"x": np.arange(300_000.0)}
+    checkpoint.write(tmp_path / "state", state)
+    content = (tmp_path / "state").read_bytes()
+    assert content[-40:-8] == hashlib.sha256(content[:-40]).digest()
+    assert (checkpoint.read(tmp_path / "state")["x"] == state["x"]).all()
+    (tmp_path / "state").write_bytes(content[:-50] + b"!" + content[-49:])
+    with pytest.raises(CheckpointError, match="is damaged"):
+        checkpoint.read(tmp_path / "state")
 
 
 @pytest.mark.parametrize(
@@ -189,6 +214,22 @@ def test_parameters_cannot_ask_for_more_memory_than_the_file_holds(tmp_path):
     state["parameters"]["n"] = 10**12
     checkpoint.write(tmp_path / "it", state)
     with pytest.raises(CheckpointError, match="has no array of n"):
+        tombola.load(tmp_path / "it")
+
+
+@pytest.mark.parametrize("parts", [{}, {"index": {}}, {"index": {"weights": 5}}])
+def test_a_state_without_arrays_is_refused_even_for_one_item(parts, tmp_path):
+    checkpoint.write(tmp_path / "it", {**tombola.VRB(1).state_dict(), "parts": parts})
+    with pytest.raises(CheckpointError, match="has no array of n=1 items"):
+        tombola.load(tmp_path / "it")
+
+
+def test_a_state_is_checked_before_a_sampler_is_made(tmp_path):
+    """Without its position, it is named as incomplete, although its parameters are wrong too."""
+    state = {**tombola.VRB(3).state_dict(), "parameters": {"n": 3, "colour": 1}}
+    del state["position"]
+    checkpoint.write(tmp_path / "it", state)
+    with pytest.raises(CheckpointError, match="the state has no 'position'"):
         tombola.load(tmp_path / "it")
 
 

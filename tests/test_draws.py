@@ -95,6 +95,7 @@ def test_parts_out_of_range(draw):
     for position in (4, -5):
         with pytest.raises(IndexError, match=f"position {position} is out of range for a draw of"):
             draw[position]
+    assert (draw[-4], draw[3]) == (draw[0], draw[-1])
     assert [part.indices[0] for part in draw] == [4, 0, 4, 2]
 
 
@@ -170,6 +171,9 @@ def test_bad_values(draw):
         (([0], [1.5], 5), ValueError, r"probabilities\[0\] is 1.5, not from"),
         (([0], [-0.5], 5), ValueError, r"probabilities\[0\] is -0.5, not from"),
         (([0], [np.nan], 5), ValueError, r"probabilities\[0\] is nan, not from"),
+        (([0], [0.5], True), TypeError, "n must be an integer, got True of type bool"),
+        (([0], [0.5], 2.5), TypeError, "n must be an integer, got 2.5 of type float"),
+        (([0], [2.0**-201], 5), ValueError, r"probabilities\[0\] is .*, not from 2\^-200"),
         (([0], ["a"], 5), ValueError, "could not convert"),
         (([0], [0.5], 5, 0, [1, 2]), ValueError, r"tags must have shape \(1,\), got \(2,\)"),
     ],
@@ -177,6 +181,11 @@ def test_bad_values(draw):
 def test_bad_input(arguments, error, message):
     with pytest.raises(error, match=message):
         Draw(*arguments)
+
+
+def test_the_least_probability_has_a_finite_squared_importance():
+    draw = Draw([0, 1], [2.0**-200, 1.0], 5)
+    assert np.isfinite(draw.importances**2).all()
 
 
 def test_an_empty_draw():

@@ -7,7 +7,7 @@ import pytest
 
 import budget
 from tombola import VRB, Draw, Shuffle, Uniform
-from tombola.gauge import Gauge, new_tally, record
+from tombola.gauge import Gauge, _deviation, new_tally, record
 
 pytestmark = pytest.mark.kernels
 
@@ -47,6 +47,83 @@ def test_the_ratio_is_exact_by_enumeration():
     # the wrong ratio forgets that the feedback itself was drawn unevenly
     wrong = (losses[items] ** 2 * u).sum() / (losses[items] ** 2).sum()
     assert abs(wrong - ours / uniform) > 0.1
+
+
+def deviation_by_definition(n, chances, losses, ratio, limit, alpha):
+    """Sum and margin of z = l^2 u (u - r), from the z themselves."""
+    u = 1 / (n * chances)
+    z = (losses / losses.max()) ** 2 * u * (u - ratio)
+    guesses = np.concatenate([[0.0], np.cumsum(z)[:-1] / np.arange(1, len(z))])
+    spread = ((z - guesses) ** 2).sum()
+    width = limit * (limit - ratio) + ratio * ratio / 4  # from -r^2/4 to limit (limit - r)
+    margins = [
+        (math.log(k * (k + 1) / alpha) + (-math.log(1 - 2**-k) - 2**-k) * spread / width**2) * 2**k
+        for k in range(1, 40)
+    ]
+    return z.sum(), min(margins) * width
+
+
+FEEDBACK = {
+    "few": (10, np.array([0.05, 0.3]), np.array([0.1, 1.0])),
+    "many": (3000, np.array([0.1, 0.1, 0.4, 0.4]), np.array([1.0, 1.0, 0.1, 0.2])),
+    "worse": (3000, np.array([0.04, 0.32, 0.32, 0.32]), np.array([1.0, 0.1, 0.1, 0.1])),
+    "growing": (3000, np.array([0.2, 0.8]), np.array([1.0, 0.3])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FEEDBACK)
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_the_interval_is_that_of_the_definition(name, confidence):
+    rounds, chances, losses = FEEDBACK[name]
+    n = len(chances)
+    items = np.random.default_rng(0).choice(n, rounds, p=chances / chances.sum())
+    fed = losses[items] * (np.linspace(1, 2, rounds) if name == "growing" else 1.0)
+    chances = chances[items]
+    tally = new_tally()
+    assert record(tally, n, chances, fed) == -1
+    limit = float(1 / (n * chances.min()))
+    ratios = [limit * 2.0 ** (-k / 32) for k in range(385)]
+    alpha = (1 - confidence) / (2 * len(ratios))
+    expected = [deviation_by_definition(n, chances, fed, r, limit, alpha) for r in ratios]
+    total, margin = _deviation(tally[0], np.array(ratios), limit, alpha)
+    assert total == pytest.approx([total for total, _ in expected], rel=1e-9, abs=1e-9)
+    assert margin == pytest.approx([margin for _, margin in expected], rel=1e-9)
+    low = max((r for r, (s, m) in zip(ratios, expected, strict=True) if s > m), default=0.0)
+    high = min((r for r, (s, m) in zip(ratios, expected, strict=True) if -s > m), default=limit)
+    assert Gauge(tally, n).interval(confidence) == (0.0, math.inf)  # an unknown range
+    assert Gauge(tally, n, limit).interval(confidence) == pytest.approx((low, high), rel=1e-12)
+    assert (low > 0 or high < limit) == (name != "few")
+
+
+def test_the_interval_ends_at_a_4096th_of_the_range():
+    tally = new_tally()
+    tally["uniform"] = 1e9
+    assert Gauge(tally, 5, 3.0).interval() == (0.0, 3.0 / 4096)
+    tally["ours"] = 1e12
+    assert Gauge(tally, 5, 3.0).interval() == (3.0, 3.0)
+
+
+def test_a_tally_begins_with_zeros_and_one_loss_is_enough_for_a_ratio():
+    assert not any(new_tally()[0])
+    sampler = Uniform(4)
+    assert sampler.draw(1).round == 0
+    sampler.update(Draw([0], [1.0], 4), [3.0])
+    assert sampler.gauge.second_moment_ratio == 0.25
+    assert sampler.gauge.effective_sample_size == 1.0
+
+
+def test_importances_beyond_2_to_the_200_are_clipped():
+    tally = new_tally()
+    assert record(tally, 1, np.array([1e-150]), np.ones(1)) == -1
+    assert tally[0].largest_importance == 2.0**200
+    assert all(map(math.isfinite, tally[0]))
+
+
+def test_the_first_bad_loss_is_found_and_nothing_is_recorded():
+    tally = new_tally()
+    for bad in (-1.0, math.inf, math.nan):
+        assert record(tally, 2, np.full(3, 0.5), np.array([0.0, bad, bad])) == 1
+        assert not any(tally[0])
 
 
 def test_before_feedback():

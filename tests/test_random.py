@@ -2,13 +2,14 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import budget
 import naive
 from tombola import Stream
 from tombola import random as generator
+from tombola.compiling import new_record
 
 pytestmark = pytest.mark.kernels
 
@@ -44,6 +45,8 @@ def test_published_vectors(counter, key, result):
 
 
 @given(seed=st.integers(0, 2**128 - 1), path=st.lists(st.integers(0, 2**64 - 2), max_size=3))
+@example(seed=2**128 - 1, path=[1, 2, 3])
+@example(seed=2**127 + 2**64 + 5, path=[2**64 - 2])
 def test_words_are_those_of_numpy_and_of_the_oracle(seed, path):
     ours = Stream(seed, path).words(23)
     counter = [0] + [level + 1 for level in path] + [0] * (3 - len(path))
@@ -132,11 +135,40 @@ def test_rejected_words_are_counted_exactly(bound):
 
 
 @given(st.integers(1, 2**63), st.integers(0, 2**64))
+@example(2**63, 1)  # half of the words end below the bound, and none is rejected
+@example(2**62 + 1, 1)
+@example(3 * 2**61 + 5, 1)
+@example(2**63 - 1, 1)
 def test_integers_are_those_of_the_oracle(bound, seed):
     stream, words = Stream(seed), naive.words(seed)
     expected = [naive.integer_below(bound, words) for _ in range(5)]
     assert stream.integers(bound, 5).tolist() == [value for value, _ in expected]
     assert stream.position == sum(used for _, used in expected)
+
+
+def test_the_ends_of_all_ranges():
+    assert Stream(0).words(0).size == Stream(0).integers(5, 0).size == 0
+    assert Stream(0).integers(1, 3).tolist() == [0, 0, 0]
+    stream = Stream(1)
+    stream.position = 2**63 - 1
+    assert stream.position == 2**63 - 1
+
+
+def test_states_of_all_streams_have_the_same_type():
+    """Kernels are compiled once, and know a stream by the names of its fields."""
+    states = [Stream(3, path).state for path in ((), (1,), (1, 2, 3))]
+    assert len({state.dtype for state in states}) == 1
+    assert generator.is_stream(states[0])
+    assert not generator.is_stream(new_record(key=1, path=2))
+    assert not generator.is_stream(np.zeros(4))
+
+
+@pytest.mark.parametrize("position", [0, 1, 6, 4099])
+def test_the_word_of_a_child_is_that_of_its_stream(position):
+    parent, child = Stream(5, (9,)), Stream(5, (9, 2))
+    child.position = position
+    word = generator.word_of_child(parent.state, 2, np.uint64(position))
+    assert word == child.words(1)[0]
 
 
 def test_bits_are_fair():
@@ -168,6 +200,10 @@ def test_global_generators_are_left_alone():
         (lambda: Stream(0, (1, 2, 3, 4)), ValueError, "path has 4 levels, at most 3"),
         (lambda: Stream(0, (1, 2, 3)).child(4), ValueError, "path has 4 levels"),
         (lambda: Stream(0).words(-1), ValueError, "size must be from 0 to .*, got -1"),
+        (lambda: Stream(0).words(2**63), ValueError, "size must be from 0 to .*, got"),
+        (lambda: Stream(0).integers(5, -1), ValueError, "size must be from 0 to .*, got -1"),
+        (lambda: Stream(0).integers(5, 2**63), ValueError, "size must be from 0 to .*, got"),
+        (lambda: setattr(Stream(0), "position", 2**63), ValueError, "position must be from 0"),
         (lambda: Stream(0).integers(0, 3), ValueError, "bound is 0"),
         (lambda: Stream(0).integers(2**63 + 1, 3), ValueError, "bound must be from 0"),
         (lambda: Stream(0).integers(2.0, 3), TypeError, "bound must be an integer"),

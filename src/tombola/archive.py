@@ -43,7 +43,7 @@ def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
     arrays[_TEXT] = np.frombuffer(text.encode(), dtype=np.uint8)
     with replaced_file(path) as file:
         np.savez(file, **arrays)
-        file.write(_digest(file) + MARK)
+        file.write(_digest(file, file.seek(0, io.SEEK_END)) + MARK)
 
 
 def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, Any]:
@@ -143,13 +143,13 @@ def _filled(stream: Any, size: int) -> bytearray:
     return data
 
 
-def _digest(file: Any, size: int = -1) -> bytes:
-    """Return the SHA-256 of the first `size` bytes (default: all), leaving the file at the end."""
+def _digest(file: Any, size: int) -> bytes:
+    """Return the SHA-256 of the first `size` bytes, leaving the file after them."""
     file.seek(0)
     digest = hashlib.sha256()
-    while size and (block := file.read(BLOCK if size < 0 else min(BLOCK, size))):
+    while block := file.read(min(BLOCK, size)):
         digest.update(block)
-        size -= len(block) if size > 0 else 0
+        size -= len(block)
     return digest.digest()
 
 

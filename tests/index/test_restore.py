@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tombola import Stream, WeightIndex
-from tombola.index.layout import Index, first_fault, new_sums, order_fault, restore
+from tombola.index.layout import Index, build, first_fault, new_sums, order_fault, restore
 from tombola.random import is_stream
 
 pytestmark = pytest.mark.kernels
@@ -80,3 +80,24 @@ def test_a_stream_is_known_by_its_fields():
     assert is_stream(Stream(0).state)
     assert not is_stream(new_sums())
     assert not is_stream(3)
+
+
+def test_negative_weights_and_totals_beyond_the_limit_are_found():
+    index = some_index(5)
+    for place, weight in ((2, -1), (3, 2**62), (4, 2**63 - 1)):
+        weights = index.weights.copy()
+        weights[place] = weight
+        assert faults(weights, index.order) == place
+
+
+def test_building_again_forgets_the_tallest_columns():
+    index = WeightIndex([2**62, 0, 0])._index
+    index.weights[:] = [3, 2**61, 1]
+    build(index)
+    assert first_fault(index) == -1
+    assert index.sums[0].at_least[63] == 0
+
+
+def test_items_of_weight_0_have_no_column():
+    """One of them, since 64-bit sums of two wrong columns could cancel."""
+    assert WeightIndex([1, 2, 3, 0])._index.sums[0].area == 1 + 2 + 4

@@ -10,14 +10,20 @@ from tombola.samplers.groups import group_numbers
 class Oracle:
     """The rule of the docstring, in numpy, everything recomputed at every step."""
 
-    def __init__(self, groups):
+    def __init__(self, groups, scales=None):
         self.group = np.asarray(groups)
+        self.s = np.ones(len(groups)) if scales is None else scales
         self.n, self.size = len(groups), np.bincount(groups)
         groups_there = len(self.size)
         self.h, self.v = np.ones(self.n), np.zeros(self.n)
-        self.a = np.full(self.n, 2.0**20)
+        self.a = np.floor(2.0**20 * self.s)
         self.kappa, self.seen = np.zeros(groups_there), np.zeros(groups_there)
         self.level, self.t = 0.0, 0
+
+    def begin_anew(self):
+        fed = self.t
+        self.__init__(self.group, self.s)
+        self.t = fed
 
     def probabilities(self):
         total = np.bincount(self.group, weights=self.a)
@@ -31,7 +37,7 @@ class Oracle:
         )
 
     def update(self, item, loss):
-        c, squared = self.group[item], loss**2
+        c, squared = self.group[item], loss**2 / self.s[item] ** 2
         relative = squared / self.h[item]
         self.t += 1
         self.seen[c] += 1
@@ -39,15 +45,17 @@ class Oracle:
         if self.seen[c] == 1:
             self.kappa[c] = self.level
         self.kappa[c] += (relative - self.kappa[c]) * 2 / (self.seen[c] + 2)
-        root = self.a[self.group == c].sum() / 2**20 / self.size[c]
+        inside = self.group == c
+        root = self.a[inside].sum() / 2**20 / self.s[inside].sum()
         level = self.kappa[c] * root**2
         if level > 0:
             self.v[item] = min(15, self.v[item] + 1)
             self.h[item] += (squared / level - self.h[item]) / (1 + self.v[item])
             self.h[item] = max(1 / 16, self.h[item])
-            self.a[item] = np.floor(2**20 * np.sqrt(self.h[item]))
+            self.a[item] = np.floor(2**20 * self.s[item] * np.sqrt(self.h[item]))
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("scale", [1.0, 1e200, 1e-200])
 def test_the_rule_against_the_oracle(scale):
     """Two groups, so that each update refreshes both and no group weight is out of date."""
@@ -63,6 +71,90 @@ def test_the_rule_against_the_oracle(scale):
         oracle.update(draw.indices[0], loss)
         np.testing.assert_allclose(sampler.probabilities(), oracle.probabilities(), rtol=1e-9)
     assert sampler.probabilities().sum() == pytest.approx(1, abs=1e-12)
+
+
+def follow(sampler, oracle, losses):
+    """Feed losses of all items in turn; compare the probabilities after each one."""
+    n = oracle.n
+    for k, loss in enumerate(losses):
+        sampler.update(tombola.Draw([k % n], [1 / n], n), [loss])
+        oracle.update(k % n, loss)
+        np.testing.assert_allclose(sampler.probabilities(), oracle.probabilities(), rtol=1e-9)
+        assert sampler.state.visits[sampler.state.place[k % n]] == oracle.v[k % n]
+        assert 2**40 <= sampler.state.index.sums[0].total <= 2**60
+
+
+GROUPS = np.array([0, 1, 1, 0, 1, 1, 1])
+
+
+@pytest.mark.kernels
+def test_items_without_losses_keep_a_sixteenth():
+    """Zero after zero: h ends at its least value, and the weights of the groups are rebuilt."""
+    sampler, oracle = GroupVRB(GROUPS), Oracle(GROUPS)
+    follow(sampler, oracle, [2.0, 1.0, 0.5, 3.0, 1.5, 1.0, 0.1])
+    before = float(sampler.state.rule[0].scale)
+    follow(sampler, oracle, 2000 * [0.0])
+    assert (oracle.h == 1 / 16).all()
+    assert sampler.state.rule[0].scale > before
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("unit", [1.0, 1e-12, 1e12])
+def test_bounds_against_the_oracle(unit):
+    """Scales are the roots of the bounds, of mean 1; levels are relative to them."""
+    roots = np.array([1.0, 2.0, 0.5, 3.0, 1.5, 1.0, 0.75])
+    sampler = GroupVRB(GROUPS, bound=unit * roots**2)
+    oracle = Oracle(GROUPS, roots / roots.mean())
+    follow(sampler, oracle, Stream(1).integers(1000, 60) / 300.0)
+    spread = [np.average(oracle.a[oracle.group == c] / 2**20) for c in (0, 1)]
+    means = [oracle.s[oracle.group == c].mean() for c in (0, 1)]
+    assert abs(spread[0] / means[0] - 1) > 0.01
+    for c, (level, count) in sampler.group_levels().items():
+        expected = np.sqrt(oracle.kappa[c]) * spread[c] / means[c]
+        assert level == pytest.approx(expected, rel=1e-9)
+        assert count == oracle.seen[c]
+
+
+@pytest.mark.kernels
+def test_a_loss_beyond_all_others_starts_over():
+    """2^100 times the first one: the rest is negligible, counts of groups and visits too."""
+    sampler, oracle = GroupVRB(GROUPS), Oracle(GROUPS)
+    losses = Stream(1).integers(1000, 56) / 300.0
+    follow(sampler, oracle, losses)
+    for factor in (2.0**120, 2.0**240):
+        unit = float(sampler.state.rule[0].unit)
+        sampler.update(tombola.Draw([0], [1 / 7], 7), [factor])
+        oracle.begin_anew()
+        oracle.update(0, 1.0)
+        assert sampler.state.rule[0].unit < unit
+        assert sampler.state.fallback[0].uniform == pytest.approx(0.25)  # of this loss alone
+        np.testing.assert_allclose(sampler.probabilities(), oracle.probabilities(), rtol=1e-9)
+        for k, loss in enumerate(losses):
+            sampler.update(tombola.Draw([k % 7], [1 / 7], 7), [loss * factor])
+            oracle.update(k % 7, loss)
+            np.testing.assert_allclose(sampler.probabilities(), oracle.probabilities(), rtol=1e-9)
+
+
+@pytest.mark.kernels
+def test_a_group_far_below_the_others_keeps_a_weight():
+    sampler = GroupVRB([0, 1, 1])
+    for item, loss in ((0, 1.0), (1, 2.0**99), (2, 2.0**99), (0, 1.0), (0, 0.0)):
+        sampler.update(tombola.Draw([item], [1 / 3], 3), [loss])
+        assert sampler.state.index.weights.min() >= 1
+    assert sampler.state.index.weights[0] == 1
+    assert sampler.state.index.sums[0].total <= 2**60
+
+
+@pytest.mark.kernels
+def test_groups_without_losses_are_refreshed_in_turn():
+    """One of four groups has losses: each update brings the next other one up to date."""
+    sampler = GroupVRB([0, 1, 2, 3])
+    for k, loss in enumerate((1.0, 5.0, 0.5, 7.0, 2.0)):
+        sampler.update(tombola.Draw([0], [1 / 4], 4), [loss])
+        turn = (1, 2, 3, 1, 2)[k]
+        assert sampler.state.rule[0].cursor == turn
+        level, scale = sampler.state.rule[0].level, sampler.state.rule[0].scale
+        assert sampler.state.index.weights[turn] == int(np.sqrt(level) * scale)
 
 
 def test_the_floor_holds_whatever_the_losses():

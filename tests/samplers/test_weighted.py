@@ -120,3 +120,18 @@ def test_more_items_than_are_rebuilt_at_once(parameters):
         drawn = sampler.draw(1000)
         assert np.isfinite(drawn.importances).all()
         assert sampler.probabilities().sum() == pytest.approx(1, rel=1e-6)
+
+
+@pytest.mark.kernels
+def test_a_sweep_ends_after_its_last_item():
+    """Two items for each loss; no further item is refreshed once none is pending."""
+    sampler = VRB(9, bound=1.0, mixing=0.1)
+    sampler.state.scores[:] = np.arange(9.0)  # weights that are out of date
+    index, sweep = sampler.state.index, sampler.state.sweep[0]
+    before = index.weights.copy()
+    sweep.pending = 3
+    for pending, cursor in ((1, 2), (0, 3), (0, 3)):
+        sampler.update(Draw([8], [1 / 9], 9), [0.0])
+        assert (sweep.pending, sweep.cursor) == (pending, cursor)
+        assert np.flatnonzero(index.weights != before).tolist() == [*range(1, cursor), 8]
+        assert first_fault(index) == -1

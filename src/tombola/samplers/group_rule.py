@@ -207,7 +207,7 @@ def group_value(state: GroupState, c: Any) -> Any:
 @kernel(inline=True)
 def put_group(state: GroupState, c: Any) -> None:
     """Convert a group's value into its integer weight."""
-    scaled = min(group_value(state, c) * state.rule[0].scale, 2.0**59)
+    scaled = min(group_value(state, c) * state.rule[0].scale, 2.0**60)  # then it is rebuilt
     assign(state.index, c, max(1, np.int64(scaled)))
 
 

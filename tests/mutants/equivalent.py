@@ -1,0 +1,121 @@
+"""Mutants that survive because nothing that could be observed has changed, each with its reason."""
+
+DRAWING, LAYOUT = "src/tombola/index/drawing.py, ", "src/tombola/index/layout.py, "
+SETTING, WEIGHTS = "src/tombola/index/setting.py, ", "src/tombola/index/weight_index.py, "
+RANDOM, GAUGE = "src/tombola/random.py, ", "src/tombola/gauge.py, "
+ARCHIVE, FILES = "src/tombola/archive.py, ", "src/tombola/files.py, "
+SAMPLERS = "src/tombola/samplers/"
+
+EQUIVALENT = {
+    # index
+    DRAWING + "draw_many: used < darts -> (used <= darts)": (
+        "if all darts were used, the stream is already where it is put"
+    ),
+    DRAWING + "plan_of: 0 -> 1 in `area += at_least[0] * uniform`": (
+        "the guide is where a search begins, and begins earlier"
+    ),
+    DRAWING + "plan_of: 1 -> 2 in `plan = np.empty((PLAN, HEIGHTS + 1), dtype=np.int64)`": (
+        "a larger scratch array"
+    ),
+    DRAWING + "throw: 1 -> 2 in `levels[j] = -1`": "any level below 0 is below every weight",
+    LAYOUT
+    + "column_area: height > 0 -> (height >= 0) in "
+    + "`return np.int64(1) << (height - 1) if height > 0 else np.int64(0)`": (
+        "numpy shifts 1 by -1 to 0; compiled, it is another number, which compiled tests notice"
+    ),
+    LAYOUT
+    + "new_sums: 0 -> 1 in `return np.repeat(new_record(at_least=at_least, total=0, area=0, "
+    + "occupied=0), count)` (3)": "all sums are computed before they are used",
+    SETTING + "checked_set: 0 -> 1 in `room -= new[j] if fits else 0`": (
+        "what does not fit is not made to fit by less room"
+    ),
+    WEIGHTS + "_check_fit: 0 -> 1 in `if new[j] < 0:`": "a weight of 0 always fits",
+    WEIGHTS
+    + "_one_dimension: 1 -> 2 in `if array.ndim == 1 and array.flags.c_contiguous:"
+    + "  # the layout that the kernels are compiled for`": (
+        "a contiguous array is returned as it is by the other way, too"
+    ),
+    # streams
+    RANDOM + "fill_words: state[0].position & _THREE -> (state[0].position | _THREE)": (
+        "the same words, one by one"
+    ),
+    RANDOM + "fill_words: 4 -> 5 in `blocks = (out.size - done) // 4`": (
+        "the same words, more of them one by one"
+    ),
+    RANDOM + "seek: position & _THREE -> (position | _THREE)": (
+        "the buffer is filled although the next word fills it again"
+    ),
+    RANDOM
+    + "seek: 0 -> 1 in `buffer[0], buffer[1], buffer[2], buffer[3] = "
+    + "block(state, position >> _TWO)`": (
+        "within a block, its first word is never read; the second is stored after it"
+    ),
+    RANDOM
+    + "new_state: 4 -> 5 in `buffer=np.zeros(4, dtype=np.uint64),"
+    + "  # the current block, if position % 4 is not 0`": "the fifth word is never read",
+    # the gauge
+    GAUGE + "Gauge.interval: total - margin > 0 -> (total - margin >= 0)": (
+        "two sums of real numbers are not equal"
+    ),
+    GAUGE + "Gauge.interval: self._sums.uniform <= 0 -> (self._sums.uniform < 0)": (
+        "without a loss above 0, all totals are 0 and below their margin"
+    ),
+    GAUGE + "Gauge.interval: 0 -> 1 in `if self._sums.uniform <= 0 or not math.isfinite(limit):`": (
+        "with a sum of at most 1, all totals are below their margin"
+    ),
+    # checkpoints
+    ARCHIVE + "_digest: 2 -> 3 in `while block := file.read(min(2**20, size)):`": (
+        "the size of a block does not matter"
+    ),
+    ARCHIVE + "_digest: 20 -> 21 in `while block := file.read(min(2**20, size)):`": (
+        "the size of a block does not matter"
+    ),
+    ARCHIVE + "write: 0 -> 1 in `file.write(_digest(file, file.seek(0, io.SEEK_END)) + MARK)`": (
+        "no more is read than there is"
+    ),
+    ARCHIVE
+    + "_unpacked: sum(member.file_size for member in members) > size -> "
+    + "(sum((member.file_size for member in members)) >= size)": (
+        "members have headers, so their sizes cannot add up to that of the file"
+    ),
+    FILES + "_flush_folder: os.O_RDONLY | os.O_DIRECTORY -> (os.O_RDONLY & os.O_DIRECTORY)": (
+        "what is opened is a folder"
+    ),
+    FILES + "_umask: 0o077 -> 64 in `mask = os.umask(0o077)`": (
+        "the mask is set back at once; no file is made in between"
+    ),
+    # samplers
+    SAMPLERS + "avare.py, Avare.__init__: self.n // 64 -> (self.n * 64)": (
+        "the first loss above 0 computes the floor, and sets when it is next due"
+    ),
+    SAMPLERS + "group_drawing.py, draw_many: end - start < FEW -> (end - start <= FEW)": (
+        "both ways draw the same items"
+    ),
+    SAMPLERS + "group_rule.py, begin_anew: state.levels[c] = 0.0 -> pass": (
+        "the level of a group without losses is not read"
+    ),
+    SAMPLERS
+    + "group_rule.py, rebuild_groups: scaled > 1 -> (scaled >= 1) in "
+    + "`state.index.weights[c] = scaled if scaled > 1 else 1`": "1 either way",
+    SAMPLERS
+    + 'parameter_free.py, ParameterFreeState.limits: 100 -> 101 in `"visits": (0.0, 2.0**100),`': (
+        "both are beyond any number of visits, and finite"
+    ),
+    SAMPLERS
+    + "parameter_free_batch.py, scratch_of: 10 -> 11 in "
+    + "`Averages(space[9, :m], space[10, :m], space[11, :m]),`": (
+        "each count of visits is read once, before the value takes its place"
+    ),
+    SAMPLERS + "safe.py, Safe.__init__: 0.0 -> 1.0 in `norms=np.full(self.n, 0.0),`": (
+        "the norm of an item that was not visited is not read"
+    ),
+    SAMPLERS + "safe.py, saddle_level: squares <= 0.0 -> (squares < 0.0)": (
+        "products are 0 then, too"
+    ),
+    SAMPLERS + "safe.py, saddle_level: level * s < low -> (level * s <= low)": (
+        "it is outside the bounds there, so not equal to one of them"
+    ),
+    SAMPLERS + "weighted.py, draw_many: uniform >= 0 -> (uniform > 0)": (
+        "both ways draw the same items"
+    ),
+}

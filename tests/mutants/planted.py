@@ -1,0 +1,30 @@
+"""Mutants planted by hand in the default rules: what could once be dropped unnoticed."""
+
+INDEX, FREE = "src/tombola/index/", "src/tombola/samplers/"
+LEAST_H = "max(SMALLEST, h + (squared / level - h) / (1.0 + visits))"
+SMALL_TOTAL = "not LOW * n <= state.index.sums[0].total <= HIGH"
+DOUBLED = "min(moved, 2.0 * mean) if mean > 0.0 else moved"
+
+PLANTED = [
+    # the parameter-free rule
+    ("samplers", FREE + "shrunk_averages.py", "min(squared, CLIP * n * mean)", "squared"),
+    ("samplers", FREE + "shrunk_averages.py", DOUBLED, "moved"),
+    ("samplers", FREE + "shrunk_averages.py", "min(visits + 1.0, LAST)", "(visits + 1.0)"),
+    ("samplers", FREE + "parameter_free.py", "    fallback.forget(state.fallback[0])\n", ""),
+    ("samplers", FREE + "parameter_free.py", "        state.visits[item] = 0.0\n", ""),
+    ("samplers", FREE + "parameter_free.py", "        put(state, item, 1.0)\n", ""),
+    # the sweep
+    ("samplers", FREE + "weighted.py", SMALL_TOTAL, "state.index.sums[0].total > HIGH"),
+    ("samplers", FREE + "weighted.py", "        turn.pending -= items\n", ""),
+    # groups
+    ("samplers", FREE + "group_rule.py", "        state.seen[c] = 0\n", ""),
+    ("samplers", FREE + "group_rule.py", LEAST_H, LEAST_H[14:-1]),
+    ("samplers", FREE + "group_rule.py", " or total < 2**40", ""),
+    ("samplers", FREE + "group_rule.py", "max(1, np.int64(scaled))", "np.int64(scaled)"),
+    # the unit's exponent
+    ("samplers", FREE + "arithmetic.py", "min(1000, max(-950, exponent))", "max(-950, exponent)"),
+    ("samplers", FREE + "arithmetic.py", "min(1000, max(-950, exponent))", "min(1000, exponent)"),
+    # a batch of sets
+    ("index", INDEX + "setting.py", "fits = fits and new[j] <= room", "fits = fits and True"),
+    ("index", INDEX + "setting.py", "        room -= new[j] if fits else 0\n", ""),
+]  # fmt: skip

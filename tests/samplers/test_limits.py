@@ -1,0 +1,202 @@
+"""What holds for all samplers: the largest importance, valid ranges of a state, sizes of draws."""
+
+import numpy as np
+import pytest
+
+import tombola
+from players import ours
+from states import same
+from tombola.checkpoint import CheckpointError
+from tombola.samplers.compiled import CompiledSampler, draw_one, update_one
+
+pytestmark = pytest.mark.kernels
+
+N = 40
+SAMPLERS = ours(N, largest=3.0, horizon=1000)
+
+
+def play(sampler, rounds, size=7):
+    rng = np.random.default_rng(0)
+    for _ in range(rounds):
+        draw = sampler.draw(size)
+        if sampler.feedback == "all":
+            sampler.update_all(1.0 + np.arange(sampler.n) % 3)
+        else:
+            sampler.update(draw, (draw.indices % 9 == 0) + rng.uniform(0.1, 0.5, size))
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_no_importance_exceeds_the_limit_of_the_gauge(name):
+    sampler, largest = SAMPLERS[name](3), 0.0
+    for _ in range(12):
+        p = sampler.probabilities()
+        largest = max(largest, 1 / (N * p[p > 0].min()))
+        limit = sampler.gauge.importance_limit
+        assert limit >= largest * (1 - 1e-9)
+        play(sampler, 3)
+
+
+class Plain(tombola.Sampler):
+    """A sampler without kernels, with one array."""
+
+    def __init__(self, n, *, seed=0):
+        super().__init__(n, seed)
+        self.seen = np.zeros(n)
+
+    def _draw(self, size):
+        return self._stream.integers(self.n, size), np.full(size, 1 / self.n)
+
+    def _update(self, draw, losses):
+        np.add.at(self.seen, draw.indices, losses)
+
+    def _arrays(self):
+        return {"seen": self.seen}
+
+    def probabilities(self):
+        return np.full(self.n, 1 / self.n)
+
+
+def test_samplers_without_kernels_save_and_load():
+    sampler, copy = Plain(4), Plain(4)
+    sampler.update(sampler.draw(9), np.arange(9.0))
+    copy.load_state_dict(sampler.state_dict())
+    assert (copy.seen == sampler.seen).all()
+    assert copy.draw(5) == sampler.draw(5)
+    assert copy.gauge.importance_limit == np.inf
+    before = sampler.state_dict()
+    for parts in ({}, {"seen": np.zeros(5)}, {"seen": np.zeros(4, dtype=int)}, {"seen": [0.0] * 4}):
+        with pytest.raises(CheckpointError, match="seen"):
+            sampler.load_state_dict(before | {"parts": parts})
+        assert same(sampler.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rounds", -1), ("count", 2**60 + 1), ("ours", -1.0), ("largest_loss", np.inf)],
+)
+def test_sums_of_the_gauge_out_of_range_are_refused(name, value):
+    sampler = tombola.Uniform(5)
+    sampler.update(sampler.draw(3), np.ones(3))
+    state = sampler.state_dict()
+    state["tally"][name] = value
+    with pytest.raises(CheckpointError, match=f"tally.{name} is {value}, not from 0 to"):
+        sampler.load_state_dict(state)
+
+
+OUT_OF_RANGE = [
+    ("VRB", "sweep.cursor", N),
+    ("VRB", "sweep.cursor", -1),
+    ("VRB", "sweep.pending", 5),  # its sweep never ends
+    ("VRB", "sweep.scale", 0.0),
+    ("VRB", "sweep.scale", np.inf),
+    ("VRB", "sweep.least", 0),
+    ("VRB", "rule.mixing", 1.5),
+    ("VRB", "rule.mixing", -0.5),
+    ("VRB", "rule.fade", 1.5),
+    ("VRB", "rule.disagreement", 1.01),
+    ("VRB", "rule.disagreement", -0.01),
+    ("VRB", "rule.fed", -1),
+    ("VRB", "rule.fed", 2**61),
+    ("VRB", "fallback.left", 281),
+    ("VRB", "fallback.left", -1),
+    ("VRB", "fallback.block", 240),
+    ("VRB", "fallback.shuffling", 2),
+    ("VRB", "fallback.ours", -1.0),
+    ("VRB", "fallback.uniform", np.nan),
+    ("VRB", "deck.turn.place", N),
+    ("VRB", "deck.turn.place", -1),
+    ("VRB, mixing", "sweep.pending", N + 1),
+    ("VRB, mixing", "sweep.pending", -1),
+    ("VRB, mixing", "rule.mixing", 0.0),
+    ("VRB, mixing", "rule.schedule", 1),
+    ("GroupVRB", "rule.cursor", 2),
+    ("GroupVRB", "rule.cursor", -1),
+    ("GroupVRB", "rule.scale", 0.0),
+    ("GroupVRB", "rule.level", -1.0),
+    ("MirrorDescent", "rule.summed", N),
+    ("MirrorDescent", "rule.summed", -1),
+]
+ARRAYS_OUT_OF_RANGE = [
+    ("VRB", "scores", -1.0),
+    ("VRB", "scores", np.nan),
+    ("VRB", "visits", -1.0),
+    ("GroupVRB", "scores", 0.06),  # the least is 1/16
+    ("GroupVRB", "visits", 16),
+    ("GroupVRB", "levels", -1.0),
+    ("AdaptiveWeighted", "shares", 1.01),
+    ("AdaptiveWeighted", "shares", -0.01),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "value"), OUT_OF_RANGE + ARRAYS_OUT_OF_RANGE)
+def test_a_number_out_of_range_is_refused_by_name(name, field, value):
+    sampler = SAMPLERS[name](3)
+    play(sampler, 5)
+    before, state = sampler.state_dict(), sampler.state_dict()
+    *path, last = field.split(".")
+    inner = state["parts"]
+    for key in path:
+        inner = inner[key]
+    if (name, field, value) in ARRAYS_OUT_OF_RANGE:
+        inner[last][1] = value
+        field += r"\[1\]"
+    else:
+        inner[last] = type(inner[last])(value)
+    with pytest.raises(CheckpointError, match=f"{field} is {value}, not from"):
+        sampler.load_state_dict(state)
+    assert same(sampler.state_dict(), before)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("size", [280, 281])
+def test_states_at_and_after_the_end_of_a_block_are_valid(name, size):
+    """Blocks have 280 draws: 7 epochs."""
+    sampler, copy = SAMPLERS[name](3), SAMPLERS[name](4)
+    draw = sampler.draw(size)
+    if sampler.feedback == "all":
+        sampler.update_all(np.ones(N))
+    else:
+        sampler.update(draw, np.linspace(0.5, 1.0, size))
+    copy.load_state_dict(sampler.state_dict() | {"parameters": copy.state_dict()["parameters"]})
+    assert same(copy.state_dict()["parts"], sampler.state_dict()["parts"])
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_draws_and_losses_one_by_one_as_solvers_have_them(name):
+    """The kernels that compiled loops call leave the same state as the methods."""
+    ours, theirs = SAMPLERS[name](3), SAMPLERS[name](3)
+    if ours.feedback == "all" or name == "SRG" or not isinstance(ours, CompiledSampler):
+        pytest.skip("is not played loss by loss")
+    for k in range(60):
+        draw = theirs.draw(1)
+        item, probability = draw_one(ours.state)
+        assert (item, probability) == (draw.indices[0], draw.probabilities[0])
+        update_one(ours.state, item, probability, 1.0 + k % 7)
+        theirs.update(draw, [1.0 + k % 7])
+    assert same(ours.state_dict()["parts"], theirs.state_dict()["parts"])
+
+
+def test_mirror_descent_of_one_item_at_the_floor():
+    sampler = tombola.MirrorDescent(1, bound=1.0, floor=1.0)
+    sampler.update(sampler.draw(5), np.ones(5))
+    assert sampler.probabilities().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("make", [tombola.VRB, tombola.FTRL])
+def test_bounds_of_two_items_are_kept(make, tmp_path):
+    sampler = make(2, bound=[1.0, 9.0], seed=2)
+    tombola.save(sampler, tmp_path / "it")
+    copy = tombola.load(tmp_path / "it")
+    assert sampler.parameters["bound"].tolist() == copy.parameters["bound"].tolist() == [1.0, 9.0]
+    assert (copy.probabilities() == sampler.probabilities()).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "error"), [(-1, ValueError), (2.0, TypeError), (np.int64(-3), ValueError)]
+)
+def test_sizes_that_are_none(size, error):
+    sampler = tombola.VRB(5)
+    with pytest.raises(error, match="size must"):
+        sampler.draw(size)
+    assert len(sampler.draw(np.int64(3))) == 3
+    assert len(sampler.draw(0)) == 0
