@@ -1,5 +1,6 @@
 """What holds for all samplers: the largest importance, valid ranges of a state, sizes of draws."""
 
+import numba
 import numpy as np
 import pytest
 
@@ -161,6 +162,7 @@ def test_states_at_and_after_the_end_of_a_block_are_valid(name, size):
     assert same(copy.state_dict()["parts"], sampler.state_dict()["parts"])
 
 
+@pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="would compile what solvers inline")
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_draws_and_losses_one_by_one_as_solvers_have_them(name):
     """The kernels that compiled loops call leave the same state as the methods."""
