@@ -101,6 +101,11 @@ def test_the_interval_ends_at_a_4096th_of_the_range():
     assert Gauge(tally, 5, 3.0).interval() == (0.0, 3.0 / 4096)
     tally["ours"] = 1e12
     assert Gauge(tally, 5, 3.0).interval() == (3.0, 3.0)
+    tally["uniform"], alpha = 1e-9, 0.05 / 770
+    certain = 2 * math.log(2 / alpha) * 9 / 4  # at the end of the range, without any spread
+    for ours, low in ((certain + 0.1, 3.0), (certain - 0.1, 0.0)):
+        tally["ours"] = ours
+        assert Gauge(tally, 5, 3.0).interval() == (low, 3.0)
 
 
 def test_a_tally_begins_with_zeros_and_one_loss_is_enough_for_a_ratio():

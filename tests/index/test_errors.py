@@ -231,3 +231,11 @@ def test_growing_takes_half_as_much_again():
     index.extend(np.ones(480, dtype=np.int64))
     assert index.nbytes < 1.6 * before  # the room of the first time
     assert index.total == len(index) == 1500
+
+
+def test_the_largest_uniform_weight():
+    """2 * total + n * uniform may be 2^63, and no more."""
+    index = WeightIndex([2**60, 2**60])
+    assert set(index.draw(50, Stream(1), uniform=2**61)) == {0, 1}
+    with pytest.raises(ValueError, match=r"is beyond 2\^63"):
+        index.draw(50, Stream(1), uniform=2**61 + 1)

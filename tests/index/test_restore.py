@@ -88,6 +88,7 @@ def test_negative_weights_and_totals_beyond_the_limit_are_found():
         weights = index.weights.copy()
         weights[place] = weight
         assert faults(weights, index.order) == place
+    assert faults(np.array([2**61, 2**61]), np.array([0, 1])) == -1  # the limit itself
 
 
 def test_building_again_forgets_the_tallest_columns():

@@ -35,6 +35,28 @@ EQUIVALENT = {
     + "  # the layout that the kernels are compiled for`": (
         "a contiguous array is returned as it is by the other way, too"
     ),
+    DRAWING
+    + "plan_of: np.uint64(g) << np.uint64(64 - GUIDE_BITS) -> "
+    + "(np.uint64(g) >> np.uint64(64 - GUIDE_BITS))": "searches begin at the first height",
+    LAYOUT + "order_fault: 1 -> 2 in `seen[item] = 1`": "anything but 0 marks an item",
+    LAYOUT + "sum_up: 1 -> 2 in `for height in range(HEIGHTS - 1, -1, -1):`": (
+        "no column is taller than the last height"
+    ),
+    SETTING + "checked_set: True -> False in `fits = True`": (
+        "the limit is then checked exactly, with the same outcome"
+    ),
+    WEIGHTS + "_check_fit: new[j] < 0 -> (new[j] <= 0) in `if new[j] < 0:`": (
+        "a weight of 0 always fits"
+    ),
+    WEIGHTS
+    + "WeightIndex.draw: size < 0 -> (size <= 0) in `if type(size) is not int or size < 0:`": (
+        "0 passes the check"
+    ),
+    WEIGHTS
+    + "WeightIndex.draw: 0 -> 1 in "
+    + "`self._draw = entry(drawing.draw_many, self._index, stream.state, out, 0)`": (
+        "only the type of the number matters"
+    ),
     # streams
     RANDOM + "fill_words: state[0].position & _THREE -> (state[0].position | _THREE)": (
         "the same words, one by one"
@@ -62,6 +84,9 @@ EQUIVALENT = {
     ),
     GAUGE + "Gauge.interval: 0 -> 1 in `if self._sums.uniform <= 0 or not math.isfinite(limit):`": (
         "with a sum of at most 1, all totals are below their margin"
+    ),
+    GAUGE + "_deviation: 40 -> 41 in `k = np.arange(1, 40)[:, np.newaxis]`": (
+        "the last s is the best one after about 10^24 losses"
     ),
     # checkpoints
     ARCHIVE + "_digest: 2 -> 3 in `while block := file.read(min(2**20, size)):`": (
@@ -100,6 +125,11 @@ EQUIVALENT = {
     SAMPLERS
     + 'parameter_free.py, ParameterFreeState.limits: 100 -> 101 in `"visits": (0.0, 2.0**100),`': (
         "both are beyond any number of visits, and finite"
+    ),
+    SAMPLERS
+    + "parameter_free.py, ParameterFreeState.limits: 1e-9 -> 2e-09 in "
+    + '`"rule.disagreement": (-1e-9, 1.0 + 1e-9),  # with a margin for rounding errors` (2)': (
+        "both margins are far above rounding errors, and harmless"
     ),
     SAMPLERS
     + "parameter_free_batch.py, scratch_of: 10 -> 11 in "

@@ -1,5 +1,6 @@
 """What holds for all samplers: the largest importance, valid ranges of a state, sizes of draws."""
 
+import numba
 import numpy as np
 import pytest
 
@@ -161,6 +162,7 @@ def test_states_at_and_after_the_end_of_a_block_are_valid(name, size):
     assert same(copy.state_dict()["parts"], sampler.state_dict()["parts"])
 
 
+@pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="would compile what solvers inline")
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_draws_and_losses_one_by_one_as_solvers_have_them(name):
     """The kernels that compiled loops call leave the same state as the methods."""
@@ -182,6 +184,13 @@ def test_mirror_descent_of_one_item_at_the_floor():
     assert sampler.probabilities().tolist() == [1.0]
 
 
+def test_mirror_descent_allows_for_half_the_floor_during_a_sweep():
+    sampler = tombola.MirrorDescent(9, bound=1.0, floor=0.5)
+    assert sampler.gauge.importance_limit == pytest.approx(2.0, rel=0.01)
+    sampler.state.sweep[0].pending = 3
+    assert sampler.gauge.importance_limit == pytest.approx(4.0, rel=0.01)
+
+
 @pytest.mark.parametrize("make", [tombola.VRB, tombola.FTRL])
 def test_bounds_of_two_items_are_kept(make, tmp_path):
     sampler = make(2, bound=[1.0, 9.0], seed=2)
@@ -189,6 +198,12 @@ def test_bounds_of_two_items_are_kept(make, tmp_path):
     copy = tombola.load(tmp_path / "it")
     assert sampler.parameters["bound"].tolist() == copy.parameters["bound"].tolist() == [1.0, 9.0]
     assert (copy.probabilities() == sampler.probabilities()).all()
+
+
+def test_bounds_of_two_items_are_those_of_each():
+    """p is proportional to the roots of the bounds, but for the mixing."""
+    sampler = tombola.VRB(2, bound=[1.0, 9.0], mixing=0.1)
+    assert sampler.probabilities() == pytest.approx([0.9 / 4 + 0.05, 0.9 * 3 / 4 + 0.05], rel=1e-6)
 
 
 @pytest.mark.parametrize(
