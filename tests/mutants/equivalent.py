@@ -89,12 +89,6 @@ EQUIVALENT = {
         "the last s is the best one after about 10^24 losses"
     ),
     # checkpoints
-    ARCHIVE + "_digest: 2 -> 3 in `while block := file.read(min(2**20, size)):`": (
-        "the size of a block does not matter"
-    ),
-    ARCHIVE + "_digest: 20 -> 21 in `while block := file.read(min(2**20, size)):`": (
-        "the size of a block does not matter"
-    ),
     ARCHIVE + "write: 0 -> 1 in `file.write(_digest(file, file.seek(0, io.SEEK_END)) + MARK)`": (
         "no more is read than there is"
     ),
