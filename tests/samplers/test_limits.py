@@ -34,6 +34,7 @@ def test_no_importance_exceeds_the_limit_of_the_gauge(name):
         largest = max(largest, 1 / (N * p[p > 0].min()))
         limit = sampler.gauge.importance_limit
         assert limit >= largest * (1 - 1e-9)
+        assert np.isfinite(limit) == (name != "FTRL")  # which has no floor to begin with
         play(sampler, 3)
 
 
@@ -69,6 +70,14 @@ def test_samplers_without_kernels_save_and_load():
         with pytest.raises(CheckpointError, match="seen"):
             sampler.load_state_dict(before | {"parts": parts})
         assert same(sampler.state_dict(), before)
+
+
+@pytest.mark.parametrize(("key", "value"), [("class", "Uniform"), ("format", 99)])
+def test_states_of_another_class_or_format_are_refused(key, value):
+    sampler = tombola.VRB(5)
+    state = sampler.state_dict() | {key: value}
+    with pytest.raises(CheckpointError, match=r"the state is of .*; this is a VRB, format"):
+        sampler.load_state_dict(state)
 
 
 @pytest.mark.parametrize(
