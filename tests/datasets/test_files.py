@@ -172,7 +172,7 @@ def test_progress_is_reported(tmp_path):
     path.write_text("a,y\n" + "1,0\n2,1\n" * 40_000)
     seen = []
     read(path, "y", progress=lambda done, total: seen.append((done, total)))
-    assert len(seen) > 50
+    assert len(seen) > 30
     assert all(total == path.stat().st_size for _, total in seen)
     assert 0 < seen[0][0] < seen[-1][0] <= path.stat().st_size
 

@@ -19,11 +19,21 @@ from tombola.datasets import (
     for_task,
     load,
     parts,
+    read,
     read_table,
 )
 from tombola.datasets.base import nearest_name
+from tombola.datasets.reading import Reading
+from tombola.datasets.sources import PACKED
 
-__all__ = ["OpenData", "check_clusters", "open_data", "wants_scale"]
+__all__ = ["OpenData", "check_clusters", "name_of", "open_data", "wants_scale"]
+
+# the options of files, besides --target and --task, and their defaults
+FILE_OPTIONS = {
+    name: getattr(Reading(), name)
+    for name in ("features", "drop", "keep", "missing", "decimal", "thousands", "encoding",
+                 "dates", "skip_bad_rows")
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +56,8 @@ class OpenData:
         The transformer that has made X, fitted to the training rows.
     opening : tuple of str
         Lines of Python that read the rows as `data`.
+    read_as : dict
+        How a file was read, as in `tombola.datasets.Dataset`.
     """
 
     name: str
@@ -61,6 +73,7 @@ class OpenData:
     preparation: Preparation | None
     preparer: Any = None
     opening: tuple[str, ...] = field(default=(), repr=False)
+    read_as: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """Return the description of the data for the record of a run."""
@@ -72,6 +85,12 @@ class OpenData:
             "rows": rows,
             "columns": columns,
         }
+
+    def reading(self) -> dict[str, Any]:
+        """Return how the file was read, where that is not the default, as in a record in JSON."""
+        own = self.read_as.get("reading", {})
+        others = {name: it for name, it in own.items() if name in FILE_OPTIONS}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in others.items()}
 
     def code(self) -> str:
         """Return lines of Python that read the same rows, and define the same preparation.
@@ -114,7 +133,12 @@ def open_data(options: argparse.Namespace, *, hold_out: bool = False) -> OpenDat
     seed = options.seed if hold_out else 0
     data = parts.hold_out(data, share, seed)
     opening = (line, f"data = {written(parts.hold_out, {'share': share, 'seed': seed}, 'data')}")
-    prepare = Preparer(impute=options.impute, scale=wants_scale(options, data.task))
+    prepare = Preparer(
+        encode=getattr(options, "encode", "auto"),
+        keep=_file_options(options)["keep"],
+        impute=options.impute,
+        scale=wants_scale(options, data.task),
+    )
     X = prepare.fit(data.X, names=data.columns or None).transform(data.X)
     X_test = None if data.X_test is None else prepare.transform(data.X_test)
     return OpenData(
@@ -131,6 +155,7 @@ def open_data(options: argparse.Namespace, *, hold_out: bool = False) -> OpenDat
         preparation=prepare.preparation_,
         preparer=prepare,
         opening=opening,
+        read_as=data.read_as,
     )
 
 
@@ -151,22 +176,41 @@ def check_clusters(clusters: int, data: OpenData) -> None:
 def _find(options: argparse.Namespace) -> tuple[Dataset, str]:
     """Return the data set of that name, or the content of the file; and the line that reads it."""
     known = [entry.name for entry in catalogue()]
+    how = _file_options(options)
     if options.file in known:
+        for name, value in how.items():
+            if value != FILE_OPTIONS[name]:
+                flag = f"--{name.replace('_', '-')}"
+                raise DataError(f"{flag} is for files, and {options.file} is a data set by name")
         given = {"folder": options.data and str(options.data), "download": options.download}
         data = load(options.file, **given)
         chosen = {"task": options.task, "target": options.target}
         line = written(load, given, repr(options.file))
         line = written(for_task, chosen, line)
         return for_task(data, **chosen), f"data = {line}"
-    if not Path(options.file).exists():
+    if options.file != "-" and not Path(options.file).exists():
         raise DataError(
             f"there is no file {options.file!r}, and no data set of that name: "
             f"{nearest_name(options.file, known)}`tombola datasets` lists them"
         )
-    given = {"target": options.target, "task": options.task, "impute": options.impute is not None}
-    with Progress(f"reading {Path(options.file).name}") as progress:
+    given = {"target": options.target, "task": options.task, **how}
+    given["impute"] = options.impute is not None
+    with Progress(f"reading {name_of(options.file)}") as progress:
         data = read_table(options.file, **given, progress=progress)
-    return data, f"data = {written(read_table, given, repr(options.file))}"
+    line = written(read, given, repr(options.file)).replace("read(", "read_table(", 1)
+    return data, f"data = {line}"
+
+
+def name_of(file: str) -> str:
+    """Return the name of a file or data set, without its suffixes."""
+    path = Path(file)
+    packed = path.suffix.lower() in PACKED
+    return "stdin" if file == "-" else Path(path.stem).stem if packed else path.stem
+
+
+def _file_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of files that were given, or their defaults."""
+    return {name: getattr(options, name, default) for name, default in FILE_OPTIONS.items()}
 
 
 def written(function: Callable[..., Any], given: dict[str, Any], *first: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tombola.cli.arguments import add_data_arguments, number_from, whole_number
-from tombola.cli.data import OpenData, check_clusters, open_data, wants_scale
+from tombola.cli.data import OpenData, check_clusters, name_of, open_data, wants_scale
 from tombola.cli.errors import CommandError
 from tombola.cli.folders import check_folder
 from tombola.datasets import DataError
@@ -69,7 +69,7 @@ def _share(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, save and report."""
-    folder = options.out or Path("out") / f"train-{Path(options.file).stem}"
+    folder = options.out or Path("out") / f"train-{name_of(options.file)}"
     check_folder(folder, resume=options.resume)
     data = open_data(options, hold_out=True)
     plan = _plan(options, data)
@@ -129,6 +129,8 @@ def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan") -> dict
         "target": options.target,
         "task": data.task,
         "impute": options.impute,
+        "encode": data.preparer.encode,
+        "reading": data.reading(),
         "scale": data.preparation is not None and wants_scale(options, data.task),
         **{name: getattr(plan.estimator, name) for name in own},
         "sampler": options.sampler,

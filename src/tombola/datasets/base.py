@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ class Dataset:
         Names of the columns of y, if it has several.
     notes : tuple of str
         What was done to the data, in one sentence each.
+    read_as : dict
+        How a file was read, so that others can be read alike.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Dataset:
     columns: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    read_as: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         n, d = self.X.shape

@@ -124,6 +124,7 @@ class Calendar:
     column: str
     first: int  # the first date of the training rows, in days since 1970
     hours: bool
+    form: str | None = None  # how dates are written, where they are text
     kind = "date"
 
     @property
@@ -199,7 +200,8 @@ class Encoding:
             raise DataError(f"there are no columns {', '.join(map(repr, lost))}")
         for rule in self.rules:
             if rule.names:
-                yield from rule.apply(column_of(table, rule.column, rule.kind))  # type: ignore[arg-type]
+                form = getattr(rule, "form", None)
+                yield from rule.apply(column_of(table, rule.column, rule.kind, form))  # type: ignore[arg-type]
 
     def state(self) -> list[dict[str, Any]]:
         """Return the rules as dicts of arrays, strings and numbers."""
@@ -245,7 +247,7 @@ def fit_encoding(table: Table, encode: str = "auto", keep: Sequence[str] = ()) -
             rule, note = _text_rule(name, column, encode, name in keep)
             notes.append(note)
         elif kind == "date":
-            rule = _calendar(name, column)
+            rule = _calendar(name, column, table.forms.get(name))
             parts = ", ".join(part.removeprefix(f"{name}.") for part in rule.names)
             notes.append(f"The dates in {name!r} became {len(rule.names)} numbers: {parts}.")
         else:
@@ -290,8 +292,8 @@ def _text_rule(name: str, column: Words, encode: str, kept: bool) -> tuple[Rule,
     return rule, f"{text} became {count(len(rule.names), 'column')} of 0 and 1."
 
 
-def _calendar(name: str, column: NDArray[Any]) -> Calendar:
+def _calendar(name: str, column: NDArray[Any], form: str | None) -> Calendar:
     known = column[~missing_in(column)]
     days = known.astype("datetime64[D]")
     first = int(days.min().astype(np.int64)) if known.size else 0
-    return Calendar(name, first, hours=bool((known != days).any()))
+    return Calendar(name, first, bool((known != days).any()), form)

@@ -10,8 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from tombola.datasets.base import DataError, count
 from tombola.datasets.encode import Encoding, fit_encoding
+from tombola.datasets.frames import as_table
 from tombola.datasets.prepare import IMPUTE, Preparation, fit_preparation
-from tombola.datasets.table import Table, as_table, missing_in
+from tombola.datasets.table import Table, missing_in
 
 __all__ = ["Preparer"]
 
@@ -123,7 +124,7 @@ class Preparer(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Return rows as numbers: a matrix in C order; sparse rows as they are."""
         check_is_fitted(self, "n_features_in_")
-        table = as_table(X)
+        table = as_table(X, settle=False)
         if self.preparation_ is None:
             self._check_width(X.shape[1])
             return X

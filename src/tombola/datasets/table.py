@@ -1,16 +1,31 @@
 """Tables: columns of numbers, text and dates, by name, before they become a matrix."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.datasets.base import DataError, no_such
+from tombola.datasets.dates import moments
 
-__all__ = ["Column", "Table", "Words", "as_table", "kind_of", "missing_in", "take"]
+__all__ = [
+    "MOMENT",
+    "Column",
+    "Place",
+    "Table",
+    "Words",
+    "as_truth",
+    "column_of",
+    "kind_of",
+    "missing_in",
+    "take",
+]
 
 MOMENT = "datetime64[us]"  # what dates are kept as
+TRUTH = {"false": 0.0, "true": 1.0}
+
+Place = Callable[[int], str]  # describes where a row is in its file
 
 
 class Words(NamedTuple):
@@ -50,6 +65,10 @@ class Table:
     ----------
     columns : mapping of str to Column
         All of the same length, at least one.
+    forms : mapping of str to str, optional
+        How the dates of a column were written, for example "day-month-year".
+    place : callable, optional
+        Says where a row comes from, for messages; by default "row 1" for the first.
 
     Examples
     --------
@@ -58,8 +77,14 @@ class Table:
     (Table(2 x 2: kilos number, kind text), Table(1 x 2: kilos number, kind text))
     """
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
-        self.columns = dict(columns)
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        forms: Mapping[str, str] | None = None,
+        place: Place | None = None,
+    ) -> None:
+        self.columns, self.forms = dict(columns), dict(forms or {})
+        self.place: Place = place or _row
         sizes = {len(_rows(column)) for column in self.columns.values()}
         if len(sizes) != 1:
             raise ValueError(f"columns must have one length, got {sorted(sizes)}")
@@ -81,15 +106,15 @@ class Table:
     def __getitem__(self, rows: Any) -> "Table":
         if isinstance(rows, tuple):  # scikit-learn's table[rows, ...]
             rows = rows[0]
-        return Table({name: take(column, rows) for name, column in self.columns.items()})
+        return Table({name: take(it, rows) for name, it in self.columns.items()}, self.forms)
 
     def __repr__(self) -> str:
         held = ", ".join(f"{name} {kind}" for name, kind in self.kinds.items())
         return f"Table({self.shape[0]} x {self.shape[1]}: {held})"
 
-    def without(self, *names: str) -> "Table":
-        """Return the table without some columns."""
-        return Table({name: it for name, it in self.columns.items() if name not in names})
+
+def _row(row: int) -> str:
+    return f"row {row + 1}"
 
 
 def _rows(column: Column) -> NDArray[Any]:
@@ -118,52 +143,50 @@ def missing_in(column: Column) -> NDArray[np.bool_]:
     return np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
 
 
-# --- frames -------------------------------------------------------------------------------------
-
-
-def as_table(X: Any) -> Table | None:
-    """Return a table, or a pandas frame as a table; None for anything else."""
-    if isinstance(X, Table):
-        return X
-    if not (hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "iloc")):
+def as_truth(words: Words) -> NDArray[np.float64] | None:
+    """Return 0 and 1 if all values are true or false, in any case; otherwise None."""
+    values = [TRUTH.get(value.lower()) for value in words.values]
+    if not values or None in values:
         return None
-    names = list(map(str, X.columns))
-    twice = next((name for k, name in enumerate(names) if name in names[:k]), None)
-    if twice is not None:
-        raise DataError(f"the frame has two columns named {twice!r}")
-    if not names:
-        raise DataError("the frame has no columns")
-    return Table({name: _column(X.iloc[:, j]) for j, name in enumerate(names)})
+    return np.array([*values, np.nan], dtype=np.float64)[words.codes]
 
 
-def _column(series: Any) -> Column:
-    """Return a column of a pandas frame."""
-    kind = getattr(series.dtype, "kind", "O")
-    if kind in "fiub":
-        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-    if kind == "M":
-        if getattr(series.dtype, "tz", None) is not None:
-            series = series.dt.tz_convert(None)
-        return np.asarray(series.to_numpy(), dtype=MOMENT)
-    gone = series.isna().to_numpy()
-    cells = zip(series.to_numpy(dtype=object), gone, strict=True)
-    return Words.of([None if lost else str(cell) for cell, lost in cells])
+def column_of(table: Table, name: str, kind: str, form: str | None = None) -> Column:
+    """Return a column that must exist and be of a kind, or can be read as one.
 
-
-def column_of(table: Table, name: str, kind: str) -> Column:
-    """Return a column that must exist and be of a kind."""
+    `form` is how dates are written, where they are still text.
+    """
     if name not in table.columns:
         raise no_such("column", name, table.names)
     column = table.columns[name]
     if kind_of(column) == kind:
         return column
-    if missing_in(column).all():  # nothing known: any kind
-        n = len(table)
-        empty: dict[str, Column] = {"text": Words(np.full(n, -1, dtype=np.int32), ()),
-                 "date": np.full(n, "NaT", dtype=MOMENT)}  # fmt: skip
-        return empty.get(kind, np.full(n, np.nan))
+    if missing_in(column).all():  # nothing is known: any kind
+        return _nothing(kind, len(table))
+    if isinstance(column, Words):
+        if kind == "number" and (truth := as_truth(column)) is not None:
+            return truth
+        if kind == "date" and form is not None:
+            return _as_dates(table, name, column, form)
     plural = {"number": "numbers", "text": "text", "date": "dates"}
     raise DataError(
-        f"the column {name!r} holds {plural[kind_of(column)]}, but held {plural[kind]} when the "
-        "preparation was fitted"
+        f"the column {name!r} holds {plural[kind_of(column)]}, but held {plural[kind]} in training"
     )
+
+
+def _nothing(kind: str, n: int) -> Column:
+    if kind == "text":
+        return Words(np.full(n, -1, dtype=np.int32), ())
+    return np.full(n, "NaT", dtype=MOMENT) if kind == "date" else np.full(n, np.nan)
+
+
+def _as_dates(table: Table, name: str, column: Words, form: str) -> NDArray[Any]:
+    dates, odd = moments(column.values, form)
+    if odd:
+        row = int(np.flatnonzero(column.codes == odd[0])[0])
+        raise DataError(
+            f"{table.place(row)}, column {name!r}: {column.values[odd[0]]!r} is not a date written "
+            f"as {form}, as in training"
+        )
+    known: NDArray[Any] = np.append(dates, np.datetime64("NaT", "us"))[column.codes]
+    return known
