@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tombola.datasets.assemble import refuse_missing
 from tombola.datasets.base import DataError, count
 from tombola.datasets.encode import Encoding, fit_encoding
 from tombola.datasets.frames import as_table
 from tombola.datasets.prepare import IMPUTE, Preparation, fit_preparation
-from tombola.datasets.table import Table, missing_in
+from tombola.datasets.table import Table
 
 __all__ = ["Preparer"]
 
@@ -151,10 +152,19 @@ class Preparer(TransformerMixin, BaseEstimator):
             return np.array(list(known), dtype=object)
         return np.array(self.preparation_.columns, dtype=object)
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The columns that are used, and for each "number", "text" or "date"."""
+        check_is_fitted(self, "n_features_in_")
+        if self.encoding_ is not None:
+            return {rule.column: rule.kind for rule in self.encoding_.rules if rule.names}
+        names = getattr(self, "feature_names_in_", map(str, range(self.n_features_in_)))
+        return dict.fromkeys(names, "number")
+
     def _array(self, table: Table) -> NDArray[np.float64]:
         """Return a table as the array of columns that the preparation was fitted to."""
-        known = getattr(self, "feature_names_in_", table.names)
-        rules = fit_encoding(Table({name: np.zeros(1) for name in known}))
+        rules = fit_encoding(Table({name: np.zeros(1) for name in self.kinds}))
+        self._check_missing(table, rules.used)
         return np.column_stack(list(rules.columns(table)))
 
     def _check_width(self, width: int) -> None:
@@ -166,12 +176,9 @@ class Preparer(TransformerMixin, BaseEstimator):
 
     def _check_missing(self, table: Table, used: Sequence[str]) -> None:
         """Refuse missing values unless they are imputed."""
-        if self.impute is not None:
-            return
-        for name in used:
-            lost = missing_in(table.columns[name]).sum() if name in table.columns else 0
-            if lost:
-                raise DataError(f"{count(int(lost), 'value')} of {name!r} missing: use impute")
+        if self.impute is None:
+            there = [name for name in used if name in table.columns]
+            refuse_missing(there, [table.columns[name] for name in there], table.place)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
