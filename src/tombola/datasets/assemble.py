@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 INDEX = re.compile(r"(column 0|unnamed: ?\d+|index|rownames|row|(row|line)?(id|nr|no)\.?|#)$", re.I)
-IDENTIFIER = re.compile(r"(.*[_ .-])?id$|.*[a-z]I[dD]$|uuid$|guid$", re.I)
+IDENTIFIER = re.compile(r"(?i:(.*[_ .-])?id|uuid|guid)$|.*[a-z]I[dD]$")
 LEAST = 3  # rows in order make an index
 ENOUGH = 10  # rows with different numbers make an identifier, if their column is named so
 

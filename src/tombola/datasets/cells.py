@@ -94,7 +94,9 @@ class WordList:
     def add(self, cells: Sequence[str]) -> None:
         """Append cells, as they are written."""
         known = self._cells
-        for cell in set(cells).difference(known):
+        for cell in dict.fromkeys(cells):  # in order: the same codes in each run
+            if cell in known:
+                continue
             word = cell.strip()
             missing = self._style.is_missing(word)
             known[cell] = -1 if missing else self._values.setdefault(word, len(self._values))

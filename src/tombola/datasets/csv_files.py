@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
@@ -17,6 +18,7 @@ from tombola.datasets.table import Column, Table, as_truth
 __all__ = ["CsvFile"]
 
 SEPARATORS = ",;\t|"
+COMMA = re.compile(r"[+-]?\d+(,\d+)+(\.\d*)?$")  # 1,5 or 1,000.5
 PIECE = 2**13  # rows that are converted at a time
 LONGEST = 2**24  # characters of a field
 
@@ -172,6 +174,13 @@ class CsvFile:
     def _settle(self, loaded: Loaded, name: str, words: WordList) -> Column:
         """Return a column of text, or what it stands for."""
         text = words.column()
+        if self.style == Style(self.style.missing) and all(map(COMMA.match, text.values)):
+            row = int(np.flatnonzero(text.codes == 0)[0])
+            raise DataError(
+                f"{loaded.place(row)} of {self.source.name}, column {name!r}: {text.values[0]!r} "
+                "has a comma, as have all values of the column: read it with --decimal , or "
+                "--thousands ,"
+            )
         return settle_column(loaded, name, text, self.reading, self.source.name)
 
     # --- by pieces ----------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def unique_names(names: list[str]) -> tuple[list[str], tuple[str, ...]]:
     Examples
     --------
     >>> unique_names(["a", "b", "a"])
-    (['a', 'b', 'a.1'], ("The second column named 'a' is called 'a.1'.",))
+    (['a', 'b', 'a.1'], ("Another column named 'a' is called 'a.1'.",))
     """
     found: list[str] = []
     notes = []
@@ -92,7 +92,6 @@ def unique_names(names: list[str]) -> tuple[list[str], tuple[str, ...]]:
             number += 1
             new = f"{name}.{number}"
         if number:
-            order = {1: "second", 2: "third"}.get(number, f"{number + 1}th")
-            notes.append(f"The {order} column named {name!r} is called {new!r}.")
+            notes.append(f"Another column named {name!r} is called {new!r}.")
         found.append(new)
     return found, tuple(notes)
