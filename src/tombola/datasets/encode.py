@@ -228,7 +228,7 @@ def fit_encoding(table: Table, encode: str = "auto", keep: Sequence[str] = ()) -
         and 1 for each value. "auto" is "frequency", but text with more than 20 values that differ
         in most rows is dropped: it is an identifier, or prose.
     keep : sequence of str
-        Columns that "auto" does not drop.
+        Columns that "auto" hashes instead of dropping them.
 
     Examples
     --------
@@ -268,11 +268,11 @@ def _text_rule(name: str, column: Words, encode: str, kept: bool) -> tuple[Rule,
     if encode == "auto" and own and not kept:
         return Dropped(name), (
             f"{text} has {different:,} different values in {known:,} rows, like an identifier: it "
-            f"was left out (--keep {name} or --encode hash uses it)."
+            "was left out (--encode hash uses it)."
         )
     if encode == "drop" and many and not kept:
         return Dropped(name), f"{text} has {different:,} different values: it was left out."
-    if encode == "hash" and many:
+    if (encode == "hash" and many) or (encode == "auto" and own):
         return Hashed(name), (
             f"{text}, {different:,} different values, became {HASHED} columns of 0 and 1 by its "
             "hash."

@@ -114,7 +114,8 @@ def _check_columns(file: str, names: Sequence[str], wanted: Sequence[str], heade
     if len(lost) == 1:
         raise no_such("column", lost[0], names)
     raise DataError(
-        f"{file} lacks {len(lost):,} columns of the training rows: {in_words(map(repr, lost))}"
+        f"{file} lacks {len(lost):,} columns of the training rows: {in_words(map(repr, lost))} "
+        f"(its first line names {in_words(map(repr, names))})"
     )
 
 

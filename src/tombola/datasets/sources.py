@@ -31,6 +31,7 @@ KINDS = {
     ".svm": "libsvm",
     ".svmlight": "libsvm",
 }
+SHEETS = (".xlsx", ".xls", ".ods")
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 MARKS = {  # the first bytes of a file
     b"PAR1": "parquet",
@@ -75,21 +76,21 @@ class Source:
         self.kind = self._kind(suffixes[-1] if suffixes else "")
 
     def _kind(self, suffix: str) -> str:
+        """Return what the file holds, by its suffix or by its first bytes."""
+        if suffix in SHEETS:
+            raise DataError(f"{self.name} is a spreadsheet: save it as CSV, or as Parquet")
         kind = KINDS.get(suffix)
-        if kind not in (None, "text"):
-            return str(kind)
+        if kind is not None and kind != "text":
+            return kind
         with self.binary() as file:
             head = file.read(2**16)
-        found = next((kind for mark, kind in MARKS.items() if head.startswith(mark)), None)
-        if found is not None and not (found == "npz" and not _holds_arrays(self.path)):
-            return found
+        for mark, held in MARKS.items():
+            if head.startswith(mark) and (held != "npz" or _holds_arrays(self.path)):
+                return held
         words = head.split(b"\n")[0].split()
         if len(words) > 1 and all(word.count(b":") == 1 for word in words[1:]):
             return "libsvm"
-        text = not any(mark in head for mark in (b"\0", b"PK\x03\x04"))
-        if (kind == "text" or text) and head[:2] != b"PK":
-            return "csv"
-        if head[:2] in BYTE_ORDER:
+        if kind == "text" or b"\0" not in head or head[:2] in BYTE_ORDER:
             return "csv"
         raise DataError(f"{self.name} has no known format: use {KNOWN}")
 
