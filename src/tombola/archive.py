@@ -158,7 +158,8 @@ def _without_arrays(value: Any, name: str, arrays: dict[str, Any]) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError(f"{name} holds Python objects, which a checkpoint cannot keep")
-        name = f"{len(arrays)}{name}"  # unique, even if keys contain dots
+        own = name[1:]  # the key, at the top
+        name = own if own.isidentifier() and own != _TEXT else f"{len(arrays)}{name}"  # unique
         arrays[name] = value
         return {"array": name}
     if isinstance(value, dict):

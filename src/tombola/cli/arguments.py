@@ -4,8 +4,11 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tombola.datasets import TASKS
+from tombola.datasets.dates import ORDERS
+from tombola.datasets.encode import ENCODE
 from tombola.datasets.prepare import IMPUTE
 
 __all__ = ["add_data_arguments", "add_data_folder", "number_from", "whole_number"]
@@ -52,13 +55,63 @@ def add_data_folder(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_file_arguments(group: Any) -> None:
+    """Add the arguments that say how a file is written."""
+    group.add_argument(
+        "--drop", metavar="COLUMNS", action=_Names, default=(),
+        help="leave out these columns, separated by commas",
+    )  # fmt: skip
+    group.add_argument(
+        "--keep", metavar="COLUMNS", action=_Names, default=(),
+        help="use these columns though they look like row numbers or identifiers, which are left "
+        "out otherwise",
+    )  # fmt: skip
+    group.add_argument(
+        "--missing", metavar="WORD", action=_Words, default=(),
+        help="a word for missing values, besides nothing, NA, N/A, NaN, null and none; may be "
+        "given several times",
+    )  # fmt: skip
+    group.add_argument("--decimal", metavar="MARK", default=".", help="as in 1,5; default: .")
+    group.add_argument("--thousands", metavar="MARK", default="", help="as in 1,000,000")
+    group.add_argument("--encoding", metavar="NAME", help="of text; default: UTF-8")
+    group.add_argument(
+        "--dates",
+        choices=tuple(ORDERS),
+        help="the order in 1/2/2024, where the file leaves it open",
+    )
+    group.add_argument("--features", metavar="KEY", help="the rows in an NPZ file; default: X")
+    group.add_argument(
+        "--skip-bad-rows", action="store_true",
+        help="leave out rows that cannot be used (another number of fields, text among numbers, no "
+        "target, infinite values, missing ones unless --impute) instead of stopping there",
+    )  # fmt: skip
+
+
+class _Words(argparse.Action):
+    """Collects the values of an option that is given several times."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest), *self._parts(values)))
+
+    def _parts(self, text: str) -> list[str]:
+        return [text]
+
+
+class _Names(_Words):
+    """Collects names that are separated by commas."""
+
+    def _parts(self, text: str) -> list[str]:
+        return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that `tombola.cli.data.open_data` reads."""
     parser.add_argument(
         "file",
         metavar="DATA",
-        help="a CSV, Parquet, NPZ or LIBSVM file, or a name that `tombola datasets` lists "
-        "(./digits is a file, digits is a name)",
+        help="a CSV, TSV, Parquet, Arrow, NPZ, NPY or LIBSVM file, also with .gz or .zst; - for "
+        "standard input; or a name that `tombola datasets` lists (./digits is a file, digits is a "
+        "name)",
     )
     parser.add_argument(
         "--target", metavar="COLUMN", help="the column to predict: its name, or its number from 0"
@@ -72,6 +125,13 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
         help="scale dense columns to mean 0 and standard deviation 1; default: yes, except for "
         "clustering, where it changes the distances",
     )  # fmt: skip
+    parser.add_argument(
+        "--encode", choices=ENCODE, default="auto",
+        help="what becomes of text with more than 200 different values: a column of 0 and 1 for "
+        "each, 64 columns by its hash, the share of rows with the same text, or nothing; auto: "
+        "frequency, but identifiers are dropped",
+    )  # fmt: skip
+    _add_file_arguments(parser.add_argument_group("files as they come"))
     add_data_folder(parser)
     parser.add_argument(
         "--download", action="store_true", help="download a public data set from OpenML"

@@ -18,6 +18,7 @@ __all__ = ["main"]
 COMMANDS = {
     "advise": "find out whether adaptive sampling pays on your data, and how to use it",
     "train": "fit a model; save it with its trace and a report",
+    "predict": "apply the model of a run to new rows",
     "demo": "run two small comparisons on generated data, in a minute",
     "reproduce": "reproduce the experiments of the paper on real data",
     "report": "write an HTML page from the rows of experiments",

@@ -8,14 +8,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tombola.cli.arguments import add_data_arguments, number_from, whole_number
-from tombola.cli.data import OpenData, check_clusters, open_data, wants_scale
+from tombola.cli.data import OpenData, check_clusters, name_of, open_data, wants_scale
 from tombola.cli.errors import CommandError
 from tombola.cli.folders import check_folder
 from tombola.datasets import DataError
-from tombola.files import replaced_file, write_text
+from tombola.files import write_text
 from tombola.report.record import versions
 from tombola.samplers.registry import GROUPED, NAMES
 
@@ -69,7 +67,7 @@ def _share(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, save and report."""
-    folder = options.out or Path("out") / f"train-{Path(options.file).stem}"
+    folder = options.out or Path("out") / f"train-{name_of(options.file)}"
     check_folder(folder, resume=options.resume)
     data = open_data(options, hold_out=True)
     plan = _plan(options, data)
@@ -129,6 +127,8 @@ def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan") -> dict
         "target": options.target,
         "task": data.task,
         "impute": options.impute,
+        "encode": data.preparer.encode,
+        "reading": data.reading(),
         "scale": data.preparation is not None and wants_scale(options, data.task),
         **{name: getattr(plan.estimator, name) for name in own},
         "sampler": options.sampler,
@@ -164,14 +164,16 @@ def _check_same(folder: Path, record: dict[str, Any]) -> None:
 def _save(folder: Path, fit: "Fit", record: dict[str, Any]) -> None:
     from tombola.cli.train_report import report, summary
     from tombola.cli.train_scores import scores_of
+    from tombola.models import save_model
 
     seconds = sum(outcome.seconds for outcome in fit.outcomes)
     record = {**record, "scores": scores_of(fit), "seconds": seconds, "finished": True}
     text = io.StringIO()
     names, rows = fit.trace()
     csv.writer(text, lineterminator="\n").writerows([names, *rows])
-    with replaced_file(folder / "model.npz") as file:
-        np.savez(file, **fit.model())
+    save_model(
+        folder / "model.npz", fit.plan.estimator, fit.model(), fit.data.preparer, fit.data.read_as
+    )
     write_text(folder / "trace.csv", text.getvalue())
     report(fit, record).save(folder / "report.html")
     write_text(folder / "run.json", _as_json(record))

@@ -1,4 +1,4 @@
-"""Read files that hold arrays: NPZ and LIBSVM."""
+"""Read files that hold arrays: NPZ and NPY."""
 
 import zipfile
 from pathlib import Path
@@ -7,16 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tombola.datasets.assemble import (
+    check_names,
+    column_number,
+    left_out,
+    refuse_infinite,
+    refuse_missing,
+)
 from tombola.datasets.base import DataError, as_csr, in_words, no_such
-from tombola.datasets.tables import as_number, column_number, refuse_infinite, refuse_missing
+from tombola.datasets.cells import as_number
+from tombola.datasets.reading import Reading
+from tombola.datasets.sources import Source
 
-__all__ = ["read_archive", "read_libsvm", "read_npz"]
+__all__ = ["read_archive", "read_arrays", "rows_of"]
 
 
-# --- NPZ ----------------------------------------------------------------------------------------
-
-
-def read_archive(path: Path) -> dict[str, NDArray[Any]]:
+def read_archive(path: Path, name: str | None = None) -> dict[str, NDArray[Any]]:
     """Return the arrays of an NPZ file; refuse Python objects, which could run code."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -24,54 +30,96 @@ def read_archive(path: Path) -> dict[str, NDArray[Any]]:
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, AttributeError) as error:
         pickled = "pickle" in str(error)
         reason = "damaged, no archive, or with Python objects" if pickled else str(error)
-        raise DataError(f"{path} is not a readable npz archive: {reason}") from None
+        raise DataError(f"{name or path} is not a readable npz archive: {reason}") from None
 
 
-def read_npz(path: Path, target: str | None, task: str | None, impute: bool) -> dict[str, Any]:
-    """Return X, y and columns of an NPZ file; see `tombola.datasets.read`."""
-    arrays = read_archive(path)
-    if "X" in arrays:
-        X: Any = arrays["X"]
-        if X.ndim != 2 or X.dtype.kind not in "fiub":
-            raise DataError(f"X in {path.name} must be a table of numbers, but is {_shown(X)}")
+def _arrays(source: Source) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an NPZ file; that of an NPY file is called X."""
+    with source.unpacked() as path:
+        if source.kind == "npz":
+            return read_archive(path, source.name)
+        try:
+            return {"X": np.load(path, allow_pickle=False)}
+        except (EOFError, OSError, ValueError) as error:
+            raise DataError(f"{source.name} is not a readable npy file: {error}") from None
+
+
+def rows_of(source: Source, reading: Reading) -> tuple[Any, dict[str, NDArray[Any]], list[str]]:
+    """Return X, all arrays of the file, and notes."""
+    arrays, name, notes = _arrays(source), source.name, []
+    key = reading.features or "X"
+    if key in arrays:
+        X: Any = arrays[key]
+        if X.dtype.kind not in "fiub" or X.ndim == 0:
+            raise DataError(f"{key} in {name} must be a table of numbers, but is {_shown(X)}")
+        if X.ndim != 2 and X.size:
+            width = X.size // len(X)
+            notes.append(f"{key}, of shape {X.shape}, was taken as {len(X):,} x {width:,}.")
+            X = X.reshape(len(X), width)
         X = np.ascontiguousarray(X, dtype=np.float64)
+    elif reading.features is not None:
+        raise no_such("key", reading.features, arrays)
     elif {"indices", "indptr", "shape"} <= set(arrays):
-        X = _csr(path, arrays)
+        X = _csr(name, arrays)
     else:
         raise DataError(
-            f"{path.name} has neither X nor indices, indptr and shape, but {in_words(arrays)}"
+            f"{name} has neither X nor indices, indptr and shape, but {in_words(arrays)}: choose "
+            "one with --features"
         )
     if 0 in X.shape:
-        raise DataError(f"X in {path.name} is empty: its shape is {X.shape[0]} x {X.shape[1]}")
+        shape = " x ".join(map(str, X.shape))
+        raise DataError(f"{key} in {name} is empty: its shape is {shape}")
+    return X, arrays, notes
+
+
+def read_arrays(source: Source, reading: Reading) -> dict[str, Any]:
+    """Return X, y, columns and notes of an NPZ or NPY file; see `tombola.datasets.read`."""
+    name, target = source.name, reading.target
+    X, arrays, notes = rows_of(source, reading)
     names = tuple(map(str, range(X.shape[1])))
+    check_names(names, reading)
     key = "y" if target is None else target
-    y, label = arrays.get(key), repr(key)
+    y, label, dropped = arrays.get(key), repr(key), [int(it) for it in reading.drop]
     if y is None and target is not None and not hasattr(X, "tocsr") and _is_whole(target):
         held = column_number(names, target)
         y, label = X[:, held].copy(), f"column {held}"
-        X, names = np.delete(X, held, axis=1), names[:held] + names[held + 1 :]
+        dropped.append(held)
     if y is None and target is not None:
         raise no_such("key", target, arrays)
-    if y is None and task != "clustering":
+    if y is None and reading.task != "clustering":
+        others = " (or the number of a column)" if source.kind == "npy" else ""
         raise DataError(
-            f"{path.name} has no y: choose the target with --target among {in_words(arrays)} "
+            f"{name} has no y: choose the target with --target among {in_words(arrays)}{others} "
             "(--task clustering needs none)"
         )
-    if target is None and task == "clustering":
+    if target is None and reading.task == "clustering":
         y = None
+    if dropped:
+        used = [j for j in range(X.shape[1]) if j not in dropped]
+        if not used:
+            raise DataError(f"{name} has no column besides the target")
+        X, names = X[:, used], tuple(names[j] for j in used)
     if y is not None:
-        y = _checked_target(path, y, label, X.shape[0])
-    _check_values(X, impute)
-    return {"X": X, "y": y, "columns": names, "notes": (), "label": label}
+        y = _shaped(name, y, label, X.shape[0])
+    if reading.skip_bad_rows:
+        rows = left_out(X.shape[0], _bad_rows(X, y, label, reading.impute), _place, notes)
+        X, y = X[rows], None if y is None else y[rows]
+    if y is not None:
+        _check_target(y, label)
+    _check_values(X, reading.impute)
+    columns = names if not hasattr(X, "tocsr") or reading.drop else ()
+    return {"X": X, "y": y, "columns": columns, "notes": tuple(notes), "label": label}
 
 
 def _is_whole(target: str) -> bool:
     return as_number(target).is_integer()
 
 
-def _csr(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
+def _csr(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     indices, indptr, shape = arrays["indices"], arrays["indptr"], arrays["shape"]
     values = arrays.get("data", np.ones(indices.shape))
+    by_columns = "format" in arrays and arrays["format"].item() in (b"csc", "csc")
+    shape = shape[::-1] if by_columns else shape
     fits = (
         shape.shape == (2,)
         and indices.ndim == indptr.ndim == 1
@@ -83,27 +131,50 @@ def _csr(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
         and (not len(indices) or 0 <= indices.min() <= indices.max() < shape[1])
     )
     if not fits:
-        raise DataError(
-            f"indices, indptr, shape (and data) in {path.name} are not a valid CSR matrix"
-        )
-    return as_csr(values, indices, indptr, shape)
+        raise DataError(f"indices, indptr, shape (and data) in {name} are not a valid CSR matrix")
+    X = as_csr(values, indices, indptr, shape)
+    if by_columns:
+        X = X.T.tocsr()
+        X = as_csr(X.data, X.indices, X.indptr, X.shape)
+    return X
 
 
-def _checked_target(path: Path, y: NDArray[Any], label: str, n: int) -> NDArray[Any]:
+def _shaped(name: str, y: NDArray[Any], label: str, n: int) -> NDArray[Any]:
+    """Return the target as float64 or text."""
+    if y.shape == (n, 1):
+        y = y[:, 0]
     if y.shape != (n,):
-        raise DataError(f"{label} in {path.name} must have {n:,} entries, but is {_shown(y)}")
+        raise DataError(f"{label} in {name} must have {n:,} entries, but is {_shown(y)}")
+    if y.dtype.kind == "S":
+        y = np.char.decode(y, "utf-8", "replace")
     if y.dtype.kind == "U":
         return y
     if y.dtype.kind not in "fiub":
-        raise DataError(f"{label} in {path.name} must hold numbers or text, but is {_shown(y)}")
-    numbers = y.astype(np.float64)
-    wrong = np.flatnonzero(~np.isfinite(numbers))
+        raise DataError(f"{label} in {name} must hold numbers or text, but is {_shown(y)}")
+    return y.astype(np.float64)
+
+
+def _check_target(y: NDArray[Any], label: str) -> None:
+    wrong = np.flatnonzero(~np.isfinite(y)) if y.dtype.kind == "f" else np.zeros(0)
     if wrong.size:
         raise DataError(
             f"the target {label} is missing or infinite in {wrong.size:,} rows, first in "
-            f"{_place(int(wrong[0]))}"
+            f"{_place(int(wrong[0]))} (--skip-bad-rows leaves such rows out)"
         )
-    return numbers
+
+
+def _bad_rows(X: Any, y: Any, label: str, impute: bool) -> dict[str, Any]:
+    """Return the rows that would be refused, by reason."""
+    bad: dict[str, Any] = {}
+    if y is not None and y.dtype.kind == "f":
+        bad[f"{label} is missing or infinite"] = np.flatnonzero(~np.isfinite(y))
+    if hasattr(X, "tocsr"):
+        wrong = np.flatnonzero(~np.isfinite(X.data))
+        bad["X is not finite"] = np.unique(np.searchsorted(X.indptr, wrong, side="right") - 1)
+    else:
+        odd = np.isinf(X) if impute else ~np.isfinite(X)
+        bad["X is not finite"] = np.flatnonzero(odd.any(axis=1))
+    return bad
 
 
 def _check_values(X: Any, impute: bool) -> None:
@@ -113,7 +184,7 @@ def _check_values(X: Any, impute: bool) -> None:
             row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
             raise DataError(
                 f"column {X.indices[wrong[0]]} of sparse data is {X.data[wrong[0]]} in "
-                f"{_place(row)}: values must be finite"
+                f"{_place(row)}: values must be finite (--skip-bad-rows leaves such rows out)"
             )
     elif not np.isfinite(X).all():
         names, columns = [f"column {j}" for j in range(X.shape[1])], list(X.T)
@@ -128,45 +199,3 @@ def _place(row: int) -> str:
 
 def _shown(values: NDArray[Any]) -> str:
     return f"of shape {values.shape} and type {values.dtype}"
-
-
-# --- LIBSVM -------------------------------------------------------------------------------------
-
-
-def read_libsvm(path: Path, target: str | None) -> dict[str, Any]:
-    """Return X and y of a LIBSVM file; see `tombola.datasets.read`."""
-    from sklearn.datasets import load_svmlight_file
-
-    if target is not None:
-        raise DataError(
-            f"the target of a LIBSVM file is the first number of each line: leave out --target "
-            f"{target}"
-        )
-    try:
-        X, y = load_svmlight_file(path)
-    except (ValueError, OverflowError) as error:
-        raise DataError(_first_fault(path) or f"{path.name} cannot be read: {error}") from None
-    if 0 in X.shape:
-        raise DataError(f"{path.name} has no rows or no columns")
-    if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
-        raise DataError(_first_fault(path) or f"{path.name} holds a value that is not finite")
-    X = as_csr(X.data, X.indices, X.indptr, X.shape)
-    return {"X": X, "y": y, "columns": (), "notes": (), "label": f"of {path.name}"}
-
-
-def _first_fault(path: Path) -> str | None:
-    """Return what is wrong with the first line that cannot be read."""
-    with path.open("rb") as file:
-        for line, raw in enumerate(file, 1):
-            words = raw.decode(errors="replace").split("#")[0].split()
-            here, before = f"line {line} of {path.name}", -1
-            if words and not np.isfinite(as_number(words[0])):
-                return f"{here} begins with {words[0]!r}, which is not a finite number"
-            for word in words[1:]:
-                column, _, value = word.partition(":")
-                if not (column.isdecimal() and np.isfinite(as_number(value))):
-                    return f"{here} has {word!r}, which is not column:number"
-                if int(column) <= before:
-                    return f"{here} has column {column} after column {before}: they must increase"
-                before = int(column)
-    return None

@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ class Dataset:
     Attributes
     ----------
     name : str
-    X : ndarray of shape (n, d), or scipy CSR matrix
-        float32 or float64.
+    X : ndarray of shape (n, d), scipy CSR matrix, or Table
+        float32 or float64; a table may hold text and dates, too.
     y : ndarray of shape (n,), or None
         Labels of any type, or numbers. VOC has one column for each class, with 1, -1, and 0 for
         images marked as difficult.
@@ -58,6 +58,8 @@ class Dataset:
         Names of the columns of y, if it has several.
     notes : tuple of str
         What was done to the data, in one sentence each.
+    read_as : dict
+        How a file was read, so that others can be read alike.
     """
 
     name: str
@@ -71,10 +73,12 @@ class Dataset:
     columns: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    read_as: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
         kind = "sparse" if hasattr(self.X, "tocsr") else "dense"
+        kind = "table" if hasattr(self.X, "kinds") else kind
         tested = "" if self.X_test is None else f", {self.X_test.shape[0]} test rows"
         return f"Dataset({self.name!r}, {n} x {d}, {kind}, {self.task}{tested})"
 

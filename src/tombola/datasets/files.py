@@ -1,30 +1,28 @@
-"""Read CSV, Parquet, NPZ and LIBSVM files, or refuse them with a reason."""
+"""Read files of tables and arrays, or refuse them with a reason."""
 
 import os
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.datasets.arrays import read_libsvm, read_npz
-from tombola.datasets.base import TASKS, DataError, Dataset, Progress, checksum_of_file
-from tombola.datasets.tables import read_csv, read_parquet
+from tombola.datasets.arrays import read_arrays
+from tombola.datasets.arrow_files import ArrowFile
+from tombola.datasets.assemble import assembled
+from tombola.datasets.base import DataError, Dataset, Progress, checksum_of_file, count
+from tombola.datasets.csv_files import CsvFile
+from tombola.datasets.encode import fit_encoding
+from tombola.datasets.libsvm import LibsvmFile
+from tombola.datasets.reading import Reading
+from tombola.datasets.sources import Source, opened
+from tombola.datasets.table import Table
 
-__all__ = ["read"]
+__all__ = ["read", "read_table"]
 
 FEW_CLASSES = 20  # at most this many different integers are taken for classes
 EXACT = 2.0**53  # integers up to here are exact in float64
-KINDS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".npz": "npz",
-    ".libsvm": "libsvm",
-    ".svm": "libsvm",
-    ".svmlight": "libsvm",
-}
 
 
 def read(
@@ -32,29 +30,64 @@ def read(
     target: str | None = None,
     *,
     task: str | None = None,
+    features: str | None = None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    decimal: str = ".",
+    thousands: str = "",
+    encoding: str | None = None,
+    dates: str | None = None,
     impute: bool = False,
+    skip_bad_rows: bool = False,
+    encode: str = "auto",
     progress: Progress | None = None,
 ) -> Dataset:
-    r"""Read a file into rows, targets and column names.
+    r"""Read a file into rows of numbers, targets and column names.
 
     Numbers are kept, booleans become 0 and 1, and a text column becomes one column of 0 and 1 for
-    each of its values. A column is text if fewer than half of its values are numbers.
+    each of its values. A column is text if fewer than half of its values are numbers. Dates become
+    year, month, day of the week and elapsed days. Columns that only number the rows are left out.
+    All guesses are in the notes.
 
     Parameters
     ----------
     path : path
-        CSV (comma, semicolon or tab; with or without a header), Parquet, NPZ (keys X and y, or
-        indices, indptr, shape, and data unless all values are 1) or LIBSVM.
+        A table: CSV, TSV or other text (separated by commas, semicolons, tabs, bars or blanks; with
+        or without a header), Parquet, Arrow or Feather. Or arrays: NPZ (keys X and y, or indices,
+        indptr, shape, and data unless all values are 1), NPY, or LIBSVM. Any of them may be packed
+        by gzip or zstd (.gz, .zst). "-" is standard input.
     target : str, optional
         The column to predict: its name, or its number from 0 (-1 is the last one). In an NPZ file
         a key, by default y. In a LIBSVM file the target is the first number of each line.
     task : {"classification", "regression", "clustering"}, optional
         By default regression if the target has non-integer numbers or more than 20 different
         integers, and classification otherwise.
+    features : str, optional
+        In an NPZ file, the key of the rows; by default X.
+    drop : sequence of str
+        Columns to leave out.
+    keep : sequence of str
+        Columns to use though they look like row numbers or identifiers.
+    missing : sequence of str
+        Words for missing values, besides nothing, NA, N/A, NaN, null and none in any case.
+    decimal, thousands : str
+        How numbers are written: the decimal point, and the mark between thousands.
+    encoding : str, optional
+        Of a text file; by default UTF-8, or UTF-16 if a byte order mark says so.
+    dates : {"day-first", "month-first"}, optional
+        The order in dates like 1/2/2024 where the file does not show it; by default the month, and
+        the day in 1.2.2024.
     impute : bool, default=False
         Whether values may be missing; X then holds NaN. Missing text is a value of its own.
+    skip_bad_rows : bool, default=False
+        Whether rows that would be refused are left out instead: with another number of fields,
+        with text among numbers, without a target, with infinite values, and, unless `impute`, with
+        missing values.
+    encode : {"auto", "one-hot", "hash", "frequency", "drop"}, default="auto"
+        What becomes of text with many values, as in `Preparer`.
     progress : callable, optional
-        Called from time to time with the number of bytes read and the total.
+        Called from time to time with the amount read and the total.
 
     Returns
     -------
@@ -68,9 +101,9 @@ def read(
 
     Examples
     --------
-    >>> import tempfile
+    >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "pets.csv"
+    ...     path = pathlib.Path(folder) / "pets.csv"
     ...     _ = path.write_text("kind,kilos,happy\ncat,4,yes\ndog,20.5,no\ncat,3,yes\ncat,4,no\n")
     ...     data = read(path, "happy")
     >>> data, data.columns
@@ -78,57 +111,86 @@ def read(
     >>> data.X[1], data.y
     (array([ 0. ,  1. , 20.5]), array(['yes', 'no', 'yes', 'no'], dtype='<U3'))
     """
-    path = Path(path)
-    if task is not None and task not in TASKS:
-        raise DataError(f"task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {task!r}")
-    if path.is_dir():
-        raise DataError(f"{path} is a folder, not a file")
-    if not path.exists():
-        raise DataError(f"there is no file {path}")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path.name} is empty")
-    try:
-        parts = _parts(path, target, task, impute, progress)
-        checksum = checksum_of_file(path)
-    except PermissionError:
-        raise DataError(f"{path} cannot be read: permission denied") from None
-    chosen, why = _chosen_task(parts.pop("label"), parts["y"], task)
-    if chosen == "regression":
-        parts["y"] = parts["y"].astype(np.float64)
-    elif chosen == "classification" and parts["y"].dtype.kind == "f":
-        whole = np.abs(parts["y"]).max() < EXACT
-        parts["y"] = parts["y"].astype(np.int64) if whole else parts["y"]
+    data = read_table(
+        path, target, task=task, features=features, drop=drop, keep=keep, missing=missing,
+        decimal=decimal, thousands=thousands, encoding=encoding, dates=dates, impute=impute,
+        skip_bad_rows=skip_bad_rows, progress=progress,
+    )  # fmt: skip
+    if not isinstance(data.X, Table):
+        return data
+    encoding_ = fit_encoding(data.X, encode, keep)
+    return replace(
+        data,
+        X=np.column_stack(list(encoding_.columns(data.X))),
+        columns=encoding_.names,
+        notes=data.notes + encoding_.notes,
+    )
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Dataset:
+    r"""Read a file as `read` does, but leave text and dates as they are.
+
+    X is a `Table`, which `Preparer` turns into numbers; or an array or a CSR matrix, if the file
+    holds one. All arguments but `encode` are those of `read`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "pets.csv"
+    ...     _ = path.write_text("kind,kilos,happy\ncat,4,yes\ndog,20.5,no\ncat,3,yes\ncat,4,no\n")
+    ...     data = read_table(path, "happy")
+    >>> data.X
+    Table(4 x 2: kind text, kilos number)
+    """
+    reading = Reading(target=target, **options)
+    with opened(path) as source:
+        parts = _parts(source, reading, progress)
+        checksum = checksum_of_file(source.path)
+    chosen, why = _chosen_task(parts, reading.task)
     parts["notes"] += why
-    return Dataset(name=path.stem, task=chosen, source=path.name, checksum=checksum, **parts)
+    if chosen == "clustering":
+        parts["y"] = None
+    elif chosen == "regression":
+        parts["y"] = parts["y"].astype(np.float64)
+    elif parts["y"].dtype.kind == "f":
+        parts["y"] = _as_classes(parts["y"])
+    del parts["label"]
+    return Dataset(name=source.stem, task=chosen, source=source.name, checksum=checksum, **parts)
 
 
-def _parts(
-    path: Path, target: str | None, task: str | None, impute: bool, progress: Progress | None
-) -> dict[str, Any]:
-    """Return X, y, columns and notes, and the name of the target."""
-    kind = KINDS.get(path.suffix.lower()) or _guessed_kind(path)
-    if kind == "csv":
-        return read_csv(path, target, task, impute, progress)
-    if kind == "parquet":
-        return read_parquet(path, target, task, impute)
-    if kind == "npz":
-        return read_npz(path, target, task, impute)
-    return read_libsvm(path, target)
+def _parts(source: Source, reading: Reading, progress: Progress | None) -> dict[str, Any]:
+    """Return X, y, columns, notes, the name of the target, and how it was read."""
+    read_as: dict[str, Any] = {"reading": reading.record()}
+    if source.kind == "libsvm":
+        lines = LibsvmFile(source, reading)
+        parts = lines.read(progress)
+        read_as["first"] = lines.first
+    elif source.kind in ("npz", "npy"):
+        parts = read_arrays(source, reading)
+    else:
+        file = CsvFile(source, reading) if source.kind == "csv" else ArrowFile(source, reading)
+        headed = getattr(file, "headed", True)
+        parts = assembled(source.name, file.names, file.load(progress), reading, headed=headed)
+    return {**parts, "read_as": read_as}
 
 
-def _guessed_kind(path: Path) -> str:
-    """Return "libsvm" if the first line looks like it, since such files often have no suffix."""
-    with path.open("rb") as file:
-        words = file.readline(2**20).split()
-    if len(words) > 1 and all(word.count(b":") == 1 for word in words[1:]):
-        return "libsvm"
-    raise DataError(f"{path.name} has no known format: use .csv, .tsv, .parquet, .npz or .libsvm")
+def _as_classes(y: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as labels: integers where they are, else text."""
+    if (y != np.floor(y)).any():
+        return np.array([f"{value:.15g}" for value in y])
+    return y.astype(np.int64) if np.abs(y).max() < EXACT else y
 
 
-def _chosen_task(
-    label: str, y: NDArray[Any] | None, task: str | None
-) -> tuple[str, tuple[str, ...]]:
+def _chosen_task(parts: dict[str, Any], task: str | None) -> tuple[str, tuple[str, ...]]:
     """Return the task, given or guessed, with a note; refuse a target that does not fit it."""
+    y, label = parts["y"], parts["label"]
     if y is None or task == "clustering":
         return "clustering", ()
     text = y.dtype.kind == "U"
@@ -149,9 +211,12 @@ def _chosen_task(
             f"regression needs numbers, and the target {label} holds text: {str(y[0])!r}"
         )
     if task == "classification" and not whole:
-        raise DataError(
-            f"classification needs labels, and the target {label} has numbers that are not integers"
-        )
+        if different > FEW_CLASSES or 2 * different > len(y):
+            raise DataError(
+                f"classification needs labels, and the target {label} has numbers that are not "
+                f"integers, {different:,} different ones in {count(len(y), 'row')}"
+            )
+        return task, (f"The numbers in the target {label} were taken as labels.",)
     if task is not None:
         return task, ()
     task = "classification" if text or (whole and different <= FEW_CLASSES) else "regression"

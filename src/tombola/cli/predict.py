@@ -1,0 +1,175 @@
+"""`tombola predict`: classes, numbers or clusters for new rows, by the model of a run."""
+
+import argparse
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from tombola.archive import CheckpointError
+from tombola.cli.data import name_of
+from tombola.cli.errors import CommandError
+from tombola.cli.progress import Progress
+from tombola.files import replaced_file
+
+if TYPE_CHECKING:
+    from tombola.models import SavedModel
+
+__all__ = ["add_arguments", "run"]
+
+KINDS = (".csv", ".tsv", ".parquet", ".npz")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("run", metavar="RUN", type=Path, help="a folder of `tombola train`")
+    parser.add_argument(
+        "file", metavar="DATA",
+        help="a file with the columns of the training file, in any format that `train` reads; - "
+        "for standard input. The target may be there or not, other columns are ignored",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, default=Path("predictions.csv"),
+        help="a .csv, .tsv, .parquet or .npz file; default: predictions.csv",
+    )  # fmt: skip
+    parser.add_argument(
+        "--impute", choices=("median",),
+        help="fill in missing values, though there were none in training; default: as in training",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Predict piece by piece, and write the file."""
+    if options.out.suffix.lower() not in KINDS:
+        raise CommandError(
+            f"--out {options.out} must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        )
+    if options.out.exists():
+        raise CommandError(f"{options.out} exists already: name another with --out, or remove it")
+    if not options.out.parent.is_dir():
+        raise CommandError(f"there is no folder {options.out.parent} to write to")
+    model = _model(options.run)
+    if model.prepare.impute is None:
+        model.prepare.impute = options.impute
+
+    from tombola.datasets.new_rows import new_rows
+
+    notes: list[str] = []
+    counts: dict[Any, int] = {}
+    names, classes = _names(model), getattr(model.estimator, "classes_", None)
+    with (
+        Progress(f"predicting {name_of(options.file)}") as progress,
+        replaced_file(options.out) as file,
+        _writer(file, options.out.suffix.lower(), names, classes) as write,
+    ):
+        rows = new_rows(options.file, model.prepare, model.read_as, notes=notes, progress=progress)
+        for piece in rows:
+            columns = predicted(model, piece)
+            write(columns)
+            found, numbers = np.unique(columns[0], return_counts=True)
+            if model.task != "regression":
+                for value, number in zip(found.tolist(), numbers.tolist(), strict=True):
+                    counts[value] = counts.get(value, 0) + number
+            counts[None] = counts.get(None, 0) + len(columns[0])
+    _say(options, model, counts, notes)
+    return 0
+
+
+def predicted(model: "SavedModel", rows: Any) -> list[Any]:
+    """Return the columns of the answer for some rows."""
+    X = model.prepare.transform(rows)
+    columns = [model.estimator.predict(X)]
+    if model.task == "classification":
+        columns += list(model.estimator.predict_proba(X).T)
+    return columns
+
+
+def _model(folder: Path) -> "SavedModel":
+    """Return the model of a run; refuse a run that is not finished."""
+    from tombola.models import read_model
+
+    if not folder.exists():
+        raise CommandError(f"there is no folder {folder}")
+    record = folder / "run.json"
+    try:
+        if folder.is_dir() and not json.loads(record.read_text(encoding="utf-8"))["finished"]:
+            raise CommandError(f"the run in {folder} is not finished: continue it with --resume")
+        return read_model(folder)
+    except FileNotFoundError:
+        raise CommandError(f"{folder} holds no model of `tombola train`") from None
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, CheckpointError):
+            raise CommandError(f"the model cannot be used: {error}") from None
+        raise CommandError(f"{record} is not the record of a run of `tombola train`") from None
+
+
+def _names(model: "SavedModel") -> list[str]:
+    if model.task == "classification":
+        return ["predicted", *(f"probability of {it}" for it in model.estimator.classes_)]
+    return ["cluster" if model.task == "clustering" else "predicted"]
+
+
+def _say(
+    options: argparse.Namespace, model: "SavedModel", counts: dict[Any, int], notes: Sequence[str]
+) -> None:
+    total = counts.pop(None, 0)
+    print(f"{name_of(options.file)}: {total:,} rows, {model.task}")
+    for note in notes:
+        print(f"  {note}")
+    most = sorted(counts.items(), key=lambda it: -it[1])
+    if most:
+        shown = ", ".join(f"{value} {number:,}" for value, number in most[:10])
+        print(f"predicted: {shown}" + (f" and {len(most) - 10:,} more" if len(most) > 10 else ""))
+    print(f"{options.out}")
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _writer(file: IO[bytes], suffix: str, names: Sequence[str], classes: Any) -> Iterator[Any]:
+    """Give a function that writes columns, some rows at a time."""
+    if suffix == ".parquet":
+        with _parquet_writer(file, names) as write:
+            yield write
+    elif suffix == ".npz":  # kept until the end, as the format wants it
+        kept: list[list[Any]] = []
+        yield kept.append
+        columns = [np.concatenate(parts) for parts in zip(*kept, strict=True)]
+        arrays: dict[str, Any] = {names[0]: columns[0]}
+        if len(columns) > 1:
+            arrays["probabilities"] = np.column_stack(columns[1:])
+            arrays["classes"] = classes
+        np.savez(file, **arrays)
+    else:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        writer = csv.writer(text, lineterminator="\n", delimiter="\t" if suffix == ".tsv" else ",")
+        writer.writerow(names)
+        yield lambda columns: writer.writerows(
+            zip(*(column.tolist() for column in columns), strict=True)
+        )
+        text.detach()
+
+
+@contextmanager
+def _parquet_writer(file: IO[bytes], names: Sequence[str]) -> Iterator[Any]:
+    import pyarrow
+    from pyarrow import parquet
+
+    writer = None
+
+    def write(columns: Sequence[Any]) -> None:
+        nonlocal writer
+        table = pyarrow.table(dict(zip(names, map(pyarrow.array, columns), strict=True)))
+        if writer is None:
+            writer = parquet.ParquetWriter(file, table.schema)
+        writer.write_table(table)
+
+    yield write
+    if writer is not None:
+        writer.close()

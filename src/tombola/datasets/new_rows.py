@@ -1,0 +1,161 @@
+"""New rows for a fitted preparation: a file that is read as the training rows were, by pieces."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tombola.datasets.arrays import rows_of
+from tombola.datasets.arrow_files import ArrowFile
+from tombola.datasets.assemble import refuse_infinite
+from tombola.datasets.base import DataError, Progress, in_words, no_such
+from tombola.datasets.csv_files import CsvFile
+from tombola.datasets.libsvm import LibsvmFile
+from tombola.datasets.preparer import Preparer
+from tombola.datasets.reading import Reading
+from tombola.datasets.sources import Source, opened
+from tombola.datasets.table import Table
+
+__all__ = ["new_rows"]
+
+PIECE = 2**14  # rows of an array at a time
+STYLE = ("features", "missing", "decimal", "thousands", "encoding")  # options that stay the same
+
+
+def new_rows(
+    path: str | os.PathLike[str],
+    prepare: Preparer,
+    read_as: dict[str, Any],
+    *,
+    notes: list[str] | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Any]:
+    """Yield the rows of a file, some at a time, as `prepare.transform` takes them.
+
+    The file needs the columns that were used in training, by name and in any order; it may be of
+    another format than the training file. Other columns are ignored.
+
+    Parameters
+    ----------
+    path : path
+        As in `tombola.datasets.read`; "-" is standard input.
+    prepare : Preparer
+        Fitted to the training rows.
+    read_as : dict
+        How these were read: `Dataset.read_as`.
+    notes : list of str, optional
+        What is ignored is appended to it, in one sentence each.
+    progress : callable, optional
+        Called from time to time with the amount read and the total.
+
+    Raises
+    ------
+    DataError
+        If columns are missing or hold something else than in training, with the line of the first
+        value that does not fit.
+    """
+    trained = Reading(**{k: v for k, v in read_as.get("reading", {}).items()})
+    reading = Reading(**{name: getattr(trained, name) for name in STYLE})
+    notes = [] if notes is None else notes
+    with opened(path) as source:
+        if source.kind == "libsvm":
+            yield from _sparse_rows(source, prepare, reading, read_as, progress)
+        elif source.kind in ("npz", "npy"):
+            yield from _array_rows(source, prepare, reading, progress)
+        else:
+            yield from _table_rows(source, prepare, reading, trained, notes, progress)
+
+
+def _is_sparse(prepare: Preparer) -> bool:
+    return prepare.preparation_ is None
+
+
+def _table_rows(
+    source: Source,
+    prepare: Preparer,
+    reading: Reading,
+    trained: Reading,
+    notes: list[str],
+    progress: Progress | None,
+) -> Iterator[Table]:
+    if _is_sparse(prepare):
+        raise DataError(
+            f"{source.name} is a table, but the model was trained on sparse rows: use LIBSVM or NPZ"
+        )
+    file = CsvFile(source, reading) if source.kind == "csv" else ArrowFile(source, reading)
+    kinds = prepare.kinds
+    _check_columns(source.name, file.names, list(kinds), getattr(file, "headed", True))
+    known = {*kinds, *trained.drop, trained.target}
+    others = [repr(name) for name in file.names if name not in known]
+    if others:
+        were = "was" if len(others) == 1 else "were"
+        column = "The column" if len(others) == 1 else "The columns"
+        notes.append(f"{column} {in_words(others)} {were} not used in training: ignored.")
+    rows = False
+    for table in file.pieces(kinds, progress):
+        rows = True
+        refuse_infinite(table.names, table.columns.values(), table.place)
+        yield table
+    if not rows:
+        raise DataError(f"{source.name} has a header but no rows")
+
+
+def _check_columns(file: str, names: Sequence[str], wanted: Sequence[str], headed: bool) -> None:
+    """Refuse a file that lacks columns."""
+    lost = [name for name in wanted if name not in names]
+    if not lost:
+        return
+    if not headed:
+        raise DataError(
+            f"{file} has no header, so its columns must be those of the training file, the target "
+            f"included: it has {len(names)}, and column {lost[-1]} is needed"
+        )
+    if len(lost) == 1:
+        raise no_such("column", lost[0], names)
+    raise DataError(
+        f"{file} lacks {len(lost):,} columns of the training rows: {in_words(map(repr, lost))} "
+        f"(its first line names {in_words(map(repr, names))})"
+    )
+
+
+def _array_rows(
+    source: Source, prepare: Preparer, reading: Reading, progress: Progress | None
+) -> Iterator[Any]:
+    X, _, _ = rows_of(source, reading)
+    names, width = list(prepare.kinds), prepare.n_features_in_
+    if hasattr(X, "tocsr") != _is_sparse(prepare):
+        kind = ("dense", "sparse")[hasattr(X, "tocsr")]
+        raise DataError(f"{source.name} holds {kind} rows, the model was trained on others")
+    if not all(name.isdecimal() for name in names):
+        raise DataError(
+            f"{source.name} has no names of columns, and the model needs {in_words(names)}"
+        )
+    if X.shape[1] != width:
+        numbers = [int(name) for name in names]
+        if not numbers or max(numbers) >= X.shape[1]:
+            raise DataError(
+                f"{source.name} has {X.shape[1]:,} columns, but the training rows had {width:,}"
+            )
+        X = X[:, numbers]  # without the target
+    for start in range(0, X.shape[0], PIECE):
+        rows = X[start : start + PIECE]
+        values = rows.data if hasattr(rows, "tocsr") else rows
+        if np.isinf(values).any():
+            raise DataError(f"{source.name} holds infinite values, from row {start + 1} on")
+        yield rows
+        if progress is not None:
+            progress(min(start + PIECE, X.shape[0]), X.shape[0])
+
+
+def _sparse_rows(
+    source: Source,
+    prepare: Preparer,
+    reading: Reading,
+    read_as: dict[str, Any],
+    progress: Progress | None,
+) -> Iterator[Any]:
+    if not _is_sparse(prepare):
+        raise DataError(f"{source.name} holds sparse rows, but the model was trained on dense ones")
+    file = LibsvmFile(source, reading)
+    yield from file.pieces(prepare.n_features_in_, read_as.get("first", 1), progress)

@@ -1,0 +1,216 @@
+"""Files as they come: what they hold, unpacked on the way, or from standard input."""
+
+import gzip
+import io
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+from tombola.datasets.base import DataError, Progress
+
+__all__ = ["KINDS", "Source", "opened"]
+
+KINDS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "text",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".npz": "npz",
+    ".npy": "npy",
+    ".libsvm": "libsvm",
+    ".svm": "libsvm",
+    ".svmlight": "libsvm",
+}
+SHEETS = (".xlsx", ".xls", ".ods")
+PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+MARKS = {  # the first bytes of a file
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",  # a stream
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+}
+PACKING = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+BYTE_ORDER = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+KNOWN = ".csv, .tsv, .txt, .parquet, .arrow, .npz, .npy or .libsvm, or these with .gz or .zst"
+
+
+class Source:
+    """A file: its name, what it holds and how it is packed.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        What messages call it.
+
+    Attributes
+    ----------
+    kind : {"csv", "libsvm", "parquet", "arrow", "npz", "npy"}
+    stem : str
+        Its name without suffixes.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+        suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+        with path.open("rb") as file:
+            head = file.read(8)
+        self.packing = PACKED.get(suffixes[-1] if suffixes else "") or next(
+            (how for mark, how in PACKING.items() if head.startswith(mark)), None
+        )
+        self.stem = Path(name).stem
+        if self.packing and suffixes and suffixes[-1] in PACKED:
+            suffixes.pop()
+            self.stem = Path(self.stem).stem if suffixes else self.stem
+        self.kind = self._kind(suffixes[-1] if suffixes else "")
+
+    def _kind(self, suffix: str) -> str:
+        """Return what the file holds, by its suffix or by its first bytes."""
+        if suffix in SHEETS:
+            raise DataError(f"{self.name} is a spreadsheet: save it as CSV, or as Parquet")
+        kind = KINDS.get(suffix)
+        if kind is not None and kind != "text":
+            return kind
+        with self.binary() as file:
+            head = file.read(2**16)
+        for mark, held in MARKS.items():
+            if head.startswith(mark) and (held != "npz" or _holds_arrays(self.path)):
+                return held
+        words = head.split(b"\n")[0].split()
+        if len(words) > 1 and all(word.count(b":") == 1 for word in words[1:]):
+            return "libsvm"
+        if kind == "text" or b"\0" not in head or head[:2] in BYTE_ORDER:
+            return "csv"
+        raise DataError(f"{self.name} has no known format: use {KNOWN}")
+
+    @contextmanager
+    def binary(self, progress: Progress | None = None) -> Iterator[IO[bytes]]:
+        """Open the file, unpacked on the way; progress is reported in bytes of the file."""
+        size = self.path.stat().st_size
+        with self.path.open("rb") as file:
+            raw: Any = file if progress is None else _Watched(file, size, progress)
+            try:
+                yield _unpacked(raw, self.packing, self.name)
+            except (gzip.BadGzipFile, EOFError) as error:
+                raise DataError(f"{self.name} is damaged: {error}") from None
+            except OSError as error:
+                if error.errno is not None or self.packing is None:
+                    raise
+                raise DataError(f"{self.name} is damaged: {error}") from None
+
+    @contextmanager
+    def text(self, encoding: str | None, progress: Progress | None = None) -> Iterator[TextIO]:
+        """Open the file as text, by default UTF-8, or UTF-16 if a byte order mark says so."""
+        if encoding is None:
+            with self.binary() as file:
+                encoding = BYTE_ORDER.get(file.read(2), "utf-8-sig")
+        with self.binary(progress) as file:
+            try:
+                yield io.TextIOWrapper(file, encoding=encoding, newline="")
+            except LookupError:
+                raise DataError(f"--encoding {encoding} is not the name of an encoding") from None
+            except UnicodeError as error:
+                reason = getattr(error, "reason", str(error))
+                shown = "UTF-8" if encoding == "utf-8-sig" else encoding
+                raise DataError(
+                    f"{self.name} is not {shown} text: {reason} (--encoding latin-1 reads all "
+                    "bytes)"
+                ) from None
+
+    @contextmanager
+    def unpacked(self) -> Iterator[Path]:
+        """Give the path of the file, or of an unpacked copy for the time being."""
+        if self.packing is None:
+            yield self.path
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "unpacked"
+            with self.binary() as file, path.open("wb") as copy:
+                shutil.copyfileobj(file, copy, 2**20)
+            yield path
+
+
+@contextmanager
+def opened(given: str | os.PathLike[str]) -> Iterator[Source]:
+    """Find a file; "-" is standard input, which is copied to a temporary file.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or it is empty.
+    """
+    if os.fspath(given) == "-":
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "stdin"
+            with path.open("wb") as copy:
+                shutil.copyfileobj(getattr(sys.stdin, "buffer", sys.stdin), copy, 2**20)
+            if path.stat().st_size == 0:
+                raise DataError("standard input is empty")
+            yield Source(path, "stdin")
+        return
+    path = Path(given)
+    if path.is_dir():
+        raise DataError(f"{path} is a folder, not a file")
+    if not path.exists():
+        raise DataError(f"there is no file {path}")
+    try:
+        if path.stat().st_size == 0:
+            raise DataError(f"{path.name} is empty")
+        yield Source(path, path.name)
+    except PermissionError:
+        raise DataError(f"{path} cannot be read: permission denied") from None
+
+
+class _Watched(io.RawIOBase):
+    """A file that reports how much of it has been read."""
+
+    def __init__(self, file: IO[bytes], size: int, progress: Progress) -> None:
+        self._file, self._size, self._progress, self._done = file, size, progress, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._file.read(len(buffer))
+        buffer[: len(block)] = block
+        self._done += len(block)
+        if block:
+            self._progress(self._done, self._size)
+        return len(block)
+
+
+def _unpacked(file: Any, packing: str | None, name: str) -> Any:
+    if packing == "gzip":
+        return gzip.open(io.BufferedReader(file) if isinstance(file, io.RawIOBase) else file)
+    if packing == "zstd":
+        try:
+            from compression import zstd  # from Python 3.14 on
+
+            return zstd.open(file)
+        except ImportError:
+            import pyarrow
+
+        if not pyarrow.Codec.is_available("zstd"):
+            raise DataError(f"{name} needs a pyarrow that reads zstd: unpack it first")
+        stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
+        return io.BufferedReader(stream)
+    return io.BufferedReader(file, 2**18) if isinstance(file, io.RawIOBase) else file
+
+
+def _holds_arrays(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith(".npy") for name in archive.namelist())
+    except zipfile.BadZipFile:
+        return False

@@ -1,0 +1,287 @@
+"""`tombola predict`: what the model predicts in Python, for files of any format, by pieces."""
+
+import gzip
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import dump_svmlight_file
+
+from tombola.archive import CheckpointError, read, write
+from tombola.cli.main import main
+from tombola.datasets import csv_files, read_table
+from tombola.datasets.encode import RULES
+from tombola.estimators import LinearClassifier
+from tombola.models import load_model, read_model
+
+
+def frame(n, seed):
+    rng = np.random.default_rng(seed)
+    size, kind = rng.normal(size=n), rng.choice(["cat", "dog", "owl"], size=n)
+    return pd.DataFrame({
+        "id": np.arange(n) + 1,
+        "size": np.where(rng.random(n) < 0.05, np.nan, size),
+        "kind": kind,
+        "city": [f"c{k}" for k in rng.integers(0, 250, size=n)],
+        "when": [f"{d}.{m}.2021" for d, m in rng.integers(1, 13, size=(n, 2))],
+        "flag": rng.random(n) < 0.5,
+        "label": np.where(size + (kind == "cat") > 0.5, "yes", np.where(size < -1, "never", "no")),
+        "price": 3 * size + (kind == "dog"),
+    })  # fmt: skip
+
+
+TASKS = {
+    "classification": ["--target", "label", "--drop", "price"],
+    "regression": ["--target", "price", "--drop", "label"],
+    "clustering": ["--task", "clustering", "--drop", "label,price", "--n-clusters", "4"],
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with new rows, and a run for each task."""
+    folder = tmp_path_factory.mktemp("predict")
+    frame(900, 0).to_csv(folder / "train.csv", index=False)
+    new = frame(100, 1).drop(columns=["label", "price"])
+    new.loc[3, "kind"] = "yak"
+    new.loc[4, "city"] = "elsewhere"
+    new.to_csv(folder / "new.csv", index=False)
+    new.to_parquet(folder / "new.parquet", index=False)
+    (folder / "new.csv.gz").write_bytes(gzip.compress((folder / "new.csv").read_bytes()))
+    for task, arguments in TASKS.items():
+        common = ["--impute", "median", "--epochs", "5", "--out", str(folder / task)]
+        assert main(["train", str(folder / "train.csv"), *arguments, *common]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def predict(home, task, file="new.csv", out="p.csv", *more):
+    return main(["predict", str(home / task), str(home / file), "--out", out, *more])
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("file", ["new.csv", "new.parquet", "new.csv.gz"])
+def test_the_file_holds_what_the_model_predicts(home, task, file, capsys, monkeypatch):
+    monkeypatch.setattr(csv_files, "PIECE", 7)
+    assert predict(home, task, file) == 0
+    found = pd.read_csv("p.csv")
+    model = load_model(home / task)
+    new = pd.read_csv(home / "new.csv")
+    first = {"clustering": "cluster"}.get(task, "predicted")
+    if task == "regression":
+        np.testing.assert_allclose(found["predicted"], model.predict(new), rtol=1e-12)
+    else:
+        np.testing.assert_array_equal(found[first], model.predict(new))
+    if task == "classification":
+        names = [f"probability of {it}" for it in ("never", "no", "yes")]
+        assert list(found.columns) == ["predicted", *names]
+        np.testing.assert_allclose(found[names], model.predict_proba(new), rtol=1e-12)
+    output = capsys.readouterr().out
+    assert f"new: 100 rows, {task}" in output
+    assert "The column 'id' was not used in training: ignored." in output
+
+
+def test_the_model_is_that_of_the_estimator_on_the_same_rows(home):
+    data = read_table(home / "train.csv", "label", drop=["price"], impute=True)
+    model = load_model(home / "classification")
+    from sklearn.base import clone
+    from sklearn.pipeline import make_pipeline
+
+    from tombola.datasets import hold_out
+
+    data = hold_out(data)
+    again = make_pipeline(
+        clone(model[0]), LinearClassifier(max_iter=5, tol=None, random_state=0)
+    ).fit(data.X, data.y)
+    np.testing.assert_array_equal(again.predict(data.X_test), model.predict(data.X_test))
+    np.testing.assert_allclose(
+        again.predict_proba(data.X_test), model.predict_proba(data.X_test), rtol=1e-9, atol=1e-12
+    )
+    record = json.loads((home / "classification" / "run.json").read_text())
+    assert record["scores"]["accuracy"] == model.score(data.X_test, data.y_test)
+
+
+def test_predictions_in_other_formats(home):
+    for name in ("p.csv", "p.tsv", "p.parquet", "p.npz"):
+        assert predict(home, "classification", "new.csv", name) == 0
+    whole = pd.read_csv("p.csv")
+    pd.testing.assert_frame_equal(pd.read_csv("p.tsv", sep="\t"), whole)
+    pd.testing.assert_frame_equal(pd.read_parquet("p.parquet"), whole)
+    with np.load("p.npz") as arrays:
+        assert arrays["predicted"].tolist() == whole["predicted"].tolist()
+        assert arrays["classes"].tolist() == ["never", "no", "yes"]
+        np.testing.assert_array_equal(arrays["probabilities"], whole[whole.columns[1:]])
+
+
+def test_arrays_sparse_rows_and_sets_with_a_name(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((120, 6)) < 0.5, rng.normal(size=(120, 6)), 0)
+    y = (X[:, 0] > 0).astype(int)
+    dump_svmlight_file(X, y, "t.libsvm", zero_based=False)
+    narrow = X[:20].copy()
+    narrow[:, 5] = 0  # the last column does not occur
+    dump_svmlight_file(narrow, np.zeros(20), "new.libsvm", zero_based=False)
+    np.savez("t.npz", X=np.column_stack([y, X]))
+    np.savez("new.npz", X=narrow)
+    for file, arguments, new in (("t.libsvm", [], "new.libsvm"),
+                                 ("t.npz", ["--target", "0"], "new.npz")):  # fmt: skip
+        run = file.replace(".", "-")
+        assert main(["train", file, *arguments, "--epochs", "3", "--out", run]) == 0
+        assert main(["predict", run, new, "--out", f"{run}.csv"]) == 0
+        import scipy.sparse as sp
+
+        rows = sp.csr_matrix(narrow) if file == "t.libsvm" else narrow
+        model = load_model(run)
+        assert pd.read_csv(f"{run}.csv")["predicted"].tolist() == model.predict(rows).tolist()
+    assert main(["predict", "t-npz", "t.npz", "--out", "more.csv"]) == 0  # with the target
+    assert pd.read_csv("more.csv")["predicted"].tolist() == model.predict(X).tolist()
+    capsys.readouterr()
+    assert main(["predict", "t-npz", "new.libsvm", "--out", "no.csv"]) == 2
+    assert "sparse rows, but the model was trained on dense ones" in capsys.readouterr().err
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+HEADER = "size,kind,city,when,flag\n"
+REFUSED = {
+    "a lost column": ("sise,kind,city,when,flag\n1,cat,c1,1.2.2021,True\n",
+                      "there is no column 'size': did you mean 'sise'?"),
+    "lost columns": ("kind,city,flag\ncat,c1,True\n",
+                     "new.csv lacks 2 columns of the training rows: 'size' and 'when'"),
+    "text for numbers": (HEADER + "1,cat,c1,1.2.2021,True\nbig,cat,c1,1.2.2021,True\n",
+                         "line 3 of new.csv, column 'size': 'big' is not a number"),
+    "no date": (HEADER + "1,cat,c1,2021-02-03,True\n",
+                "line 2 of new.csv, column 'when': '2021-02-03' is not a date written as day-mon"),
+    "infinite": (HEADER + "1,cat,c1,1.2.2021,True\ninf,cat,c1,1.2.2021,True\n",
+                 "1 value of 'size' is infinite or too large, first in line 3 of new.csv"),
+    "no rows": (HEADER, "new.csv has a header but no rows"),
+    "too few fields": (HEADER + "1,cat,c1\n", "line 2 of new.csv has 3 fields"),
+    "no header": ("1,cat,c1,1.2.2021,True\n",
+                  "'when' and 'flag' (its first line names '1', 'cat', 'c1', "),
+    "neither names nor columns": ("1,2\n3,4\n", "new.csv has no header, so its columns must be"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_new_rows_that_do_not_fit_are_refused(kind, home, tmp_path, capsys):
+    text, said = REFUSED[kind]
+    (tmp_path / "new.csv").write_text(text)
+    assert main(["predict", str(home / "classification"), "new.csv", "--out", "p.csv"]) == 2
+    output = capsys.readouterr()
+    assert said in output.err
+    assert output.err.count("\n") == 1
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["new.csv"]
+
+
+def test_missing_values_as_in_training_or_on_request(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("a,k,y\n" + "1,u,0\n2,v,1\n3,u,0\n5,v,1\n" * 5)
+    (tmp_path / "new.csv").write_text("a,k\n1,u\n,u\n2,\n")
+    assert main(["train", "t.csv", "--target", "y", "--epochs", "2", "--out", "run"]) == 0
+    capsys.readouterr()
+    assert main(["predict", "run", "new.csv"]) == 2
+    error = capsys.readouterr().err
+    assert "2 values are missing, in 'a' (1, first in line 3 of new.csv) and 'k' (1," in error
+    assert main(["predict", "run", "new.csv", "--impute", "median"]) == 0
+    model = load_model("run")
+    expected = model.predict(pd.DataFrame({"a": [2.5], "k": ["u"]}))
+    assert pd.read_csv("predictions.csv")["predicted"][1] == expected[0]
+
+
+def test_the_folder_and_the_output_are_checked_first(home, tmp_path, capsys):
+    def said(*arguments):
+        assert main(["predict", *map(str, arguments)]) == 2
+        return capsys.readouterr().err
+
+    new, run = home / "new.csv", home / "classification"
+    assert "there is no folder nowhere" in said("nowhere", new)
+    assert "holds no model of `tombola train`" in said(tmp_path, new)
+    assert "must end in .csv, .tsv, .parquet or .npz" in said(run, new, "--out", "p.xlsx")
+    assert "there is no folder a" in said(run, new, "--out", "a/p.csv")
+    (tmp_path / "p.csv").write_text("mine")
+    assert "p.csv exists already" in said(run, new, "--out", "p.csv")
+    assert "there is no file no.csv" in said(run, "no.csv")
+    shutil.copytree(run, "copy")
+    record = json.loads((tmp_path / "copy" / "run.json").read_text())
+    (tmp_path / "copy" / "run.json").write_text(json.dumps({**record, "finished": False}))
+    assert "the run in copy is not finished: continue it with --resume" in said("copy", new)
+
+
+# --- models that are damaged or crafted ---------------------------------------------------------
+
+
+def test_a_damaged_model_is_refused(home, tmp_path, capsys):
+    shutil.copytree(home / "classification", "copy")
+    path = tmp_path / "copy" / "model.npz"
+    whole = path.read_bytes()
+    for wrong in (
+        whole[:-9],
+        whole[: len(whole) // 2],
+        bytes([whole[0], whole[1] ^ 1]) + whole[2:],
+    ):
+        path.write_bytes(wrong)
+        with pytest.raises(CheckpointError):
+            load_model("copy")
+    assert main(["predict", "copy", str(home / "new.csv")]) == 2
+    assert "the model cannot be used" in capsys.readouterr().err
+    write(path, {"class": "Draw"})
+    with pytest.raises(CheckpointError, match="does not hold a model"):
+        read_model(path)
+
+
+def changed(state, at, value):
+    *way, last = at
+    for key in way:
+        state = state[key]
+    state[last] = value
+
+
+CRAFTED = [
+    (["format"], 99),
+    (["task"], "ranking"),
+    (["parameters"], {"alpha": -1.0}),
+    (["parameters"], {"nothing": 1}),
+    (["coef"], np.ones((3, 2))),
+    (["coef"], np.full((3, 9), np.nan)),
+    (["intercept"], np.ones(2)),
+    (["classes"], np.array(["a", "b"])),
+    (["classes"], np.array(["a", "a", "b"])),
+    (["kept"], np.array([0, 1, 99])),
+    (["kept"], np.array([1, 0])),
+    (["scale"], np.zeros(9)),
+    (["fill"], np.array(["x"] * 9)),
+    (["prepare", "width"], -1),
+    (["prepare", "names"], ["a"]),
+    (["prepare", "parameters"], {"nothing": 1, "keep": []}),
+    (["prepare", "encoding"], None),
+    (["prepare", "encoding", 0, "rule"], "eval"),
+    (["prepare", "encoding", 0, "column"], "unheard"),
+    (["prepare", "encoding", 1, "values"], [1, 2, 3]),
+    (["prepare", "encoding", 2, "shares"], np.ones(2)),
+    (["prepare", "encoding", 3, "form"], "(a+)+$"),
+    (["prepare", "encoding", 3, "first"], "x"),
+    (["read_as"], {"reading": {"nothing": 1}}),
+    (["read_as"], {"first": 7}),
+]
+
+
+@pytest.mark.parametrize("at", range(len(CRAFTED)))
+def test_a_crafted_model_is_refused(home, at, tmp_path):
+    state = read(home / "classification" / "model.npz")
+    write(tmp_path / "same.npz", state)
+    read_model(tmp_path / "same.npz")
+    changed(state, *CRAFTED[at])
+    write(tmp_path / "model.npz", state)
+    with pytest.raises(CheckpointError, match=r"model.npz"):
+        read_model(tmp_path / "model.npz")
+
+
+def test_the_model_of_the_tests_has_all_kinds_of_rules(home):
+    state = read(home / "classification" / "model.npz")
+    rules = {rule["rule"] for rule in state["prepare"]["encoding"]}
+    assert rules == set(RULES) - {"Hashed", "Dropped"}
