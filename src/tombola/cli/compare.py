@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tombola.cli.errors import CommandError
-from tombola.cli.train_report import how, report
+from tombola.cli.train_report import capital, how, legend, report
 from tombola.cli.train_scores import meaning
 from tombola.cli.train_verdict import Course, courses, percent
 
@@ -23,7 +24,6 @@ __all__ = ["TrainRun", "comparison", "is_run", "read_run", "write_runs"]
 # the settings that decide what is minimised; the others decide how
 PROBLEM = ("task", "target", "impute", "scale", "alpha", "l1_ratio", "n_clusters")
 NEEDED = ("settings", "data", "versions", "parts", "scores", "seconds", "verdict", "code")
-BEST = "best"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,15 +119,21 @@ def comparison(runs: Sequence[TrainRun]) -> "Page":
     else:
         page.text("The settings and the data are the same.")
     page.heading("How they ended")
+    floors = _floors(runs, comparable=objective is None)
+    several = any(len(run.parts) > 1 for run in runs)
     page.table(
-        ["run", "epochs", "seconds", "objective", "at most above its minimum", "verdict"],
-        [_ending(run) for run in runs],
-        caption="Epochs: the most that a class took. Seconds: in the solver, summed over the "
-        "classes. The objective is a mean over the classes; how far it is above its minimum, by "
-        "the duality gap, is the largest of all classes, in percent of the minimum.",
-    )
+        ["run", "epochs", "seconds", "objective", "minimum, at least", "above it, at most",
+         "verdict"],
+        [_ending(run, floor) for run, floor in zip(runs, floors, strict=True)],
+        caption="Seconds are those in the solver. By the duality gap the minimum of the objective "
+        + ("is at least the number shown, " if objective is not None else
+           "is at least the number shown, the best of all runs, ")
+        + "and the objective above it by at most this share."
+        + (" Epochs are the most that a class took, seconds are summed over the classes, the other "
+           "numbers are those of their mean objective." if several else ""),
+    )  # fmt: skip
     page.heading("Curves")
-    _add_curves(page, runs, comparable=objective is None)
+    _add_curves(page, runs, floors)
     if objective is not None:
         page.text(f"The objectives are not those of one problem: {objective}.")
     _add_scores(page, runs)
@@ -224,22 +230,37 @@ def _objective(run: TrainRun) -> float:
     return float(np.mean([part.objective[-1] for part in run.parts]))
 
 
-def _ending(run: TrainRun) -> list[Any]:
-    above = [part.gap * part.unit / part.floor if part.floor > 0 else np.nan for part in run.parts]
-    most = float(np.max(above))
-    shown = None if np.isnan(most) else percent(most, up=True) if most < 1 else f"{most:.2g} times"
+def _floors(runs: Sequence[TrainRun], *, comparable: bool) -> list[list[float]]:
+    """Return what the minimum of each part is proved not to be below, for each run.
+
+    Where all runs minimise the same, the best bound of any of them holds for all.
+    """
+    own = [[part.floor for part in run.parts] for run in runs]
+    if not comparable:
+        return own
+    best = [
+        max((floor for floor in floors if math.isfinite(floor)), default=math.nan)
+        for floors in zip(*own, strict=True)
+    ]
+    return [best] * len(runs)
+
+
+def _ending(run: TrainRun, floors: Sequence[float]) -> list[Any]:
     epochs = max(part["epochs"] for part in run.record["parts"])
     verdict = run.record["verdict"].partition(":")[0]
-    return [run.label, epochs, run.record["seconds"], _objective(run), shown, verdict]
+    last, least = _objective(run), float(np.mean(floors))
+    above = None
+    if least > 0:
+        share = max(last - least, 0.0) / least
+        above = percent(share, up=True)
+    return [run.label, epochs, run.record["seconds"], last, least, above, verdict]
 
 
-def _add_curves(page: "Page", runs: Sequence[TrainRun], *, comparable: bool) -> None:
+def _add_curves(page: "Page", runs: Sequence[TrainRun], floors: Sequence[Sequence[float]]) -> None:
     from tombola.cli.train_figures import comparison_figure
 
-    for clock, words in (("epochs", "epochs (passes over the rows)"), ("seconds", "seconds")):
-        drawn = comparison_figure(
-            [(run.label, run.parts) for run in runs], clock, words, comparable=comparable
-        )
+    for clock in ("epochs", "seconds"):
+        drawn = comparison_figure([(run.label, run.parts) for run in runs], floors, clock)
         page.figure(drawn.figure, drawn.caption, drawn.description)
 
 
@@ -255,15 +276,15 @@ def _add_scores(page: "Page", runs: Sequence[TrainRun]) -> None:
         values = [run.record["scores"].get(name) for run in runs]
         best = _best(runs, name) if same and None not in values else []
         shown = [None if value is None else f"{value:.4g}" for value in values]
-        marked = [f"**{text}** ({BEST})" if k in best else text for k, text in enumerate(shown)]
-        what = meaning(name)
-        rows.append([name, *marked, what.words])
-    caption = "" if same else "Other rows were held out in each run: none is marked as the best."
-    page.table(["score", *(run.label for run in runs), "what it is"], rows, caption)
+        who = ", ".join(f"**{runs[k].label}**" for k in best)
+        rows.append([name, *shown, who or None])
+    caption = "" if same else "The rows held out are not the same in all runs: none is the best."
+    page.table(["score", *(run.label for run in runs), "best"], rows, caption)
+    page.text(" ".join(f"{capital(name)}: {legend(name)}." for name in names))
 
 
 def _best(runs: Sequence[TrainRun], name: str) -> list[int]:
-    """Return the runs with the best score; none where all are equal or it has no direction."""
+    """Return the runs with the best score; none where no direction is better."""
     values, better = [run.record["scores"][name] for run in runs], meaning(name).better
     if not better:
         return []

@@ -79,7 +79,7 @@ def course_figure(run: Sequence[Course], trace: Sequence[dict[str, Any]]) -> Dra
         panels.append((ratios, "variance over uniform's"))
     figure, axes = new_figure(len(panels), height=2.2, share_x=True)
     for axis, (columns, name) in zip(axes, panels, strict=True):
-        _panel(axis, run, columns)
+        _panel(axis, run, columns, may_be_log=columns is not ratios)
         axis.set_ylabel(name)
     if panels[-1][0] is ratios:
         axes[-1].axhline(1.0, color=GREY, linewidth=1)
@@ -112,7 +112,9 @@ def _ends(run: Sequence[Course], columns: Sequence[NDArray[np.float64]]) -> list
     return [float(known[0]), float(known[-1])]
 
 
-def _panel(axis: Any, run: Sequence[Course], columns: Sequence[NDArray[np.float64]]) -> None:
+def _panel(
+    axis: Any, run: Sequence[Course], columns: Sequence[NDArray[np.float64]], *, may_be_log: bool
+) -> None:
     """Draw a column of each part, and their mean."""
     from tombola.report.figures import style
 
@@ -125,37 +127,30 @@ def _panel(axis: Any, run: Sequence[Course], columns: Sequence[NDArray[np.float6
     marker = "o" if known.sum() < 12 else None
     axis.plot(times[known], values[known], linewidth=1.7, marker=marker, markersize=3,
               label="mean over the classes", **style("vrb"))  # fmt: skip
-    shown = np.concatenate([*columns, values])
-    if spans_decades(shown):
+    if may_be_log and spans_decades(np.concatenate([*columns, values])):
         axis.set_yscale("log")
 
 
 def comparison_figure(
-    runs: Sequence[tuple[str, Sequence[Course]]], clock: str, words: str, *, comparable: bool
+    runs: Sequence[tuple[str, Sequence[Course]]],
+    floors: Sequence[Sequence[float]],
+    clock: str,
 ) -> Drawn:
     """Return the figure of several runs over epochs or seconds.
 
     Parameters
     ----------
     runs : sequence of (label, parts)
+    floors : sequence of floats, for each run
+        What the minimum of each part is proved not to be below, NaN where nothing is proved.
     clock : {"epochs", "seconds"}
-    words : str
-        The label of the x axis.
-    comparable : bool
-        Whether all runs minimise the same: then the best lower bound of any of them holds for all.
     """
     from tombola.report.figures import legend_below, new_figure
 
-    first = [[excess(part) for part in parts] for _, parts in runs]
-    if comparable:
-        floors = [
-            max((part.floor for part in parts if math.isfinite(part.floor)), default=math.nan)
-            for parts in zip(*(parts for _, parts in runs), strict=True)
-        ]
-        first = [
-            [excess(part, floor) for part, floor in zip(parts, floors, strict=True)]
-            for _, parts in runs
-        ]
+    first = [
+        [excess(part, floor) for part, floor in zip(parts, known, strict=True)]
+        for (_, parts), known in zip(runs, floors, strict=True)
+    ]
     means = [mean_over(parts, columns, clock)
              for (_, parts), columns in zip(runs, first, strict=True)]  # fmt: skip
     certified = all(np.isfinite(values).any() for _, values in means) and spans_decades(
@@ -182,14 +177,17 @@ def comparison_figure(
         axis.set_ylabel(name)
         if spans_decades(np.concatenate(shown)):
             axis.set_yscale("log")
+    several = any(len(parts) > 1 for _, parts in runs)
+    words = "epochs (passes over the rows)"
+    if clock == "seconds":
+        words = "seconds in the solver" + (", of each class" if several else "")
     axes[-1].set_xlabel(words)
     legend_below(figure)
-    several = any(len(parts) > 1 for _, parts in runs)
     caption = (
         "How far the objective is above its minimum at most, relative to the objective at w = 0, "
-        "by the best certificate of all runs that minimise the same." if certified else
+        "by the bound on the minimum in the table above." if certified else
         "The objective (loss and penalties) on the training rows."
     ) + (" The mean loss on the rows held out, without penalty." if len(panels) > 1 else "") + (
         " Means over the classes." if several else ""
-    ) + (" Seconds are those in the solver." if clock == "seconds" else "")  # fmt: skip
+    )  # fmt: skip
     return Drawn(figure, caption, f"{panels[0][1]} of {len(runs)} runs over {clock}")

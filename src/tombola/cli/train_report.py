@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tombola.cli.train_fit import Fit
     from tombola.report import Page
 
-__all__ = ["how", "report", "snippet", "summary"]
+__all__ = ["capital", "how", "legend", "report", "snippet", "summary"]
 
 Trace = Sequence[dict[str, Any]]
 
@@ -89,7 +89,7 @@ def report(record: dict[str, Any], trace: Trace) -> "Page":
     page = Page(
         f"{data['name']}: {settings['task']}",
         f"{how(record)}: the objective went from {_objectives(run).replace('->', 'to')}. "
-        f"{_capital(record['verdict'])}.{held}",
+        f"{capital(record['verdict'])}.{held}",
     )
     page.heading("The data")
     page.text(
@@ -102,7 +102,7 @@ def report(record: dict[str, Any], trace: Trace) -> "Page":
         page.heading("On the rows held out")
         page.table(
             ["score", "value", "what it is"],
-            [[name, value, _legend(name)] for name, value in scores.items()],
+            [[name, value, legend(name)] for name, value in scores.items()],
         )
     page.heading("The run")
     drawn = course_figure(run, trace)
@@ -170,12 +170,14 @@ def _about_outcomes(parts: Sequence[dict[str, Any]]) -> str:
     return " ".join(said)
 
 
-def _legend(name: str) -> str:
+def legend(name: str) -> str:
+    """Return what a score is, in words."""
     what = meaning(name)
     return what.words + (f"; {what.better} is better" if what.better else "")
 
 
-def _capital(sentence: str) -> str:
+def capital(sentence: str) -> str:
+    """Return a sentence with a capital first letter."""
     return sentence[:1].upper() + sentence[1:]
 
 

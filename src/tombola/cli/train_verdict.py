@@ -12,6 +12,7 @@ __all__ = ["TOLERANCE", "Course", "courses", "percent", "verdict"]
 
 TOLERANCE = 1e-4  # relative gap of a run that has settled, where none is asked for
 STRETCH = 0.1  # of the epochs: how far back to look for how fast it falls, one epoch at least
+TELLING = 0.01  # a lower bound of less than this share of the objective is not worth a word
 FAINT = 1e-6  # a fall of less than this share an epoch is not told from none
 
 
@@ -113,18 +114,21 @@ def verdict(run: Sequence[Course], tol: float | None) -> str:
     if all(course.settled(goal) for course in run):
         worst = max(run, key=_excess)
         whose = "the objective" if len(run) == 1 else f"the objective of each of {len(run)} classes"
-        return f"settled: {whose} is {_above(worst)} (certificate)"
+        share = f"at most {percent(_excess(worst), up=True)} above its minimum"
+        if _excess(worst) > 1.0:  # the minimum is about 0
+            most = max(course.gap for course in run)
+            share = f"above its minimum by at most {percent(most, up=True)} of its value at w = 0"
+        return f"settled: {whose} is {share} (certificate)"
     left = [course for course in run if not course.settled(goal)]
     going = [course for course in left if not course.ended]
     worst = max(going or left, key=_excess)
     whose = ""
     if len(run) > 1:
         some = f"{len(going or left)} of {len(run)} classes"
-        whose = f"{some}, the furthest from its minimum being {worst.name!r}: "
+        whose = f"{some}, for example {worst.name!r}: "
     word = "not settled" if going else "stopped"
     said = [f"{word}: {whose}"]
-    if math.isfinite(worst.floor):
-        said.append(f"the objective is {_above(worst)} (certificate); ")
+    said.append(_bound(worst))
     said.append(_stop(worst, goal) if worst.ended else _pace(worst))
     return "".join(said)
 
@@ -135,14 +139,17 @@ def _excess(course: Course) -> float:
     return above / floor if floor > 0 else math.inf if math.isnan(above) or above > 0 else 0.0
 
 
-def _above(course: Course) -> str:
-    """Return how far the objective is above its minimum at most, in words."""
-    above, floor = course.gap * course.unit, course.floor
-    if above <= floor:
-        return f"at most {percent(above / floor, up=True)} above its minimum"
-    if course.gap < 1.0:
-        return f"above its minimum by at most {percent(course.gap, up=True)} of its value at w = 0"
-    return f"{course.objective[-1]:.3g}, its minimum at least {max(floor, 0.0):.3g}"
+def _bound(course: Course) -> str:
+    """Return what the certificate proves, in words; nothing where that is next to nothing."""
+    last, excess = float(course.objective[-1]), _excess(course)
+    if excess <= 1.0:
+        share = percent(excess, up=True)
+        return f"the objective is at most {share} above its minimum (certificate); "
+    if course.floor > TELLING * last:
+        return (
+            f"the objective is {last:.3g}, its minimum {course.floor:.3g} or more (certificate); "
+        )
+    return ""
 
 
 def _pace(course: Course) -> str:
