@@ -2,7 +2,8 @@
 
 import math
 import threading
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ class Fit:
         self.names = [self._name(part) for part in self.parts]
         self.outcomes: list[Outcome] = []
         self.parts[0].make()  # raises an error if X is unfit, before anything is written
-        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._lock = threading.Lock()
+        self._stops: Callable[[], bool] = lambda: False  # whether all parts are to pause
 
     def run(self, folder: Path, *, resume: bool) -> None:
         """Minimise all parts, with checkpoints in a folder; `resume` starts from them.
@@ -66,7 +68,7 @@ class Fit:
                     with self._lock:
                         done[k] = max(done[k], share)
                         progress(round(STEPS * sum(done)), STEPS * count)
-                    return self._stop.is_set()
+                    return self._stops()
 
                 path, held = folder / f"{k}.npz", self._held_part(k)
                 return Job(self.parts[k], seeds[k], path, resume, held, tell)
@@ -91,19 +93,22 @@ class Fit:
 
     def _in_threads(self, make: Any) -> list[Outcome | None]:
         """Minimise parts side by side; on Ctrl-C, or when one fails, all of them pause and save."""
+        failed = threading.Event()
 
         def work(k: int) -> Outcome | None:
-            return None if self._stop.is_set() else minimise(self.plan.estimator, make(k))
+            if self._stops():
+                return None
+            try:
+                return minimise(self.plan.estimator, make(k))
+            except BaseException:
+                failed.set()
+                raise
 
         with interruptions() as interrupted, ThreadPoolExecutor(self.jobs) as pool:
+            self._stops = lambda: interrupted() or failed.is_set()
             tasks = [pool.submit(work, k) for k in range(len(self.parts))]
-            try:
-                while not all(task.done() for task in tasks) and not self._stop.is_set():
-                    ended, _ = wait(tasks, timeout=0.1, return_when=FIRST_EXCEPTION)
-                    if interrupted() or any(task.exception() for task in ended):
-                        self._stop.set()
-            finally:
-                self._stop.set()
+            while not all(task.done() for task in tasks):
+                wait(tasks, timeout=0.1)  # Ctrl-C is noted meanwhile
         return [task.result() for task in tasks]
 
     def _held_part(self, k: int) -> Held | None:
