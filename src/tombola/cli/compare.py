@@ -64,6 +64,7 @@ def read_run(folder: Path, label: str) -> TrainRun:
                 "continues it"
             )
         missing = [name for name in NEEDED if name not in record]
+        missing += ["held_out"] if "held_out" not in record["data"] else []
         if missing:
             raise CommandError(
                 f"{folder} holds a run of another version, without {missing[0]!r}: train again"
@@ -211,7 +212,7 @@ def _not_comparable(runs: Sequence[TrainRun]) -> str | None:
     for run in runs[1:]:
         if run.record["data"]["checksum"] != first["data"]["checksum"]:
             return f"{runs[0].label} and {run.label} are of different data"
-        if run.record["data"].get("held_out") != first["data"].get("held_out"):
+        if not _same_split(first, run.record):
             return f"{runs[0].label} and {run.label} are trained on different rows"
         for name in PROBLEM:
             ours, theirs = (record["settings"].get(name) for record in (first, run.record))
@@ -221,9 +222,28 @@ def _not_comparable(runs: Sequence[TrainRun]) -> str | None:
 
 
 def _same_rows(runs: Sequence[TrainRun]) -> bool:
-    """Return whether the same rows were held out."""
-    held = [run.record["data"].get("held_out") for run in runs]
-    return held[0] is not None and all(it == held[0] for it in held)
+    """Return whether the same rows were held out in all runs."""
+    first = runs[0].record
+    return all(
+        run.record["data"]["held_out"] is not None
+        and run.record["data"]["checksum"] == first["data"]["checksum"]
+        and _same_split(first, run.record)
+        for run in runs
+    )
+
+
+def _same_split(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Return whether two runs on the same data hold out the same rows.
+
+    Their checksums are equal unless the columns were prepared otherwise. A split is made from the
+    target, the share and the seed.
+    """
+    if first["data"]["held_out"] == second["data"]["held_out"]:
+        return True
+    return all(
+        first["settings"][name] == second["settings"][name]
+        for name in ("task", "target", "test", "seed")
+    )
 
 
 def _objective(run: TrainRun) -> float:

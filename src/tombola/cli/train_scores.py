@@ -58,21 +58,14 @@ def meaning(name: str) -> Meaning:
 
 
 def held_out(data: "OpenData") -> dict[str, Any] | None:
-    """Return the number of rows held out and a checksum of them, to tell whether two are the same.
-
-    It is that of the targets, and for clustering that of the rows.
-    """
-    if data.X_test is None:
+    """Return the number of rows held out and a checksum of them, as prepared."""
+    X: Any = data.X_test
+    if X is None:
         return None
-    values: Any = data.X_test if data.y_test is None else np.asarray(data.y_test)
-    if hasattr(values, "tocsr"):
-        arrays = [values.data, values.indices, values.indptr]
-    else:
-        arrays = [values if values.dtype.kind in "biuf" else values.astype(str)]
     digest = hashlib.sha256()
-    for array in arrays:
+    for array in (X.data, X.indices, X.indptr) if hasattr(X, "tocsr") else (X,):
         digest.update(np.ascontiguousarray(array).tobytes())
-    return {"rows": int(data.X_test.shape[0]), "checksum": digest.hexdigest()}
+    return {"rows": int(X.shape[0]), "checksum": digest.hexdigest()}
 
 
 def scores_of(fit: "Fit") -> dict[str, float]:

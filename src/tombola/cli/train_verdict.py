@@ -114,8 +114,9 @@ def verdict(run: Sequence[Course], tol: float | None) -> str:
     if all(course.settled(goal) for course in run):
         worst = max(run, key=_excess)
         whose = "the objective" if len(run) == 1 else f"the objective of each of {len(run)} classes"
-        share = f"at most {percent(_excess(worst), up=True)} above its minimum"
-        if _excess(worst) > 1.0:  # the minimum is about 0
+        if _excess(worst) <= 1.0:
+            share = f"at most {percent(_excess(worst), up=True)} above its minimum"
+        else:  # the minimum is about 0
             most = max(course.gap for course in run)
             share = f"above its minimum by at most {percent(most, up=True)} of its value at w = 0"
         return f"settled: {whose} is {share} (certificate)"
