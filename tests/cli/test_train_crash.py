@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from tombola.checkpoint import read
-from tombola.cli import train_fit
+from tombola.cli import train_part
 from tombola.cli.main import main
 
-ARGUMENTS = ["breast_cancer", "--epochs", "3000", "--test", "0", "--alpha", "0.01"]
+ARGUMENTS = ["breast_cancer", "--epochs", "3000", "--test", "0", "--alpha", "0.01", "--tol", "0"]
 TOTAL = 3000 * 569
 
 
@@ -39,7 +39,7 @@ def torment(folder, kills, seed):
     for life in range(kills + 1):
         child = os.fork()
         if child == 0:
-            train_fit.SAVE_EVERY = 0.0
+            train_part.SAVE_EVERY = 0.0
             os._exit(main(["train", *ARGUMENTS, "--out", str(folder / "run"), "--resume"]))
         if life < kills:
             time.sleep(rng.uniform(0.05, 0.25))
@@ -63,9 +63,9 @@ def test_killed_and_resumed(tmp_path):
     assert main(["train", *ARGUMENTS, "--out", str(tmp_path / "whole")]) == 0
     ends = [read(tmp_path / name / "state" / "0.npz")["state"] for name in ("run", "whole")]
     assert_same(*ends)
-    models = [np.load(tmp_path / name / "model.npz") for name in ("run", "whole")]
-    for name in models[1].files:
-        np.testing.assert_array_equal(models[0][name], models[1][name], err_msg=name)
+    with np.load(tmp_path / "run/model.npz") as run, np.load(tmp_path / "whole/model.npz") as whole:
+        for name in whole.files:
+            np.testing.assert_array_equal(run[name], whole[name], err_msg=name)
     leftovers = [path for path in (tmp_path / "run").rglob("*") if path.name.endswith(".part")]
     assert len(leftovers) <= 8  # of writes that were killed; none was taken for a file
 

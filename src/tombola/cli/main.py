@@ -21,7 +21,7 @@ COMMANDS = {
     "predict": "apply the model of a run to new rows",
     "demo": "run two small comparisons on generated data, in a minute",
     "reproduce": "reproduce the experiments of the paper on real data",
-    "report": "write an HTML page from the rows of experiments",
+    "report": "write an HTML page about experiments, or about runs of train side by side",
     "datasets": "list the data sets that have a name",
     "warm-up": "compile the kernels that most users need, ahead of the first use",
 }

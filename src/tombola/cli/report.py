@@ -1,10 +1,11 @@
-"""`tombola report`: write a page from the rows of experiments."""
+"""`tombola report`: write a page from the rows of experiments, or from runs of `tombola train`."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tombola.cli.compare import is_run, write_runs
 from tombola.cli.errors import CommandError
 from tombola.experiments.exhibit import Exhibit
 from tombola.experiments.rows import SweepError, read
@@ -18,22 +19,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
         "folders", metavar="RUN", nargs="+", type=Path,
-        help="a folder written by `tombola reproduce` or `tombola demo`, or that of one experiment",
+        help="a folder written by `tombola train`, or several, to see them side by side; or a "
+        "folder written by `tombola reproduce` or `tombola demo`, or that of one experiment",
     )  # fmt: skip
     parser.add_argument(
-        "--out", metavar="PAGE", type=Path, help="default: report.html in the first folder"
-    )
+        "--out", metavar="PAGE", type=Path,
+        help="default: report.html in the first folder; for several runs of `tombola train` "
+        "comparison.html",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page and print its path."""
-    path = options.out or options.folders[0] / "report.html"
+    trained = [is_run(folder) for folder in options.folders]
+    if any(trained) and not all(trained):
+        other = options.folders[trained.index(False)]
+        if not other.is_dir():
+            raise CommandError(f"there is no folder {other}")
+        raise CommandError(
+            f"{other} holds no run of `tombola train`, {options.folders[trained.index(True)]} "
+            "does: one page shows either runs or experiments"
+        )
+    several = trained[0] and len(options.folders) > 1
+    path = options.out or options.folders[0] / ("comparison.html" if several else "report.html")
     if options.out is not None and path.exists():
         raise CommandError(f"{path} exists already: choose another file with --out")
     if not path.parent.is_dir():
         raise CommandError(f"there is no folder {path.parent} to write {path.name} into")
-    found = [folder for given in options.folders for folder in find(given)]
-    write(found, path)
+    if trained[0]:
+        write_runs(options.folders, path)
+    else:
+        write([folder for given in options.folders for folder in find(given)], path)
     print(f"{path}")
     return 0
 
@@ -45,7 +61,9 @@ def find(given: Path) -> list[Path]:
     places = [given, *(given / name for name in ALL)]
     found = [place for place in places if (place / "about.json").is_file()]
     if not found:
-        raise CommandError(f"{given} holds no results of `tombola reproduce` or `tombola demo`")
+        raise CommandError(
+            f"{given} holds no results of `tombola train`, `tombola reproduce` or `tombola demo`"
+        )
     return found
 
 

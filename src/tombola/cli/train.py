@@ -27,6 +27,7 @@ __all__ = ["add_arguments", "run"]
 SOLVERS = ("auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd")
 LINEAR = ("solver", "alpha", "l1_ratio")  # the options of linear models only
 CLUSTERING = ("n_clusters",)  # the options of clustering only
+EPOCHS = 100  # the default of the estimators
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +45,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--n-clusters", type=whole_number(1), help="for clustering; default: 8")
     parser.add_argument(
-        "--epochs", type=whole_number(1), default=20, help="passes over the rows; default: 20"
-    )
+        "--epochs", type=whole_number(1), default=EPOCHS,
+        help=f"passes over the rows, at most; default: {EPOCHS}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tol", type=number_from(0.0),
+        help="stop when the objective is proved to be above its minimum by at most TOL times its "
+        "value at w = 0 (newton, sdca, saga, svrg), or when it has not fallen by this share for 5 "
+        "epochs (adagrad, sgd); 0: run all epochs; default: 0.0001, for clustering after 10 "
+        "mini-batches without progress",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=whole_number(1), default=1,
+        help="threads, over classes; the model does not depend on it; default: 1",
+    )  # fmt: skip
     parser.add_argument(
         "--test", type=number_from(0.0, below=1.0), metavar="SHARE",
         help="of the rows, held out for testing; default: the set's own test part, or 0.2",
@@ -73,15 +86,16 @@ def run(options: argparse.Namespace) -> int:
     plan = _plan(options, data)
 
     from tombola.cli.train_fit import Fit
+    from tombola.cli.train_scores import held_out
 
     try:
-        fit = Fit(data, plan)
+        fit = Fit(data, plan, options.jobs)
     except ValueError as error:  # for example, numbers whose squares overflow
         raise DataError(str(error)) from None
     record = {
         "command": "train",
         "settings": _settings(options, data, plan),
-        "data": {**data.record(), "notes": list(data.notes)},
+        "data": {**data.record(), "notes": list(data.notes), "held_out": held_out(data)},
         "versions": versions(),
         "finished": False,
     }
@@ -110,10 +124,17 @@ def _plan(options: argparse.Namespace, data: OpenData) -> "Plan":
             raise CommandError(f"--{name.replace('_', '-')} is not for {data.task}")
     if data.task != "classification" and options.sampler in GROUPED:
         raise CommandError(f"--sampler {options.sampler} needs classes, and this is {data.task}")
+    if clustering and options.tol:
+        raise CommandError(
+            f"--tol {options.tol:g} is not for clustering, which stops after 10 mini-batches "
+            "without progress; --tol 0 runs all epochs"
+        )
     own = {name: getattr(options, name) for name in (CLUSTERING if clustering else LINEAR)}
+    if options.tol is not None:
+        own["tol"] = options.tol or None
     estimator = ESTIMATORS[data.task](
-        sampler=options.sampler, max_iter=options.epochs, tol=None, random_state=options.seed,
-        **{name: value for name, value in own.items() if value is not None},
+        sampler=options.sampler, max_iter=options.epochs, random_state=options.seed,
+        **{name: value for name, value in own.items() if value is not None or name == "tol"},
     )  # fmt: skip
     if clustering:
         check_clusters(estimator.n_clusters, data)
@@ -133,6 +154,7 @@ def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan") -> dict
         **{name: getattr(plan.estimator, name) for name in own},
         "sampler": options.sampler,
         "epochs": options.epochs,
+        "tol": plan.estimator.tol,
         "test": options.test,
         "seed": options.seed,
     }
@@ -162,22 +184,31 @@ def _check_same(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _save(folder: Path, fit: "Fit", record: dict[str, Any]) -> None:
-    from tombola.cli.train_report import report, summary
+    from tombola.cli.train_report import report, snippet, summary
     from tombola.cli.train_scores import scores_of
+    from tombola.cli.train_verdict import courses, verdict
     from tombola.models import save_model
 
-    seconds = sum(outcome.seconds for outcome in fit.outcomes)
-    record = {**record, "scores": scores_of(fit), "seconds": seconds, "finished": True}
+    record = {
+        **record,
+        "scores": scores_of(fit),
+        "parts": fit.record(),
+        "seconds": sum(outcome.seconds for outcome in fit.outcomes),
+        "code": {"predict": snippet(fit), "fit": fit.plan.code()},
+        "finished": True,
+    }
     text = io.StringIO()
     names, rows = fit.trace()
     csv.writer(text, lineterminator="\n").writerows([names, *rows])
+    trace = [dict(zip(names, row, strict=True)) for row in rows]
+    record["verdict"] = verdict(courses(record["parts"], trace), fit.plan.estimator.tol)
     save_model(
         folder / "model.npz", fit.plan.estimator, fit.model(), fit.data.preparer, fit.data.read_as
     )
     write_text(folder / "trace.csv", text.getvalue())
-    report(fit, record).save(folder / "report.html")
+    report(record, trace).save(folder / "report.html")
     write_text(folder / "run.json", _as_json(record))
-    print("\n".join(summary(fit, record)))
+    print("\n".join(summary(record, trace)))
     print(f"{folder}: model.npz, trace.csv, run.json, report.html")
 
 

@@ -1,40 +1,26 @@
 """The fit of `tombola train`: the plan of an estimator, run so that it can be interrupted."""
 
 import math
-import time
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tombola.checkpoint import CheckpointError
 from tombola.cli.data import OpenData
-from tombola.cli.errors import CommandError
 from tombola.cli.progress import Progress
+from tombola.cli.train_part import Job, Outcome, minimise
+from tombola.cli.train_rule import Held
 from tombola.estimators.base import Part, draw_seeds
 from tombola.estimators.plan import Plan
-from tombola.solvers import DivergenceError, Result, Trace
+from tombola.solvers.interrupts import interruptions
 
-__all__ = ["Fit", "Outcome"]
+__all__ = ["Fit"]
 
-SAVE_EVERY = 5.0  # seconds between two checkpoints; more where writing one takes long
-EVALUATIONS = 20  # of the objective, in a run
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The result of a part of the fit, without its tables of items."""
-
-    name: str
-    solution: Any
-    trace: Any
-    epochs: Any  # of each row of the trace
-    seconds: float
-    solver: str
-    sampler: str
-    gauge: Any
-    gap: float | None  # relative duality gap, where the solver has one
+INTERRUPTED = "interrupted; the same command with --resume continues"
+STEPS = 1000  # of the progress of a part
 
 
 class Fit:
@@ -47,83 +33,97 @@ class Fit:
     data : OpenData
         X is already prepared, so the plan has no scaling.
     plan : Plan
+    jobs : int, default=1
+        Threads, over the parts; the model does not depend on it. Each keeps the tables of one
+        part in memory, and all share the rows.
     """
 
-    def __init__(self, data: OpenData, plan: Plan) -> None:
-        self.data, self.plan = data, plan
+    def __init__(self, data: OpenData, plan: Plan, jobs: int = 1) -> None:
+        self.data, self.plan, self.jobs = data, plan, jobs
         y: Any = data.y
         self.classes = np.unique(y) if plan.task == "classification" else None
         self.parts: list[Part] = plan.estimator.parts(data.X, y)
+        self.names = [self._name(part) for part in self.parts]
         self.outcomes: list[Outcome] = []
         self.parts[0].make()  # raises an error if X is unfit, before anything is written
+        self._lock = threading.Lock()
+        self._stops: Callable[[], bool] = lambda: False  # whether all parts are to pause
 
     def run(self, folder: Path, *, resume: bool) -> None:
-        """Minimise each part, with checkpoints in a folder; `resume` starts from them."""
+        """Minimise all parts, with checkpoints in a folder; `resume` starts from them.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C, with all parts saved.
+        """
         count = len(self.parts)
         seeds = draw_seeds(self.plan.estimator.random_state, count)
-        for number, (part, seed) in enumerate(zip(self.parts, seeds, strict=True)):
-            path = folder / f"{number}.npz"
-            what = f"training, {number + 1} of {count}" if count > 1 else "training"
-            with Progress(what) as progress:
-                self.outcomes.append(self._minimise(part, seed, path, resume, progress))
+        done = [0.0] * count
+        what = f"training, {count} classes" if count > 1 else "training"
+        with Progress(what) as progress:
 
-    def _minimise(
-        self, part: Part, seed: int, path: Path, resume: bool, progress: Progress
-    ) -> Outcome:
-        """Minimise a part, with checkpoints in a file."""
-        estimator = self.plan.estimator
-        problem = part.make()
-        solver = estimator.make_solver(problem, seed)
-        sampler = estimator.make_sampler(problem, seed, part.groups)
-        rounds = estimator.count_rounds(problem, solver)
-        before = _loaded(path) if resume and path.exists() else None
-        saved, pause, paused = time.monotonic(), SAVE_EVERY, False
+            def make(k: int) -> Job:
+                def tell(share: float) -> bool:
+                    with self._lock:
+                        done[k] = max(done[k], share)
+                        progress(round(STEPS * sum(done)), STEPS * count)
+                    return self._stops()
 
-        def due(rounds: int, solution: Any, loss: float) -> bool:
-            nonlocal paused
-            paused = time.monotonic() >= saved + pause
-            return paused
+                path, held = folder / f"{k}.npz", self._held_part(k)
+                return Job(self.parts[k], seeds[k], path, resume, held, tell)
 
-        while True:
-            paused = False
             try:
-                result = solver.minimize(
-                    problem,
-                    sampler=sampler,
-                    rounds=rounds,
-                    trace=EVALUATIONS if len(self.parts) == 1 else EVALUATIONS // 2,
-                    resume=before,
-                    progress=progress,
-                    until=due,
-                    every=max(1, rounds // 200),
-                )
-            except DivergenceError as error:
-                raise CommandError(str(error)) from None
-            if before is None or result.rounds > before.rounds:
-                began = time.monotonic()
-                result.save(path)
-                saved = time.monotonic()
-                pause = max(SAVE_EVERY, 20 * (saved - began))
-            if result.interrupted:
-                raise KeyboardInterrupt("interrupted; the same command with --resume continues")
-            if not paused:  # at the last round, or within the solver's tolerance
+                several = min(self.jobs, count) > 1
+                found = self._in_threads(make) if several else self._in_turn(make)
+            except KeyboardInterrupt:  # between two parts
+                raise KeyboardInterrupt(INTERRUPTED) from None
+        if len(found) < count or None in found:
+            raise KeyboardInterrupt(INTERRUPTED)
+        self.outcomes = [outcome for outcome in found if outcome is not None]
+
+    def _in_turn(self, make: Any) -> list[Outcome | None]:
+        """Minimise one part after the other, until one is interrupted."""
+        found: list[Outcome | None] = []
+        for k in range(len(self.parts)):
+            found.append(minimise(self.plan.estimator, make(k)))
+            if found[-1] is None:
                 break
-            before = result
-        trace = Trace(**vars(result.trace))
-        if trace.rounds[-1] < result.rounds:  # it ended before the last mark
-            value = problem.value(result.solution)
-            trace.add(result.rounds, result.item_gradients, result.seconds, value, math.nan)
-        return Outcome(
-            name=self._name(part),
-            solution=result.solution,
-            trace=trace,
-            epochs=trace.rounds / solver.rounds_per_epoch(problem),
-            seconds=result.seconds,
-            solver=type(solver).__name__,
-            sampler=type(sampler).__name__,
-            gauge=sampler.gauge,
-            gap=solver.gap(problem, result) if hasattr(solver, "gap") else None,
-        )
+        return found
+
+    def _in_threads(self, make: Any) -> list[Outcome | None]:
+        """Minimise parts side by side; on Ctrl-C, or when one fails, all of them pause and save."""
+        failed = threading.Event()
+
+        def work(k: int) -> Outcome | None:
+            if self._stops():
+                return None
+            try:
+                return minimise(self.plan.estimator, make(k))
+            except BaseException:
+                failed.set()
+                raise
+
+        with interruptions() as interrupted, ThreadPoolExecutor(self.jobs) as pool:
+            self._stops = lambda: interrupted() or failed.is_set()
+            tasks = [pool.submit(work, k) for k in range(len(self.parts))]
+            while not all(task.done() for task in tasks):
+                wait(tasks, timeout=0.1)  # Ctrl-C is noted meanwhile
+        return [task.result() for task in tasks]
+
+    def _held_part(self, k: int) -> Held | None:
+        """Return a part of the rows held out, of classes that were trained on."""
+        X, y, estimator = self.data.X_test, self.data.y_test, self.plan.estimator
+        if X is None:
+            return None
+        if self.classes is None or y is None:
+            return Held(estimator.parts(X, y)[k].make())
+        known = np.isin(y, self.classes)
+        if not known.any():
+            return None
+        if not known.all():
+            X, y = X[known], y[known]
+        return Held(estimator.parts(X, y, classes=self.classes)[k].make())
 
     def _name(self, part: Part) -> str:
         if self.classes is None:
@@ -154,17 +154,33 @@ class Fit:
     def trace(self) -> tuple[list[str], list[list[Any]]]:
         """Return the columns and the rows of the trace, part by part."""
         names = ["problem", "epoch", "rounds", "item_gradients", "seconds", "objective",
-                 "variance_ratio"]  # fmt: skip
+                 "variance_ratio", "gap", "held_out_loss"]  # fmt: skip
         rows: list[list[Any]] = []
-        for outcome in self.outcomes:
-            columns = (outcome.epochs, *vars(outcome.trace).values())
+        for name, outcome in zip(self.names, self.outcomes, strict=True):
+            columns = (outcome.epochs, *vars(outcome.trace).values(), outcome.gaps, outcome.held)
             numbers = zip(*(column.tolist() for column in columns), strict=True)
-            rows += [[outcome.name, *row] for row in numbers]
+            rows += [[name, *row] for row in numbers]
         return names, rows
 
+    def record(self) -> list[dict[str, Any]]:
+        """Return how each part ended, for the record of the run; None for what is not known."""
+        return [
+            {
+                "problem": name,
+                "solver": outcome.solver,
+                "sampler": outcome.sampler,
+                "epochs": float(outcome.epochs[-1]),
+                "seconds": outcome.seconds,
+                "objective": float(outcome.trace.objective[-1]),
+                "rule": outcome.rule,
+                "ended": bool(outcome.ended),
+                "gap": _known(outcome.gap),
+                "objective_at_0": _known(outcome.unit),
+                "second_moment_ratio": _known(outcome.second_moment),
+            }
+            for name, outcome in zip(self.names, self.outcomes, strict=True)
+        ]
 
-def _loaded(path: Path) -> Result:
-    try:
-        return Result.load(path)
-    except CheckpointError as error:
-        raise CommandError(f"the saved run cannot be continued: {error}") from None
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

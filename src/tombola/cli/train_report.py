@@ -1,28 +1,30 @@
 """The report of `tombola train`: a few lines in the terminal, and a page."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from tombola.cli.train_scores import meaning
+from tombola.cli.train_verdict import Course, courses, percent
 from tombola.datasets.base import count
 
 if TYPE_CHECKING:
     from tombola.cli.train_fit import Fit
     from tombola.report import Page
 
-__all__ = ["report", "snippet", "summary"]
+__all__ = ["capital", "how", "legend", "report", "snippet", "summary"]
 
-SETTLED = 0.01  # of the decrease of the objective, in the last tenth of the run
+Trace = Sequence[dict[str, Any]]
 
 
-def summary(fit: "Fit", record: dict[str, Any]) -> list[str]:
+def summary(record: dict[str, Any], trace: Trace) -> list[str]:
     """Return the lines for the terminal."""
-    data = fit.data
+    data = record["data"]
     lines = [
-        f"{data.name}: {data.task}, {data.X.shape[0]:,} rows x {data.X.shape[1]:,} columns",
-        *(f"  {note}" for note in data.notes),
-        f"{how(fit)}; {record['seconds']:.1f} s",
-        f"objective {_objective(fit)[0]:.6g} -> {_objective(fit)[-1]:.6g}; {verdict(fit)}",
+        f"{data['name']}: {record['settings']['task']}, {data['rows']:,} rows x "
+        f"{data['columns']:,} columns",
+        *(f"  {note}" for note in data["notes"]),
+        f"{how(record)}; {record['seconds']:.1f} s in the solver",
+        f"objective {_objectives(courses(record['parts'], trace))}; {record['verdict']}",
     ]
     if record["scores"]:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in record["scores"].items())
@@ -30,33 +32,24 @@ def summary(fit: "Fit", record: dict[str, Any]) -> list[str]:
     return lines
 
 
-def how(fit: "Fit") -> str:
+def how(record: dict[str, Any]) -> str:
     """Return the solver, the sampler and the number of epochs, in words."""
-    number, first = len(fit.outcomes), fit.outcomes[0]
-    several = f", {number} classes, each against the others" if number > 1 else ""
-    epochs = count(fit.plan.estimator.max_iter, "epoch")
-    return f"{first.solver}, rows drawn by {first.sampler}, {epochs}{several}"
+    parts, limit = record["parts"], record["settings"]["epochs"]
+    epochs = sorted({part["epochs"] for part in parts})
+    taken = f"{epochs[0]:.3g}" if len(epochs) == 1 else f"{epochs[0]:.3g} to {epochs[-1]:.3g}"
+    several = f", {len(parts)} classes, each against the others" if len(parts) > 1 else ""
+    drawn, what = f"rows drawn by {parts[0]['sampler']}", "epoch"
+    if parts[0]["solver"] == "WorkingSets":
+        drawn, what = "which goes by columns", "round"
+    return f"{parts[0]['solver']}, {drawn}, {taken} of at most {count(limit, what)}{several}"
 
 
-def _objective(fit: "Fit") -> Any:
-    """Return the objective from the start to the end, its mean over the parts.
-
-    A part that ended sooner than another stays where it was.
-    """
-    columns = [outcome.trace.objective for outcome in fit.outcomes]
-    most = max(map(len, columns))
-    return np.mean([np.pad(column, (0, most - len(column)), "edge") for column in columns], axis=0)
-
-
-def verdict(fit: "Fit") -> str:
-    """Return whether the objective has stopped falling, by its trace."""
-    seen = _objective(fit)
-    whole, late = seen[0] - seen[-1], seen[round(0.9 * (len(seen) - 1))] - seen[-1]
-    if whole <= 0:
-        return "it has not fallen: try another solver, or scaled columns"
-    if late > SETTLED * whole:
-        return f"{late / whole:.0%} of the decrease came in the last tenth: use more --epochs"
-    return "it has converged"
+def _objectives(run: Sequence[Course]) -> str:
+    """Return the objective at the start and at the end, means over the classes."""
+    first, last = (sum(it.objective[k] for it in run) / len(run) for k in (0, -1))
+    if first != first:  # by columns: only the end is known
+        first = sum(it.unit for it in run) / len(run)
+    return f"{first:.6g} -> {last:.6g}"
 
 
 def snippet(fit: "Fit") -> str:
@@ -85,52 +78,38 @@ def snippet(fit: "Fit") -> str:
     return "\n".join(lines)
 
 
-def report(fit: "Fit", record: dict[str, Any]) -> "Page":
-    """Return the page."""
+def report(record: dict[str, Any], trace: Trace) -> "Page":
+    """Return the page, from the record of a run and the rows of its trace."""
+    from tombola.cli.train_figures import course_figure
     from tombola.report import Page
 
-    data = fit.data
-    n, d = data.X.shape
-    scores = record["scores"]
+    data, scores, settings = record["data"], record["scores"], record["settings"]
+    run = courses(record["parts"], trace)
     held = f" On the rows held out: {_first(scores)}." if scores else ""
     page = Page(
-        f"{data.name}: {data.task}",
-        f"{how(fit)}: the objective went from {_objective(fit)[0]:.4g} to "
-        f"{_objective(fit)[-1]:.4g}; {verdict(fit)}.{held}",
+        f"{data['name']}: {settings['task']}",
+        f"{how(record)}: the objective went from {_objectives(run).replace('->', 'to')}. "
+        f"{capital(record['verdict'])}.{held}",
     )
     page.heading("The data")
-    page.text(f"{n:,} rows to train on, {d:,} columns; from {data.source}.")
-    for note in data.notes:
+    page.text(
+        f"{data['rows']:,} rows to train on, {data['columns']:,} columns; from {data['source']}."
+    )
+    for note in data["notes"]:
         page.text(note)
-    page.text(f"SHA-256 `{data.checksum}`.")
+    page.text(f"SHA-256 `{data['checksum']}`.")
     if scores:
         page.heading("On the rows held out")
-        page.table(["score", "value"], [[name, value] for name, value in scores.items()])
+        page.table(
+            ["score", "value", "what it is"],
+            [[name, value, legend(name)] for name, value in scores.items()],
+        )
     page.heading("The run")
-    certified = fit.outcomes[0].gap is not None
-    variance = (
-        "" if certified else ", and the variance of the gradient estimates over that of uniform "
-        "draws at the same solution; below 1 is better"
-    )  # fmt: skip
-    page.figure(
-        _figure(fit),
-        f"The objective (loss and penalties) on the training rows{variance}."
-        + (" Means over the classes." if len(fit.outcomes) > 1 else ""),
-        f"The objective falls from {_objective(fit)[0]:.4g} to {_objective(fit)[-1]:.4g}.",
-    )
-    rows = [
-        [it.name, it.trace.objective[-1],
-         it.gap if certified else it.gauge.second_moment_ratio, it.seconds]
-        for it in fit.outcomes
-    ]  # fmt: skip
-    measure = "relative duality gap" if certified else "second moment over uniform's"
-    page.table(
-        ["problem", "objective", measure, "seconds"], rows,
-        caption="The objective is at most this gap above its minimum, times the objective at 0 "
-        "with the best intercept." if certified else
-        "Second moments by the sampler's gauge: below 1 is better than uniform draws.",
-    )  # fmt: skip
-    if fit.outcomes[0].sampler == "Static":
+    drawn = course_figure(run, trace)
+    page.figure(drawn.figure, drawn.caption, drawn.description)
+    columns, rows = _outcomes(record["parts"], run)
+    page.table(columns, rows, caption=_about_outcomes(record["parts"]))
+    if record["parts"][0]["sampler"] == "Static":
         page.text(
             "Rows were drawn with fixed probabilities, which do not follow the losses: the ratios "
             "above may exceed 1. By default, SAGA and SVRG draw by curvature, which allows larger "
@@ -138,38 +117,70 @@ def report(fit: "Fit", record: dict[str, Any]) -> "Page":
         )
     page.heading("Predict with it")
     page.text("With numpy and the saved file only:")
-    page.code(snippet(fit))
+    page.code(record["code"]["predict"])
     page.text(
         "The same fit, to the bit, with scikit-learn's interface; X holds the training rows"
-        + (", prepared like `Z` in the lines above:" if data.preparation else ":")
+        + (
+            ", prepared like `Z` in the lines above:"
+            if "Z = " in record["code"]["predict"]
+            else ":"
+        )
     )
-    page.code(fit.plan.code())
+    page.code(record["code"]["fit"])
     page.heading("Settings and versions")
-    settings = {**record["settings"], **record["versions"]}
-    page.table(["setting", "value"], [[name, str(value)] for name, value in settings.items()])
+    shown = {**settings, **record["versions"]}
+    page.table(["setting", "value"], [[name, str(value)] for name, value in shown.items()])
     return page
+
+
+def _outcomes(
+    parts: Sequence[dict[str, Any]], run: Sequence[Course]
+) -> tuple[list[str], list[list[Any]]]:
+    """Return the table of how each part ended."""
+    columns = ["class" if len(parts) > 1 else "problem", "epochs", "seconds", "objective"]
+    proved = any(part["gap"] is not None for part in parts)
+    estimated = any(part["second_moment_ratio"] is not None for part in parts)
+    columns += ["at most above its minimum"] * proved + ["second moment over uniform's"] * estimated
+    rows = []
+    for part, course in zip(parts, run, strict=True):
+        row = [part["problem"], part["epochs"], part["seconds"], part["objective"]]
+        if proved:
+            row.append(None if part["gap"] is None else _share_above(course))
+        if estimated:
+            row.append(part["second_moment_ratio"])
+        rows.append(row)
+    return columns, rows
+
+
+def _share_above(course: Course) -> str:
+    above, floor = course.gap * course.unit, course.floor
+    return percent(above / floor, up=True) if above < floor else f"{above:.2g}"
+
+
+def _about_outcomes(parts: Sequence[dict[str, Any]]) -> str:
+    """Return the legend of the table."""
+    said = ["Seconds are those in the solver, without evaluations for this page."]
+    if any(part["gap"] is not None for part in parts):
+        said.append(
+            "How far the objective is above its minimum at most, by the duality gap: in percent of "
+            "the minimum, without a percent sign in units of the objective."
+        )
+    if any(part["second_moment_ratio"] is not None for part in parts):
+        said.append("Second moments of gradient estimates: below 1 is better than uniform draws.")
+    return " ".join(said)
+
+
+def legend(name: str) -> str:
+    """Return what a score is, in words."""
+    what = meaning(name)
+    return what.words + (f"; {what.better} is better" if what.better else "")
+
+
+def capital(sentence: str) -> str:
+    """Return a sentence with a capital first letter."""
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _first(scores: dict[str, float]) -> str:
     name, value = next(iter(scores.items()))
     return f"{name} {value:.4g}"
-
-
-def _figure(fit: "Fit") -> Any:
-    from tombola.report.figures import new_figure, style
-
-    epochs = max((outcome.epochs for outcome in fit.outcomes), key=len)
-    certified = fit.outcomes[0].gap is not None
-    figure, axes = new_figure(1 if certified else 2, height=2.2, share_x=True)
-    upper, lower = axes[0], axes[-1]
-    look = style("vrb")
-    upper.plot(epochs, _objective(fit), linewidth=1.7, **look)
-    upper.set_ylabel("objective")
-    if certified:
-        upper.set_xlabel("epochs")
-        return figure
-    ratios = np.mean([outcome.trace.variance_ratio for outcome in fit.outcomes], axis=0)
-    lower.plot(epochs, ratios, linewidth=1.7, **look)
-    lower.axhline(1.0, color="#8a8f94", linewidth=1)
-    lower.set(xlabel="epochs", ylabel="variance over uniform's", ylim=(0, None))
-    return figure

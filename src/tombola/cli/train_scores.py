@@ -1,13 +1,71 @@
 """The scores of `tombola train` on the rows held out."""
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from tombola.cli.data import OpenData
     from tombola.cli.train_fit import Fit
 
-__all__ = ["scores_of"]
+__all__ = ["Meaning", "held_out", "meaning", "scores_of"]
+
+
+class Meaning(NamedTuple):
+    """What a score is.
+
+    Attributes
+    ----------
+    words : str
+    better : str
+        "higher", "lower", or "" for a score to compare with.
+    """
+
+    words: str
+    better: str
+
+
+MEANINGS = {
+    "accuracy of the commonest class": Meaning(
+        "the same, had the commonest class been predicted for every row", ""
+    ),
+    "mean accuracy over the classes": Meaning(
+        "the share of rows predicted right in each class, averaged over the classes", "higher"
+    ),
+    "accuracy": Meaning("the share of rows whose class is predicted right", "higher"),
+    "average precision": Meaning(
+        "precision averaged over recall, from 0 to 1; random scores reach the share of the class",
+        "higher",
+    ),
+    "root mean squared error": Meaning("in the unit of the target", "lower"),
+    "R squared": Meaning("the share of the target's variance that is explained", "higher"),
+    "mean squared distance to the nearest centre": Meaning(
+        "in the squared unit of the columns as trained on", "lower"
+    ),
+}
+
+
+def meaning(name: str) -> Meaning:
+    """Return what a score means, by its name.
+
+    Examples
+    --------
+    >>> meaning("average precision of spam").better
+    'higher'
+    """
+    return next((it for start, it in MEANINGS.items() if name.startswith(start)), Meaning("", ""))
+
+
+def held_out(data: "OpenData") -> dict[str, Any] | None:
+    """Return the number of rows held out and a checksum of them, as prepared."""
+    X: Any = data.X_test
+    if X is None:
+        return None
+    digest = hashlib.sha256()
+    for array in (X.data, X.indices, X.indptr) if hasattr(X, "tocsr") else (X,):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return {"rows": int(X.shape[0]), "checksum": digest.hexdigest()}
 
 
 def scores_of(fit: "Fit") -> dict[str, float]:

@@ -1,8 +1,9 @@
 """What every solver does: check, start or resume a run, loop, keep a trace, stop when asked."""
 
+import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,7 @@ class Execution:
     sampler: Any
     run: Any
     trace: Trace = field(default_factory=Trace)
+    asked: dict[str, Any] | None = None  # rounds and loss_sum when `until` was last called
     seconds: float = 0.0
     interrupted: bool = False
 
@@ -122,10 +124,10 @@ class Solver(ABC):
         *,
         sampler: Sampler | None = None,
         rounds: int,
-        trace: int = 0,
+        trace: int | Sequence[int] = 0,
         start: ArrayLike | None = None,
         resume: Result | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Callable[[int, int], bool | None] | None = None,
         carry: dict[str, Any] | None = None,
         until: Callable[[int, NDArray[np.float64], float], bool] | None = None,
         every: int | None = None,
@@ -143,9 +145,9 @@ class Solver(ABC):
         rounds : int
             The number of steps, of `batch_size` draws each, in total: with `resume`, including
             the earlier ones.
-        trace : int, default=0
-            How often to evaluate the objective, evenly over the rounds. Each evaluation is a pass
-            over all items. 0: never.
+        trace : int or sequence of int, default=0
+            How often to evaluate the objective, evenly over the rounds, or after which rounds.
+            Each evaluation is a pass over all items. 0: never.
         start : array-like, optional
             The first iterate; by default zero (k-means: rows that are far apart).
         resume : Result, optional
@@ -153,7 +155,8 @@ class Solver(ABC):
             The sampler is that of the result, unless one of the same class and parameters is
             given, which is then set to the saved state.
         progress : callable, optional
-            Called with the rounds done and the rounds in total, about ten times a second.
+            Called with the rounds done and the rounds in total, about ten times a second. Where
+            it returns True the run pauses: it ends here, and `resume` continues it.
         carry : dict, optional
             ``result.state["carried"]`` of an earlier run of the same solver on other items: sums
             of squared gradients and falling rates continue from there. (The solution is passed as
@@ -182,7 +185,8 @@ class Solver(ABC):
         for name, given, kind in (("sampler", sampler, Sampler), ("resume", resume, Result)):
             if given is not None and not isinstance(given, kind):
                 raise TypeError(f"{name} must be a {kind.__name__}, got {given!r}")
-        rounds, trace = whole("rounds", rounds, 0), whole("trace", trace, 0)
+        rounds = whole("rounds", rounds, 0)
+        marks = _marks(trace, rounds)
         epoch = self.rounds_per_epoch(problem)
         every = whole("every", epoch if every is None else every, 1)
         if resume is None:
@@ -192,8 +196,7 @@ class Solver(ABC):
         else:
             raise ValueError("give resume, or start and carry, not both")
         execution.sampler.quantity = self.quantity
-        marks = np.linspace(0, rounds, trace + 1).round() if trace else np.empty(0)
-        stops = Stops(rounds, {int(mark) for mark in marks}, until, every)
+        stops = Stops(rounds, marks, until, every)
         self._loop(execution, stops, progress)
         return self._result(execution)
 
@@ -235,9 +238,11 @@ class Solver(ABC):
             raise ValueError(f"resume needs a sampler: that of the result was a {kind}")
         run = self._new_run(problem, None, sampler)
         run.check(state["parts"])
+        asked = _checked_asked(state, resume.rounds)
         sampler.load_state_dict(state["sampler"])
         run.load(state["parts"])
-        return Execution(problem, sampler, run, Trace(**vars(resume.trace)), resume.seconds)
+        trace = Trace(**vars(resume.trace))
+        return Execution(problem, sampler, run, trace, asked, resume.seconds)
 
     def _new_run(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Any:
         """Return a run before its first round, and make sure that kernels can be cached for it."""
@@ -252,14 +257,20 @@ class Solver(ABC):
         return run
 
     def _loop(
-        self, execution: Execution, stops: Stops, progress: Callable[[int, int], None] | None
+        self,
+        execution: Execution,
+        stops: Stops,
+        progress: Callable[[int, int], bool | None] | None,
     ) -> None:
         """Run to the last round, in chunks that keep Ctrl-C and `progress` responsive."""
         problem, run, sampler = execution.problem, execution.run, execution.sampler
         compiled = isinstance(sampler, CompiledSampler) and sampler.feedback == "drawn"
         rounds, ended = stops.rounds, False
         chunk = 1 if self.rounds_per_epoch(problem) == 1 else 64  # a round may be a pass
-        since, loss_sum = run.rounds, self._loss_sum(run)
+        if stops.until is None:
+            execution.asked = None
+        elif execution.asked is None:
+            execution.asked = self._asked_now(run)
         with interruptions() as interrupted:
             if compiled:  # outside of the time measured
                 advance(run, sampler.state, sampler.tally, sampler.n, 0)
@@ -282,16 +293,22 @@ class Solver(ABC):
                         f"{type(self).__name__} diverged in round {run.rounds}: "
                         f"{self._advice(problem)}"
                     )
-                if progress is not None:
-                    progress(run.rounds, rounds)
+                paused = progress is not None and bool(progress(run.rounds, rounds))
                 self._extend_trace(execution, stops.marks)
                 if run.ended(run):
                     break
-                if stops.until is not None and run.rounds % stops.every == 0:
-                    loss = (self._loss_sum(run) - loss_sum) / (run.rounds - since)
-                    since, loss_sum = run.rounds, self._loss_sum(run)
+                before = execution.asked
+                if stops.until is not None and before and run.rounds % stops.every == 0:
+                    now = execution.asked = self._asked_now(run)
+                    loss = (now["loss_sum"] - before["loss_sum"]) / (run.rounds - before["rounds"])
                     ended = bool(stops.until(run.rounds, self._solution(problem, run), loss))
+                if paused:
+                    break
             execution.interrupted = interrupted()
+
+    def _asked_now(self, run: Any) -> dict[str, Any]:
+        """Return what the next estimate of the mean loss is taken from."""
+        return {"rounds": run.rounds, "loss_sum": self._loss_sum(run)}
 
     def _call_sampler(
         self, execution: Execution, rounds: int, interrupted: Callable[[], bool]
@@ -338,6 +355,8 @@ class Solver(ABC):
         """Return what was reached."""
         problem, run, sampler = execution.problem, execution.run, execution.sampler
         carried = {name: np.copy(array) for name, array in self._carried(run).items()}
+        asked = execution.asked
+        known = asked is not None and not math.isnan(asked["loss_sum"])
         return Result(
             solution=self._solution(problem, run),
             rounds=run.rounds,
@@ -352,12 +371,35 @@ class Solver(ABC):
                 "parts": run.saved(),
                 "sampler": sampler.state_dict(),
                 "carried": carried,
+                **({"asked": asked} if known else {}),
             },
         )
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({shown})"
+
+
+def _marks(trace: int | Sequence[int], rounds: int) -> set[int]:
+    """Return the rounds after which the objective is evaluated."""
+    if not isinstance(trace, int | np.integer) and np.ndim(trace) == 1:
+        return {whole("trace", mark, 0) for mark in trace}
+    times = whole("trace", trace, 0)
+    return {int(mark) for mark in np.linspace(0, rounds, times + 1).round()} if times else set()
+
+
+def _checked_asked(state: Mapping[str, Any], rounds: int) -> dict[str, Any] | None:
+    """Return where the estimate of the mean loss begins, as a result says; None if it does not."""
+    asked = state.get("asked")
+    if asked is None:
+        return None
+    try:
+        found = {"rounds": int(asked["rounds"]), "loss_sum": float(asked["loss_sum"])}
+    except (TypeError, KeyError, ValueError):
+        raise CheckpointError("cannot resume: asked is not rounds and loss_sum") from None
+    if not 0 <= found["rounds"] <= rounds or not math.isfinite(found["loss_sum"]):
+        raise CheckpointError(f"cannot resume: asked holds {found}, at round {rounds}")
+    return found
 
 
 def variance_ratio(
