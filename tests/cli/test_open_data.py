@@ -151,3 +151,95 @@ def test_the_snippet_predicts_with_the_saved_arrays(kind, sparse, tmp_path, monk
         np.testing.assert_array_equal(names["predicted"], (scores[:, 0] > 0).astype(int))
     else:
         np.testing.assert_array_equal(names["predicted"], np.array(list("abc"))[scores.argmax(1)])
+
+
+# --- the lines that read and prepare ------------------------------------------------------------
+
+PETS = "kind,kilos,born,happy,weight\n" + "".join(
+    f"{['cat', 'dog', 'owl'][k % 3]},{k * 1.5 if k % 5 else ''},{2000 + k % 9},"
+    f"{['no', 'yes'][k % 2]},{k / 7}\n"
+    for k in range(40)
+)
+
+
+def ran(code):
+    """Run lines of Python; return what they define."""
+    names = {}
+    exec(compile(code, "code", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pets.csv", "--target", "happy", "--impute", "median"],
+        ["pets.csv", "--target", "weight", "--impute", "mean", "--no-scale"],
+        ["pets.csv", "--task", "clustering", "--impute", "mean"],
+        ["rows.libsvm"],
+        ["rows.npz"],
+        ["digits", "--task", "regression"],
+        ["diabetes"],
+    ],
+)
+@pytest.mark.parametrize("hold_out", [False, True])
+def test_the_code_gives_the_same_rows(arguments, hold_out, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pets.csv").write_text(PETS)
+    (tmp_path / "rows.libsvm").write_text("1 1:5 3:2\n0 2:7\n1 1:1\n0 3:1\n" * 5)
+    np.savez("rows.npz", X=RAW, y=LABELS["three"])
+    data = opened(*arguments, hold_out=hold_out, test=0.25, seed=3)
+    names = ran(data.code())
+    made = names["prepare"].fit_transform(names["X"])
+    pairs = [(made, data.X)]
+    if hold_out:
+        pairs.append((names["prepare"].transform(names["X_test"]), data.X_test))
+        np.testing.assert_array_equal(names["y_test"], data.y_test)
+    else:
+        assert names["X_test"] is names["y_test"] is data.X_test is None
+    np.testing.assert_array_equal(names["y"], data.y)
+    for one, other in pairs:
+        assert sp.issparse(one) == sp.issparse(other)
+        one, other = (it.toarray() if sp.issparse(it) else it for it in (one, other))
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_the_code_of_one_class_of_voc(voc):
+    data = opened("voc-vgg19", "--target", "cat", "--data", voc, hold_out=True)
+    names = ran(data.code())
+    np.testing.assert_array_equal(names["prepare"].fit_transform(names["X"]), data.X)
+    np.testing.assert_array_equal(names["prepare"].transform(names["X_test"]), data.X_test)
+    np.testing.assert_array_equal(names["y_test"], data.y_test)
+
+
+def test_the_code_fits_a_pipeline(tmp_path, monkeypatch):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pets.csv").write_text(PETS)
+    data = opened("pets.csv", "--target", "happy", "--impute", "median", hold_out=True)
+    names = ran(data.code())
+    model = make_pipeline(names["prepare"], LogisticRegression())
+    model.fit(names["X"], names["y"])
+    expected = LogisticRegression().fit(data.X, data.y)
+    np.testing.assert_allclose(
+        model.predict_proba(names["X_test"]), expected.predict_proba(data.X_test), rtol=1e-12
+    )
+    assert model.score(names["X_test"], names["y_test"]) == expected.score(data.X_test, data.y_test)
+    assert len(cross_val_score(model, names["X"], names["y"], cv=3)) == 3
+
+
+def test_categories_of_the_test_rows_are_not_known_in_training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{'ab'[k % 2]},{k},{k / 3}" for k in range(30)]
+    lines[7] = "rare,7,1.5"
+    (tmp_path / "t.csv").write_text("kind,size,y\n" + "\n".join(lines) + "\n")
+    seen = set()
+    for seed in range(8):
+        data = opened("t.csv", "--target", "y", "--no-scale", hold_out=True, seed=seed)
+        known = "kind=rare" in data.columns
+        seen.add(known)
+        if not known:
+            assert (data.X_test[:, :2].sum(axis=1) == 0).sum() == 1  # no column of 0 and 1 fits it
+    assert seen == {False, True}

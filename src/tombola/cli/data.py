@@ -1,11 +1,13 @@
 """Open the data that the arguments of a command ask for."""
 
 import argparse
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tombola.cli.progress import Progress
@@ -14,16 +16,14 @@ from tombola.datasets import (
     Dataset,
     Preparation,
     catalogue,
+    for_task,
     load,
-    prepare,
-    read,
-    split,
+    parts,
+    read_table,
 )
-from tombola.datasets.base import in_words, nearest_name, no_such
+from tombola.datasets.base import nearest_name
 
 __all__ = ["OpenData", "check_clusters", "open_data", "wants_scale"]
-
-HELD_OUT = 0.2  # default share of rows to test on
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,10 @@ class OpenData:
         Names of the columns of X; empty if they have none.
     preparation : Preparation or None
         How the columns of X were transformed; None if X is sparse, which is never transformed.
+    preparer : Preparer
+        The transformer that has made X, fitted to the training rows.
+    opening : tuple of str
+        Lines of Python that read the rows as `data`.
     """
 
     name: str
@@ -55,6 +59,8 @@ class OpenData:
     checksum: str
     notes: tuple[str, ...]
     preparation: Preparation | None
+    preparer: Any = None
+    opening: tuple[str, ...] = field(default=(), repr=False)
 
     def record(self) -> dict[str, Any]:
         """Return the description of the data for the record of a run."""
@@ -66,6 +72,22 @@ class OpenData:
             "rows": rows,
             "columns": columns,
         }
+
+    def code(self) -> str:
+        """Return lines of Python that read the same rows, and define the same preparation.
+
+        They define X, y, X_test and y_test, as they were read, and `prepare`, a transformer that
+        is not fitted: ``prepare.fit_transform(X)`` is the X of this object.
+        """
+        names = sorted({"Preparer", *(name for line in self.opening for name in _called(line))})
+        shown = written(type(self.preparer), self.preparer.get_params())
+        return "\n".join([
+            f"from tombola.datasets import {', '.join(names)}",
+            "",
+            *self.opening,
+            "X, y, X_test, y_test = data.X, data.y, data.X_test, data.y_test",
+            f"prepare = {shown}",
+        ])  # fmt: skip
 
 
 def open_data(options: argparse.Namespace, *, hold_out: bool = False) -> OpenData:
@@ -85,36 +107,31 @@ def open_data(options: argparse.Namespace, *, hold_out: bool = False) -> OpenDat
     ------
     DataError
     """
-    data = _find(options)
-    X, y, X_test, y_test = data.X, data.y, None, None
-    notes = list(data.notes)
-    if data.task == "clustering":
-        y = None
-    if hold_out and options.test is None and data.X_test is not None:
-        X_test, y_test = data.X_test, data.y_test
-        notes.append(f"The {X_test.shape[0]:,} test rows of {data.name} were held out.")
-    elif hold_out and (share := HELD_OUT if options.test is None else options.test) > 0:
-        labels = y if data.task == "classification" else None
-        train, test = split(X.shape[0], share, options.seed, labels)
-        if not len(test):
-            raise DataError(f"{X.shape[0]} rows are too few to hold out {share:g} of them")
-        X, X_test = X[train], X[test]
-        if y is not None:
-            y, y_test = y[train], y[test]
-        notes.append(f"{len(test):,} of {len(train) + len(test):,} rows were held out for testing.")
-    preparation, columns = None, data.columns
-    if not hasattr(X, "tocsr"):
-        preparation = prepare(
-            X, columns, impute=options.impute, scale=wants_scale(options, data.task)
-        )
-        X = preparation.apply(X)
-        X_test = None if X_test is None else preparation.apply(X_test)
-        columns = preparation.columns
-        notes += preparation.notes
+    from tombola.datasets import Preparer
+
+    data, line = _find(options)
+    share = options.test if hold_out else 0.0
+    seed = options.seed if hold_out else 0
+    data = parts.hold_out(data, share, seed)
+    opening = (line, f"data = {written(parts.hold_out, {'share': share, 'seed': seed}, 'data')}")
+    prepare = Preparer(impute=options.impute, scale=wants_scale(options, data.task))
+    X = prepare.fit(data.X, names=data.columns or None).transform(data.X)
+    X_test = None if data.X_test is None else prepare.transform(data.X_test)
     return OpenData(
-        data.name, data.task, X, y, X_test, y_test if data.task != "clustering" else None,
-        columns, data.source, data.checksum, tuple(notes), preparation,
-    )  # fmt: skip
+        name=data.name,
+        task=data.task,
+        X=X,
+        y=data.y,
+        X_test=X_test,
+        y_test=data.y_test,
+        columns=tuple(prepare.get_feature_names_out()) if data.columns else (),
+        source=data.source,
+        checksum=data.checksum,
+        notes=data.notes + prepare.notes_,
+        preparation=prepare.preparation_,
+        preparer=prepare,
+        opening=opening,
+    )
 
 
 def wants_scale(options: argparse.Namespace, task: str) -> bool:
@@ -131,55 +148,34 @@ def check_clusters(clusters: int, data: OpenData) -> None:
         )
 
 
-def _find(options: argparse.Namespace) -> Dataset:
-    """Return the data set of that name, or the content of the file."""
+def _find(options: argparse.Namespace) -> tuple[Dataset, str]:
+    """Return the data set of that name, or the content of the file; and the line that reads it."""
     known = [entry.name for entry in catalogue()]
     if options.file in known:
-        return _for_task(load(options.file, options.data, download=options.download), options)
+        given = {"folder": options.data and str(options.data), "download": options.download}
+        data = load(options.file, **given)
+        chosen = {"task": options.task, "target": options.target}
+        line = written(load, given, repr(options.file))
+        line = written(for_task, chosen, line)
+        return for_task(data, **chosen), f"data = {line}"
     if not Path(options.file).exists():
         raise DataError(
             f"there is no file {options.file!r}, and no data set of that name: "
             f"{nearest_name(options.file, known)}`tombola datasets` lists them"
         )
+    given = {"target": options.target, "task": options.task, "impute": options.impute is not None}
     with Progress(f"reading {Path(options.file).name}") as progress:
-        return read(
-            options.file,
-            options.target,
-            task=options.task,
-            impute=options.impute is not None,
-            progress=progress,
-        )
+        data = read_table(options.file, **given, progress=progress)
+    return data, f"data = {written(read_table, given, repr(options.file))}"
 
 
-def _for_task(data: Dataset, options: argparse.Namespace) -> Dataset:
-    """Return a named data set with the target of the task."""
-    task = options.task or data.task
-    if options.target is not None and not (data.targets and task == "classification"):
-        raise DataError(f"{data.name} needs no --target for {task}: leave it out")
-    if task == "clustering":
-        return replace(data, task=task)
-    if data.targets and task == "classification":
-        return _one_class(data, options.target)
-    numbers = data.y is not None and data.y.dtype.kind in "fiu" and data.y.ndim == 1
-    if data.y is None or (task == "regression" and not numbers):
-        raise DataError(f"{data.name} is for {data.task}: it has no target for {task}")
-    if task == "classification" and data.y.dtype.kind == "f":
-        raise DataError(f"{data.name} is for {data.task}: its target has no classes")
-    y = data.y.astype(np.float64) if task == "regression" else data.y
-    return replace(data, task=task, y=y)
+def written(function: Callable[..., Any], given: dict[str, Any], *first: str) -> str:
+    """Return a call in Python, without arguments that have their default."""
+    defaults = {name: it.default for name, it in signature(function).parameters.items()}
+    named = [f"{k}={v!r}" for k, v in given.items() if defaults[k] != v]
+    return f"{function.__name__}({', '.join([*first, *named])})"
 
 
-def _one_class(data: Dataset, target: str | None) -> Dataset:
-    """Return the data set with one of its targets, 1 or -1, and without ambiguous rows."""
-    if target is None:
-        raise DataError(f"choose the target with --target: {in_words(data.targets)}")
-    if target not in data.targets:
-        raise no_such("target", target, data.targets)
-    assert data.y is not None
-    assert data.y_test is not None
-    y, y_test = (part[:, data.targets.index(target)] for part in (data.y, data.y_test))
-    note = f"{(y == 0).sum() + (y_test == 0).sum():,} rows marked as difficult were left out."
-    return replace(
-        data, X=data.X[y != 0], y=y[y != 0], X_test=data.X_test[y_test != 0],
-        y_test=y_test[y_test != 0], targets=(), notes=(*data.notes, note),
-    )  # fmt: skip
+def _called(line: str) -> list[str]:
+    """Return the functions that a line of Python calls."""
+    return re.findall(r"(\w+)\(", line)

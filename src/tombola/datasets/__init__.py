@@ -3,12 +3,18 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tombola.datasets import built_in, public
 from tombola.datasets.base import TASKS, DataError, Dataset, nearest_name
-from tombola.datasets.files import read
+from tombola.datasets.files import read, read_table
 from tombola.datasets.generated import GENERATED, heavy_tailed, imbalanced, uneven_regression
+from tombola.datasets.parts import for_task, hold_out
 from tombola.datasets.prepare import Preparation, prepare, split
+from tombola.datasets.table import Table
+
+if TYPE_CHECKING:
+    from tombola.datasets.preparer import Preparer
 
 __all__ = [
     "TASKS",
@@ -16,15 +22,28 @@ __all__ = [
     "Dataset",
     "Entry",
     "Preparation",
+    "Preparer",
+    "Table",
     "catalogue",
+    "for_task",
     "heavy_tailed",
+    "hold_out",
     "imbalanced",
     "load",
     "prepare",
     "read",
+    "read_table",
     "split",
     "uneven_regression",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Preparer":  # needs scikit-learn
+        from tombola.datasets.preparer import Preparer
+
+        return Preparer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ class Dataset:
     Attributes
     ----------
     name : str
-    X : ndarray of shape (n, d), or scipy CSR matrix
-        float32 or float64.
+    X : ndarray of shape (n, d), scipy CSR matrix, or Table
+        float32 or float64; a table may hold text and dates, too.
     y : ndarray of shape (n,), or None
         Labels of any type, or numbers. VOC has one column for each class, with 1, -1, and 0 for
         images marked as difficult.
@@ -75,6 +75,7 @@ class Dataset:
     def __repr__(self) -> str:
         n, d = self.X.shape
         kind = "sparse" if hasattr(self.X, "tocsr") else "dense"
+        kind = "table" if hasattr(self.X, "kinds") else kind
         tested = "" if self.X_test is None else f", {self.X_test.shape[0]} test rows"
         return f"Dataset({self.name!r}, {n} x {d}, {kind}, {self.task}{tested})"
 

@@ -1,6 +1,7 @@
 """Read CSV, Parquet, NPZ and LIBSVM files, or refuse them with a reason."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ from numpy.typing import NDArray
 
 from tombola.datasets.arrays import read_libsvm, read_npz
 from tombola.datasets.base import TASKS, DataError, Dataset, Progress, checksum_of_file
+from tombola.datasets.encode import fit_encoding
+from tombola.datasets.table import Table
 from tombola.datasets.tables import read_csv, read_parquet
 
-__all__ = ["read"]
+__all__ = ["read", "read_table"]
 
 FEW_CLASSES = 20  # at most this many different integers are taken for classes
 EXACT = 2.0**53  # integers up to here are exact in float64
@@ -33,6 +36,7 @@ def read(
     *,
     task: str | None = None,
     impute: bool = False,
+    encode: str = "auto",
     progress: Progress | None = None,
 ) -> Dataset:
     r"""Read a file into rows, targets and column names.
@@ -53,6 +57,8 @@ def read(
         integers, and classification otherwise.
     impute : bool, default=False
         Whether values may be missing; X then holds NaN. Missing text is a value of its own.
+    encode : {"auto", "one-hot", "hash", "frequency", "drop"}, default="auto"
+        What becomes of text with many values, as in `Preparer`.
     progress : callable, optional
         Called from time to time with the number of bytes read and the total.
 
@@ -78,6 +84,40 @@ def read(
     >>> data.X[1], data.y
     (array([ 0. ,  1. , 20.5]), array(['yes', 'no', 'yes', 'no'], dtype='<U3'))
     """
+    data = read_table(path, target, task=task, impute=impute, progress=progress)
+    if not isinstance(data.X, Table):
+        return data
+    encoding = fit_encoding(data.X, encode)
+    return replace(
+        data,
+        X=np.column_stack(list(encoding.columns(data.X))),
+        columns=encoding.names,
+        notes=data.notes + encoding.notes,
+    )
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    *,
+    task: str | None = None,
+    impute: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
+    r"""Read a file as `read` does, but leave text as it is: X is a `Table`, or sparse.
+
+    `Preparer` turns the table into numbers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "pets.csv"
+    ...     _ = path.write_text("kind,kilos,happy\ncat,4,yes\ndog,20.5,no\ncat,3,yes\ncat,4,no\n")
+    ...     data = read_table(path, "happy")
+    >>> data.X
+    Table(4 x 2: kind text, kilos number)
+    """
     path = Path(path)
     if task is not None and task not in TASKS:
         raise DataError(f"task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {task!r}")
@@ -93,6 +133,8 @@ def read(
     except PermissionError:
         raise DataError(f"{path} cannot be read: permission denied") from None
     chosen, why = _chosen_task(parts.pop("label"), parts["y"], task)
+    if chosen == "clustering":
+        parts["y"] = None
     if chosen == "regression":
         parts["y"] = parts["y"].astype(np.float64)
     elif chosen == "classification" and parts["y"].dtype.kind == "f":

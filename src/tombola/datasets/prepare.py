@@ -1,6 +1,6 @@
 """Prepare dense columns for solvers: impute, scale, and drop constant ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tombola.datasets.base import DataError, count, in_words
 
-__all__ = ["IMPUTE", "Preparation", "prepare", "split"]
+__all__ = ["IMPUTE", "Preparation", "fit_preparation", "prepare", "split"]
 
 IMPUTE = ("median", "mean")
 
@@ -39,11 +39,20 @@ class Preparation:
 
     def apply(self, X: NDArray[Any]) -> NDArray[Any]:
         """Return transformed rows: a copy, in C order and with the type of X."""
-        out = np.empty((len(X), self.kept.size), dtype=X.dtype)
-        for k, j in enumerate(self.kept):
-            column = X[:, j].astype(np.float64)
-            column[np.isnan(column)] = self.fill[k]
-            out[:, k] = (column - self.mean[k]) / self.scale[k]
+        return self.apply_columns((X[:, j] for j in range(X.shape[1])), len(X), X.dtype)
+
+    def apply_columns(
+        self, columns: Iterable[NDArray[Any]], n: int, dtype: Any = np.float64
+    ) -> NDArray[Any]:
+        """Return transformed rows, given their columns one at a time."""
+        out = np.empty((n, self.kept.size), dtype=dtype)
+        places = {int(j): k for k, j in enumerate(self.kept)}
+        for j, given in enumerate(columns):
+            if (k := places.get(j)) is not None:
+                column = given.astype(np.float64)
+                column[np.isnan(column)] = self.fill[k]
+                column -= self.mean[k]
+                out[:, k] = column / self.scale[k]
         return out
 
 
@@ -81,9 +90,20 @@ def prepare(
     1 missing value became the mean of its column. The column 'year' is constant and was left out.
     """
     names = tuple(columns) or tuple(map(str, range(X.shape[1])))
+    return fit_preparation((X[:, j] for j in range(X.shape[1])), names, impute=impute, scale=scale)
+
+
+def fit_preparation(
+    columns: Iterable[NDArray[Any]],
+    names: Sequence[str],
+    *,
+    impute: str | None = None,
+    scale: bool = True,
+) -> Preparation:
+    """Fit the preparation to the columns of training rows, one at a time; see `prepare`."""
     kept, dropped, fill, mean, spread, holes = [], [], [], [], [], 0
-    for j, name in enumerate(names):
-        column = X[:, j].astype(np.float64)
+    for j, (name, given) in enumerate(zip(names, columns, strict=True)):
+        column = given.astype(np.float64)
         missing = np.isnan(column)
         known = column[~missing]
         if not known.size or known.min() == known.max():

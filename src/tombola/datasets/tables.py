@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.datasets.base import DataError, Progress, count, in_words, no_such
+from tombola.datasets.table import Table, Words
 
 __all__ = [
     "as_number",
@@ -24,7 +25,6 @@ __all__ = [
 
 MISSING = {"", "na", "n/a", "nan", "null", "none"}  # in a CSV file, in upper or lower case
 TRUTH = {"false": 0.0, "true": 1.0}
-MOST_VALUES = 200  # a text column with more different values is an identifier, or prose
 SEPARATORS = ",;\t"
 ENCODING = "utf-8-sig"  # with or without a byte order mark
 
@@ -242,24 +242,18 @@ def _assembled(
     refuse_infinite([names[j] for j in used], [columns[j] for j in used], place)
     if not impute:
         refuse_missing([names[j] for j in used], [columns[j] for j in used], place)
-    blocks, labels = [], []
-    for j in used:
-        column = columns[j]
-        if isinstance(column, list):
-            values, block = _one_hot(names[j], column)
-            labels += [f"{names[j]}={value}" for value in values]
-            notes += (f"The text in {names[j]!r} became {len(values)} columns of 0 and 1.",)
-        else:
-            block = column[:, None]
-            labels.append(names[j])
-        blocks.append(block)
+    held_columns = {names[j]: _as_column(columns[j]) for j in used}
     return {
-        "X": np.ascontiguousarray(np.concatenate(blocks, axis=1)),
+        "X": Table(held_columns),
         "y": y,
-        "columns": tuple(labels),
+        "columns": tuple(held_columns),
         "notes": notes,
         "label": "" if held is None else repr(names[held]),
     }
+
+
+def _as_column(column: Column) -> Any:
+    return Words.of(column) if isinstance(column, list) else np.ascontiguousarray(column)
 
 
 def column_number(names: Sequence[str], target: str) -> int:
@@ -284,23 +278,6 @@ def _labels(name: str, column: Column, place: Place) -> NDArray[Any]:
         return np.array(column, dtype=str)
     refuse_infinite([name], [column], place)
     return column
-
-
-def _one_hot(name: str, column: list[str | None]) -> tuple[list[str], NDArray[np.float64]]:
-    """Return the values of a column of text, and a column of 0 and 1 for each."""
-    values = sorted({value for value in column if value is not None})
-    if len(values) > MOST_VALUES:
-        raise DataError(
-            f"the column {name!r} is text with {len(values):,} different values, more than "
-            f"{MOST_VALUES}: if it is an identifier, remove it; otherwise encode it as numbers"
-        )
-    numbers: dict[str | None, int] = {value: k for k, value in enumerate(values)}
-    if None in column:
-        numbers[None] = len(values)
-        values.append("(missing)")
-    block = np.zeros((len(column), len(values)))
-    block[np.arange(len(column)), [numbers[value] for value in column]] = 1.0
-    return values, block
 
 
 def _missing(column: Column) -> list[int]:
