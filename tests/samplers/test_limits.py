@@ -8,6 +8,7 @@ import tombola
 from players import ours
 from states import same
 from tombola.checkpoint import CheckpointError
+from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.compiled import CompiledSampler, draw_one, update_one
 
 pytestmark = pytest.mark.kernels
@@ -207,6 +208,16 @@ def test_bounds_of_two_items_are_kept(make, tmp_path):
     copy = tombola.load(tmp_path / "it")
     assert sampler.parameters["bound"].tolist() == copy.parameters["bound"].tolist() == [1.0, 9.0]
     assert (copy.probabilities() == sampler.probabilities()).all()
+
+
+@pytest.mark.parametrize("name", ["VRB", "GroupVRB", "SRG", "Avare", "Safe"])
+def test_the_unit_is_that_of_the_first_loss_above_0(name):
+    """However small: squares of later losses in a unit of 1 could vanish."""
+    sampler = SAMPLERS[name](3)
+    for loss, unit in ((0.0, 0.0), (0.75e-200, 1 / power_of_two_near(0.75e-200))):
+        draw = sampler.draw(200)  # SRG learns when its coin says so
+        sampler.update(draw, np.full(200, loss))
+        assert sampler.state.rule[0].unit == unit
 
 
 def test_bounds_of_two_items_are_those_of_each():
