@@ -191,6 +191,9 @@ def outcome(folder):
         state = read_checkpoint(path).get("state", {})
         for name, part in leaves(state).items():
             found[f"{path.name} {name}"] = np.asarray(part).tobytes()
+    for path in sorted((folder / "state").glob("*.rule")):
+        for name, part in leaves(read_checkpoint(path)["rules"][-1]).items():
+            found[f"{path.name} {name}"] = np.asarray(part).tobytes()
     return found
 
 

@@ -61,11 +61,11 @@ CASES = {
     ),
     "no longer falling": (
         course([1.0, 0.5, 0.6, 0.55, 0.56, 0.6], rule="objective"),
-        "not settled: it has not fallen for 4 epochs",
+        "not settled: it is no lower than 4 epochs before",
     ),
     "never fallen": (
         course([1.0, 1.1, 1.2]),
-        "not settled: it has not fallen at all: try another --solver, or --scale",
+        "not settled: it is no lower than at the start: try another --solver, or --scale",
     ),
     "hardly falling": (
         course([1.0, 0.5, 0.5 - 1e-9]),

@@ -9,7 +9,7 @@ from tombola.problems import Logistic
 from tombola.samplers import VRB
 from tombola.solvers import SGD, Result
 
-N, ROUNDS, EVERY = 50, 400, 40
+N, ROUNDS, EVERY = 50, 400, 100
 
 
 def problem():
@@ -43,7 +43,7 @@ def run(pauses=(), path=None, **more):
     return result, seen
 
 
-@pytest.mark.parametrize("pauses", [[10, 50, 130], [40, 80], [1, 390]])
+@pytest.mark.parametrize("pauses", [[10, 130, 250], [100, 200], [1, 390]])
 def test_estimates_of_the_loss_go_on_over_a_pause(pauses, tmp_path):
     marks = [0, 7, 100, ROUNDS]
     whole, expected = run(trace=marks)

@@ -162,7 +162,7 @@ def _pace(course: Course) -> str:
     if len(epochs) < 2:
         return advice
     if objective.argmin() == 0:
-        return "it has not fallen at all: try another --solver, or --scale"
+        return "it is no lower than at the start: try another --solver, or --scale"
     lowest = float(epochs[objective.argmin()])
     back = max(1.0, STRETCH * last)
     first = int(np.flatnonzero(epochs <= max(last - back, 0.0) + 1e-9)[-1])
@@ -174,8 +174,7 @@ def _pace(course: Course) -> str:
     if lowest >= last:
         return f"it falls by less than {percent(FAINT)} an epoch"
     idle = last - lowest
-    since = f"{idle:.0f} epoch{'s' if round(idle) > 1 else ''}" if idle >= 1 else "the last epoch"
-    return f"it has not fallen for {since}"
+    return f"it is no lower than {idle:.3g} epoch{'' if idle == 1 else 's'} before"
 
 
 def _stop(course: Course, tol: float) -> str:
