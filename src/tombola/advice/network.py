@@ -339,7 +339,8 @@ class _Trial(NamedTuple):
             parts.append((losses.detach(), last, watch.of(ones)))
         columns = [torch.cat(part).cpu().double().numpy() for part in zip(*parts, strict=True)]
         chances = torch.as_tensor(loader.sampler.probabilities()).cpu().double().numpy()
-        return _Look(step, *columns, times=len(chances) * chances[self.items])
+        losses, last, norms = columns
+        return _Look(step, losses, last, norms, len(chances) * chances[self.items])
 
 
 def _fetch(dataset: Any, items: NDArray[np.int64], device: Any) -> list[tuple[Any, Any]]:
@@ -461,11 +462,11 @@ def _decide(
         reasons.append("The loss that shuffling ends with was not reached in as many steps.")
     if ideal > ALIKE:
         reasons.append("There is little to gain here, whatever the sampler is fed with.")
-    if labels is not None and pays:
+    if labels is not None:
         word = "help" if labels else "do not help"
         reasons.append(
-            f"Labels {word}: with them {shared.time_ratio:.2g}, without {alone.time_ratio:.2g} "
-            "times as long as shuffling."
+            f"Labels {word}: fed with {best.feed}, it takes {shared.time_ratio:.2g} times as long "
+            f"as shuffling with them, {alone.time_ratio:.2g} times without."
         )
     headline = "Stay with shuffled epochs."
     if pays:
