@@ -133,6 +133,9 @@ EQUIVALENT = {
     SAMPLERS + "safe.py, Safe.__init__: 0.0 -> 1.0 in `norms=np.full(self.n, 0.0),`": (
         "the norm of an item that was not visited is not read"
     ),
+    SAMPLERS + "safe.py, Safe.__init__: 1.0 -> 2.0 in `visited=np.full(self.n, -1.0),`": (
+        "any number below 0 says that an item was not visited"
+    ),
     SAMPLERS + "safe.py, saddle_level: squares <= 0.0 -> (squares < 0.0)": (
         "products are 0 then, too"
     ),

@@ -235,3 +235,11 @@ def test_sizes_that_are_none(size, error):
         sampler.draw(size)
     assert len(sampler.draw(np.int64(3))) == 3
     assert len(sampler.draw(0)) == 0
+
+
+def test_a_mixing_just_below_1_is_uniform():
+    """The integer that is added to all weights would not fit into 64 bits."""
+    sampler = tombola.VRB(5, bound=1.0, mixing=1 - 2.0**-32)
+    sampler.update(sampler.draw(20), np.linspace(0, 1, 20))
+    assert sampler.probabilities().tolist() == [0.2] * 5
+    assert set(sampler.draw(100).indices) == set(range(5))
