@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from pyarrow import feather
 
-from tombola.datasets import DataError, read, read_table
+from tombola.datasets import DataError, arrow_files, csv_files, read, read_table
 from tombola.datasets.dates import parse, written_as
 from tombola.datasets.encode import HASHED
 
@@ -81,6 +81,21 @@ def test_a_table_is_the_same_in_all_formats(name, tmp_path):
     assert "The dates in 'when' became 5 numbers: year, month, weekday, days, hour." in data.notes
     noted = "The column 'column 0' numbers the rows and was left out"
     assert any(noted in note for note in data.notes) == (name == "index.csv")
+
+
+def test_pieces_make_a_whole(tmp_path, monkeypatch):
+    for name in ("t.csv", "t.parquet"):
+        WRITERS[name](FRAME, tmp_path / name)
+        whole = read(tmp_path / name, "y")
+        for module in (csv_files, arrow_files):
+            monkeypatch.setattr(module, "PIECE", 7)
+        np.testing.assert_array_equal(read(tmp_path / name, "y").X, whole.X)
+        monkeypatch.undo()
+    bad = tmp_path / "bad.csv"
+    bad.write_text("a,y\n" + "1,0\n2,1\n" * 20 + "x,1\n")
+    monkeypatch.setattr(csv_files, "PIECE", 7)
+    with pytest.raises(DataError, match=r"line 42 of bad.csv, column 'a': 'x' is not a number"):
+        read(bad, "y")
 
 
 def test_standard_input(tmp_path, monkeypatch):
