@@ -358,6 +358,14 @@ def test_rows_that_cannot_be_used_are_left_out_on_request(tmp_path):
     assert read(tmp_path / "t.npz", skip_bad_rows=True).X[:, 0].tolist() == [0, 6, 8, 10]
 
 
+def test_libsvm_may_be_packed_and_has_no_names(tmp_path):
+    path = tmp_path / "t.svm.gz"
+    path.write_bytes(gzip.compress(b"1 1:5 3:2\n0 2:7\n"))
+    np.testing.assert_array_equal(read(path).X.toarray(), [[5, 0, 2], [0, 7, 0]])
+    with pytest.raises(DataError, match=r"--drop is not for LIBSVM files"):
+        read(path, drop=["1"])
+
+
 def test_libsvm_lines_in_any_order(tmp_path):
     text = "1 3:1 1:2\n0 2:5 qid:3\n1 1:x\n1 1:1 # note\n0 4:2\n"
     path = given(tmp_path, text, "t.svm")
