@@ -177,6 +177,22 @@ def ran(code):
         ["pets.csv", "--task", "clustering", "--impute", "mean"],
         ["rows.libsvm"],
         ["rows.npz"],
+        [
+            "dirt.csv",
+            "--target",
+            "y",
+            "--missing",
+            "?",
+            "--impute",
+            "mean",
+            "--drop",
+            "b",
+            "--decimal",
+            ",",
+            "--keep",
+            "id,user",
+            "--skip-bad-rows",
+        ],
         ["digits", "--task", "regression"],
         ["diabetes"],
     ],
@@ -185,6 +201,9 @@ def ran(code):
 def test_the_code_gives_the_same_rows(arguments, hold_out, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pets.csv").write_text(PETS)
+    dirt = [f"{k};u{k};{k % 7},5;9;{k % 28 + 1}/{k % 12 + 1}/2020;{k % 2}" for k in range(40)]
+    dirt[5], dirt[6] = "5;u5;?;9;3/4/2020;1", "6;u6;1,5"
+    (tmp_path / "dirt.csv").write_text("\n".join(["id;user;a;b;when;y", *dirt, ""]))
     (tmp_path / "rows.libsvm").write_text("1 1:5 3:2\n0 2:7\n1 1:1\n0 3:1\n" * 5)
     np.savez("rows.npz", X=RAW, y=LABELS["three"])
     data = opened(*arguments, hold_out=hold_out, test=0.25, seed=3)

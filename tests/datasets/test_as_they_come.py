@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from pyarrow import feather
 
-from tombola.datasets import DataError, read, read_table
+from tombola.datasets import DataError, arrow_files, csv_files, read, read_table
 from tombola.datasets.dates import parse, written_as
 from tombola.datasets.encode import HASHED
 
@@ -81,6 +81,21 @@ def test_a_table_is_the_same_in_all_formats(name, tmp_path):
     assert "The dates in 'when' became 5 numbers: year, month, weekday, days, hour." in data.notes
     noted = "The column 'column 0' numbers the rows and was left out"
     assert any(noted in note for note in data.notes) == (name == "index.csv")
+
+
+def test_pieces_make_a_whole(tmp_path, monkeypatch):
+    for name in ("t.csv", "t.parquet"):
+        WRITERS[name](FRAME, tmp_path / name)
+        whole = read(tmp_path / name, "y")
+        for module in (csv_files, arrow_files):
+            monkeypatch.setattr(module, "PIECE", 7)
+        np.testing.assert_array_equal(read(tmp_path / name, "y").X, whole.X)
+        monkeypatch.undo()
+    bad = tmp_path / "bad.csv"
+    bad.write_text("a,y\n" + "1,0\n2,1\n" * 20 + "x,1\n")
+    monkeypatch.setattr(csv_files, "PIECE", 7)
+    with pytest.raises(DataError, match=r"line 42 of bad.csv, column 'a': 'x' is not a number"):
+        read(bad, "y")
 
 
 def test_standard_input(tmp_path, monkeypatch):
@@ -341,6 +356,14 @@ def test_rows_that_cannot_be_used_are_left_out_on_request(tmp_path):
     X[1, 1] = np.inf
     np.savez(tmp_path / "t.npz", X=X, y=[0, 1, np.nan, 1, 0, 1])
     assert read(tmp_path / "t.npz", skip_bad_rows=True).X[:, 0].tolist() == [0, 6, 8, 10]
+
+
+def test_libsvm_may_be_packed_and_has_no_names(tmp_path):
+    path = tmp_path / "t.svm.gz"
+    path.write_bytes(gzip.compress(b"1 1:5 3:2\n0 2:7\n"))
+    np.testing.assert_array_equal(read(path).X.toarray(), [[5, 0, 2], [0, 7, 0]])
+    with pytest.raises(DataError, match=r"--drop is not for LIBSVM files"):
+        read(path, drop=["1"])
 
 
 def test_libsvm_lines_in_any_order(tmp_path):

@@ -5,6 +5,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import numpy as np
@@ -114,16 +115,18 @@ class CsvFile:
         A column is text if fewer than half of its values are numbers.
         """
         numbers: list[list[Any]] = [[] for _ in self.names]
-        texts: dict[int, array[int]] = {}  # the rows that are text
-        first: dict[int, str] = {}
+        texts: dict[int, _Text] = {}
         lines = array("q")
         for here, cells in self._pieces(progress):
             for j, column in enumerate(cells):
                 values, odd = self.style.numbers(column)
                 numbers[j].append(values)
                 if odd:
-                    first.setdefault(j, column[odd[0]].strip())
-                    texts.setdefault(j, array("q")).extend(len(lines) + k for k in odd)
+                    if j not in texts:
+                        texts[j] = _Text(len(lines) + odd[0], column[odd[0]].strip())
+                    texts[j].count += len(odd)
+                    if self.reading.skip_bad_rows:
+                        texts[j].rows.extend(len(lines) + k for k in odd)
             lines.extend(here)
 
         def place(row: int) -> str:
@@ -138,11 +141,10 @@ class CsvFile:
             parts.clear()
             if j in texts:
                 known = int((~np.isnan(column)).sum())
-                if known < len(texts[j]):
+                if known < texts[j].count:
                     words[j] = WordList(self.style)
-                    texts[j] = array("q")
                     continue
-                self._number_fault(loaded, name, first[j], texts[j], known)
+                self._number_fault(loaded, name, texts[j], known)
             found[j] = column
         self._load_words(words, progress)
         for j, name in enumerate(self.names):
@@ -152,17 +154,15 @@ class CsvFile:
                 loaded.columns[name] = found.pop(j)
         return loaded
 
-    def _number_fault(
-        self, loaded: Loaded, name: str, value: str, rows: Sequence[int], known: int
-    ) -> None:
+    def _number_fault(self, loaded: Loaded, name: str, text: "_Text", known: int) -> None:
         """Refuse a column of numbers with some text in it, or mark these rows."""
         if self.reading.skip_bad_rows:
-            loaded.bad[f"{name!r} is not a number"] = list(rows)
+            loaded.bad[f"{name!r} is not a number"] = list(text.rows)
             return
         raise DataError(
-            f"{loaded.place(rows[0])} of {self.source.name}, column {name!r}: {value!r} is not a "
-            f"number, unlike {count(known, 'other value')} of the column (--missing "
-            f"{_quoted(value)} takes it for a missing value)"
+            f"{loaded.place(text.row)} of {self.source.name}, column {name!r}: {text.value!r} is "
+            f"not a number, unlike {count(known, 'other value')} of the column (--missing "
+            f"{_quoted(text.value)} takes it for a missing value)"
         )
 
     def _load_words(self, words: dict[int, WordList], progress: Progress | None) -> None:
@@ -208,6 +208,16 @@ class CsvFile:
                         "number, as the column was in training"
                     )
             yield Table(columns, place=place)
+
+
+@dataclass
+class _Text:
+    """The cells of a column that are not numbers: the first one, their number, and their rows."""
+
+    row: int
+    value: str
+    count: int = 0
+    rows: "array[int]" = field(default_factory=lambda: array("q"))  # if they are to be skipped
 
 
 def settle_column(loaded: Loaded, name: str, text: Any, reading: Reading, file: str) -> Column:

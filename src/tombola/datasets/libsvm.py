@@ -29,6 +29,9 @@ class LibsvmFile:
         self.source, self.reading = source, reading
         self.first = 0
         self._skipped: list[str] = []
+        for name in ("drop", "keep", "features"):
+            if getattr(reading, name):
+                raise DataError(f"--{name} is not for LIBSVM files: their columns have no names")
         if reading.target is not None:
             raise DataError(
                 "the target of a LIBSVM file is the first number of each line: leave out --target "

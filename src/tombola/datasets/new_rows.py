@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -157,5 +158,5 @@ def _sparse_rows(
 ) -> Iterator[Any]:
     if not _is_sparse(prepare):
         raise DataError(f"{source.name} holds sparse rows, but the model was trained on dense ones")
-    file = LibsvmFile(source, reading)
+    file = LibsvmFile(source, replace(reading, features=None))
     yield from file.pieces(prepare.n_features_in_, read_as.get("first", 1), progress)

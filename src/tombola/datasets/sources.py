@@ -143,23 +143,27 @@ class Source:
 
 @contextmanager
 def opened(given: str | os.PathLike[str]) -> Iterator[Source]:
-    """Find a file; "-" is standard input, which is copied to a temporary file.
+    """Find a file; "-" is standard input, which is copied to a temporary file, like a pipe.
 
     Raises
     ------
     DataError
         If there is no such file, or it is empty.
     """
-    if os.fspath(given) == "-":
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "stdin"
-            with path.open("wb") as copy:
-                shutil.copyfileobj(getattr(sys.stdin, "buffer", sys.stdin), copy, 2**20)
-            if path.stat().st_size == 0:
-                raise DataError("standard input is empty")
-            yield Source(path, "stdin")
-        return
     path = Path(given)
+    if os.fspath(given) == "-" or path.is_fifo():
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "stdin"
+            with copy.open("wb") as file:
+                if os.fspath(given) == "-":
+                    shutil.copyfileobj(sys.stdin.buffer, file, 2**20)
+                else:
+                    with path.open("rb") as pipe:
+                        shutil.copyfileobj(pipe, file, 2**20)
+            if copy.stat().st_size == 0:
+                raise DataError("standard input is empty")
+            yield Source(copy, "stdin")
+        return
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a file")
     if not path.exists():
