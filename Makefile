@@ -17,7 +17,7 @@ help:
 	@echo "make crash      kill runs 3,000 times, fill their disks; all must resume (about 15 minutes)"
 	@echo "make lint       ruff, mypy and import-linter alone"
 	@echo "make coverage   the kernels of index and random, numba switched off"
-	@echo "make fuzz       100,000 damaged states, each refused or harmless (COUNT=..., about an hour)"
+	@echo "make fuzz       120,000 damaged states, each refused or harmless (about half an hour)"
 	@echo "make mutants    change 100 places of each module and see whether its tests notice; resumes"
 	@echo "make bench      compare speed with other libraries and append to benchmarks/results"
 	@echo "make clean      remove what the others made"
@@ -79,7 +79,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-COUNT ?= 100000
+COUNT ?= 120000
 
 fuzz: $(READY)
 	@echo "== damaged states of all that loads one"

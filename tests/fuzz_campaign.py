@@ -240,7 +240,7 @@ def table(rows):
     kinds = collections.defaultdict(collections.Counter)
     for name, counts in rows.items():
         kinds[name.split(":")[0]] += counts
-        kinds["all"] += counts
+    kinds["all"] = sum(rows.values(), collections.Counter())
     wide = max(map(len, [*rows, *kinds]))
     yield f"| {'':{wide}} | attempts | " + " | ".join(OUTCOMES) + " |"
     yield "|---" * (len(OUTCOMES) + 2) + "|"
