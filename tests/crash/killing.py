@@ -72,11 +72,11 @@ def torment(run, kills, seed, base, board=None, progress=lambda kills: None):
         folder.mkdir(parents=True)
         board.clear()
         while True:
+            parts = parts_in(folder)  # before the fork: the child may be writing soon after
             child = begin(run, folder, board)
             patience = LONGEST
             if tally.kills + deaths < kills:
                 patience = rng.uniform(0.0, span / 2 * (1 + deaths / 10))
-            parts = parts_in(folder)
             code = end(child, patience)
             if code != -signal.SIGKILL:
                 break

@@ -108,6 +108,9 @@ def fail(run, disk, log):
         if (left := list(place.rglob("*.part"))) and not wrong:
             wrong.append(f"{room} bytes of room: left behind {left}")
         room += max(BLOCK, room // 8)
+        if room > SIZE:
+            wrong.append("it does not end on an empty disk")
+            break
     if run.outcome(place) != expected:
         wrong.append("the end is different")
     shutil.rmtree(place)
