@@ -4,14 +4,17 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tombola.advice.parts import Group, Item, Method, Possible, Race, Verdict
+from tombola.advice.parts import Group, Item, Method, Model, Possible, Race, Verdict
 from tombola.advice.text import (
     GOAL_IN_WORDS,
-    LEGEND,
+    MODELS_IN_WORDS,
     aligned,
     group_table,
     indented,
     item_table,
+    legend_of_draws,
+    legend_of_models,
+    model_table,
     possible_lines,
     race_table,
 )
@@ -28,20 +31,29 @@ class Advice:
     verdict : Verdict
     task : str
     rows, columns : int
+        Of what is fitted, without the rows that are held out.
     raced : int
         The number of rows in the race.
+    score_name : str
+        What the scores are; higher is better, but for clustering.
+    score : float or None
+        That of the code, on the rows held out; None without code.
+    models : list of Model
+        In order of preference.
     seeds, epochs : int
+        Of the race of draws.
     possible : list of Possible
-        One for each problem.
+        One for each problem of the race of draws.
     methods : list of Method
-        The first is the baseline.
+        Of the race of draws; the first is the baseline.
     items, groups : list of Item and of Group
         Those that ideal draws favour most, relative to uniform draws.
     losses : list of float
         The share of all losses that the smallest 0%, 1%, ..., 100% of them hold (Lorenz curve).
     races : list of Race
     code : str
-        Lines of Python that carry out the plan of the method in the verdict, scaling included.
+        A script that fits the model of the verdict, just as it was raced, and prints its score;
+        empty if undecided.
     notes : list of str
         What was done to the data and left out, and the time it took.
     seconds : dict
@@ -53,6 +65,9 @@ class Advice:
     rows: int
     columns: int
     raced: int
+    score_name: str
+    score: float | None
+    models: list[Model]
     seeds: int
     epochs: int
     possible: list[Possible]
@@ -71,13 +86,24 @@ class Advice:
         return plain
 
     def __str__(self) -> str:
-        found = [self.verdict.headline, *indented(self.verdict.reasons), ""]
-        found += possible_lines(self.possible)
-        found += ["", GOAL_IN_WORDS, *aligned(*race_table(self.methods)), *indented([LEGEND])]
+        found = [self.verdict.headline, *indented(self.verdict.reasons)]
+        if self.code:
+            found += ["", "To use it (this script was raced, and prints the score below)"]
+            found += [f"    {line}".rstrip() for line in self.code.split("\n")]
+            found += ["", f"{self.score_name}, of the script: {self.score:.6g}"]
+        if self.models:
+            table = model_table(self.models, self.verdict.method)
+            found += ["", MODELS_IN_WORDS, *aligned(*table)]
+            found += indented(legend_of_models(self))
+        if self.methods:
+            found += ["", GOAL_IN_WORDS, *aligned(*race_table(self.methods))]
+            found += indented(legend_of_draws(self))
+            found += ["", *possible_lines(self.possible)]
         if self.groups:
             found += ["", "Groups that matter most", *aligned(*group_table(self.groups))]
-        found += ["", "Rows that matter most (numbered from 0)", *aligned(*item_table(self.items))]
-        found += ["", "To use it", *(f"    {line}".rstrip() for line in self.code.split("\n"))]
+        if self.items:
+            found += ["", "Rows that matter most (numbered from 0)"]
+            found += aligned(*item_table(self.items))
         found += ["", "Notes", *indented(self.notes)]
         return "\n".join(found)
 

@@ -1,28 +1,30 @@
-"""The rows that are raced on, and the problems and plans that they make."""
+"""The rows that are fitted and held out, and the problems of the race of draws."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
 
-from tombola.estimators import MeanNormScaler
-from tombola.estimators.plan import ESTIMATORS, Plan
+from tombola.advice.models import Penalty
+from tombola.datasets import split
+from tombola.estimators import LinearClassifier, LinearRegressor, MeanNormScaler, MiniBatchKMeans
 from tombola.problems.rows import as_rows, checked_array
 from tombola.random import Stream
 from tombola.solvers.plus_plus import plus_plus
 
-__all__ = ["Contest", "Data", "open_contests"]
+__all__ = ["HELD_OUT", "Contest", "Data", "open_data", "too_few"]
 
+TASKS = ("classification", "regression", "clustering")
+HELD_OUT = 0.2  # share of rows to score on, where none are given
+FEWEST = 10  # rows of a class, and rows held out, below which nothing is judged
 NORMS = (0.3, 10.0)  # mean norms of rows that the default rate of AdaGrad suits
 SCALES = 100.0  # columns differ in scale: the longest is this many times as long as the median
-ENTRIES = 5 * 10**7  # the most entries of X; further rows are left out
+ENTRIES = 2e5  # entries of X for each second of the budget; further rows are not raced
 
 
 class Contest(NamedTuple):
-    """A problem of the race."""
+    """A problem of the race of draws."""
 
     name: str
     problem: Any
@@ -38,96 +40,183 @@ class Contest(NamedTuple):
 
 @dataclass
 class Data:
-    """The rows that are raced on, and the problems that they make."""
+    """The rows that are fitted, those that are held out, and the problems that they make."""
 
     X: Any
     y: NDArray[Any] | None
+    X_test: Any
+    y_test: NDArray[Any] | None
     groups: NDArray[Any] | None
     task: str
     n_clusters: int
-    rows: int  # the number that was given
-    kept: NDArray[np.int64]  # which of them are raced on
-    scaling: tuple[Any, ...]  # the transformers that X has been through
-    target_scaling: Any = None
-    classes: list[Any] = field(default_factory=list)  # those raced, each against the rest
+    penalty: Penalty
+    given: NDArray[np.int64]  # the number of each row of X, as it was given
+    kept: NDArray[np.int64]  # the rows of X that are raced on
+    dropped: list[Any] = field(default_factory=list)  # classes too small to judge
+    raced: list[Any] = field(default_factory=list)  # classes in the race of draws, or [None]
     notes: list[str] = field(default_factory=list)
     contests: list[Contest] = field(default_factory=list)
+    scale: float = 1.0  # X is divided by it in the race of draws, the penalty adapted
+    target_scale: float = 1.0  # and y by this
 
     @property
     def n(self) -> int:
         """The number of rows that are raced on."""
         return len(self.kept)
 
-    def plan(self, **parameters: Any) -> Plan:
-        """Return the plan of the estimator for the task, with these parameters."""
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The classes, sorted; those of the rows that are fitted."""
+        return np.unique(np.asarray(self.y))
+
+    @property
+    def positive(self) -> Any:
+        """The rarer one of two classes; None if there are more, or none."""
+        if self.task != "classification" or len(self.labels) != 2:
+            return None
+        labels, counts = np.unique(np.asarray(self.y), return_counts=True)
+        return labels[counts.argmin()]
+
+    def rows(self) -> tuple[Any, Any]:
+        """Return X and y of the rows that are raced on."""
+        if self.n == self.X.shape[0]:
+            return self.X, self.y
+        return self.X[self.kept], None if self.y is None else self.y[self.kept]
+
+    def estimator(self, **parameters: Any) -> Any:
+        """Return the estimator of the race of draws, with these parameters and the penalty."""
         if self.task == "clustering":
-            parameters["n_clusters"] = self.n_clusters
-        return Plan(ESTIMATORS[self.task](**parameters), self.scaling, self.target_scaling)
+            return MiniBatchKMeans(n_clusters=self.n_clusters, **parameters)
+        kind = LinearClassifier if self.task == "classification" else LinearRegressor
+        alpha, l1 = self.penalty
+        # w is multiplied by the scale of X and divided by that of y: the same model
+        alpha /= self.scale * self.target_scale if l1 else self.scale**2
+        return kind(alpha=alpha, l1_ratio=1.0 if l1 else 0.0, **parameters)
 
     def keep(self, size: int, seed: int) -> None:
-        """Keep `size` of the rows, at random; of each class the same share, and at least one."""
-        order = np.random.default_rng(seed).permutation(self.n)
+        """Race on `size` of the rows, at random; of each class the same share, at least `FEWEST`."""
+        order = np.random.default_rng(seed).permutation(self.X.shape[0])
         first = order[:0]
         if self.task == "classification":
             _, numbers = np.unique(np.asarray(self.y), return_inverse=True)
             order = order[np.argsort(numbers[order], kind="stable")]
-            first = order[np.unique(numbers[order], return_index=True)[1]]
-        places = order[np.linspace(0, self.n - 1, size).astype(np.int64)]
-        places = np.union1d(places, first)
-        self.X, self.kept = self.X[places], self.kept[places]
-        self.y = None if self.y is None else self.y[places]
-        self.groups = None if self.groups is None else self.groups[places]
+            starts = np.unique(numbers[order], return_index=True)[1]
+            first = np.concatenate([order[start : start + FEWEST] for start in starts])
+        places = order[np.linspace(0, len(order) - 1, size).astype(np.int64)]
+        self.kept = np.union1d(places, first)
 
     def make_contests(self) -> None:
-        """Make the problems, as the estimator does, of the rows that are kept."""
-        estimator = self.plan().estimator
-        parts = {part.label: part for part in estimator.parts(self.X, self.y)}
-        self.contests = []
-        for label in self.classes or [None]:
+        """Make the problems of the race of draws, as the estimator does."""
+        X, y = self.rows()
+        if self.task == "regression":  # for the rate of AdaGrad
+            self.target_scale = float(y.std()) or 1.0
+            y = (y - y.mean()) / self.target_scale
+        if self.scale != 1.0:
+            X = X / self.scale
+        estimator = self.estimator()
+        parts = {part.label: part for part in estimator.parts(X, y)}
+        groups = None if self.groups is None else self.groups[self.kept]
+        for label in self.raced or [None]:
             part = parts[label if label in parts else None]
             name = "least squares"
             if self.task == "clustering":
                 name = f"{self.n_clusters} clusters"
             elif self.task == "classification":
-                size = (np.asarray(self.y) == label).sum()
-                name = f"{label} against the rest ({size:,} of {self.n:,} rows)"
-            groups = part.groups if self.groups is None else self.groups
+                name = f"{label} against the rest ({(y == label).sum():,} of {self.n:,} rows)"
             subsample = getattr(estimator, "subsample", None)
-            self.contests.append(Contest(name, part.make(), groups, subsample))
+            own = part.groups if groups is None else groups
+            self.contests.append(Contest(name, part.make(), own, subsample))
 
 
-def open_contests(
-    X: Any, y: Any, task: str, groups: Any, n_clusters: int, seed: int, scaled_by: Sequence[Any]
+def open_data(
+    X: Any,
+    y: Any,
+    X_test: Any,
+    y_test: Any,
+    *,
+    task: str,
+    groups: Any,
+    n_clusters: int,
+    penalty: Penalty,
+    seed: int,
+    budget: float,
 ) -> Data:
-    """Check the arguments, scale the data, and make the problems."""
-    if task not in ESTIMATORS:
-        raise ValueError(f"task must be one of {', '.join(ESTIMATORS)}, got {task!r}")
-    if hasattr(X, "tocsr"):
-        X = X.tocsr()
-        as_rows(X)  # raises an error that names the fault
-    else:
-        X = checked_array(X, "X", dimensions=2)
+    """Check the arguments, hold rows out, leave small classes out, and choose what is raced."""
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
+    X = _checked_rows(X, "X")
     n = X.shape[0]
     targets = None
     if task != "clustering":
         if y is None:
             raise ValueError(f"{task} needs y, what is to be predicted")
         targets = _column("y", y, n)
+        if task == "regression":
+            targets = _numbers("y", targets)
+        else:
+            _check_classes(targets)
     elif n_clusters > n:
         raise ValueError(f"n_clusters must be from 1 to the {n} rows, got {n_clusters}")
     names = None if groups is None else _column("groups", groups, n)
-    data = Data(X, targets, names, task, n_clusters, n, np.arange(n), tuple(scaled_by))
+    given, notes = np.arange(n), []
+    if X_test is None:
+        labels = targets if task == "classification" else None
+        train, test = split(n, HELD_OUT, seed, labels)
+        X, X_test, given = X[train], X[test], train
+        if targets is not None:
+            targets, y_test = targets[train], targets[test]
+        names = None if names is None else names[train]
+        notes.append(f"{len(test):,} of {n:,} rows were held out for the score.")
+    else:
+        X_test = _checked_rows(X_test, "X_test")
+        if X_test.shape[1] != X.shape[1]:
+            raise ValueError(f"X_test has {X_test.shape[1]} columns, X has {X.shape[1]}")
+        if targets is not None:
+            y_test = _column("y_test", y_test, X_test.shape[0])
+            y_test = _numbers("y_test", y_test) if task == "regression" else y_test
+    data = Data(
+        X, targets, X_test, y_test, names, task, n_clusters, penalty, given,
+        np.arange(X.shape[0]), notes=notes,
+    )  # fmt: skip
     if task == "classification":
-        _choose_classes(data)
-    elif task == "regression":
-        _standardise_target(data)
-    entries = X.nnz if hasattr(X, "tocsr") else X.size
-    if entries > ENTRIES:
-        data.keep(max(n_clusters, int(n * ENTRIES / entries)), seed)
+        _leave_out_small_classes(data)
+    width = (X.nnz if hasattr(X, "tocsr") else X.size) / max(X.shape[0], 1)
+    most = max(int(ENTRIES * budget / max(width, 1.0)), 1000, n_clusters)
+    if most < data.X.shape[0]:
+        data.keep(most, seed)
+        data.notes.append(
+            f"Raced on {data.n:,} of the {data.X.shape[0]:,} rows, chosen at random, to keep it "
+            "short; a larger budget uses more of them."
+        )
     if task != "clustering":
-        _scale(data)
-    data.make_contests()
+        _note_scales(data)
     return data
+
+
+def too_few(data: Data) -> str | None:
+    """Return why nothing can be judged, None if it can."""
+    held = data.X_test.shape[0]
+    if data.task == "classification" and len(data.labels) < 2:
+        names = ", ".join(map(str, data.dropped))
+        return (
+            f"too few rows: classes with fewer than {FEWEST} rows to fit, or none held out, are "
+            f"not judged ({names}), and fewer than two are left."
+        )
+    if min(data.X.shape[0], held) < FEWEST:
+        return (
+            f"too few rows: {data.X.shape[0]:,} to fit and {held:,} to score on, and it takes "
+            f"{FEWEST} of each."
+        )
+    return None
+
+
+def _checked_rows(X: Any, name: str) -> Any:
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+        as_rows(X)  # raises an error that names the fault
+        return X
+    X = checked_array(X, name, dimensions=2)
+    return X if X.dtype in (np.float64, np.float32) else X.astype(np.float64)
 
 
 def _column(name: str, values: Any, n: int) -> NDArray[Any]:
@@ -146,36 +235,60 @@ def _column(name: str, values: Any, n: int) -> NDArray[Any]:
     return array
 
 
-def _choose_classes(data: Data) -> None:
-    labels, counts = np.unique(np.asarray(data.y), return_counts=True)
+def _numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+    y: NDArray[np.float64] = checked_array(values, name, dimensions=1).astype(np.float64)
+    if name == "y" and y.min() == y.max():
+        raise ValueError(f"y is {y[0]:g} in every row: there is nothing to predict")
+    return y
+
+
+def _check_classes(y: NDArray[Any]) -> None:
+    labels = np.unique(y)
     if len(labels) < 2:
         raise ValueError(f"y has one class only, {labels[0]!s}: there is nothing to learn")
-    if len(labels) > max(2, data.n // 2):
+    if len(labels) > max(2, len(y) // 2):
         raise ValueError(
-            f"y has {len(labels):,} classes in {data.n:,} rows: is it a number, to be predicted "
+            f"y has {len(labels):,} classes in {len(y):,} rows: is it a number, to be predicted "
             'with task="regression"?'
         )
-    order = np.argsort(counts, kind="stable")
-    data.classes = [labels[order[0]]]
-    if len(labels) > 2:
-        data.classes.append(labels[order[-1]])
+
+
+def _leave_out_small_classes(data: Data) -> None:
+    """Leave out classes that are too small, and choose those of the race of draws."""
+    y, held = np.asarray(data.y), np.asarray(data.y_test)
+    labels, counts = np.unique(y, return_counts=True)
+    judged = (counts >= FEWEST) & np.isin(labels, held)
+    small = labels[~judged]
+    unknown = np.setdiff1d(held, labels)
+    data.dropped = [*small, *unknown]
+    if data.dropped:
+        inside, outside = np.isin(y, labels[judged]), np.isin(held, labels[judged])
+        data.X, data.y, data.given = data.X[inside], y[inside], data.given[inside]
+        data.X_test, data.y_test = data.X_test[outside], held[outside]
+        data.groups = None if data.groups is None else data.groups[inside]
+        data.kept = np.arange(data.X.shape[0])
+        sizes = dict(zip(labels, counts, strict=True))
+        shown = [f"{label} ({sizes.get(label, 0)})" for label in data.dropped[:10]]
+        more = f" and {len(data.dropped) - 10} more" if len(data.dropped) > 10 else ""
         data.notes.append(
-            f"Of {len(labels)} classes the rarest and the commonest were raced, each against the "
-            "rest; their times are added up."
+            f"Classes with fewer than {FEWEST} rows to fit, or none held out, are too small to "
+            f"judge and were left out: {', '.join(shown)}{more}; in brackets the rows to fit."
+        )
+    labels, counts = labels[judged], counts[judged]
+    if len(labels) < 2:
+        return
+    order = np.argsort(counts, kind="stable")
+    data.raced = [labels[order[0]]]
+    if len(labels) > 2:
+        data.raced.append(labels[order[-1]])
+        data.notes.append(
+            f"In the race of draws, of {len(labels)} classes the rarest and the commonest were "
+            "raced, each against the rest; their draws are added up."
         )
 
 
-def _standardise_target(data: Data) -> None:
-    y = checked_array(data.y, "y", dimensions=1).astype(np.float64)
-    if y.min() == y.max():
-        raise ValueError(f"y is {y[0]:g} in every row: there is nothing to predict")
-    data.target_scaling = StandardScaler()
-    data.y = data.target_scaling.fit_transform(y[:, None])[:, 0]
-    data.notes.append("The target was standardised.")
-
-
-def _scale(data: Data) -> None:
-    """Bring rows to a norm that suits the rate of AdaGrad; note columns that differ in scale."""
+def _note_scales(data: Data) -> None:
+    """Note columns that differ in scale, and choose the scale of the race of draws."""
     X = data.X
     scaler = MeanNormScaler().fit(X)
     if hasattr(X, "tocsr"):
@@ -190,5 +303,9 @@ def _scale(data: Data) -> None:
             "the median one: standardise the columns, and ask again."
         )
     if not NORMS[0] <= scaler.scale_ <= NORMS[1]:
-        data.X, data.scaling = scaler.transform(X), (*data.scaling, scaler)
-        data.notes.append(f"X was divided by {scaler.scale_:.4g}, the mean norm of its rows.")
+        data.scale = float(scaler.scale_)
+        power = "" if data.penalty.l1 else " squared"
+        data.notes.append(
+            f"In the race of draws, and only there, X was divided by {data.scale:.4g} (the mean "
+            f"norm of its rows, for AdaGrad's rate) and alpha by that{power}: the same model."
+        )

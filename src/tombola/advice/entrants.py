@@ -1,21 +1,20 @@
-"""The plans that take part in the race."""
+"""The ways to draw that take part in the race of draws."""
 
 from typing import Any, NamedTuple
 
 from tombola.advice.data import Data
-from tombola.estimators.plan import Plan
 from tombola.samplers import GroupVRB, Sampler
 
 __all__ = ["Entrant", "line_up"]
 
 
 class Entrant(NamedTuple):
-    """A plan that takes part."""
+    """A way to draw that takes part."""
 
     label: str
     kind: str  # as in `Method`
     solver: str  # for people
-    plan: Plan
+    estimator: Any
 
 
 class Default(NamedTuple):
@@ -32,7 +31,7 @@ DEFAULTS = {
 
 
 class GivenGroups:
-    """The `sampler` argument for groups that are not the class labels; its repr is Python code."""
+    """The `sampler` argument for groups that are not the class labels."""
 
     def __init__(self, data: Data) -> None:
         self.data = data
@@ -40,10 +39,7 @@ class GivenGroups:
     def __call__(self, n: int, seed: int, labels: Any) -> Sampler:
         """Return the sampler over the groups of the rows that are kept."""
         assert self.data.groups is not None
-        return GroupVRB(self.data.groups, seed=seed)
-
-    def __repr__(self) -> str:
-        return "lambda n, seed, labels: tombola.GroupVRB(groups, seed=seed)"
+        return GroupVRB(self.data.groups[self.data.kept], seed=seed)
 
 
 def line_up(data: Data) -> list[Entrant]:
@@ -64,14 +60,14 @@ def line_up(data: Data) -> list[Entrant]:
             label,
             "adaptive" if entered else "baseline",
             name,
-            data.plan(sampler=choice, **solver),
+            data.estimator(sampler=choice, **solver),
         )
         for entered, (label, choice) in enumerate(choices.items())
     ]
-    if clustering:
+    if clustering or data.penalty.l1:
         return entrants
-    default, plain = data.plan(), data.plan(sampler="shuffle")
-    chosen = DEFAULTS[default.estimator.solver_name(data.contests[0].problem)]
+    default, plain = data.estimator(), data.estimator(sampler="shuffle")
+    chosen = DEFAULTS[default.solver_name(data.contests[0].problem)]
     return [
         *entrants,
         Entrant("default", "default", f"{chosen.name}, {chosen.draws}", default),

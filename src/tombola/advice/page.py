@@ -1,11 +1,21 @@
 """The page of `tombola advise`."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tombola.advice import Advice, Possible, Race
-from tombola.advice.text import GOAL_IN_WORDS, LEGEND, group_table, item_table, race_table
+from tombola.advice import Advice, Method, Possible, Race
+from tombola.advice.text import (
+    GOAL_IN_WORDS,
+    MODELS_IN_WORDS,
+    group_table,
+    item_table,
+    legend_of_draws,
+    legend_of_models,
+    model_table,
+    race_table,
+)
 from tombola.report.figures import band, legend_below, new_figure, style
 from tombola.report.page import Page
 
@@ -27,28 +37,50 @@ def page_of(advice: Advice, name: str) -> Page:
         The name of the data.
     """
     verdict = advice.verdict
-    page = Page(
-        f"Does adaptive sampling pay on {name}?",
-        f"**{verdict.headline}** {verdict.reasons[0]}",
-    )
-    for reason in verdict.reasons[1:]:
+    page = Page(f"Which model for {name}, and do adaptive draws pay?", f"**{verdict.headline}**")
+    for reason in verdict.reasons:
         page.text(reason)
     page.text(
-        f"{name}: {advice.task}, {advice.rows:,} rows, {advice.columns:,} columns. It pays only "
-        "where the race says so: sooner in every seed, and at least 1.1 times in the median."
-    )
-    page.heading("To use it")
-    page.code(advice.code)
-    page.heading("The race")
+        f"{name}: {advice.task}, {advice.rows:,} rows to fit, {advice.columns:,} columns."
+    )  # fmt: skip
+    if advice.code:
+        page.heading("To use it")
+        page.text("This script was raced, and prints the score below.")
+        page.code(advice.code)
+        page.text(f"{advice.score_name}, of the script: {advice.score:.6g}")
+    if advice.models:
+        page.heading("The models")
+        page.text(MODELS_IN_WORDS + ".")
+        (legend,) = legend_of_models(advice)
+        page.table(*model_table(advice.models, verdict.method), caption=legend)
+    if advice.methods:
+        _draws(page, advice)
+    if advice.items:
+        page.heading("What matters most")
+        page.text("By the best fixed distribution in hindsight. Rows are numbered from 0.")
+        if advice.groups:
+            page.table(*group_table(advice.groups), caption="Groups that matter most")
+        page.table(*item_table(advice.items), caption="Rows that matter most")
+    page.heading("Notes")
+    for note in advice.notes:
+        page.text(note)
+    return page
+
+
+def _draws(page: Page, advice: Advice) -> None:
+    """Add the race of draws, and what is possible."""
+    page.heading("Do adaptive draws pay?")
     page.text(GOAL_IN_WORDS + ".")
-    page.table(*race_table(advice.methods), caption=LEGEND)
+    (legend,) = legend_of_draws(advice)
+    page.table(*race_table(advice.methods), caption=legend)
     for race in advice.races:
-        figure, said = _race_figure(race)
+        figure, said = _race_figure(race, advice.methods)
         page.figure(
             figure,
             f"{race.name}: the distance to the lowest objective that any method reached, "
             "relative to the start; median and range over seeds. The dotted line is the goal. "
-            "Above by draws, below by seconds, which include the cost of drawing and learning.",
+            "Above by epochs (draws over rows), below by seconds of processor time (draws times "
+            "the cost of one).",
             said,
         )
     page.heading("What is possible")
@@ -73,30 +105,23 @@ def page_of(advice: Advice, name: str) -> Page:
         "below the straight line, the more there is to gain.",
         said,
     )
-    page.heading("What matters most")
-    page.text("By the best fixed distribution in hindsight. Rows are numbered from 0.")
-    if advice.groups:
-        page.table(*group_table(advice.groups), caption="Groups")
-    page.table(*item_table(advice.items), caption="Rows")
-    page.heading("Notes")
-    for note in advice.notes:
-        page.text(note)
-    return page
 
 
-def _race_figure(race: Race) -> tuple["Figure", str]:
+def _race_figure(race: Race, methods: Sequence[Method]) -> tuple["Figure", str]:
     """Return the race by draws and by seconds, and its description."""
     objective = {label: np.array(rows) for label, rows in race.objective.items()}
+    costs = {method.label: method.cost for method in methods}
     start = np.median([rows[:, 0] for rows in objective.values()])
     lowest = min(rows.min() for rows in objective.values())
     way = max(start - lowest, np.finfo(float).tiny)
+    draws = np.array(race.epochs[1:]) * race.rows
     figure, (upper, lower) = new_figure(2, height=2.7)
     ends = []
     for label, rows in objective.items():
         left = np.clip((rows - lowest) / way, FLOOR, None)[:, 1:]  # the start is at 0
         middle, low, high = np.median(left, axis=0), left.min(axis=0), left.max(axis=0)
         band(upper, race.epochs[1:], middle, low, high, label)
-        band(lower, np.median(race.seconds[label], axis=0)[1:], middle, low, high, label)
+        band(lower, draws * costs[label], middle, low, high, label)
         ends.append(f"{label} {middle[-1]:.2g}")
     goal = float(np.median(race.goals) - lowest) / way
     for ax, unit in ((upper, "epochs"), (lower, "seconds")):

@@ -2,7 +2,53 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Group", "Item", "Method", "Possible", "Race", "Verdict"]
+__all__ = ["Group", "Item", "Method", "Model", "Possible", "Race", "Verdict"]
+
+
+@dataclass
+class Model:
+    """A model that was fitted to its end, scikit-learn's or ours.
+
+    Attributes
+    ----------
+    name : str
+        Its class, and the solver where there are several.
+    label : str
+        The call that makes it.
+    library : {"scikit-learn", "tombola"}
+    family : str
+        The objective; only those of one family are compared by it.
+    passes : int
+        Iterations of the solver, as it counts them: the same in every run with the same seed.
+    seconds : float
+        Of processor time on one thread, for the fit: passes times the measured cost of one.
+    repeats : int
+        The fits that were timed; `seconds` is the least of them.
+    objective : float
+        On the rows that were fitted.
+    left : float
+        The distance to the lowest objective of the family, over the decrease from the best constant
+        prediction to it (for clustering, over the lowest one; the median over seeds).
+    score : float
+        On the rows that were held out.
+    converged : bool
+        Whether it ended by itself, before its limit on passes.
+    arrived : bool
+        Whether `left` is small enough for a comparison of times.
+    """
+
+    name: str
+    label: str
+    library: str
+    family: str
+    passes: int
+    seconds: float
+    repeats: int
+    objective: float
+    left: float
+    score: float
+    converged: bool
+    arrived: bool
 
 
 @dataclass
@@ -35,7 +81,7 @@ class Possible:
 
 @dataclass
 class Method:
-    """The result of one plan in the race; lists have one number for each seed.
+    """The result of a way to draw in the race of draws; lists have one number for each seed.
 
     Attributes
     ----------
@@ -46,30 +92,26 @@ class Method:
     ratio : float or None
         The second moment over that of uniform draws, exact, along the method's own path; None for
         SDCA, which has no estimates.
-    overhead : float
-        Seconds per draw (with step, update and set-up) over those of the baseline.
-    predicted : float or None
-        The speed-up if the number of steps fell with the second moment, as in AdaGrad's bound.
-    draws, seconds : list of float
+    cost : float
+        Seconds of processor time for a draw, with step, update and set-up: the least of all runs.
+    draws : list of float
         To the goal; infinite where it was not reached.
+    draws_ratio, time_ratio : list of float
+        Draws, and draws times cost, over those of the baseline: below 1 is better; infinite where
+        the goal was not reached.
     reached : list of float
         The decrease of the objective at the end, over the largest decrease of the baseline.
-    fewer_draws, sooner : list of float
-        The draws and seconds of the baseline over these: above 1 is better; 0 where the goal was
-        not reached.
     """
 
     label: str
     solver: str
     kind: str
     ratio: float | None
-    overhead: float
-    predicted: float | None
+    cost: float
     draws: list[float]
-    seconds: list[float]
+    draws_ratio: list[float]
+    time_ratio: list[float]
     reached: list[float]
-    fewer_draws: list[float]
-    sooner: list[float]
 
 
 @dataclass
@@ -78,20 +120,21 @@ class Verdict:
 
     Attributes
     ----------
-    pays : bool
-        Whether adaptive draws reach the goal sooner than shuffled epochs with the same solver.
-    use : {"adaptive", "default", "try", "shuffle"}
-        What to do; "try" where seeds disagree, "shuffle" also where nothing can be said.
-    method : str
-        The label of the method to use, or to try.
+    use : {"scikit-learn", "tombola", "undecided"}
+        The library of the model to use; "undecided" has no model and no code.
+    method : str or None
+        The name of the model to use.
+    pays : bool or None
+        Whether adaptive draws take less time than shuffled epochs with the same solver; None where
+        that was not measured.
     headline : str
     reasons : list of str
         Sentences.
     """
 
-    pays: bool
     use: str
-    method: str
+    method: str | None
+    pays: bool | None
     headline: str
     reasons: list[str]
 
@@ -121,7 +164,7 @@ class Race:
     """The curves of one problem: for each method, a row per seed and a column per evaluation."""
 
     name: str
+    rows: int
     epochs: list[float]
     objective: dict[str, list[list[float]]]
-    seconds: dict[str, list[list[float]]]
     goals: list[float]  # one for each seed

@@ -1,8 +1,7 @@
-"""The race: the same problems and seeds, with other solvers and samplers."""
+"""The race of draws: the same problems and seeds, with other solvers and samplers."""
 
 import copy
 import math
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,29 +11,24 @@ from numpy.typing import NDArray
 from tombola.advice.account import Account
 from tombola.advice.data import Contest, Data
 from tombola.advice.entrants import Entrant
+from tombola.advice.fits import clock
 from tombola.problems import KMeans
 from tombola.solvers import DivergenceError
 
 __all__ = ["MEASURED", "SCHEDULES", "Curve", "marks", "run", "schedule"]
 
 SCHEDULES = ((5, 20), (5, 10), (5, 5))  # seeds and epochs; the first that the budget allows
-LEAST = 1000  # rows that are always kept
+DRAW, ENTRY = 2e-7, 3e-9  # nominal seconds of a draw, and of an entry of its row
 STEPS = 40_000  # the least number of steps of a linear solver, where there are few rows
 MEASURED = ("baseline", "adaptive")  # SDCA draws without importances: it has no estimates
 EVALUATIONS = 8  # of the objective in an epoch, at most; they become rarer
 MOMENTS = 200  # at which the objective may be evaluated, at most
-
-# Processor time, so that other programs do not count; the time of day where that is coarse.
-clock = time.thread_time
-if time.get_clock_info("thread_time").resolution > 1e-5:
-    clock = time.perf_counter
 
 
 class Curve(NamedTuple):
     """A run, at the start and at each evaluation of the objective."""
 
     draws: NDArray[np.float64]
-    seconds: NDArray[np.float64]
     objective: NDArray[np.float64]
     ratio: float  # of second moments, over the whole run
     pace: float  # seconds per draw, set-up included
@@ -54,11 +48,11 @@ def run(
     over all rows, the last round counts. Evaluations are off the clock. A solver that ends sooner
     stays where it is.
     """
-    problem, estimator = contest.problem, copy.copy(entrant.plan.estimator)
+    problem, estimator = contest.problem, copy.copy(entrant.estimator)
     estimator.set_params(tol=None)  # all run for the same number of draws
     start = contest.start(seed)
     clustering = isinstance(problem, KMeans)
-    seen = {0: (0.0, problem.value(start))}  # seconds and objective, by rounds
+    seen = {0: problem.value(start)}  # objective, by rounds
     ours = uniform = away = 0.0
     began = clock()
     sampler = estimator.make_sampler(problem, seed, contest.groups)
@@ -75,7 +69,7 @@ def run(
             norms = problem.norms_of(losses if clustering else slopes)
             penalty = 0.0 if clustering else problem.penalty(solution)
             since = float((done - max(seen)) * batch)
-            seen[done] = now - began - away, float(losses.mean()) + penalty
+            seen[done] = float(losses.mean()) + penalty
             if entrant.kind in MEASURED:
                 squares = norms * norms
                 ours += since * float((squares / sampler.probabilities()).sum())
@@ -85,7 +79,7 @@ def run(
             away += clock() - now
         return False
 
-    last, end, ratio, pace = math.inf, math.nan, math.nan, math.nan
+    last, ratio, pace = math.inf, math.nan, math.inf
     try:
         result = solver.minimize(
             problem, sampler=sampler, rounds=max(1, *due.values()), start=start, until=look,
@@ -101,8 +95,8 @@ def run(
         ratio = ours / uniform if uniform > 0 else 1.0
         pace = end / (max(result.rounds, 1) * batch)
     draws = np.array([0, *sorted(looks)], dtype=float) * every
-    path = np.array([seen[0], *(seen.get(due[k], (end, last)) for k in sorted(looks))])
-    return Curve(draws, path[:, 0], path[:, 1], ratio, pace)
+    path = np.array([seen[0], *(seen.get(due[k], last) for k in sorted(looks))])
+    return Curve(draws, path, ratio, pace)
 
 
 def draws_per_round(solver: Any, problem: Any) -> int:
@@ -113,7 +107,7 @@ def draws_per_round(solver: Any, problem: Any) -> int:
 
 def largest_batch(contest: Contest, entrants: Sequence[Entrant]) -> int:
     """Return the largest batch of all solvers that draw in batches; a multiple of the others."""
-    solvers = (each.plan.estimator.make_solver(contest.problem) for each in entrants)
+    solvers = (each.estimator.make_solver(contest.problem) for each in entrants)
     return max(int(solver.batch_size) for solver in solvers)
 
 
@@ -129,27 +123,16 @@ def marks(n: int, epochs: int, batch: int) -> tuple[int, set[int]]:
     return every * batch, looks | {last}
 
 
-def schedule(data: Data, entrants: Sequence[Entrant], budget: float, seed: int) -> tuple[int, int]:
-    """Return seeds and epochs that fit the budget; if none do, keep fewer of the rows."""
-    contest, batch = data.contests[0], largest_batch(data.contests[0], entrants)
-    step = max(1, min(data.n, 20_000) // (10 * batch)) * batch
-    pace = 0.0  # seconds per draw, summed over entrants
-    for entrant in entrants:
-        curve = run(contest, entrant, seed, {1, 10}, step)
-        pace += (curve.seconds[2] - curve.seconds[1]) / (9 * step)
-    began = clock()
-    contest.problem.evaluate(contest.start(seed))
-    look = 1.5 * (clock() - began)  # with the norms, and the probabilities of all items
-
+def schedule(data: Data, entrants: Sequence[Entrant], budget: float) -> tuple[int, int]:
+    """Return seeds and epochs for a budget in seconds, at a nominal pace: the clock has no say."""
+    X = data.X
+    width = (X.nnz if hasattr(X, "tocsr") else X.size) / X.shape[0]
+    if data.task == "clustering":
+        width *= data.n_clusters
+    pace = (DRAW + ENTRY * width) * len(entrants) * len(data.contests)
     fewest = 1 if data.task == "clustering" else -(-STEPS // data.n)
     candidates = [(seeds, max(epochs, fewest)) for seeds, epochs in SCHEDULES]
-    for seeds, epochs in [*candidates, SCHEDULES[-1]]:
-        looking = (len(marks(data.n, epochs, batch)[1]) + 1) * look * len(entrants)
-        cost = seeds * len(data.contests) * (epochs * data.n * pace + looking)
-        if cost <= budget:
-            return seeds, epochs
-    size = max(data.n_clusters, LEAST, int(data.n * budget / cost))
-    if size < data.n:
-        data.keep(size, seed)
-        data.make_contests()
+    for seeds, epochs in candidates:
+        if seeds * epochs * data.n * pace <= budget:
+            break
     return seeds, epochs

@@ -1,8 +1,7 @@
-"""The results of the race: draws and seconds to the goal, relative to the baseline."""
+"""The results of the race of draws: draws to the goal, and the cost of one."""
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,31 +14,33 @@ from tombola.advice.text import GOAL
 __all__ = ["arrival", "results"]
 
 
-def arrival(curve: Curve, goal: float) -> tuple[float, float]:
-    """Return draws and seconds to the goal, linear between evaluations; inf if never reached."""
+def arrival(curve: Curve, goal: float) -> float:
+    """Return the draws to the goal, linear between evaluations; infinity if never reached."""
     below = np.flatnonzero(curve.objective <= goal)
     if not len(below):
-        return math.inf, math.inf
+        return math.inf
     k = int(below[0])
     if k == 0:
-        return 0.0, 0.0
+        return 0.0
     high, low = curve.objective[k - 1], curve.objective[k]
     share = (high - goal) / (high - low)
-    draws = curve.draws[k - 1] + share * (curve.draws[k] - curve.draws[k - 1])
-    seconds = curve.seconds[k - 1] + share * (curve.seconds[k] - curve.seconds[k - 1])
-    return float(draws), float(seconds)
+    return float(curve.draws[k - 1] + share * (curve.draws[k] - curve.draws[k - 1]))
 
 
 def results(
     data: Data,
     entrants: Sequence[Entrant],
     curves: Sequence[dict[str, list[Curve]]],
+    costs: dict[str, float],
 ) -> tuple[list[Method], list[Race]]:
-    """Return the result of each method, and the curves."""
+    """Return the result of each way to draw, and the curves.
+
+    `costs` has the seconds for a draw of each.
+    """
     base = entrants[0].label
     races = []
-    arrivals: dict[str, list[Any]] = {entrant.label: [] for entrant in entrants}
-    ends: dict[str, list[Any]] = {entrant.label: [] for entrant in entrants}
+    arrivals: dict[str, list[list[float]]] = {entrant.label: [] for entrant in entrants}
+    ends: dict[str, list[np.ndarray]] = {entrant.label: [] for entrant in entrants}
     for contest, runs in zip(data.contests, curves, strict=True):
         starts = np.array([curve.objective[0] for curve in runs[base]])
         lowest = np.array([curve.objective.min() for curve in runs[base]])
@@ -52,41 +53,32 @@ def results(
         races.append(
             Race(
                 name=contest.name,
+                rows=data.n,
                 epochs=(runs[base][0].draws / data.n).tolist(),
                 objective={label: [c.objective.tolist() for c in runs[label]] for label in runs},
-                seconds={label: [c.seconds.tolist() for c in runs[label]] for label in runs},
                 goals=goals,
             )
         )
     totals = {label: np.array(found).sum(axis=0) for label, found in arrivals.items()}
-    paces = {label: float(np.median([c.pace for runs in curves for c in runs[label]]))
-             for label in totals}  # fmt: skip
     methods = []
     for entrant in entrants:
         label = entrant.label
-        draws, seconds = totals[label].T
-        with np.errstate(invalid="ignore", divide="ignore"):
-            fewer, sooner = totals[base].T / np.array([draws, seconds])
-        overhead = paces[label] / paces[base]
         ratio = None
         if entrant.kind in MEASURED:
             ratio = float(np.median([c.ratio for runs in curves for c in runs[label]]))
-        predicted = None
-        if entrant.kind == "adaptive" and ratio is not None:
-            predicted = 1.0 / (ratio * overhead)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            fewer = np.nan_to_num(totals[label] / totals[base], nan=1.0, posinf=math.inf)
         methods.append(
             Method(
                 label=label,
                 solver=entrant.solver,
                 kind=entrant.kind,
                 ratio=ratio,
-                overhead=overhead,
-                predicted=predicted,
-                draws=draws.tolist(),
-                seconds=seconds.tolist(),
+                cost=costs[label],
+                draws=totals[label].tolist(),
+                draws_ratio=fewer.tolist(),
+                time_ratio=(fewer * costs[label] / costs[base]).tolist(),
                 reached=np.mean(ends[label], axis=0).tolist(),
-                fewer_draws=np.nan_to_num(fewer, nan=0.0).tolist(),
-                sooner=np.nan_to_num(sooner, nan=0.0).tolist(),
             )
         )
     return methods, races

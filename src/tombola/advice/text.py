@@ -1,34 +1,97 @@
 """The parts of an `Advice` as lines and tables, for the terminal and for the page."""
 
+import math
 import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tombola.advice.parts import Group, Item, Method, Possible
-from tombola.advice.verdict import middle, spread
+import numpy as np
+
+from tombola.advice.parts import Group, Item, Method, Model, Possible
+from tombola.advice.verdict import ARRIVED, spread
+
+if TYPE_CHECKING:
+    from tombola.advice.advice import Advice
 
 __all__ = [
     "GOAL",
     "GOAL_IN_WORDS",
-    "LEGEND",
+    "MODELS_IN_WORDS",
     "aligned",
     "group_table",
     "indented",
     "item_table",
+    "legend_of_draws",
+    "legend_of_models",
+    "model_table",
     "possible_lines",
     "race_table",
 ]
 
 GOAL = 0.001  # of the race: 99.9% of the decrease of the objective that shuffling makes
+MODELS_IN_WORDS = "Models, each fitted to its end with the same penalty"
 GOAL_IN_WORDS = (
-    f"Race to {1 - GOAL:.1%} of the decrease of the objective that shuffling makes: "
+    f"Race of draws, to {1 - GOAL:.1%} of the decrease of the objective that shuffling makes: "
     "median [range] over seeds"
 )
-LEGEND = (
-    "sooner: the speed-up in processor time. predicted: the speed-up if the steps needed fell with "
-    "the second moment. fewer draws: the draws of shuffling over these. second moment: over that "
-    "of uniform draws, in the race. time a draw: with step and set-up, over shuffling's. decrease: "
-    "of the objective at the end, over shuffling's best."
-)
+
+
+def legend_of_models(advice: "Advice") -> list[str]:
+    """Return what the columns of the table of models mean, with their units."""
+    clustering = advice.task == "clustering"
+    arrived = ARRIVED["clustering" if clustering else "linear"]
+    left = (
+        "the distance from the lowest objective, over that one; the median over 3 seeds"
+        if clustering
+        else "the distance from the lowest objective of the same kind, over the decrease from the "
+        "best constant prediction to it"
+    )
+    better = "lower" if clustering else "higher"
+    return [
+        f"held-out score: {advice.score_name}, on the rows held out; {better} is better. "
+        "seconds: processor time of the fit on one thread, the least of the fits that were timed. "
+        "passes: iterations as the solver counts them, the same in each run with the same seed. "
+        "ms a pass: milliseconds. times as long: seconds over those of the advised model. "
+        f"left: {left}. Times are compared if at most {arrived:.1%} is left; elsewhere it says "
+        '"short". "limit": the solver stopped at its largest number of passes.'
+    ]
+
+
+def legend_of_draws(advice: "Advice") -> list[str]:
+    """Return what the columns of the table of draws mean, with their units."""
+    return [
+        "times as long: draws times the cost of one, over those of shuffled epochs; below 1 is "
+        "better. draws: over those of shuffled epochs. us a draw: microseconds of processor time "
+        "for a draw, with step, update and set-up; the least of all runs. second moment: of "
+        "gradient estimates, over that of uniform draws. decrease: of the objective at the end, "
+        f"over shuffling's best. Over {advice.seeds} seeds of {advice.epochs} epochs."
+    ]
+
+
+def model_table(models: Sequence[Model], method: str | None) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows: what each model reached, and in what time."""
+    chosen = next((m for m in models if m.name == method), None)
+    columns = ["model", "library", "held-out score", "seconds", "times as long", "passes",
+               "ms a pass", "objective", "left", "remark"]  # fmt: skip
+    unit = chosen.seconds if chosen is not None else math.nan
+    rows = []
+    for m in models:
+        remarks = ["" if m.converged else "limit", "" if m.arrived else "short"]
+        rows.append(
+            [
+                m.name,
+                m.library,
+                f"{m.score:.4f}",
+                f"{m.seconds:.3g}",
+                "" if chosen is None else f"{m.seconds / unit:.2f}",
+                f"{m.passes:,}",
+                f"{1000 * m.seconds / max(m.passes, 1):.3g}",
+                f"{m.objective:.6g}",
+                f"{m.left:.1e}",
+                ", ".join(filter(None, remarks)),
+            ]
+        )
+    return columns, rows
 
 
 def possible_lines(possible: Sequence[Possible]) -> list[str]:
@@ -46,19 +109,18 @@ def possible_lines(possible: Sequence[Possible]) -> list[str]:
 
 
 def race_table(methods: Sequence[Method]) -> tuple[list[str], list[list[str]]]:
-    """Return columns and rows: the result of each method."""
-    columns = ["draws", "solver", "sooner", "predicted", "fewer draws", "second moment",
-               "time a draw", "decrease"]  # fmt: skip
+    """Return columns and rows: the result of each way to draw."""
+    columns = ["draws by", "solver", "times as long", "draws", "us a draw", "second moment",
+               "decrease"]  # fmt: skip
     rows = [
         [
             m.label,
             m.solver,
-            spread(m.sooner),
-            "" if m.predicted is None else f"{m.predicted:.2f}",
-            spread(m.fewer_draws),
+            spread(m.time_ratio),
+            spread(m.draws_ratio),
+            f"{1e6 * m.cost:.3g}",
             "" if m.ratio is None else f"{m.ratio:.3g}",
-            f"{m.overhead:.2f}",
-            f"{middle(m.reached):.2%}",
+            f"{float(np.median(m.reached)):.2%}",
         ]
         for m in methods
     ]

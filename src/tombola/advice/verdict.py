@@ -1,126 +1,247 @@
-"""The verdict on a race."""
+"""The verdict: which model to use, and whether adaptive draws pay."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from tombola.advice.parts import Method, Verdict
+from tombola.advice.parts import Method, Model, Verdict
 
-__all__ = ["ALIKE", "PAYS", "decide", "middle", "spread"]
+__all__ = [
+    "ARRIVED",
+    "CLOSE",
+    "FASTER",
+    "LEAST",
+    "PAYS",
+    "choose",
+    "decide",
+    "draws_sentences",
+    "is_close",
+    "is_settled",
+    "middle",
+    "spread",
+]
 
-PAYS = 1.1  # the least median speed-up at which it pays; each seed must be above 1
+ARRIVED = {"linear": 1e-3, "clustering": 0.02}  # the most that may be left, see `Model.left`
+NEAR = 0.01  # families of objectives are alike if their best scores differ by at most this
+FASTER = 1.5  # a model is preferred to an earlier one that takes this many times as long
+LEAST = 0.1  # and this many seconds more, on all rows
+CLOSE = 1.3  # times are repeated where one that is wrong by this factor would change the verdict
+PAYS = 1.25  # draws pay where shuffled epochs take this many times as long
 ALIKE = 0.8  # losses are alike: the ideal second moment is above this, relative to uniform's
 
 
-def decide(methods: Sequence[Method], ideal: float) -> Verdict:
-    """Return the verdict on a race; `ideal` is the smallest second moment that was possible.
+def choose(models: Sequence[Model], share: float = 1.0) -> Model | None:
+    """Return the model to use, None if none has ended within its limits.
 
-    A method is better than the baseline if it was sooner in every seed, and at least 1.1 times in
-    the median. It pays to adapt if an adaptive method is better. The verdict is to use the method
-    with the highest median speed-up among the better ones. If that is the default, whose draws
-    adapt, it pays if the same solver with shuffled epochs is later by the same measure. If there is
-    none, it is to stay with shuffled epochs, or to try a method whose median is at least 1.1 though
-    seeds disagree.
+    Models are in order of preference, those that users have already first. A later one is chosen if
+    the earlier one takes `FASTER` times as long and `LEAST` seconds more. Only models that have
+    arrived at the lowest objective of their family are compared, and of several families those
+    whose best score is near the best of all.
+
+    Parameters
+    ----------
+    models : sequence of Model
+    share : float, default=1.0
+        All rows over those that were fitted: what seconds are multiplied by.
     """
-    baseline = next(m for m in methods if m.kind == "baseline")
-    adaptive = [m for m in methods if m.kind == "adaptive"]
-    default = [m for m in methods if m.kind == "default"]
-    if not all(baseline.sooner):
-        reasons = [
-            f"{baseline.solver} with shuffled epochs did not decrease the objective: scale "
-            "the columns, or give it more rows."
+    arrived = [m for m in models if m.arrived]
+    if not any(m.converged for m in arrived):
+        return None
+    families = {m.family for m in arrived}
+    if len(families) > 1:
+        best = max(m.score for m in arrived)
+        good = {m.family for m in arrived if m.score >= best - NEAR}
+        arrived = [m for m in arrived if m.family in good]
+    chosen = arrived[0]
+    for other in arrived[1:]:
+        if _is_faster(other, chosen, share):
+            chosen = other
+    return chosen
+
+
+def _is_faster(model: Model, other: Model, share: float) -> bool:
+    saved = (other.seconds - model.seconds) * share
+    return other.seconds >= FASTER * model.seconds and saved >= LEAST
+
+
+def is_settled(model: Model, models: Sequence[Model], share: float = 1.0) -> bool:
+    """Return whether the choice is the same if the time of a model is wrong by `CLOSE`."""
+    chosen = choose(models, share)
+    for factor in (CLOSE, 1.0 / CLOSE):
+        changed = [
+            replace(m, seconds=m.seconds * factor) if m is model else m for m in models
+        ]  # fmt: skip
+        other = choose(changed, share)
+        if (chosen and chosen.name) != (other and other.name):
+            return False
+    return True
+
+
+def decide(
+    models: Sequence[Model], methods: Sequence[Method], ideal: float, share: float = 1.0
+) -> Verdict:
+    """Return the verdict on models that were fitted and on a race of draws.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        In order of preference.
+    methods : sequence of Method
+        The first is the baseline; may be empty.
+    ideal : float
+        The smallest second moment that was possible, over that of uniform draws.
+    share : float, default=1.0
+        As in `choose`.
+    """
+    pays, about_draws = draws_sentences(methods, ideal)
+    chosen = choose(models, share)
+    if chosen is None:
+        headline = "Undecided: no model that reached the lowest objective ended within its limits."
+        reasons = ["Each stopped at its largest number of passes: scale the columns, or allow "
+                   "more by a larger budget."]  # fmt: skip
+        return Verdict("undecided", None, pays, headline, reasons + about_draws)
+    own = "scikit-learn's" if chosen.library == "scikit-learn" else "tombola's"
+    headline = f"Use {own} {chosen.label}."
+    reasons = _compared(chosen, models)
+    longest = max(m.seconds for m in models if m.arrived) * share
+    if longest < LEAST:
+        reasons.insert(
+            0,
+            f"This is a race of {_seconds(longest)}: every model that arrives takes less than a "
+            "tenth of a second, so the choice hardly matters.",
+        )
+    return Verdict(chosen.library, chosen.name, pays, headline, reasons + about_draws)
+
+
+def _compared(chosen: Model, models: Sequence[Model]) -> list[str]:
+    """Return sentences that compare the chosen model with the best of each library."""
+    rest = [m for m in models if m.arrived and m is not chosen]
+    found = []
+    for library in ("scikit-learn", "tombola"):
+        others = [m for m in rest if m.library == library]
+        if not others:
+            continue
+        other = min(others, key=lambda m: m.seconds)
+        ratio = other.seconds / chosen.seconds
+        if ratio > 1 and ratio < FASTER:
+            verb = f"is as fast as that, within a factor of {FASTER}"
+        elif ratio <= 1 and chosen.seconds < FASTER * other.seconds:
+            verb = f"is as fast as that, within a factor of {FASTER}"
+        elif ratio <= 1:
+            verb = f"saves less than {LEAST} seconds"
+        else:
+            verb = "is slower"
+        which = "scikit-learn's" if library == "scikit-learn" else "tombola's"
+        found.append(
+            f"{which} {other.name} {verb}: it takes {ratio:.2g} times as long "
+            f"({_seconds(other.seconds)} against {_seconds(chosen.seconds)})."
+        )
+    near = [
+        m for m in models
+        if not m.arrived and chosen.seconds >= FASTER * m.seconds and m.score >= chosen.score - 1e-3
+    ]  # fmt: skip
+    if near and chosen.family != "squared distance":
+        other = min(near, key=lambda m: m.seconds)
+        found.append(
+            f"{other.name} ends {other.left:.2g} of the way short of the lowest objective, with "
+            f"a held-out score of {other.score:.4f} against {chosen.score:.4f}, and takes "
+            f"{other.seconds / chosen.seconds:.2g} times as long."
+        )
+    return found
+
+
+def draws_sentences(methods: Sequence[Method], ideal: float) -> tuple[bool | None, list[str]]:
+    """Return whether adaptive draws pay, with any solver, and sentences about it."""
+    if not methods:
+        return None, []
+    baseline = methods[0]
+    if not all(map(math.isfinite, baseline.draws)) or not sum(baseline.draws):
+        return None, [
+            f"About draws nothing can be said: {baseline.solver} with shuffled epochs did not "
+            "decrease the objective."
         ]
-        return Verdict(False, "shuffle", baseline.label, "Nothing can be said.", reasons)
-    better = [m for m in [*adaptive, *default] if _is_better(m)]
-    if not better:
-        best = max([*adaptive, *default], key=lambda m: middle(m.sooner))
-        if middle(best.sooner) >= PAYS:
-            times = sum(each > 1 for each in best.sooner)
-            headline = f"Undecided: {best.label} was sooner in {times} of {len(best.sooner)} seeds."
-            return Verdict(False, "try", best.label, headline, [_compared(best)])
-        reasons = _why_not(adaptive, ideal) + [_compared(m) for m in default]
-        return Verdict(False, "shuffle", baseline.label, "Stay with shuffled epochs.", reasons)
-    best = max(better, key=lambda m: middle(m.sooner))
-    paying = [m for m in better if m.kind == "adaptive"]
-    reasons = [_compared(best)]
-    if best.kind == "adaptive":
-        return Verdict(True, "adaptive", best.label, f"It pays: draw by {best.label}.", reasons)
-    plain = next(m for m in methods if m.kind == "plain")
-    gain = [b / a for a, b in zip(best.seconds, plain.seconds, strict=True)]
-    if all(map(math.isfinite, gain)):
-        reasons.append(f"The same solver with shuffled epochs takes {spread(gain)} times as long.")
-    else:
-        reasons.append("The same solver with shuffled epochs does not reach the goal in time.")
-    if min(gain) > 1.0 and middle(gain) >= PAYS:
-        headline = "It pays: use the default, whose draws adapt."
-        return Verdict(True, "default", best.label, headline, reasons)
-    if max(gain) < 1.0 and middle(gain) <= 1.0 / PAYS:
-        headline = "Adaptive draws do not pay here: use the default's solver on shuffled epochs."
-        return Verdict(False, "shuffle", plain.label, headline, reasons)
-    if paying:
-        other = max(paying, key=lambda m: middle(m.sooner))
-        reasons += [f"With {other.solver}, adaptive draws pay, too.", _compared(other)]
-        headline = f"It pays with {other.solver}, and the default is sooner still: use that."
-        return Verdict(True, "default", best.label, headline, reasons)
-    headline = "Adaptive draws do not pay here: use the default as it is."
-    return Verdict(False, "default", best.label, headline, reasons + _why_not(adaptive, ideal))
+    adaptive = [m for m in methods if m.kind == "adaptive"]
+    best = min(adaptive, key=lambda m: middle(m.time_ratio))
+    pays = _pays(best.time_ratio)
+    found = [_sentence(best, baseline, pays, ideal)]
+    for default in (m for m in methods if m.kind == "default"):
+        plain = next(m for m in methods if m.kind == "plain")
+        over = gain(default, plain)
+        own = _pays(over)
+        pays = pays or own
+        name = plain.solver.split(",")[0]
+        if not all(map(math.isfinite, over)):
+            found.append(f"{default.solver} was not seen to reach the goal of the race of draws.")
+            continue
+        word = "pay" if own else "do not pay"
+        found.append(
+            f"With {name}, adaptive draws {word}: they take {spread(over)} times as long as "
+            "shuffled epochs."
+        )
+    return pays, found
 
 
-def _is_better(method: Method) -> bool:
-    return min(method.sooner) > 1.0 and middle(method.sooner) >= PAYS
+def gain(method: Method, other: Method) -> list[float]:
+    """Return the time of a method over that of another one, for each seed."""
+    return [
+        a / b if math.isfinite(a) and b > 0 and math.isfinite(b)
+        else (math.inf if not math.isfinite(a) else 0.0)
+        for a, b in zip(method.time_ratio, other.time_ratio, strict=True)
+    ]  # fmt: skip
 
 
-def _compared(method: Method) -> str:
-    """Return a sentence that compares a method with the baseline."""
-    arrived, seeds = sum(each > 0 for each in method.sooner), len(method.sooner)
+def is_close(ratio: float) -> bool:
+    """Return whether a ratio of times is near the one at which draws pay."""
+    return 1.0 / CLOSE < ratio * PAYS < CLOSE
+
+
+def _pays(ratios: Sequence[float]) -> bool:
+    """Return whether these ratios of times pay, in the median."""
+    return middle(ratios) * PAYS <= 1.0
+
+
+def _sentence(best: Method, baseline: Method, pays: bool, ideal: float) -> str:
+    """Return what the race of draws says about the best adaptive method."""
+    solver = baseline.solver
+    arrived, seeds = sum(map(math.isfinite, best.time_ratio)), len(best.time_ratio)
     if 2 * arrived <= seeds:
         return (
-            f"The objective of shuffled epochs is reached by {_named(method)} in {arrived} of "
-            f"{seeds} seeds."
+            f"With {solver}, adaptive draws do not pay: {best.label} reaches the objective of "
+            f"shuffled epochs in {arrived} of {seeds} seeds."
         )
-    some = "" if arrived == seeds else f", which reaches it in {arrived} of {seeds} seeds"
-    return (
-        f"To the same objective, shuffled epochs take {spread(method.sooner)} times as long as "
-        f"{_named(method)}{some}, and {spread(method.fewer_draws)} times as many draws."
+    word = "pay" if pays else "do not pay"
+    found = (
+        f"With {solver}, adaptive draws {word}: to the same objective, {best.label} takes "
+        f"{spread(best.time_ratio)} times as long as shuffled epochs, with "
+        f"{spread(best.draws_ratio)} times as many draws, each of which takes "
+        f"{best.cost / baseline.cost:.2g} times as long."
     )
-
-
-def _why_not(adaptive: Sequence[Method], ideal: float) -> list[str]:
-    """Return sentences on why adaptive draws do not pay, about the best of them."""
-    best = max(adaptive, key=lambda m: (middle(m.sooner), middle(m.fewer_draws)))
-    if ideal > ALIKE:
-        why = (
-            f"There is little to gain: even ideal draws would have {ideal:.2g} of the second "
+    if not pays and ideal > ALIKE:
+        found += (
+            f" There is little to gain: even ideal draws would have {ideal:.2g} of the second "
             "moment of uniform ones."
         )
-    elif middle(best.sooner) >= PAYS:
-        why = "Seeds disagree about adaptive draws."
-    elif middle(best.fewer_draws) >= PAYS:
-        why = (
-            "Adaptive sampling reaches the goal with fewer draws, but each takes "
-            f"{best.overhead:.1f} times as long as a shuffled one."
-        )
-    else:
-        why = (
-            f"Adaptive draws have {best.ratio:.2g} of the second moment of uniform ones "
-            f"({ideal:.2g} would be ideal), and {best.solver} gains little from that."
-        )
-    return [why, _compared(best)]
+    return found
 
 
-def _named(method: Method) -> str:
-    """Return the name of a method for a sentence; k-means has only one solver."""
-    label = "the default" if method.kind == "default" else method.label
-    return label if method.solver == "k-means" else f"{label} ({method.solver})"
+def _seconds(value: float) -> str:
+    """Return seconds, or milliseconds where there are few."""
+    return f"{value:.2g} s" if value >= 0.1 else f"{1000 * value:.2g} ms"
 
 
 def middle(values: Sequence[float]) -> float:
-    """Return the median."""
-    return float(np.median(values))
+    """Return the median; infinite where most are."""
+    return float(np.median(values)) if all(map(math.isfinite, values)) else float(
+        sorted(values)[len(values) // 2]
+    )
 
 
 def spread(values: Sequence[float]) -> str:
-    """Return median and range, for people; 0 stands for a goal that was not reached."""
-    shown = [f"{v:.2f}" if v > 0 else "never" for v in (middle(values), min(values), max(values))]
+    """Return median and range, for people; infinity stands for a goal that was not reached."""
+    shown = [
+        f"{v:.2f}" if math.isfinite(v) else "never"
+        for v in (middle(values), min(values), max(values))
+    ]
     return shown[0] if shown[1] == shown[2] else f"{shown[0]} [{shown[1]}, {shown[2]}]"

@@ -1,4 +1,4 @@
-"""`tombola advise`: does adaptive sampling pay on these data, how much, and how is it used?"""
+"""`tombola advise`: which model to use on these data, and do adaptive draws pay?"""
 
 import argparse
 import json
@@ -24,8 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--n-clusters", type=whole_number(1), help="for clustering; default: 8")
     parser.add_argument(
         "--budget", type=number_from(1.0), default=50.0, metavar="SECONDS",
-        help="roughly the time it may take, compiling included; more of it races more rows; "
+        help="roughly the time it may take, without compiling; more of it races more rows; "
         "default: 50",
+    )  # fmt: skip
+    parser.add_argument(
+        "--alpha", type=number_from(1e-300), help="penalty of linear models; default: 1e-4"
+    )
+    parser.add_argument("--l1", action="store_true", help="penalise |w| in place of |w|^2 / 2")
+    parser.add_argument(
+        "--test", type=number_from(0.01, 1.0), metavar="SHARE",
+        help="share of rows to hold out for the score; default: 0.2, or the test rows of the data",
     )  # fmt: skip
     parser.add_argument("--seed", type=whole_number(0), default=0)
     parser.add_argument("--html", type=Path, metavar="PAGE", help="save a page with figures")
@@ -36,24 +44,24 @@ def run(options: argparse.Namespace) -> int:
     """Measure, print the advice, and save the page if one is asked for."""
     if options.html is not None:
         _check_page(options.html)
-    data = open_data(options)
+    data = open_data(options, hold_out=True)
     if options.n_clusters is not None and data.task != "clustering":
         raise CommandError(f"--n-clusters is not for {data.task}")
+    if data.task == "clustering" and (options.alpha is not None or options.l1):
+        raise CommandError(f"--{'l1' if options.l1 else 'alpha'} is not for clustering")
     n_clusters = CLUSTERS if options.n_clusters is None else options.n_clusters
     if data.task == "clustering":
         check_clusters(n_clusters, data)
 
-    from sklearn.preprocessing import StandardScaler
-
     from tombola.advice import advise
 
-    scaled = data.preparation is not None and bool((data.preparation.scale != 1.0).any())
     try:
         with Progress("racing") as progress:
             advice = advise(
-                data.X, data.y, task=data.task, n_clusters=n_clusters,
-                scaled_by=[StandardScaler()] if scaled else [],
-                seed=options.seed, budget=options.budget, progress=progress,
+                data.X, data.y, task=data.task, X_test=data.X_test, y_test=data.y_test,
+                n_clusters=n_clusters, alpha=1e-4 if options.alpha is None else options.alpha,
+                l1=options.l1, reading=data.code(), seed=options.seed, budget=options.budget,
+                progress=progress,
             )  # fmt: skip
     except ValueError as error:  # for example, numbers whose squares overflow
         raise DataError(str(error)) from None
@@ -86,7 +94,10 @@ def _record(data: OpenData, options: argparse.Namespace, advice: dict[str, Any])
     return {
         "command": "advise",
         "data": data.record(),
-        "settings": {"seed": options.seed, "budget": options.budget, "target": options.target},
+        "settings": {
+            name: getattr(options, name)
+            for name in ("seed", "budget", "target", "alpha", "l1", "test", "n_clusters")
+        },
         "versions": versions(),
         "advice": advice,
     }

@@ -1,0 +1,112 @@
+"""The models that are fitted to their end: what people would use, scikit-learn's and ours."""
+
+from inspect import signature
+from typing import Any, NamedTuple
+
+from sklearn import cluster, linear_model
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import StandardScaler
+
+from tombola.estimators import KMeans, Lasso, LinearClassifier, LinearRegressor, MiniBatchKMeans
+
+__all__ = ["Candidate", "Penalty", "candidates"]
+
+WIDE = 1000  # newton-cholesky solves systems of at most this many unknowns
+MOST = 1000  # passes at most
+
+
+class Penalty(NamedTuple):
+    """The penalty that all models share: alpha |w|^2 / 2, or alpha |w|_1 with l1."""
+
+    alpha: float
+    l1: bool
+
+
+class Candidate(NamedTuple):
+    """A model to fit, as a user would write it."""
+
+    name: str
+    estimator: Any
+    library: str  # "scikit-learn" or "tombola"
+    family: str  # the objective, for people
+
+    def model(self, seed: int) -> Any:
+        """Return the model, not fitted, with this seed."""
+        model = clone(self.estimator)
+        if "random_state" in model.get_params():
+            model.set_params(random_state=seed)
+        return model
+
+
+def candidates(
+    task: str, penalty: Penalty, n: int, width: int, n_classes: int, n_clusters: int, passes: int
+) -> list[Candidate]:
+    """Return the models for a task, those that users have already first.
+
+    Parameters
+    ----------
+    task : {"classification", "regression", "clustering"}
+    penalty : Penalty
+    n, width : int
+        Rows and columns that are fitted.
+    n_classes, n_clusters : int
+    passes : int
+        The most iterations that scikit-learn's slower solvers may take.
+    """
+    if task == "clustering":
+        kinds = [cluster.KMeans, cluster.MiniBatchKMeans, KMeans, MiniBatchKMeans]
+        return [_candidate(kind(n_clusters=n_clusters), "squared distance") for kind in kinds]
+    if task == "regression":
+        return _regressors(penalty, n)
+    return _classifiers(penalty, n, width, n_classes, passes)
+
+
+def _regressors(penalty: Penalty, n: int) -> list[Candidate]:
+    alpha, family = penalty.alpha, "least squares"
+    sgd = linear_model.SGDRegressor(alpha=alpha, penalty="l1" if penalty.l1 else "l2")
+    models = [linear_model.Ridge(alpha=alpha * n), LinearRegressor(alpha=alpha)]
+    if penalty.l1:
+        models = [linear_model.Lasso(alpha=alpha), Lasso(alpha=alpha)]
+    else:  # the rate of SGDRegressor needs a target of spread 1; for ridge that is the same model
+        sgd = TransformedTargetRegressor(sgd, transformer=StandardScaler())
+    return [_candidate(model, family) for model in (models[0], sgd, models[1])]
+
+
+def _classifiers(
+    penalty: Penalty, n: int, width: int, n_classes: int, passes: int
+) -> list[Candidate]:
+    alpha, several = penalty.alpha, n_classes > 2
+    family = "softmax" if several else "log loss"
+    C, most = 1.0 / (alpha * n), {"max_iter": min(passes, MOST)}
+    own: dict[str, Any] = {"C": C}
+    if penalty.l1:
+        kind = linear_model.LogisticRegression
+        new = signature(kind).parameters["penalty"].default == "deprecated"
+        own |= {"l1_ratio": 1.0} if new else {"penalty": "l1"}
+    make = linear_model.LogisticRegression
+    found = []
+    if not penalty.l1:
+        found.append(_candidate(make(**own, **most), family))
+        if (width + 1) * (n_classes if several else 1) <= WIDE:
+            found.append(_candidate(make(**own, solver="newton-cholesky"), family))
+    found.append(_candidate(make(**own, **most, solver="saga"), family))
+    each = "one-vs-rest" if several else family
+    if several and not penalty.l1:
+        found.append(_candidate(OneVsRestClassifier(make(**own, **most)), each))
+    sgd = linear_model.SGDClassifier(
+        loss="log_loss", alpha=alpha, penalty="l1" if penalty.l1 else "l2"
+    )
+    ours = LinearClassifier(alpha=alpha, l1_ratio=1.0 if penalty.l1 else 0.0)
+    return [*found, _candidate(sgd, each), _candidate(ours, each)]
+
+
+def _candidate(estimator: Any, family: str) -> Candidate:
+    library = "tombola" if type(estimator).__module__.startswith("tombola") else "scikit-learn"
+    inner = getattr(estimator, "estimator", getattr(estimator, "regressor", estimator))
+    solver = getattr(inner, "solver", "auto")
+    name = type(inner).__name__ + ("" if solver == "auto" else f" ({solver})")
+    if isinstance(estimator, OneVsRestClassifier):
+        name += ", one-vs-rest"
+    return Candidate(name, estimator, library, family)
