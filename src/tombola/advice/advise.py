@@ -26,7 +26,7 @@ __all__ = ["advise"]
 
 LISTED = 10  # items and groups in the report
 POINTS = 101  # of the Lorenz curve
-VISITS = 8e7  # entries that a solver of scikit-learn may visit, for each second of the budget
+VISITS = 4e7  # entries that a solver of scikit-learn may visit, for each second of the budget
 LONGER = 6  # runs that are added for the cost of a draw, where it is close
 
 
@@ -201,7 +201,7 @@ def _candidates(data: Data, n: int, budget: float) -> Any:
     entries = (X.nnz if hasattr(X, "tocsr") else X.size) / X.shape[0] * data.n
     classes = len(data.labels) if data.task == "classification" else 1
     passes = int(VISITS * budget / (entries * (classes if classes > 2 else 1)))
-    passes = max(20, min(passes, 1000)) // 10 * 10
+    passes = max(100, min(passes, 1000)) // 10 * 10
     return candidates(
         data.task, data.penalty, n, X.shape[1], classes, data.n_clusters, passes
     )  # fmt: skip

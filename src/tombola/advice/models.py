@@ -14,7 +14,8 @@ from tombola.estimators import KMeans, Lasso, LinearClassifier, LinearRegressor,
 __all__ = ["Candidate", "Penalty", "candidates"]
 
 WIDE = 1000  # newton-cholesky solves systems of at most this many unknowns
-MOST = 1000  # passes at most
+SAGA = 4  # a pass of saga takes several times as long as one of lbfgs: it may take fewer
+FEWEST = 20  # passes, whatever the limit
 
 
 class Penalty(NamedTuple):
@@ -79,7 +80,7 @@ def _classifiers(
 ) -> list[Candidate]:
     alpha, several = penalty.alpha, n_classes > 2
     family = "softmax" if several else "log loss"
-    C, most = 1.0 / (alpha * n), {"max_iter": min(passes, MOST)}
+    C, most = 1.0 / (alpha * n), {"max_iter": passes}
     own: dict[str, Any] = {"C": C}
     if penalty.l1:
         kind = linear_model.LogisticRegression
@@ -91,7 +92,8 @@ def _classifiers(
         found.append(_candidate(make(**own, **most), family))
         if (width + 1) * (n_classes if several else 1) <= WIDE:
             found.append(_candidate(make(**own, solver="newton-cholesky"), family))
-    found.append(_candidate(make(**own, **most, solver="saga"), family))
+    few = {"max_iter": max(passes // SAGA, FEWEST)}
+    found.append(_candidate(make(**own, **few, solver="saga"), family))
     each = "one-vs-rest" if several else family
     if several and not penalty.l1:
         found.append(_candidate(OneVsRestClassifier(make(**own, **most)), each))

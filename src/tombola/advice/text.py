@@ -41,7 +41,7 @@ def legend_of_models(advice: "Advice") -> list[str]:
     clustering = advice.task == "clustering"
     arrived = ARRIVED["clustering" if clustering else "linear"]
     left = (
-        "the distance from the lowest objective, over that one; the median over 3 seeds"
+        "the distance from the lowest objective, over that one; the median over 5 seeds"
         if clustering
         else "the distance from the lowest objective of the same kind, over the decrease from the "
         "best constant prediction to it"

@@ -91,6 +91,9 @@ def script(
     call = call_of(estimator, imports)
     lines = []
     if dropped:
+        if prepared:
+            imports["sklearn.frozen"].add("FrozenEstimator")
+            lines.append("prepare = FrozenEstimator(prepare.fit(X))  # to the rows of all classes")
         lines += [
             f"small = {[plain(label) for label in dropped]!r}  # classes too small to judge",
             "kept, kept_test = ~np.isin(y, small), ~np.isin(y_test, small)",

@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 # Each command is a module of this package with the same name (warm-up: warm_up).
 COMMANDS = {
-    "advise": "find out whether adaptive sampling pays on your data, and how to use it",
+    "advise": "find out which model to use on your data, and whether adaptive draws pay",
     "train": "fit a model; save it with its trace and a report",
     "predict": "apply the model of a run to new rows",
     "demo": "run two small comparisons on generated data, in a minute",

@@ -1,0 +1,84 @@
+"""The script that `tombola advise` prints gives the score that it shows, on five kinds of file."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
+
+from tombola.cli.main import main
+
+
+def dense(folder, rng):
+    """Text columns, missing values and a constant; three classes, and one that is too small."""
+    n = 400
+    label = rng.choice(["one", "two", "three"], n)
+    label[:4] = "tiny"
+    shift = np.array([{"one": 0.0, "two": 1.0, "three": 2.0, "tiny": 9.0}[name] for name in label])
+    colour = np.where(rng.random(n) < 0.3 + 0.2 * (shift == 1), "red", "blue")
+    lines = ["label,colour,a,b,same"]
+    for k in range(n):
+        a = "" if k % 17 == 0 else f"{100 * (shift[k] + rng.normal()):.6g}"
+        lines.append(f"{label[k]},{colour[k]},{a},{rng.normal():.6g},7")
+    (folder / "data.csv").write_text("\n".join(lines) + "\n")
+    return "data.csv", ["--target", "label", "--impute", "median"]
+
+
+def text_like(folder, rng):
+    """A LIBSVM file, whose rows are far from norm 1."""
+    X = sparse.random(300, 500, 0.02, random_state=1, format="csr") * 50.0
+    y = np.asarray(X @ rng.normal(size=500)).ravel() > 0
+    dump_svmlight_file(X, y.astype(int), str(folder / "data.svm"))
+    return "data.svm", []
+
+
+def rare(folder, rng):
+    n = 1000
+    y = np.arange(n) % 25 == 0
+    X = rng.normal(size=(n, 4)) + y[:, None]
+    lines = ["x,y,z,w,found", *(",".join(f"{v:.6g}" for v in row) + f",{('no', 'yes')[int(t)]}"
+                                for row, t in zip(X, y, strict=True))]  # fmt: skip
+    (folder / "data.csv").write_text("\n".join(lines) + "\n")
+    return "data.csv", ["--target", "found"]
+
+
+def regression(folder, rng):
+    X = rng.normal(size=(300, 5)) * [1, 10, 100, 1, 1]
+    y = 3e5 + 1e4 * X[:, 0] + 10 * X[:, 2] + 1e3 * rng.normal(size=300)
+    np.savez(folder / "data.npz", X=X, y=y)
+    return "data.npz", ["--task", "regression"]
+
+
+def clustering(folder, rng):
+    X = rng.normal(size=(600, 3)) + 5 * rng.integers(0, 3, (600, 1))
+    np.savez(folder / "data.npz", X=X)
+    return "data.npz", ["--task", "clustering", "--n-clusters", "4"]
+
+
+@pytest.mark.parametrize("make", [dense, text_like, rare, regression, clustering])
+def test_the_printed_script_prints_the_score_that_is_shown(make, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file, arguments = make(tmp_path, np.random.default_rng(0))
+    code = main(["advise", file, *arguments, "--budget", "1", "--seed", "3", "--json"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    advice = json.loads(out)["advice"]
+    script = tmp_path / "script.py"
+    script.write_text(advice["code"])
+    names = {}
+    exec(compile(advice["code"], "script.py", "exec"), names)
+    printed = capsys.readouterr().out
+    assert printed.startswith(advice["score_name"] + ": ")
+    assert float(printed.rsplit(" ", 1)[1]) == pytest.approx(advice["score"], abs=1e-6)
+    chosen = next(m for m in advice["models"] if m["name"] == advice["verdict"]["method"])
+    assert advice["score"] == pytest.approx(chosen["score"], abs=1e-12)
+    if make is dense:
+        assert "tiny" not in names["y"]
+        assert any("tiny (" in note for note in advice["notes"])
+        result = subprocess.run(
+            [sys.executable, script], capture_output=True, text=True, check=True, cwd=tmp_path
+        )
+        assert result.stdout == printed
