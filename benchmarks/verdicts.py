@@ -22,7 +22,7 @@ def standardised(load):
     return StandardScaler().fit_transform(X), y
 
 
-def text_like(n=20_000, d=10_000, words=60):
+def text_like(n=40_000, d=20_000, words=60):
     """Counts of words with frequencies as in texts, brought to norm 1, and a linear target."""
     rng = np.random.default_rng(0)
     chances = 1.0 / np.arange(1, d + 1)
@@ -43,9 +43,9 @@ def rare(n=40_000, d=30):
     return StandardScaler().fit_transform(X), margins > np.quantile(margins, 0.995)
 
 
-def blobs(n=40_000, d=10, k=40):
+def blobs(n=40_000, d=10, k=20):
     rng = np.random.default_rng(2)
-    centres = 4.0 * rng.normal(size=(k, d))
+    centres = 1.5 * rng.normal(size=(k, d))
     return centres[rng.integers(0, k, n)] + rng.normal(size=(n, d)), None
 
 
@@ -55,7 +55,7 @@ SETS = {
     "diabetes": (lambda: standardised(load_diabetes), {"task": "regression"}),
     "text-like": (text_like, {"task": "classification"}),
     "rare positives": (rare, {"task": "classification"}),
-    "clusters": (blobs, {"task": "clustering", "n_clusters": 40}),
+    "clusters": (blobs, {"task": "clustering", "n_clusters": 20}),
 }
 
 

@@ -18,7 +18,7 @@ from tombola.solvers import DivergenceError
 __all__ = ["MEASURED", "SCHEDULES", "Curve", "marks", "run", "schedule"]
 
 SCHEDULES = ((5, 20), (5, 10), (5, 5))  # seeds and epochs; the first that the budget allows
-DRAW, ENTRY = 2e-7, 3e-9  # nominal seconds of a draw, and of an entry of its row
+DRAW, ENTRY, SPARSE = 2e-7, 3e-9, 3e-8  # nominal seconds of a draw, and of an entry of its row
 STEPS = 40_000  # the least number of steps of a linear solver, where there are few rows
 MEASURED = ("baseline", "adaptive")  # SDCA draws without importances: it has no estimates
 EVALUATIONS = 8  # of the objective in an epoch, at most; they become rarer
@@ -129,7 +129,7 @@ def schedule(data: Data, entrants: Sequence[Entrant], budget: float) -> tuple[in
     width = (X.nnz if hasattr(X, "tocsr") else X.size) / X.shape[0]
     if data.task == "clustering":
         width *= data.n_clusters
-    pace = (DRAW + ENTRY * width) * len(entrants) * len(data.contests)
+    pace = (DRAW + (SPARSE if hasattr(X, "tocsr") else ENTRY) * width) * len(entrants) * len(data.contests)
     fewest = 1 if data.task == "clustering" else -(-STEPS // data.n)
     candidates = [(seeds, max(epochs, fewest)) for seeds, epochs in SCHEDULES]
     for seeds, epochs in candidates:
