@@ -24,11 +24,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def even_clock(monkeypatch):
     """A short race, on a clock that advances by one each time it is read.
 
-    All steps then take the same time, on any machine.
+    All steps and fits then take the same time, on any machine.
     """
-    from tombola.advice import race
+    from tombola.advice import fits, race
 
     ticks = itertools.count()
-    monkeypatch.setattr(race, "clock", lambda: float(next(ticks)))
+    for module in (fits, race):
+        monkeypatch.setattr(module, "clock", lambda: float(next(ticks)))
     monkeypatch.setattr(race, "SCHEDULES", ((3, 8),))
     monkeypatch.setattr(race, "STEPS", 4000)

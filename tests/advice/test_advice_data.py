@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from samples import clustered, imbalanced, regression
+from samples import PLENTY, clustered, imbalanced, regression
 from scipy import sparse
 
 from tombola.advice import advise
-from tombola.advice.data import open_contests
+from tombola.advice.data import open_data, too_few
+from tombola.advice.models import Penalty
 from tombola.problems import KMeans, LeastSquares, Logistic
 
 
@@ -33,6 +34,9 @@ from tombola.problems import KMeans, LeastSquares, Logistic
         ),
         ({"n_clusters": 0}, ValueError, "n_clusters must be at least 1"),
         ({"budget": 0.0}, ValueError, "budget must be positive, got 0.0"),
+        ({"alpha": 0.0}, ValueError, "alpha must be positive, got 0.0"),
+        ({"X_test": np.ones((9, 3)), "y_test": np.ones(9)}, ValueError, "X_test has 3 columns"),
+        ({"X_test": np.ones((9, 2)), "y_test": [1]}, ValueError, r"y_test must have shape \(9,\)"),
         ({"budget": "long"}, TypeError, "budget must be a number"),
         ({"seed": -1}, ValueError, "seed must not be negative"),
     ],
@@ -44,24 +48,37 @@ def test_bad_input_is_named(change, error, words):
         advise(**{**given, **change})
 
 
+def opened(X, y, task="classification", X_test=None, y_test=None, **options):
+    given = {"groups": None, "n_clusters": 4, "penalty": Penalty(1e-4, False), "seed": 0,
+             "budget": PLENTY, **options}  # fmt: skip
+    return open_data(X, y, X_test, y_test, task=task, **given)
+
+
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.coo_array])
-def test_rows_are_brought_to_norm_one_where_they_are_far_from_it(kind):
+@pytest.mark.parametrize("l1", [False, True])
+def test_the_race_of_draws_scales_rows_and_penalty_such_that_the_model_stays(kind, l1):
     X, y = imbalanced()
-    y = y.astype(int)
+    rng = np.random.default_rng(0)
     for factor, scaled in ((1.0, False), (100.0, True), (0.01, True)):
-        data = open_contests(kind(factor * X), y, "classification", None, 8, 0, ())
-        norms = data.contests[0].problem.model.norms ** 2 - 1  # without the intercept
-        mean = np.sqrt(np.maximum(norms, 0)).mean()
-        assert bool(data.scaling) == scaled
-        assert any("divided by" in note for note in data.notes) == scaled
-        assert mean == pytest.approx(1.0 if scaled else np.linalg.norm(X, axis=1).mean())
+        data = opened(kind(factor * X), y.astype(int), penalty=Penalty(0.01, l1))
+        data.make_contests()
+        assert (data.scale != 1.0) == scaled
+        assert any("the same model" in note for note in data.notes) == scaled
+        problem = data.contests[0].problem
+        w = rng.normal(size=41) / factor
+        mine = np.append(w[:-1] * data.scale, w[-1])
+        rows = np.asarray(data.X.todense()) if hasattr(data.X, "todense") else data.X
+        signs = np.where(data.y == 1, 1.0, -1.0)
+        norm = np.abs(w[:-1]).sum() if l1 else (w[:-1] ** 2).sum() / 2
+        there = np.logaddexp(0, -signs * (rows @ w[:-1] + w[-1])).mean() + 0.01 * norm
+        assert problem.value(mine) == pytest.approx(there, rel=1e-9)
 
 
 def test_columns_of_very_different_scale_are_mentioned():
     X, y = imbalanced()
     X[:, 0] *= 1e4
     for kind in (np.asarray, sparse.csr_matrix):
-        data = open_contests(kind(X), y, "classification", None, 8, 0, ())
+        data = opened(kind(X), y)
         assert any("standardise the columns" in note for note in data.notes)
 
 
@@ -72,9 +89,49 @@ def test_tasks_make_their_problems():
         "clustering": (clustered, KMeans),
     }
     for task, (make, kind) in kinds.items():
-        X, y = make()
-        data = open_contests(X, y, task, None, 4, 0, ())
+        data = opened(*make(), task)
+        data.make_contests()
         assert [type(contest.problem) for contest in data.contests] == [kind]
-    targets = open_contests(*regression(), "regression", None, 4, 0, ()).contests[0].problem.model
-    assert targets.targets.mean() == pytest.approx(0, abs=1e-9)
-    assert targets.targets.std() == pytest.approx(1)
+
+
+def test_classes_too_small_to_judge_are_named_and_left_out():
+    rng = np.random.default_rng(0)
+    y = np.repeat(["a", "b", "c", "d"], [60, 50, 12, 13])
+    X = rng.normal(size=(len(y), 2))
+    data = opened(X, y)  # a fifth of 12 and of 13 is held out: 10 are left of both
+    assert not data.dropped
+    y[y == "c"] = np.repeat(["c", "e"], 6)
+    data = opened(X, y)
+    assert data.dropped == ["c", "e"]
+    assert set(data.labels) == set(data.y_test) == {"a", "b", "d"}
+    assert data.raced == ["d", "a"]
+    (note,) = (note for note in data.notes if "too small" in note)
+    assert "c (5), e (5)" in note
+    for part in (data.X, data.given):
+        assert len(part) == len(data.y)
+    np.testing.assert_array_equal(data.X, X[data.given])
+    held = ["a"] * 10 + ["new"] * 3
+    data = opened(X[:110], y[:110], X_test=X[:13], y_test=held)
+    assert data.dropped == ["b", "new"]  # none of b is held out
+    assert "fewer than two are left" in too_few(data)
+
+
+def test_rows_are_held_out_and_the_seed_says_which():
+    X, y = imbalanced()
+    first, again, other = (opened(X, y, seed=seed) for seed in (1, 1, 2))
+    assert len(first.y) == 480
+    assert len(first.y_test) == 120
+    assert first.y_test.sum() == 3  # a fifth of each class
+    np.testing.assert_array_equal(first.X_test, again.X_test)
+    assert not np.array_equal(first.X_test, other.X_test)
+
+
+def test_a_small_budget_races_fewer_rows_whatever_the_clock_says():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30_000, 10)), np.arange(30_000) % 1000 == 0
+    data = opened(X, y, budget=0.1)
+    assert data.n == pytest.approx(2000, abs=20)
+    assert data.X.shape[0] == 24_000
+    kept = data.rows()[1]
+    assert kept.sum() >= 10  # 24 of 24,000, and no fewer than it takes to judge
+    assert any("Raced on" in note for note in data.notes)

@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from test_page import Reader
 
-from tombola.advice import advise, race
+from tombola.advice import advise, fits, race
 from tombola.advice.page import page_of
+from tombola.advice.text import legend_of_draws, legend_of_models, model_table, race_table
 
 
 @pytest.fixture(params=[2, 3])
 def advice(request, monkeypatch):
     """Advice about two or three classes; a short race, all steps alike."""
     ticks = itertools.count()
-    monkeypatch.setattr(race, "clock", lambda: float(next(ticks)))
+    for module in (fits, race):
+        monkeypatch.setattr(module, "clock", lambda: float(next(ticks)))
     monkeypatch.setattr(race, "SCHEDULES", ((2, 5),))
     monkeypatch.setattr(race, "STEPS", 1000)
     rng = np.random.default_rng(0)
@@ -41,10 +43,17 @@ def test_the_page_has_its_figures_and_comes_from_nowhere_else(advice):
 
 def test_the_page_says_what_the_text_says(advice):
     text = "".join(Reader(page_of(advice, "a & b").html()).texts)
-    assert "Does adaptive sampling pay on a & b?" in text
+    assert "Which model for a & b, and do adaptive draws pay?" in text
     assert advice.verdict.headline in text
     assert advice.code in text
     for part in (*advice.verdict.reasons, *advice.notes):
         assert part in text
     for group in advice.groups:
         assert group.group in text
+    said = " ".join(text.split())
+    for table in (model_table(advice.models, advice.verdict.method), race_table(advice.methods)):
+        for cell in (cell for row in table[1] for cell in row):
+            assert cell in text
+    for (legend,) in (legend_of_models(advice), legend_of_draws(advice)):
+        assert legend in said
+    assert f"{advice.score:.6g}" in text

@@ -1,117 +1,137 @@
 """The verdict, on both sides of its thresholds."""
 
-import numpy as np
+import math
+
 import pytest
 
-from tombola.advice import Method, decide
-from tombola.advice.verdict import ALIKE, PAYS
+from tombola.advice import Method, Model, decide
+from tombola.advice.verdict import ALIKE, FASTER, LEAST, NEAR, PAYS, choose, is_settled
 
 
-def method(label, kind, sooner, fewer=None, ratio=0.3, overhead=1.5, solver="AdaGrad"):
-    fewer = sooner if fewer is None else fewer
-    seconds = [1.0 / times if times else np.inf for times in sooner]
-    ones = [1.0] * len(sooner)
-    known = ratio if kind in ("baseline", "adaptive") else None
-    return Method(label, solver, kind, known, overhead, 1.0, seconds, seconds, ones, fewer, sooner)
+def model(name, library, seconds, *, left=0.0, score=0.9, converged=True, family="log loss"):
+    return Model(name, f"{name}()", library, family, 10, seconds, 3, 0.5, left, score, converged,
+                 left <= 1e-3)  # fmt: skip
 
 
-def verdict(vrb=(1.0, 1.0, 1.0), default=(0.5, 0.5, 0.5), plain=None, ideal=0.1, **others):
-    methods = [
-        method("shuffle", "baseline", [1.0] * 3),
-        method("VRB", "adaptive", list(vrb), **others),
-        method("default", "default", list(default), solver="SDCA"),
-        method("plain SDCA", "plain", list(default if plain is None else plain), solver="SDCA"),
+def raced(lbfgs, newton, ours, **others):
+    return [
+        model("lbfgs", "scikit-learn", lbfgs),
+        model("newton", "scikit-learn", newton),
+        model("ours", "tombola", ours, **others),
     ]
-    return decide(methods, ideal)
 
 
-JUST = PAYS + 1e-9
+def method(label, kind, times, draws=None, cost=1.0, solver="AdaGrad"):
+    draws = times if draws is None else draws
+    return Method(label, solver, kind, 0.3, cost, list(draws), list(draws), list(times),
+                  [1.0] * len(times))  # fmt: skip
+
+
+def drawn(vrb=(1.0, 1.0, 1.0), default=(0.5, 0.5, 0.5), plain=(0.5, 0.5, 0.5), **others):
+    return [
+        method("shuffle", "baseline", [1.0] * 3),
+        method("VRB", "adaptive", vrb, **others),
+        method("default", "default", default, solver="SDCA, by latest residuals"),
+        method("plain SDCA", "plain", plain, solver="SDCA, shuffled"),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("vrb", "default", "pays", "use"),
+    ("times", "chosen"),
     [
-        ((1.01, JUST, 9.0), (0.5, 0.5, 0.5), True, "adaptive"),
-        ((1.01, PAYS - 1e-9, 9.0), (0.5, 0.5, 0.5), False, "shuffle"),  # the median is too low
-        ((1.00, JUST, 9.0), (0.5, 0.5, 0.5), False, "try"),  # not in every seed
-        ((0.00, JUST, 9.0), (0.5, 0.5, 0.5), False, "try"),
-        ((0.9, 1.0, 1.2), (1.01, JUST, 2.0), False, "default"),
-        ((0.9, 1.0, 1.2), (1.01, PAYS - 1e-9, 2.0), False, "shuffle"),
-        ((0.9, 1.0, 1.2), (0.99, JUST, 2.0), False, "try"),
-        ((1.1, 1.5, 2.0), (1.1, 1.4, 9.0), True, "adaptive"),  # sooner in the median
-        ((1.1, 1.5, 2.0), (1.1, 1.6, 1.7), True, "default"),
-        ((1.1, 1.5, 2.0), (0.9, 9.0, 9.0), True, "adaptive"),  # the default is not certain
-        ((0.9, 9.0, 9.0), (1.1, 1.5, 2.0), False, "default"),
+        ((1.0, 1.0, 1.0), "lbfgs"),
+        ((1.0, 0.7, 0.7), "lbfgs"),  # a tie: what users have
+        ((FASTER + 0.01, 9.0, 1.0), "ours"),
+        ((FASTER - 0.01, 9.0, 1.0), "lbfgs"),
+        ((9.0, 1.0, 0.7), "newton"),
+        ((9.0, 1.0, 0.6), "ours"),
+        ((0.9 * LEAST, 9.0, 0.001), "lbfgs"),  # ninety times as long, and yet nothing to save
+        ((LEAST + 0.0011, 9.0, 0.001), "ours"),
     ],
 )
-def test_it_pays_only_if_it_is_sooner_in_every_seed_and_enough_in_the_median(
-    vrb, default, pays, use
-):
-    said = verdict(vrb, default)
-    assert (said.pays, said.use) == (pays, use)
-    label = {"adaptive": "VRB", "default": "default", "shuffle": "shuffle"}
-    if use != "try":
-        assert said.method == label[use]
-    assert said.headline
-    assert said.reasons
+def test_scikit_learn_is_advised_unless_another_is_clearly_faster(times, chosen):
+    verdict = decide(raced(*times), [], 0.1)
+    assert verdict.method == chosen
+    assert verdict.use == ("tombola" if chosen == "ours" else "scikit-learn")
+    assert verdict.headline.endswith(f" {chosen}().")
+    assert verdict.pays is None
+    short = any("race of less than a tenth" in reason for reason in verdict.reasons)
+    assert short == (min(t for t in times if t == dict(zip(
+        ("lbfgs", "newton", "ours"), times, strict=True))[chosen]) < LEAST)  # fmt: skip
 
 
-def test_fewer_draws_alone_do_not_pay():
-    said = verdict((0.9, 0.9, 0.9), fewer=[5.0, 5.0, 5.0], overhead=5.6)
-    assert said.use == "shuffle"
-    assert "each takes 5.6 times as long" in said.reasons[0]
+def test_seconds_count_for_all_rows():
+    times = (0.06, 9.0, 0.01)
+    assert choose(raced(*times)).name == "lbfgs"
+    assert choose(raced(*times), share=10.0).name == "ours"
+
+
+def test_who_has_not_arrived_is_not_advised_but_mentioned():
+    models = raced(1.0, 1.0, 0.1, left=0.0011)
+    verdict = decide(models, [], 0.1)
+    assert verdict.method == "lbfgs"
+    assert any("short of the lowest objective" in reason for reason in verdict.reasons)
+    assert decide(raced(1.0, 1.0, 0.1, left=0.0009), [], 0.1).method == "ours"
+
+
+def test_nothing_is_advised_where_no_model_ended_by_itself():
+    models = [model("lbfgs", "scikit-learn", 1.0, converged=False),
+              model("ours", "tombola", 1.0, left=0.5)]  # fmt: skip
+    verdict = decide(models, [], 0.1)
+    assert (verdict.use, verdict.method) == ("undecided", None)
+    assert verdict.headline.startswith("Undecided")
+
+
+@pytest.mark.parametrize(("lead", "chosen"), [(NEAR - 1e-6, "softmax"), (NEAR + 1e-6, "each")])
+def test_families_of_objectives_are_compared_by_their_scores(lead, chosen):
+    models = [
+        model("softmax", "scikit-learn", 1.0, family="softmax", score=0.9),
+        model("each", "tombola", 0.9, family="one-vs-rest", score=0.9 + lead),
+    ]
+    assert choose(models).name == chosen
+
+
+def test_close_times_are_not_settled():
+    close, clear = raced(FASTER, 9.0, 1.0), raced(5.0, 90.0, 1.0)
+    assert [is_settled(m, close) for m in close] == [False, True, False]
+    assert all(is_settled(m, clear) for m in clear)
+    assert all(is_settled(m, tie) for tie in [raced(1.0, 1.0, 1.0)] for m in tie)
 
 
 @pytest.mark.parametrize(
-    ("ideal", "words"), [(ALIKE + 1e-9, "little to gain"), (ALIKE, "gains little from that")]
-)
-def test_the_reason_follows_what_was_possible(ideal, words):
-    assert words in verdict(ideal=ideal).reasons[0]
-
-
-def test_seeds_that_disagree_are_counted():
-    assert "VRB was sooner in 2 of 3 seeds" in verdict((0.9, 2.0, 3.0)).headline
-
-
-def test_what_the_default_owes_to_its_draws_is_said():
-    sooner = (2.0, 2.0, 2.0)
-    assert "takes 2.00 times as long" in verdict(default=sooner, plain=(1.0, 1.0, 1.0)).reasons[1]
-    assert "does not reach the goal" in verdict(default=sooner, plain=(1.0, 0.0, 1.0)).reasons[1]
-
-
-@pytest.mark.parametrize(
-    ("plain", "pays", "label"),
+    ("vrb", "default", "plain", "pays"),
     [
-        ((1.5, 1.9, 0.0), True, "default"),
-        ((1.5, 1.99 / PAYS, 1.0), True, "default"),
-        ((1.5, 1.9, 1.9), False, "default"),  # the median is too low
-        ((2.1, 1.0, 1.0), False, "default"),  # not in every seed
-        ((2.1, 2.1, 2.1), False, "default"),
-        ((2.1, 2.01 * PAYS, 9.0), False, "plain SDCA"),
+        ((0.1, 0.999 / PAYS, 9.0), (0.5,) * 3, (0.5,) * 3, True),
+        ((0.1, 1.001 / PAYS, 9.0), (0.5,) * 3, (0.5,) * 3, False),
+        ((1.0, 1.0, 1.0), (0.3,) * 3, (0.4,) * 3, True),
+        ((1.0, 1.0, 1.0), (0.35,) * 3, (0.4,) * 3, False),
+        ((1.0, 1.0, 1.0), (math.inf,) * 3, (0.4,) * 3, False),
+        ((1.0, 1.0, 1.0), (0.4,) * 3, (math.inf,) * 3, True),
+        ((math.inf,) * 3, (0.4,) * 3, (0.4,) * 3, False),
     ],
 )
-def test_the_default_pays_if_its_draws_do(plain, pays, label):
-    said = verdict(default=(2.0, 2.0, 2.0), plain=plain)
-    assert (said.pays, said.method) == (pays, label)
-    assert said.use == ("default" if label == "default" else "shuffle")
+def test_draws_pay_beyond_the_margin_in_the_median(vrb, default, plain, pays):
+    verdict = decide(raced(1.0, 1.0, 1.0), drawn(vrb, default, plain), 0.1)
+    assert verdict.pays is pays
+    assert any("adaptive draws pay" in reason for reason in verdict.reasons) == pays
 
 
-@pytest.mark.parametrize(
-    ("sooner", "words"),
-    [
-        ((0.0, 0.0, 0.0), "is reached by the default (SDCA) in 0 of 3 seeds."),
-        ((0.0, 0.0, 0.5), "is reached by the default (SDCA) in 1 of 3 seeds."),
-        ((0.0, 0.5, 0.6), "0.50 [never, 0.60] times as long as the default (SDCA), which reaches "
-         "it in 2 of 3 seeds, and"),
-        ((0.4, 0.5, 0.6), "0.50 [0.40, 0.60] times as long as the default (SDCA), and"),
-    ],
-)  # fmt: skip
-def test_who_does_not_arrive_is_counted(sooner, words):
-    assert words in verdict(default=sooner).reasons[-1]
+def test_fewer_draws_that_cost_more_are_told_apart():
+    verdict = decide([], drawn((1.1,) * 3, draws=(0.2,) * 3, cost=5.5), 0.1)
+    assert any(
+        "1.10 times as long" in reason and "0.20 times as many draws, each of which takes 5.5"
+        in reason for reason in verdict.reasons
+    )  # fmt: skip
 
 
-def test_where_training_fails_nothing_is_said():
-    methods = [method("shuffle", "baseline", [0.0] * 3), method("VRB", "adaptive", [0.0] * 3)]
-    said = decide(methods, 0.1)
-    assert (said.pays, said.use) == (False, "shuffle")
-    assert said.headline == "Nothing can be said."
+@pytest.mark.parametrize(("ideal", "said"), [(ALIKE + 1e-9, True), (ALIKE, False)])
+def test_the_reason_follows_what_was_possible(ideal, said):
+    reasons = decide([], drawn(), ideal).reasons
+    assert any("little to gain" in reason for reason in reasons) == said
+
+
+def test_where_training_fails_nothing_is_said_about_draws():
+    methods = [method("shuffle", "baseline", [math.inf] * 3), method("VRB", "adaptive", [1.0] * 3)]
+    verdict = decide(raced(1.0, 1.0, 1.0), methods, 0.1)
+    assert verdict.pays is None
+    assert any("nothing can be said" in reason for reason in verdict.reasons)

@@ -12,6 +12,7 @@ defaults of our solvers, which says whether adaptive draws pay.
 
 from tombola.advice.advice import Advice
 from tombola.advice.advise import advise
+from tombola.advice.network import NetworkAdvice, NetworkMethod, Signal, network
 from tombola.advice.parts import Group, Item, Method, Model, Possible, Race, Verdict
 from tombola.advice.verdict import decide
 
@@ -21,9 +22,13 @@ __all__ = [
     "Item",
     "Method",
     "Model",
+    "NetworkAdvice",
+    "NetworkMethod",
     "Possible",
     "Race",
+    "Signal",
     "Verdict",
     "advise",
     "decide",
+    "network",
 ]

@@ -108,7 +108,7 @@ def _candidate(estimator: Any, family: str) -> Candidate:
     library = "tombola" if type(estimator).__module__.startswith("tombola") else "scikit-learn"
     inner = getattr(estimator, "estimator", getattr(estimator, "regressor", estimator))
     solver = getattr(inner, "solver", "auto")
-    name = type(inner).__name__ + ("" if solver == "auto" else f" ({solver})")
+    name = f"{library}'s {type(inner).__name__}" + ("" if solver == "auto" else f" ({solver})")
     if isinstance(estimator, OneVsRestClassifier):
         name += ", one-vs-rest"
     return Candidate(name, estimator, library, family)

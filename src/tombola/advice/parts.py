@@ -12,7 +12,7 @@ class Model:
     Attributes
     ----------
     name : str
-        Its class, and the solver where there are several.
+        Library and class, and the solver where there are several.
     label : str
         The call that makes it.
     library : {"scikit-learn", "tombola"}

@@ -129,7 +129,11 @@ def schedule(data: Data, entrants: Sequence[Entrant], budget: float) -> tuple[in
     width = (X.nnz if hasattr(X, "tocsr") else X.size) / X.shape[0]
     if data.task == "clustering":
         width *= data.n_clusters
-    pace = (DRAW + (SPARSE if hasattr(X, "tocsr") else ENTRY) * width) * len(entrants) * len(data.contests)
+    pace = (
+        (DRAW + (SPARSE if hasattr(X, "tocsr") else ENTRY) * width)
+        * len(entrants)
+        * len(data.contests)
+    )
     fewest = 1 if data.task == "clustering" else -(-STEPS // data.n)
     candidates = [(seeds, max(epochs, fewest)) for seeds, epochs in SCHEDULES]
     for seeds, epochs in candidates:

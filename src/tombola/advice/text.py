@@ -71,7 +71,7 @@ def legend_of_draws(advice: "Advice") -> list[str]:
 def model_table(models: Sequence[Model], method: str | None) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows: what each model reached, and in what time."""
     chosen = next((m for m in models if m.name == method), None)
-    columns = ["model", "library", "held-out score", "seconds", "times as long", "passes",
+    columns = ["model", "held-out score", "seconds", "times as long", "passes",
                "ms a pass", "objective", "left", "remark"]  # fmt: skip
     unit = chosen.seconds if chosen is not None else math.nan
     rows = []
@@ -80,7 +80,6 @@ def model_table(models: Sequence[Model], method: str | None) -> tuple[list[str],
         rows.append(
             [
                 m.name,
-                m.library,
                 f"{m.score:.4f}",
                 f"{m.seconds:.3g}",
                 "" if chosen is None else f"{m.seconds / unit:.2f}",

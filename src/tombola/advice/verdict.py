@@ -102,8 +102,7 @@ def decide(
         reasons = ["Each stopped at its largest number of passes: scale the columns, or allow "
                    "more by a larger budget."]  # fmt: skip
         return Verdict("undecided", None, pays, headline, reasons + about_draws)
-    own = "scikit-learn's" if chosen.library == "scikit-learn" else "tombola's"
-    headline = f"Use {own} {chosen.label}."
+    headline = f"Use {chosen.library}'s {chosen.label}."
     reasons = _compared(chosen, models)
     took = chosen.seconds * share
     if took < LEAST:
@@ -133,9 +132,8 @@ def _compared(chosen: Model, models: Sequence[Model]) -> list[str]:
             verb = f"saves less than {LEAST} seconds"
         else:
             verb = "is slower"
-        which = "scikit-learn's" if library == "scikit-learn" else "tombola's"
         found.append(
-            f"{which} {other.name} {verb}: it takes {ratio:.2g} times as long "
+            f"{other.name} {verb}: it takes {ratio:.2g} times as long "
             f"({_seconds(other.seconds)} against {_seconds(chosen.seconds)})."
         )
     near = [
@@ -240,8 +238,10 @@ def _seconds(value: float) -> str:
 
 def middle(values: Sequence[float]) -> float:
     """Return the median; infinite where most are."""
-    return float(np.median(values)) if all(map(math.isfinite, values)) else float(
-        sorted(values)[len(values) // 2]
+    return (
+        float(np.median(values))
+        if all(map(math.isfinite, values))
+        else float(sorted(values)[len(values) // 2])
     )
 
 

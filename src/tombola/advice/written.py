@@ -12,7 +12,6 @@ from tombola.advice.data import HELD_OUT
 __all__ = ["call_of", "opening", "script"]
 
 
-
 SCORES = {
     "regression": "R squared",
     "clustering": "mean squared distance to the nearest centre",
@@ -117,7 +116,7 @@ def script(
             f"score = average_precision_score(y_test == {plain(positive)!r}, margins)",
         ]
         name = f"average precision of {positive}"
-    lines.append(f'print({name + ":"!r}, score)')
+    lines.append(f"print({name + ':'!r}, score)")
     head = [f"from {m} import {', '.join(sorted(imports[m]))}" for m in sorted(imports)]
     if dropped and "import numpy as np" not in begin.split("\n"):
         head.insert(0, "import numpy as np")
