@@ -2,7 +2,7 @@
 
     python benchmarks/verdicts.py [--runs 10] [--budget 5]
 
-For each of six sets: runs with the same seed, runs with other seeds, and one race ten times as long.
+For each of six sets: runs with the same seed, with other seeds, and a race ten times as long.
 """
 
 import argparse
@@ -91,10 +91,8 @@ def main():
         long = verdict(data, settings, 0, 10 * options.budget)
         cells = [shown(Counter(r[part] for r in runs[kind]))
                  for kind in ("same", "other") for part in (0, 1)]  # fmt: skip
-        print(
-            f"| {name} | {cells[0]} | {cells[1]} | {long[0]}, {long[1]} | {cells[2]} | {cells[3]} |",
-            flush=True,
-        )
+        row = [name, *cells[:2], ", ".join(long), *cells[2:]]
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":

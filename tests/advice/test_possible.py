@@ -11,7 +11,8 @@ from tombola.solvers import AdaGrad
 
 
 def test_equal_losses_leave_nothing_to_gain(even_clock):
-    advice = advise(*alike(), task="classification", budget=PLENTY)
+    X, y = alike()
+    advice = advise(X, y, task="classification", X_test=X, y_test=y, budget=PLENTY)
     (possible,) = advice.possible
     assert possible.ideals[-1] > 0.999
     assert possible.best_fixed >= possible.ideal > 0.9

@@ -18,6 +18,15 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_advice.py"
 each = functools.partial(cross_entropy, reduction="none")
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small batches on several threads wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def data(n=120):
     y = (torch.arange(n) % 20 == 0).long()
     x = torch.randn(n, 3, generator=torch.Generator().manual_seed(0)) + 2.0 * y[:, None]
@@ -142,7 +151,7 @@ def test_the_example_runs(capsys):
     spec = importlib.util.spec_from_file_location("torch_advice", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    advice = module.main(steps=40, seeds=1)
+    advice = module.main(steps=20, seeds=1)
     assert advice.headline in capsys.readouterr().out
     assert {m.sampler for m in advice.methods} == {"shuffle", "vrb", "group-vrb"}
     ideal = advice.possible[-1]

@@ -94,7 +94,7 @@ class Data:
         return kind(alpha=alpha, l1_ratio=1.0 if l1 else 0.0, **parameters)
 
     def keep(self, size: int, seed: int) -> None:
-        """Race on `size` of the rows, at random; of each class the same share, at least `FEWEST`."""
+        """Race on `size` rows at random; of each class the same share, and at least `FEWEST`."""
         order = np.random.default_rng(seed).permutation(self.X.shape[0])
         first = order[:0]
         if self.task == "classification":
@@ -188,7 +188,7 @@ def open_data(
             f"Raced on {data.n:,} of the {data.X.shape[0]:,} rows, chosen at random, to keep it "
             "short; a larger budget uses more of them."
         )
-    if task != "clustering":
+    if task != "clustering" and data.X.shape[0]:
         _note_scales(data)
     return data
 

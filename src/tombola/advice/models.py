@@ -36,9 +36,8 @@ class Candidate(NamedTuple):
     def model(self, seed: int) -> Any:
         """Return the model, not fitted, with this seed."""
         model = clone(self.estimator)
-        if "random_state" in model.get_params():
-            model.set_params(random_state=seed)
-        return model
+        names = [name for name in model.get_params() if name.endswith("random_state")]
+        return model.set_params(**dict.fromkeys(names, seed))  # also of the model inside
 
 
 def candidates(

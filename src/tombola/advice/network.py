@@ -339,7 +339,8 @@ class _Trial(NamedTuple):
             parts.append((losses.detach(), last, watch.of(ones)))
         columns = [torch.cat(part).cpu().double().numpy() for part in zip(*parts, strict=True)]
         chances = torch.as_tensor(loader.sampler.probabilities()).cpu().double().numpy()
-        return _Look(step, *columns, times=len(chances) * chances[self.items])
+        losses, last, norms = columns
+        return _Look(step, losses, last, norms, len(chances) * chances[self.items])
 
 
 def _fetch(dataset: Any, items: NDArray[np.int64], device: Any) -> list[tuple[Any, Any]]:

@@ -44,8 +44,8 @@ def lines_of(advice: "NetworkAdvice") -> list[str]:
             "is better. steps: to the loss over the probe that shuffling ends with, for each seed. "
             "second moment: of gradient estimates, over that of uniform draws, exact over the "
             "probe, in the second half of the run; ideal there: the least that is possible on "
-            "the same path. ms a step: median milliseconds, all included; ms a draw: those of draw and "
-            "update.",
+            "the same path. ms a step: median milliseconds, all included; ms a draw: those of "
+            "draw and update.",
             f"{advice.items:,} items, {advice.probe:,} of them in the probe; {advice.steps} steps "
             f"of {advice.batch_size} examples with each of {advice.seeds} seeds.",
         ]

@@ -124,9 +124,7 @@ def _compared(chosen: Model, models: Sequence[Model]) -> list[str]:
             continue
         other = min(others, key=lambda m: m.seconds)
         ratio = other.seconds / chosen.seconds
-        if ratio > 1 and ratio < FASTER:
-            verb = f"is as fast as that, within a factor of {FASTER}"
-        elif ratio <= 1 and chosen.seconds < FASTER * other.seconds:
+        if 1.0 / FASTER < ratio < FASTER:
             verb = f"is as fast as that, within a factor of {FASTER}"
         elif ratio <= 1:
             verb = f"saves less than {LEAST} seconds"
