@@ -22,7 +22,7 @@ def standardised(load):
     return StandardScaler().fit_transform(X), y
 
 
-def text_like(n=40_000, d=20_000, words=60):
+def text_like(n=24_000, d=20_000, words=60):
     """Counts of words with frequencies as in texts, brought to norm 1, and a linear target."""
     rng = np.random.default_rng(0)
     chances = 1.0 / np.arange(1, d + 1)

@@ -38,7 +38,7 @@ def test_the_text_begins_with_the_verdict(folder, capsys):
     assert first.startswith("data: ")
     assert first.endswith(".")
     for part in ("What is possible", "Race of draws, to 99.9%", "Groups that matter most", "rare",
-                 "Rows that matter most", "To use it", "make_pipeline(prepare, ", "held-out score",
+                 "Rows that matter most", "To use it", "make_pipeline(", "held-out score",
                  "'same' is constant"):  # fmt: skip
         assert part in out
 

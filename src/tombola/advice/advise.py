@@ -12,7 +12,7 @@ from tombola.advice.account import Account
 from tombola.advice.advice import Advice
 from tombola.advice.data import Data, open_data, too_few
 from tombola.advice.entrants import Entrant, line_up
-from tombola.advice.fits import final_score, fit_all
+from tombola.advice.fits import clock, final_score, fit_all
 from tombola.advice.models import Penalty, candidates
 from tombola.advice.parts import Group, Item, Method, Race, Verdict
 from tombola.advice.race import Curve, largest_batch, marks, run, schedule
@@ -27,7 +27,7 @@ __all__ = ["advise"]
 LISTED = 10  # items and groups in the report
 POINTS = 101  # of the Lorenz curve
 VISITS = 4e7  # entries that a solver of scikit-learn may visit, for each second of the budget
-LONGER = 6  # runs that are added for the cost of a draw, where it is close
+LONGER = 10  # times that runs are repeated for the cost of a draw, where it is close
 
 
 def advise(
@@ -124,7 +124,7 @@ def advise(
         count()
     compiling = time.perf_counter() - began
     models = fit_all(raced, data, seed, 0.2 * budget, count)
-    drawn = _race(data, entrants, seeds, epochs, seed, count)
+    drawn = _race(data, entrants, seeds, epochs, seed, 0.2 * budget, count)
 
     ideal = min(each.possible().ideal for each in drawn.accounts)
     share = data.X.shape[0] / data.n
@@ -208,7 +208,13 @@ def _candidates(data: Data, n: int, budget: float) -> Any:
 
 
 def _race(
-    data: Data, entrants: list[Entrant], seeds: int, epochs: int, seed: int, count: _Count
+    data: Data,
+    entrants: list[Entrant],
+    seeds: int,
+    epochs: int,
+    seed: int,
+    allowed: float,
+    count: _Count,
 ) -> _Drawn:
     """Race all ways to draw; where it is close, measure the cost of a draw for longer."""
     accounts = [Account(contest) for contest in data.contests]
@@ -219,21 +225,28 @@ def _race(
         curve = run(data.contests[k], entrant, seed + turn, looks, every, watch)
         curves[k][entrant.label].append(curve)
         count()
-    costs = {
-        entrant.label: min(c.pace for runs in curves for c in runs[entrant.label])
+    # the least of each seed and problem, then the median: a path is compared with itself
+    paces = {
+        entrant.label: np.array([[c.pace for c in runs[entrant.label]] for runs in curves])
         for entrant in entrants
     }
-    methods, races = results(data, entrants, curves, costs)
-    for turn in range(LONGER):
-        close = _close(methods)
-        if not close:
+    methods, races = results(data, entrants, curves, _costs(paces))
+    began = clock()
+    for _ in range(LONGER):
+        close = [entrant for entrant in entrants if entrant.label in _close(methods)]
+        if not close or clock() - began > allowed:
             break
-        for entrant in entrants:
-            if entrant.label in close:
-                again = run(data.contests[0], entrant, seed + turn % seeds, looks, every)
-                costs[entrant.label] = min(costs[entrant.label], again.pace)
-        methods, races = results(data, entrants, curves, costs)
+        for turn, k, entrant in itertools.product(range(seeds), range(len(accounts)), close):
+            pace = run(data.contests[k], entrant, seed + turn, looks, every).pace
+            place = paces[entrant.label][k]
+            place[turn] = min(place[turn], pace)
+        methods, races = results(data, entrants, curves, _costs(paces))
     return _Drawn(accounts, methods, races)
+
+
+def _costs(paces: dict[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Return the seconds for a draw of each way to draw."""
+    return {label: float(np.median(found)) for label, found in paces.items()}
 
 
 def _close(methods: list[Method]) -> set[str]:

@@ -93,7 +93,8 @@ class Method:
         The second moment over that of uniform draws, exact, along the method's own path; None for
         SDCA, which has no estimates.
     cost : float
-        Seconds of processor time for a draw, with step, update and set-up: the least of all runs.
+        Seconds of processor time for a draw, with step, update and set-up: of each seed the least,
+        and the median of these.
     draws : list of float
         To the goal; infinite where it was not reached.
     draws_ratio, time_ratio : list of float

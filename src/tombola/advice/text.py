@@ -62,7 +62,7 @@ def legend_of_draws(advice: "Advice") -> list[str]:
     return [
         "times as long: draws times the cost of one, over those of shuffled epochs; below 1 is "
         "better. draws: over those of shuffled epochs. us a draw: microseconds of processor time "
-        "for a draw, with step, update and set-up; the least of all runs. second moment: of "
+        "for a draw, with step, update and set-up. second moment: of "
         "gradient estimates, over that of uniform draws. decrease: of the objective at the end, "
         f"over shuffling's best. Over {advice.seeds} seeds of {advice.epochs} epochs."
     ]

@@ -101,7 +101,7 @@ def script(
     lines.append(f"model = {call}")
     if prepared:
         imports["sklearn.pipeline"].add("make_pipeline")
-        lines[-1] = f"model = make_pipeline(prepare, {call})"
+        lines[-1:] = ["model = make_pipeline(", "    prepare,", f"    {call},", ")"]
     lines.append("model.fit(X)" if task == "clustering" else "model.fit(X, y)")
     if task == "clustering":
         lines += ["score = -model.score(X_test) / X_test.shape[0]"]
