@@ -173,7 +173,7 @@ def draws_sentences(methods: Sequence[Method], ideal: float) -> tuple[bool | Non
         if not math.isfinite(middle(over)):
             found.append(f"With {name}, adaptive draws do not pay: they do not reach the goal.")
             continue
-        if 2 * never > len(over):
+        if 2 * never > len(over) and own:
             found.append(
                 f"With {name}, adaptive draws pay: shuffled epochs do not reach the goal in "
                 f"{never} of {len(over)} seeds."
