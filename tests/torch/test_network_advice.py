@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy, mse_loss
 from torch.utils.data import TensorDataset
 
 import tombola.advice
-from tombola.advice.network import NetworkMethod, Signal, _decide
+from tombola.advice import NetworkMethod, Signal
+from tombola.advice.network_verdict import decide
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_advice.py"
 each = functools.partial(cross_entropy, reduction="none")
@@ -99,7 +100,7 @@ def decided(vrb, group, ideal=0.1, feed="losses"):
             NetworkMethod(sampler, name, 0.3, 0.1, [100.0 * ratio], 1.0, 0.1, ratio)
             for sampler, ratio in zip(("vrb", "group-vrb"), ratios, strict=True)
         ]
-    return _decide([Signal("gradient norms", ideal)], methods, 100, 100, 8, 100, 1, True)
+    return decide([Signal("gradient norms", ideal)], methods, 100, 100, 8, 100, 1, True)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ defaults of our solvers, which says whether adaptive draws pay.
 
 from tombola.advice.advice import Advice
 from tombola.advice.advise import advise
-from tombola.advice.network import NetworkAdvice, NetworkMethod, Signal, network
+from tombola.advice.network import network
+from tombola.advice.network_parts import NetworkAdvice, NetworkMethod, Signal
 from tombola.advice.parts import Group, Item, Method, Model, Possible, Race, Verdict
 from tombola.advice.verdict import decide
 

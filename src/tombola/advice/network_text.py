@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from tombola.advice.text import aligned, indented
 
 if TYPE_CHECKING:
-    from tombola.advice.network import NetworkAdvice
+    from tombola.advice.network_parts import NetworkAdvice
 
 __all__ = ["lines_of"]
 
