@@ -22,11 +22,10 @@ class Oracle:
         self.fed, self.cursor = 0, 0
         self.block = self.left = n * math.ceil(256 / n)
         self.shuffling, self.mixing = False, 1.0
-        self.first_loss = None
-        self.scale = TARGET / 2 ** math.frexp(n)[1]
         self.forget()
 
     def forget(self):
+        self.first_loss, self.scale = None, TARGET / 2 ** math.frexp(self.n)[1]
         self.h, self.visits = [0.0] * self.n, [0.0] * self.n
         self.m = self.d = self.compared = self.first_root = self.ours = self.uniform = 0.0
         self.weights = [int(self.scale)] * self.n
@@ -72,8 +71,8 @@ class Oracle:
 
     def learn(self, i, p, loss):
         share = max(1 / (self.fed + 1), 1 / self.n)
-        if self.first_loss and loss > self.first_loss * 2.0**100:
-            self.first_loss = None
+        faint = self.first_loss and self.m <= 2.0**-200 * self.first_root**2 and loss > 0
+        if faint or (self.first_loss and loss > self.first_loss * 2.0**100):
             self.forget()
         squared = loss**2
         if self.first_loss is None and loss > 0:
@@ -82,6 +81,7 @@ class Oracle:
         if self.first_loss:
             moved = (1 - share) * self.m + share * squared / (self.n * p)
             self.m = min(moved, 2 * self.m) if self.m else moved
+            self.m = max(self.m, 2.0**-200 * self.first_root**2)
             squared = min(squared, 8 * self.n * self.m)
             self.uniform += squared / (self.n * p)
             self.ours += squared / (self.n * p) / (self.n * self.chance(i))
