@@ -101,6 +101,7 @@ bench: $(BENCH)/.ready
 	$(BENCH)/bin/python benchmarks/solvers.py
 	$(BENCH)/bin/python benchmarks/torch_loader.py
 	$(BENCH)/bin/python benchmarks/torch_norms.py
+	$(BENCH)/bin/python benchmarks/replay.py
 
 clean:
 	rm -rf $(VENV) $(BENCH) out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
