@@ -83,3 +83,18 @@ def test_the_printed_script_prints_the_score_that_is_shown(make, tmp_path, capsy
             [sys.executable, script], capture_output=True, text=True, check=True, cwd=tmp_path
         )
         assert result.stdout == printed
+
+
+@pytest.mark.parametrize("make", [rare, regression])
+def test_our_model_in_the_race_is_the_one_that_train_fits(make, tmp_path, capsys, monkeypatch):
+    """The same rows held out, columns, penalty, tolerance and seed: the same held-out score."""
+    monkeypatch.chdir(tmp_path)
+    file, arguments = make(tmp_path, np.random.default_rng(0))
+    assert main(["advise", file, *arguments, "--budget", "1", "--seed", "3", "--json"]) == 0
+    advice = json.loads(capsys.readouterr().out)["advice"]
+    (ours,) = (m for m in advice["models"] if m["name"].startswith("tombola's Linear"))
+    assert main(["train", file, *arguments, "--seed", "3", "--out", "run"]) == 0
+    scores = json.loads((tmp_path / "run" / "run.json").read_text())["scores"]
+    name = "R squared" if make is regression else "average precision of yes"
+    assert scores[name] == pytest.approx(ours["score"], abs=1e-12)
+    assert 0.1 < ours["score"] < 1.0 - 1e-9
