@@ -182,6 +182,7 @@ def comparison_figure(
     if clock == "seconds":
         words = "seconds in the solver" + (", of each class" if several else "")
     axes[-1].set_xlabel(words)
+    axes[-1].locator_params(axis="x", nbins=6)  # seconds may have many digits
     legend_below(figure)
     caption = (
         "How far the objective is above its minimum at most, relative to the objective at w = 0, "
