@@ -48,6 +48,12 @@ def scaled(X, labels, share=0.2, seed=0):
     return ready.apply(X[rows]), ready.apply(X[held]), rows, held
 
 
+def arrays_of(path):
+    """Return the arrays of a file, which is closed."""
+    with np.load(path) as file:
+        return dict(file)
+
+
 def code_in(page):
     """Return the blocks of code in a page."""
     text = Path(page).read_text()
@@ -69,7 +75,7 @@ def test_the_model_is_that_of_the_estimator(capsys):
     y = bunch.target_names[bunch.target]
     X, X_test, rows, held = scaled(bunch.data, y, seed=3)
     expected = fitted(estimators.LinearClassifier(max_iter=5, random_state=3), X, y[rows])
-    model = np.load("out/train-breast_cancer/model.npz")
+    model = arrays_of("out/train-breast_cancer/model.npz")
     np.testing.assert_array_equal(model["coef"], expected.coef_)
     np.testing.assert_array_equal(model["intercept"], expected.intercept_)
     assert model["classes"].tolist() == ["benign", "malignant"]
@@ -113,7 +119,7 @@ def test_clustering_is_that_of_the_estimator(capsys):
     X, X_test, _, held = scaled(raw, None, share=0.1)
     names = {"X": X}
     exec(fit, names)
-    model = np.load("out/train-iris/model.npz")
+    model = arrays_of("out/train-iris/model.npz")
     np.testing.assert_array_equal(model["centres"], names["model"].cluster_centers_)
     new = {"X": raw[held]}
     exec(predict.replace("model.npz", "out/train-iris/model.npz"), new)
@@ -147,7 +153,7 @@ def test_a_file_with_some_dirt_that_may_be_imputed(tmp_path, capsys):
     assert "1 missing value became the median of its column." in output
     assert "The column 'same' is constant and was left out." in output
     assert "The text in 'kind' became 3 columns of 0 and 1." in output
-    model = np.load("out/train-t/model.npz")
+    model = arrays_of("out/train-t/model.npz")
     assert model["columns"].tolist() == ["size", "kind=a", "kind=b", "kind=c"]
     known = np.delete(size, 4)
     train_rows = split(200, 0.2, 0, (np.array([line[-1] for line in lines])))[0]
@@ -385,7 +391,7 @@ def test_the_loss_on_rows_held_out_is_in_the_trace(arguments):
     bunch = load_breast_cancer()
     y = bunch.target_names[bunch.target]
     _, X_test, _, held = scaled(bunch.data, y)
-    model = np.load("one/model.npz")
+    model = arrays_of("one/model.npz")
     margins = (X_test @ model["coef"][0] + model["intercept"][0]) * np.where(
         y[held] == "malignant", 1, -1
     )
