@@ -1,8 +1,9 @@
 """Does `tombola advise` say the same each time? The table of docs/decisions/advise.md.
 
-    python benchmarks/verdicts.py [--runs 10] [--budget 5]
+    python benchmarks/verdicts.py [--runs 10] [--budget 5] [--sets NAME ...]
 
-For each of six sets: runs with the same seed, with other seeds, and a race ten times as long.
+For each set: runs with the same seed, with other seeds, and a race ten times as long. The first six
+are built in, and the rule was made on them; the public ones are files in $TOMBOLA_DATA.
 """
 
 import argparse
@@ -15,11 +16,24 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.preprocessing import StandardScaler
 
 from tombola.advice import advise
+from tombola.datasets import load
 
 
 def standardised(load):
     X, y = load(return_X_y=True)
     return StandardScaler().fit_transform(X), y
+
+
+def public(name):
+    data = load(name)
+    X = data.X if sparse.issparse(data.X) else StandardScaler().fit_transform(data.X)
+    return X, data.y
+
+
+def last_column(name):
+    """Predict the last column of a set by the others."""
+    X = StandardScaler().fit_transform(load(name).X)
+    return X[:, :-1], X[:, -1]
 
 
 def text_like(n=24_000, d=20_000, words=60):
@@ -58,6 +72,15 @@ SETS = {
     "clusters": (blobs, {"task": "clustering", "n_clusters": 20}),
 }
 
+CLASSIFIED = ["a9a", "aloi", "campaign", "cover", "hapt", "mammography", "mnist", "mushrooms"]
+CLASSIFIED += ["shuttle", "skin", "smtp"]
+PUBLIC = {
+    name: (lambda name=name: public(name), {"task": "classification"}) for name in CLASSIFIED
+} | {
+    "kdd, last column": (lambda: last_column("kdd"), {"task": "regression"}),
+    "kdd, clusters": (lambda: (public("kdd")[0], None), {"task": "clustering", "n_clusters": 50}),
+}
+
 
 def verdict(data, options, seed, budget):
     """Return which model is advised, and what is said about draws."""
@@ -75,12 +98,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--budget", type=float, default=5.0)
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=[*SETS, *PUBLIC])
     options = parser.parse_args()
     print("| set | same seed: model | draws | ten times as long | other seeds: model | draws |")
     print("|---|---|---|---|---|---|")
     for name in options.sets:
-        make, settings = SETS[name]
+        make, settings = (SETS | PUBLIC)[name]
         data = make()
         runs = {}
         for kind, seeds in (("same", [0] * options.runs), ("other", range(1, options.runs + 1))):

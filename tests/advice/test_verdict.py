@@ -5,7 +5,17 @@ import math
 import pytest
 
 from tombola.advice import Method, Model, decide
-from tombola.advice.verdict import ALIKE, FASTER, LEAST, NEAR, PAYS, choose, is_settled
+from tombola.advice.verdict import (
+    ALIKE,
+    CLOSE,
+    FASTER,
+    LEAST,
+    NEAR,
+    PAYS,
+    choose,
+    is_close,
+    is_settled,
+)
 
 
 def model(name, library, seconds, *, left=0.0, score=0.9, converged=True, family="log loss"):
@@ -102,7 +112,9 @@ def test_close_times_are_not_settled():
     ("vrb", "default", "plain", "pays"),
     [
         ((0.1, 0.999 / PAYS, 0.99), (0.5,) * 3, (0.5,) * 3, True),
-        ((0.1, 0.999 / PAYS, 1.01), (0.5,) * 3, (0.5,) * 3, False),  # not in every seed
+        ((0.1, 0.999 / PAYS, 1.01), (0.5,) * 3, (0.5,) * 3, False),  # not in enough seeds
+        ((0.1, 0.1, 0.999 / PAYS, 0.99, 1.01), (0.5,) * 5, (0.5,) * 5, True),
+        ((0.1, 0.1, 0.999 / PAYS, 1.01, 1.01), (0.5,) * 5, (0.5,) * 5, False),
         ((0.1, 1.001 / PAYS, 0.99), (0.5,) * 3, (0.5,) * 3, False),
         ((1.0, 1.0, 1.0), (0.3,) * 3, (0.4,) * 3, True),
         ((1.0, 1.0, 1.0), (0.35,) * 3, (0.4,) * 3, False),
@@ -111,10 +123,26 @@ def test_close_times_are_not_settled():
         ((math.inf,) * 3, (0.4,) * 3, (0.4,) * 3, False),
     ],
 )
-def test_draws_pay_beyond_the_margin_in_the_median_and_in_every_seed(vrb, default, plain, pays):
+def test_draws_pay_beyond_the_margin_in_the_median_and_in_most_seeds(vrb, default, plain, pays):
     verdict = decide(raced(1.0, 1.0, 1.0), drawn(vrb, default, plain), 0.1)
     assert verdict.pays is pays
     assert any("adaptive draws pay" in reason for reason in verdict.reasons) == pays
+
+
+@pytest.mark.parametrize(
+    ("ratios", "close"),
+    [
+        ((0.9 / PAYS / CLOSE,) * 5, False),
+        ((1.1 * CLOSE / PAYS,) * 5, False),
+        ((1.1 / PAYS / CLOSE,) * 5, True),
+        ((0.9 * CLOSE / PAYS,) * 5, True),
+        ((0.1, 0.1, 0.1, 1.1 / CLOSE, 9.0), True),  # the seed that decides
+        ((0.1, 0.1, 0.1, 0.9 / CLOSE, 9.0), False),
+        ((math.inf,) * 5, False),
+    ],
+)
+def test_close_is_what_an_error_of_the_clock_could_turn(ratios, close):
+    assert is_close(ratios) == close
 
 
 def test_fewer_draws_that_cost_more_are_told_apart():

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 
 import numpy as np
@@ -176,6 +177,7 @@ def test_new_rows_that_do_not_fit_are_refused(kind, home, tmp_path, capsys):
     output = capsys.readouterr()
     assert said in output.err
     assert output.err.count("\n") == 1
+    assert set(re.findall(r"--[\w-]+", output.err)) <= {"--out", "--impute"}  # flags that it has
     assert sorted(it.name for it in tmp_path.iterdir()) == ["new.csv"]
 
 
@@ -187,6 +189,7 @@ def test_missing_values_as_in_training_or_on_request(tmp_path, capsys):
     assert main(["predict", "run", "new.csv"]) == 2
     error = capsys.readouterr().err
     assert "2 values are missing, in 'a' (1, first in line 3 of new.csv) and 'k' (1," in error
+    assert error.endswith("with --impute median\n")
     assert main(["predict", "run", "new.csv", "--impute", "median"]) == 0
     model = load_model("run")
     expected = model.predict(pd.DataFrame({"a": [2.5], "k": ["u"]}))

@@ -95,7 +95,7 @@ def test_the_lines_in_the_report_predict_and_fit_the_same(capsys):
     ran("digits", "--epochs", "3", "--alpha", "0.01")
     bunch = load_digits()
     X, X_test, rows, held = scaled(bunch.data, bunch.target)
-    predict, fit = code_in("out/train-digits/report.html")
+    _, predict, fit = code_in("out/train-digits/report.html")
     names = {"X": X, "y": bunch.target[rows]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of three epochs
@@ -112,7 +112,7 @@ def test_the_lines_in_the_report_predict_and_fit_the_same(capsys):
 def test_clustering_is_that_of_the_estimator(capsys):
     wanted = ["--task", "clustering", "--n-clusters", "3", "--epochs", "4", "--test", "0.1"]
     ran("iris", *wanted, "--scale")
-    predict, fit = code_in("out/train-iris/report.html")
+    _, predict, fit = code_in("out/train-iris/report.html")
     from sklearn.datasets import load_iris
 
     raw = load_iris().data

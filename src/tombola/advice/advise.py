@@ -17,7 +17,7 @@ from tombola.advice.models import Penalty, candidates
 from tombola.advice.parts import Group, Item, Method, Race, Verdict
 from tombola.advice.race import Curve, largest_batch, marks, run, schedule
 from tombola.advice.results import results
-from tombola.advice.verdict import choose, decide, gain, is_close, middle
+from tombola.advice.verdict import choose, decide, gain, is_close
 from tombola.advice.written import SCORES, call_of, opening, script
 from tombola.ledger import best_fixed
 from tombola.validation import number, whole
@@ -252,9 +252,9 @@ def _costs(paces: dict[str, NDArray[np.float64]]) -> dict[str, float]:
 def _close(methods: list[Method]) -> set[str]:
     """Return the labels of methods that are about as long as it takes for draws to pay."""
     base = methods[0].label
-    close = {m.label for m in methods if m.kind == "adaptive" and is_close(middle(m.time_ratio))}
+    close = {m.label for m in methods if m.kind == "adaptive" and is_close(m.time_ratio)}
     pair = [m for m in methods if m.kind in ("default", "plain")]
-    if pair and is_close(middle(gain(*pair))):
+    if pair and is_close(gain(*pair)):
         close |= {m.label for m in pair}
     return close | {base} if close else close
 

@@ -28,7 +28,8 @@ NEAR = 0.01  # families of objectives are alike if their best scores differ by a
 FASTER = 1.5  # a model is preferred to an earlier one that takes this many times as long
 LEAST = 0.1  # and this many seconds more, on all rows
 CLOSE = 1.3  # times are repeated where one that is wrong by this factor would change the verdict
-PAYS = 1.25  # draws pay where shuffled epochs take this many times as long
+PAYS = 1.25  # draws pay where shuffled epochs take this many times as long, in the median
+SEEDS = 0.8  # and where draws take less time, in this share of the seeds
 ALIKE = 0.8  # losses are alike: the ideal second moment is above this, relative to uniform's
 
 
@@ -195,14 +196,15 @@ def gain(method: Method, other: Method) -> list[float]:
     ]  # fmt: skip
 
 
-def is_close(ratio: float) -> bool:
-    """Return whether a ratio of times is near the one at which draws pay."""
-    return 1.0 / CLOSE < ratio * PAYS < CLOSE
+def is_close(ratios: Sequence[float]) -> bool:
+    """Return whether draws pay or not if these ratios of times are wrong by `CLOSE`."""
+    return _pays([r / CLOSE for r in ratios]) != _pays([r * CLOSE for r in ratios])
 
 
 def _pays(ratios: Sequence[float]) -> bool:
-    """Return whether these ratios of times pay: less time in every seed, enough in the median."""
-    return middle(ratios) * PAYS <= 1.0 and max(ratios) < 1.0
+    """Return whether these ratios of times pay: in most seeds, and by enough in the median."""
+    sooner = sum(ratio < 1.0 for ratio in ratios)
+    return middle(ratios) * PAYS <= 1.0 and sooner >= SEEDS * len(ratios)
 
 
 def _sentence(best: Method, baseline: Method, pays: bool, ideal: float) -> str:

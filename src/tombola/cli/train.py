@@ -210,6 +210,7 @@ def _save(folder: Path, fit: "Fit", record: dict[str, Any]) -> None:
     write_text(folder / "run.json", _as_json(record))
     print("\n".join(summary(record, trace)))
     print(f"{folder}: model.npz, trace.csv, run.json, report.html")
+    print(f"new rows: tombola predict {folder} FILE")
 
 
 def _as_json(record: dict[str, Any]) -> str:

@@ -116,6 +116,8 @@ def report(record: dict[str, Any], trace: Trace) -> "Page":
             "steps."
         )
     page.heading("Predict with it")
+    page.text("New rows of a file with the same columns; FOLDER holds this page:")
+    page.code("tombola predict FOLDER new.csv --out predictions.csv")
     page.text("With numpy and the saved file only:")
     page.code(record["code"]["predict"])
     page.text(

@@ -223,8 +223,13 @@ def _labels(name: str, column: Column, place: Place) -> NDArray[Any]:
     return column
 
 
-def refuse_missing(names: Sequence[str], columns: Iterable[Column], place: Place) -> None:
-    """Raise an error that counts missing values by column."""
+def refuse_missing(
+    names: Sequence[str],
+    columns: Iterable[Column],
+    place: Place,
+    ways: Sequence[str] = ("median", "mean"),
+) -> None:
+    """Raise an error that counts missing values by column, and names ways to fill them in."""
     total, found = 0, []
     for name, column in zip(names, columns, strict=True):
         lost = np.flatnonzero(missing_in(column))
@@ -234,12 +239,17 @@ def refuse_missing(names: Sequence[str], columns: Iterable[Column], place: Place
     if found:
         raise DataError(
             f"{count(total, 'value')} {'is' if total == 1 else 'are'} missing, in "
-            f"{in_words(found, most=5)}: fill them in with --impute median or --impute mean"
+            f"{in_words(found, most=5)}: fill them in with --impute {' or --impute '.join(ways)}"
         )
 
 
-def refuse_infinite(names: Sequence[str], columns: Iterable[Column], place: Place) -> None:
-    """Raise an error that names the first column with infinite values."""
+def refuse_infinite(
+    names: Sequence[str],
+    columns: Iterable[Column],
+    place: Place,
+    way_out: str = " (--skip-bad-rows leaves such rows out)",
+) -> None:
+    """Raise an error that names the first column with infinite values, and a way out."""
     for name, column in zip(names, columns, strict=True):
         if isinstance(column, Words) or column.dtype.kind == "M":
             continue
@@ -247,6 +257,5 @@ def refuse_infinite(names: Sequence[str], columns: Iterable[Column], place: Plac
         if wrong.size:
             raise DataError(
                 f"{count(wrong.size, 'value')} of {name!r} {'is' if wrong.size == 1 else 'are'} "
-                f"infinite or too large, first in {place(int(wrong[0]))} (--skip-bad-rows leaves "
-                "such rows out)"
+                f"infinite or too large, first in {place(int(wrong[0]))}{way_out}"
             )

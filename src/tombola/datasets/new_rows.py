@@ -96,7 +96,10 @@ def _table_rows(
     rows = False
     for table in file.pieces(kinds, progress):
         rows = True
-        refuse_infinite(table.names, table.columns.values(), table.place)
+        refuse_infinite(
+            table.names, table.columns.values(), table.place,
+            ": every row gets a prediction, so correct or remove it",
+        )  # fmt: skip
         yield table
     if not rows:
         raise DataError(f"{source.name} has a header but no rows")

@@ -178,7 +178,8 @@ class Preparer(TransformerMixin, BaseEstimator):
         """Refuse missing values unless they are imputed."""
         if self.impute is None:
             there = [name for name in used if name in table.columns]
-            refuse_missing(there, [table.columns[name] for name in there], table.place)
+            columns = [table.columns[name] for name in there]
+            refuse_missing(there, columns, table.place, ways=["median"])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
