@@ -3,8 +3,10 @@
 from tombola.samplers.adaptive_weighted import AdaptiveWeighted
 from tombola.samplers.avare import Avare
 from tombola.samplers.base import Sampler
+from tombola.samplers.epoch_vrb import EpochVRB
 from tombola.samplers.ftrl import FTRL
 from tombola.samplers.group_vrb import GroupVRB
+from tombola.samplers.info_batch import InfoBatch
 from tombola.samplers.mabs import MABS
 from tombola.samplers.mirror_descent import MirrorDescent
 from tombola.samplers.safe import Safe
@@ -21,7 +23,9 @@ __all__ = [
     "VRB",
     "AdaptiveWeighted",
     "Avare",
+    "EpochVRB",
     "GroupVRB",
+    "InfoBatch",
     "MirrorDescent",
     "Safe",
     "Sampler",

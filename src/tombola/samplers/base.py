@@ -103,10 +103,24 @@ class Sampler(ABC):
         """The current mode: "adaptive", or "shuffle" while the sampler deals shuffled epochs."""
         return "adaptive"
 
+    @property
+    def independent(self) -> bool:
+        """Whether every draw is unbiased given all earlier draws.
+
+        If not, it is unbiased over the choice and the shuffling of its epoch, and the earlier draws
+        of the epoch tell something about it. `SAGA` and `SVRG` need independent draws.
+        """
+        return True
+
+    @property
+    def epoch_length(self) -> int:
+        """The number of draws that make up an epoch; n, unless the sampler says otherwise."""
+        return self.n
+
     # --- public interface -------------------------------------------------------------------
 
     def draw(self, size: int = 1) -> Draw:
-        """Draw ``size`` items, independently and with replacement (`Shuffle`: by epochs).
+        """Draw ``size`` items, with replacement if the sampler is `independent`, else by epochs.
 
         A size of zero uses no random words. The items depend only on the seed, the draws made and
         the feedback received so far.

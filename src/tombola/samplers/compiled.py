@@ -58,6 +58,11 @@ class Compiled:
         return {}
 
     @classmethod
+    def fault(cls, state: Any, saved: Mapping[str, Any]) -> str:
+        """Return what is wrong with saved parts whose numbers are in range; "" if nothing is."""
+        return ""
+
+    @classmethod
     def index_starts(cls, state: Any, name: str) -> NDArray[np.int64]:
         """Return where each part of an index begins, and where the last one ends."""
         return np.array([0, getattr(state, name).weights.size])

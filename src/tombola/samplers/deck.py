@@ -10,7 +10,7 @@ from tombola.compiling.records import Record
 from tombola.index.layout import place_type
 from tombola.random import next_below
 
-__all__ = ["Deck", "deal_one", "new_deck"]
+__all__ = ["Deck", "deal_among", "deal_one", "new_deck"]
 
 
 class Deck(NamedTuple):
@@ -27,16 +27,22 @@ def new_deck(n: int) -> Deck:
 
 @kernel(inline=True)
 def deal_one(deck: Deck, stream: Record) -> Any:
-    """Deal the next item; after the last one, a new shuffled epoch begins.
+    """Deal the next item; after the last one, a new shuffled epoch begins."""
+    return deal_among(deck, deck.items.size, stream)
+
+
+@kernel(inline=True)
+def deal_among(deck: Deck, length: Any, stream: Record) -> Any:
+    """Deal the next of the first `length` items of a deck; after the last one, begin again.
 
     Each item dealt takes one swap of a Fisher-Yates shuffle, so there is no pause between epochs.
     """
     items, place = deck.items, deck.turn[0].place
-    other = place + next_below(stream, np.uint64(items.size - place))
+    other = place + next_below(stream, np.uint64(length - place))
     item = items[other]
     items[other] = items[place]
     items[place] = item
-    deck.turn[0].place = place + 1 if place + 1 < items.size else 0
+    deck.turn[0].place = place + 1 if place + 1 < length else 0
     return np.int64(item)
 
 

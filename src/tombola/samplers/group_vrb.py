@@ -238,6 +238,11 @@ class GroupVRB(CompiledSampler):
         return 8.0  # also in shuffled epochs: the gauge covers the adaptive draws before them
 
     @property
+    def independent(self) -> bool:
+        """False if the sampler may deal shuffled epochs."""
+        return not self.parameters["shuffle"]
+
+    @property
     def mode(self) -> str:
         """The current mode: "adaptive", or "shuffle" while the sampler deals shuffled epochs."""
         return "shuffle" if self.state.fallback[0].shuffling else "adaptive"

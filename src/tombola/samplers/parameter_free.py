@@ -52,7 +52,16 @@ from tombola.samplers.weighted import (
     update_in_order,
 )
 
-__all__ = ["ParameterFreeState", "start"]
+__all__ = [
+    "ParameterFreeState",
+    "absorb_average",
+    "dwarfs",
+    "forget_averages",
+    "mixing_after",
+    "new_averages",
+    "start",
+    "value_of",
+]
 
 FEW = 8  # batches smaller than this are learnt from one by one
 TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
@@ -69,23 +78,27 @@ class _Parts(NamedTuple):
     visits: NDArray[np.float32]  # V
 
 
-def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
-    """Return the parts of a new sampler."""
-    rule = new_rule(
+def new_averages(**own: Any) -> Record:
+    """Return the record of a rule with visit averages, and further numbers."""
+    return new_rule(
         mixing=1.0,
         unit=0.0,  # a power of two near 1 / (the first loss); 0: not yet known
-        fade=fade,  # factor of the visits at each pass of the sweep
         mean_square=0.0,  # m: running mean of l^2 / (n p), which estimates the mean of l^2
         disagreement=0.0,  # D
         compared=0.0,  # the number of losses averaged in D
         first_root=0.0,  # the initial sqrt(m); values are relative to it, and start at 1
+        **own,
     )
+
+
+def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
+    """Return the parts of a new sampler."""
     kind = place_type(n)
     # of each item, 24 bytes side by side, so that an update reads one cache line, or two
     item = side_by_side(n, weight=np.int64, position=kind, score=np.float64, visits=np.float32)
     return {
         "index": Index(new_sums(), item["weight"], np.empty(n, dtype=kind), item["position"]),
-        "rule": rule,
+        "rule": new_averages(fade=fade),  # fade: factor of the visits at each pass of the sweep
         "fallback": fallback.new_fallback(n, allowed=shuffle),
         "deck": new_deck(n),
         "scores": item["score"],
@@ -124,43 +137,25 @@ class ParameterFreeState(Weighted, _Parts):
 
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Update the item's average, the overall average, D and the fallback's sums."""
+        """Update the averages and the fallback's sums."""
         rule, n = state.rule[0], state.scores.size
-        share = pace(rule.fed, n)
-        if loss * rule.unit > TOO_LARGE or (loss > 0.0 and is_faint(rule)):
+        if dwarfs(rule, loss):
             begin_anew(state)
-        if rule.unit == 0.0 and loss > 0.0:
-            set_unit(state, loss, share, probability)
-        squared = normalised(loss, rule.unit) ** 2
+        squared = absorb_average(state, item, probability, loss)
         if rule.unit > 0.0:
-            rule.mean_square = moved_mean(
-                rule.mean_square, squared / (n * probability), share, least_mean(rule.first_root)
-            )
-            squared = clipped(squared, n, rule.mean_square)
             candidate = probability_of(state, item, uniform_weight(state))
             fallback.judge(state.fallback[0], squared, n, probability, candidate)
-        visits, past = state.visits[item], state.scores[item]
-        if visits > 0.0 and squared + past > 0.0:
-            rule.compared += 1.0
-            gap = distance(squared, past) - rule.disagreement
-            rule.disagreement += pace(rule.compared, n) * gap
-        state.scores[item] = moved_average(past, visits, squared)
-        state.visits[item] = visits + 1.0
 
     @staticmethod
     def value(state: Any, item: Any) -> Any:
         """Return the root of the shrunk average of squared losses; 1 before the first loss."""
-        rule = state.rule[0]
-        if rule.unit == 0.0:
-            return 1.0
-        average, visits = state.scores[item], state.visits[item]
-        return shrunk_root(average, visits, rule.mean_square, rule.disagreement) / rule.first_root
+        return value_of(state, item)
 
     @staticmethod
     def prepare(state: Any, size: Any) -> Any:
         """Set the mixing; at the end of a block, choose the mode of the next one."""
         rule, n = state.rule[0], state.scores.size
-        rule.mixing = 1.0 if 4 * rule.fed <= n else math.sqrt(n / (4.0 * rule.fed))
+        rule.mixing = mixing_after(rule.fed, n)
         return fallback.begin_block(state.fallback[0], size)
 
     @staticmethod
@@ -196,6 +191,54 @@ class ParameterFreeState(Weighted, _Parts):
             fill_from_index(state, out)
 
 
+# --- what `EpochVRB` shares: functions of a state with the parts rule, scores and visits ----------
+
+
+@kernel(inline=True)
+def mixing_after(fed: Any, n: Any) -> Any:
+    """Return min(1, sqrt(n / (4 u))) after u losses."""
+    return 1.0 if 4 * fed <= n else math.sqrt(n / (4.0 * fed))
+
+
+@kernel(inline=True)
+def value_of(state: Any, item: Any) -> Any:
+    """Return the root of the shrunk average of squared losses; 1 before the first loss."""
+    rule = state.rule[0]
+    if rule.unit == 0.0:
+        return 1.0
+    average, visits = state.scores[item], state.visits[item]
+    return shrunk_root(average, visits, rule.mean_square, rule.disagreement) / rule.first_root
+
+
+@kernel(inline=True)
+def absorb_average(state: Any, item: Any, probability: Any, loss: Any) -> Any:
+    """Update the item's average, the overall average and D; return the squared loss, clipped."""
+    rule, n = state.rule[0], state.scores.size
+    share = pace(rule.fed, n)
+    if rule.unit == 0.0 and loss > 0.0:
+        set_unit(state, loss, share, probability)
+    squared = normalised(loss, rule.unit) ** 2
+    if rule.unit > 0.0:
+        rule.mean_square = moved_mean(
+            rule.mean_square, squared / (n * probability), share, least_mean(rule.first_root)
+        )
+        squared = clipped(squared, n, rule.mean_square)
+    visits, past = state.visits[item], state.scores[item]
+    if visits > 0.0 and squared + past > 0.0:
+        rule.compared += 1.0
+        gap = distance(squared, past) - rule.disagreement
+        rule.disagreement += pace(rule.compared, n) * gap
+    state.scores[item] = moved_average(past, visits, squared)
+    state.visits[item] = visits + 1.0
+    return squared
+
+
+@kernel(inline=True)
+def dwarfs(rule: Any, loss: Any) -> Any:
+    """Return whether past losses are negligible compared with this one: time to start over."""
+    return loss * rule.unit > TOO_LARGE or (loss > 0.0 and is_faint(rule))
+
+
 @kernel(inline=True)
 def is_faint(rule: Any) -> Any:
     """Return whether a run of zeros has made m negligible."""
@@ -203,7 +246,7 @@ def is_faint(rule: Any) -> Any:
 
 
 @kernel(inner=True)
-def set_unit(state: ParameterFreeState, loss: Any, share: Any, probability: Any) -> None:
+def set_unit(state: Any, loss: Any, share: Any, probability: Any) -> None:
     """Set the unit from the first non-zero loss: the inverse of a power of two near it."""
     rule = state.rule[0]
     rule.unit = 1.0 / power_of_two_near(loss)
@@ -214,10 +257,16 @@ def set_unit(state: ParameterFreeState, loss: Any, share: Any, probability: Any)
 @kernel(inner=True)
 def begin_anew(state: ParameterFreeState) -> None:
     """Start over: past losses are negligible compared with the latest one."""
+    forget_averages(state)
+    fallback.forget(state.fallback[0])
+    rebuild(state)
+
+
+@kernel(inner=True)
+def forget_averages(state: Any) -> None:
+    """Forget all losses."""
     rule = state.rule[0]
     rule.unit = rule.mean_square = rule.disagreement = rule.compared = 0.0
-    fallback.forget(state.fallback[0])
     for item in range(state.scores.size):
         state.scores[item] = 0.0
         state.visits[item] = 0.0
-    rebuild(state)

@@ -48,6 +48,9 @@ def check_state(state: Any, saved: Mapping[str, Any]) -> None:
             _check_range(f"{name}.turn.place", given["turn"]["place"], (0, part.items.size - 1))
         else:
             _check_numbers(name, given, limits)
+    fault = type(state).fault(state, saved)
+    if fault:
+        raise CheckpointError(fault)
 
 
 def load_state(state: Any, saved: Mapping[str, Any]) -> None:

@@ -55,6 +55,11 @@ class Shuffle(CompiledSampler):
         return 1.0
 
     @property
+    def independent(self) -> bool:
+        """False: an epoch deals every item once."""
+        return False
+
+    @property
     def mode(self) -> str:
         """Always "shuffle"."""
         return "shuffle"

@@ -236,6 +236,11 @@ class VRB(WeightedSampler):
         parameter_free = self.parameters["bound"] is None
         return "shuffle" if parameter_free and self.state.fallback[0].shuffling else "adaptive"
 
+    @property
+    def independent(self) -> bool:
+        """False if the sampler may deal shuffled epochs."""
+        return self.parameters["bound"] is not None or not self.parameters["shuffle"]
+
     def _largest_importance(self) -> float:
         # also in shuffled epochs: the gauge covers earlier draws, and mixing only decreases
         return 1.0 / float(self.state.rule[0].mixing)

@@ -55,5 +55,10 @@ class Cyclic(CompiledSampler):
         del self.parameters["seed"]
         self.state = CyclicState(new_record(turn=0, n=self.n))
 
+    @property
+    def independent(self) -> bool:
+        """False: nothing is random."""
+        return False
+
     def _largest_importance(self) -> float:
         return 1.0

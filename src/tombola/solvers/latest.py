@@ -213,6 +213,11 @@ class Latest(CompiledSampler):
             )
         take_all(self.state, array)
 
+    @property
+    def independent(self) -> bool:
+        """False: the draws of one plan depend on one another."""
+        return False
+
     def _largest_importance(self) -> float:
         return 2.0
 

@@ -1,0 +1,238 @@
+"""Shuffled epochs whose items are chosen by what `VRB` learns."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import kernel, new_record
+from tombola.compiling.records import Record
+from tombola.index.layout import place_type
+from tombola.random import next_below
+from tombola.samplers.compiled import Compiled, CompiledSampler
+from tombola.samplers.deck import deal_one
+from tombola.samplers.parameter_free import (
+    absorb_average,
+    dwarfs,
+    forget_averages,
+    mixing_after,
+    new_averages,
+    value_of,
+)
+from tombola.samplers.water_filling import fill_chances
+from tombola.validation import number
+
+__all__ = ["EpochVRB"]
+
+UNIT_BITS = 32  # a chance of 2^32 is one draw in an epoch ...
+TOTAL_BITS = 62  # ... or less, so that the sum over an epoch stays below 2^62
+LONGEST = 2**40  # draws in an epoch
+
+
+class Chosen(NamedTuple):
+    """The items of an epoch, an item twice if it comes twice, and the place of the next one."""
+
+    items: NDArray[Any]
+    turn: Record
+
+
+class _Parts(NamedTuple):
+    stream: Record
+    epoch: Record  # what it is divided into
+    rule: Record
+    chosen: Chosen
+    chances: NDArray[np.int64]  # how often each item is expected in an epoch, in units
+    scores: NDArray[np.float64]  # h
+    visits: NDArray[np.float32]  # V
+
+
+class EpochState(Compiled, _Parts):
+    """The visit averages of `VRB(n)`, and an epoch that was chosen by them."""
+
+    __slots__ = ()
+    derived = ("epoch",)
+
+    @classmethod
+    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
+        """Return the valid range of the rule's numbers and arrays."""
+        return {
+            "rule.mixing": (0.0, 1.0),
+            "rule.least": (1, state.epoch[0].most),
+            "rule.disagreement": (-1e-9, 1.0 + 1e-9),  # with a margin for rounding errors
+            "chosen.items": (0, state.scores.size - 1),
+            "chosen.turn.place": (0, state.chosen.items.size - 1),
+            "chances": (1, state.epoch[0].most),
+            "scores": (0.0, 2.0**1020),
+            "visits": (0.0, 2.0**100),
+        }
+
+    @classmethod
+    def fault(cls, state: Any, saved: Any) -> str:
+        """Return what is wrong with an epoch: its length, or how often an item comes."""
+        unit, total = int(state.epoch[0].unit), int(state.epoch[0].total)
+        chances = saved["chances"]
+        if sum(chances.tolist()) != total:  # without overflow
+            return f"chances must sum to {total}"
+        times = np.bincount(saved["chosen"]["items"], minlength=chances.size)
+        wrong = (times < chances // unit) | (times > -(-chances // unit))
+        if wrong.any():
+            item = int(wrong.argmax())
+            return f"chosen.items has item {item} {times[item]} times, which its chance rules out"
+        return ""
+
+    @staticmethod
+    def draw_one(state: Any) -> Any:
+        """Deal the next item of the epoch; return it and its share of the epoch's draws."""
+        if state.chosen.turn[0].place == 0:
+            begin_epoch(state)
+        item = deal_one(state.chosen, state.stream)
+        return item, state.chances[item] / state.epoch[0].total
+
+    @staticmethod
+    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+        """Update the averages as `VRB` does; the next epoch is chosen by them."""
+        if dwarfs(state.rule[0], loss):
+            forget_averages(state)
+        absorb_average(state, item, probability, loss)
+        state.rule[0].fed += 1
+
+    @staticmethod
+    def fill_probabilities(state: Any, out: Any) -> None:
+        """Write the share of every item in the draws of this epoch."""
+        for item in range(out.size):
+            out[item] = state.chances[item] / state.epoch[0].total
+
+
+@kernel(allocates=True, inner=True)
+def begin_epoch(state: EpochState) -> None:
+    """Compute the chances of all items, and choose those of an epoch."""
+    epoch, rule, n = state.epoch[0], state.rule[0], state.scores.size
+    rule.mixing = mixing_after(rule.fed, n)
+    rule.least = max(np.int64(1), np.int64(rule.mixing * (epoch.total // n)))
+    values = np.empty(n)
+    for item in range(n):
+        values[item] = value_of(state, item)
+    fill_chances(values, rule.least, epoch.most, epoch.total, state.chances)
+    choose_items(state.chances, epoch.unit, state.stream, state.chosen.items)
+
+
+@kernel(allocates=True, inner=True)
+def choose_items(
+    chances: NDArray[np.int64], unit: Any, stream: Record, items: NDArray[Any]
+) -> None:
+    """Choose items by a systematic sample over a random order.
+
+    The items lie on a line in random order, each with a stretch as long as its chance. Points at
+    a distance of one unit, with a random first one, choose the items that they fall on: each
+    `chance / unit` times in expectation, rounded up or down.
+    """
+    order = np.arange(chances.size)
+    point, passed, place = next_below(stream, np.uint64(unit)), 0, 0
+    for k in range(order.size):
+        other = k + next_below(stream, np.uint64(order.size - k))
+        item = order[other]
+        order[other] = order[k]
+        passed += chances[item]
+        while point < passed:
+            items[place] = item
+            point += unit
+            place += 1
+
+
+class EpochVRB(CompiledSampler):
+    """Shuffled epochs whose items are chosen: those that cause the noise more often.
+
+    An epoch has N = round(share n) draws. Item i comes in it pi_i times in expectation, with
+
+        pi_i = max(floor, c s_i), at most 1 if N < n;   c such that the pi_i sum to N
+
+    where s_i is the score that ``VRB(n)`` learns, and floor = theta N / n with the mixing theta of
+    ``VRB(n)``: 1 until it has n/4 losses, then sqrt(n / (4 u)) after u of them. The items are
+    chosen at the start of an epoch, by a systematic sample over a random order, and dealt in
+    random order. So with N < n no item comes twice in an epoch; otherwise an item comes floor(pi_i)
+    or ceil(pi_i) times. The probability of a draw is pi_i / N, and its importance N / (n pi_i).
+
+    If all scores are equal, an epoch with share 1 is a shuffled epoch: every item once.
+
+    Parameters
+    ----------
+    n : int
+        The number of items.
+    share : float, default=1.0
+        The length of an epoch in items, over n; positive, and above 1 if epochs should be longer.
+    seed : int, default=0
+
+    Notes
+    -----
+    Guarantee: the pi_i are integers over 2^32 that sum to N exactly, so every draw of an epoch is
+    item i with exactly the probability reported, over the choice and the shuffling of the epoch,
+    and the mean over an epoch is an unbiased estimate, whatever was learnt before. *Given the
+    earlier draws of its epoch* a draw is not, as with `Shuffle`, so draws are not independent.
+    No importance exceeds 1 / theta. There is no bound on the regret.
+
+    Cost: O(n) at the start of an epoch, O(1) for a draw and an update; memory is 20 bytes per item
+    and 4 per draw of an epoch (8 from 2^31 items on).
+
+    It helps where training is short and under-fitted. Where it over-fits or the schedule is long,
+    shuffled epochs are as good or better: see ``docs/decisions/epochs.md``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> losses = np.array([0.1] * 90 + [5.0] * 10)
+    >>> sampler = EpochVRB(100, share=0.5)
+    >>> for _ in range(5):
+    ...     draw = sampler.draw(sampler.epoch_length)
+    ...     sampler.update(draw, losses[draw.indices])
+    >>> draw = sampler.draw(50)
+    >>> int((draw.indices >= 90).sum()), len(set(draw.indices.tolist()))
+    (10, 50)
+
+    References
+    ----------
+    Borsos, Krause, Levy (2018). Online Variance Reduction for Stochastic Optimization.
+    Madow (1949). On the Theory of Systematic Sampling, II.
+    """
+
+    def __init__(
+        self, n: int, *, share: float = 1.0, quantity: str = "loss", seed: int = 0
+    ) -> None:
+        super().__init__(n, seed, {"share": number("share", share)}, quantity=quantity)
+        if not 0 < share * self.n < LONGEST:
+            raise ValueError(
+                f"share must be positive, and an epoch less than 2^40 draws, got share={share} "
+                f"of n={n}"
+            )
+        length = max(1, round(share * self.n))
+        unit = 1 << min(UNIT_BITS, TOTAL_BITS - length.bit_length())
+        total = length * unit
+        chances = np.full(self.n, total // self.n)
+        chances[: total % self.n] += 1
+        self.state = EpochState(
+            stream=self._stream.state,
+            epoch=new_record(
+                unit=unit,  # the chance of an item that comes once in every epoch
+                total=total,  # the sum of all chances
+                most=unit if length < self.n else total,  # the largest chance
+            ),
+            rule=new_averages(least=total // self.n),  # least: the smallest chance
+            chosen=Chosen(
+                (np.arange(length) % self.n).astype(place_type(self.n)), new_record(place=0)
+            ),
+            chances=chances,
+            scores=np.zeros(self.n),
+            visits=np.zeros(self.n, dtype=np.float32),
+        )
+
+    @property
+    def independent(self) -> bool:
+        """False: the draws of an epoch depend on one another."""
+        return False
+
+    @property
+    def epoch_length(self) -> int:
+        """The number of draws in an epoch."""
+        return int(self.state.chosen.items.size)
+
+    def _largest_importance(self) -> float:
+        return float(self.state.epoch[0].total / (self.n * self.state.rule[0].least))
