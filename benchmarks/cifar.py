@@ -168,10 +168,8 @@ def train(pictures, method, budget, seed, progress):
     pending, examples, goal = collections.deque(), 0, budget * n
     while examples < goal:
         draw = sampler.draw(min(BATCH, goal - examples))
-        items = torch.from_numpy(draw.indices.copy()).to(device, non_blocking=True)
-        weights = torch.from_numpy(draw.importances.astype(np.float32)).to(
-            device, non_blocking=True
-        )
+        items = torch.tensor(draw.indices).to(device, non_blocking=True)
+        weights = torch.tensor(draw.importances, dtype=torch.float32).to(device, non_blocking=True)
         if method == "InfoBatch":  # as published: those that are never left out weigh 1
             weights *= n / sampler.epoch_length
         corners = torch.randint(0, 9, (len(draw), 2), device=device)
