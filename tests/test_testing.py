@@ -39,6 +39,10 @@ OURS = {
     "SRG": lambda n, seed: tombola.SRG(n, seed=seed),
     "SRG, always": lambda n, seed: tombola.SRG(n, refresh="always", seed=seed),
     "Safe": lambda n, seed: tombola.Safe(n, smoothness=np.ones(n), seed=seed),
+    "EpochVRB": lambda n, seed: tombola.EpochVRB(n, seed=seed),
+    "EpochVRB, share 0.5": lambda n, seed: tombola.EpochVRB(n, share=0.5, seed=seed),
+    "EpochVRB, share 1.5": lambda n, seed: tombola.EpochVRB(n, share=1.5, seed=seed),
+    "InfoBatch": lambda n, seed: tombola.InfoBatch(n, 10_000, seed=seed),
 }
 LEARNS_NOTHING = [
     "Uniform", "Shuffle", "VRB, mixing 1", "Static", "Static, balanced", "Static, partially biased",
@@ -50,6 +54,7 @@ USES_NO_PROBABILITY = [
     "SRG",
     "SRG, always",
     "Safe",
+    "InfoBatch",
 ]  # their rules use the losses alone
 
 
