@@ -93,7 +93,7 @@ def test_pairs_can_come_together_in_one_epoch(monkeypatch):
     assert min(pairs.values()) > 60
 
 
-# --- epochs ----------------------------------------------------------------------------------------
+# --- epochs --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_small_share_is_one_draw():
     assert tombola.EpochVRB(5, share=0.01).epoch_length == 1
 
 
-# --- damaged states --------------------------------------------------------------------------------
+# --- damaged states ------------------------------------------------------------------------------
 
 
 def lengthen(parts):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tombola.samplers import Sampler
+from tombola.samplers.epoch_vrb import draws_in
 from tombola.torch.checkpoints import Checkpoints
 from tombola.torch.communication import find_connection, world_size
 from tombola.torch.epochs import Epochs
@@ -70,7 +71,7 @@ process_group, share
                 "batch_size": self.batch_size,
                 "lag": self.lag,
                 "drop_last": self.drop_last,
-                "number of draws in an epoch": n if share is None else round(share * n),
+                "number of draws in an epoch": n if share is None else draws_in(share, n),
                 "num_workers * prefetch_factor": ahead,  # else processes would wait for each other
                 "shards": connection.world if shards is None else whole("shards", shards, 1),
             }

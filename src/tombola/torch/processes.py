@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tombola.draws import Draw
 from tombola.samplers import Sampler
+from tombola.samplers.epoch_vrb import draws_in
 from tombola.torch.communication import Connection
 from tombola.torch.messages import Feedback, share_feedback
 from tombola.torch.shards import SamplerChoice, Shard, join_draws, make_shard
@@ -192,7 +193,7 @@ class Sharded(Processes):
         share: float = 1.0,
     ) -> None:
         super().__init__(connection, n, shards, batch_size)
-        self._length = max(1, round(share * n))
+        self._length = draws_in(share, n)
         self.smallest_batch = len(self.shards) if most_shards is None else most_shards
         if batch_size < self.smallest_batch:
             raise ValueError(

@@ -69,6 +69,10 @@ def make_shard(start: int, n: int, choice: SamplerChoice) -> Shard:
         sampler = make_sampler(sampler, n, seed, groups, what="items", whose="the dataset")
     elif sampler.n != n:
         raise ValueError(f"the sampler is over {sampler.n} items, the dataset has {n} items")
+    if not sampler.fixed_size:
+        raise TypeError(
+            f"{type(sampler).__name__} draws a random number of items, and batches have a size"
+        )
     if quantity != "loss":  # the default leaves a sampler as its maker has set it up
         sampler.quantity = quantity
     return Shard(start, sampler)
