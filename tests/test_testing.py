@@ -39,6 +39,11 @@ OURS = {
     "SRG": lambda n, seed: tombola.SRG(n, seed=seed),
     "SRG, always": lambda n, seed: tombola.SRG(n, refresh="always", seed=seed),
     "Safe": lambda n, seed: tombola.Safe(n, smoothness=np.ones(n), seed=seed),
+    "EpochVRB": lambda n, seed: tombola.EpochVRB(n, seed=seed),
+    "EpochVRB, share 0.5": lambda n, seed: tombola.EpochVRB(n, share=0.5, seed=seed),
+    "EpochVRB, share 1.5": lambda n, seed: tombola.EpochVRB(n, share=1.5, seed=seed),
+    "InfoBatch": lambda n, seed: tombola.InfoBatch(n, 10_000, seed=seed),
+    "KVib": lambda n, seed: tombola.KVib(n, bound=1.0, mixing=0.2, seed=seed),
 }
 LEARNS_NOTHING = [
     "Uniform", "Shuffle", "VRB, mixing 1", "Static", "Static, balanced", "Static, partially biased",
@@ -50,6 +55,7 @@ USES_NO_PROBABILITY = [
     "SRG",
     "SRG, always",
     "Safe",
+    "InfoBatch",
 ]  # their rules use the losses alone
 
 
@@ -268,6 +274,73 @@ class DrawsBiased(Plain):
         return items, self.probabilities()[items]
 
 
+class PlainEpochs(Plain):
+    """Epochs of half of the items, chosen by their scores: correct, in plain Python."""
+
+    independent = False
+
+    def __init__(self, n, *, seed=0):
+        super().__init__(n, seed=seed)
+        self.chances = np.full(n, 1 / n)
+        self.items = np.zeros((n + 1) // 2, dtype=np.int64)
+        self.place = np.zeros(1, dtype=np.int64)
+
+    @property
+    def epoch_length(self):
+        return self.items.size
+
+    def probabilities(self):
+        return self.chances.copy()
+
+    def _draw(self, size):
+        drawn, chances = np.zeros(size, dtype=np.int64), np.zeros(size)
+        for j in range(size):
+            if self.place[0] == 0:
+                roots = np.sqrt(self.scores + 1.0)
+                self.chances[:] = 0.2 * roots / roots.sum() + 0.8 / self.n
+                self.choose()
+            drawn[j] = self.items[self.place[0]]
+            chances[j] = self.chances[drawn[j]]
+            self.place[0] = (self.place[0] + 1) % self.items.size
+        return drawn, chances
+
+    def choose(self):
+        """Put a systematic sample into the epoch, over a random order."""
+        order = np.argsort(self._stream.words(self.n))
+        points = self.start() + np.arange(self.items.size)
+        edges = np.cumsum(self.chances[order] * self.items.size)
+        self.items[:] = order[np.minimum(np.searchsorted(edges, points, side="right"), self.n - 1)]
+        self.items[:] = self.items[np.argsort(self._stream.words(self.items.size))]
+
+    def start(self):
+        return float(self._stream.words(1)[0] >> np.uint64(11)) * 2.0**-53
+
+    def _arrays(self):
+        own = {"chances": self.chances, "items": self.items, "place": self.place}
+        return {"scores": self.scores, **own}
+
+
+class KeepsTheHeaviest(PlainEpochs):
+    """An epoch has the items of the largest scores, with a random one in place of another."""
+
+    def choose(self):
+        self.items[:] = np.argsort(-self.scores, kind="stable")[: self.items.size]
+        super_items = self.items.copy()
+        super().choose()
+        if self.scores.any():
+            self.items[1:] = super_items[: self.items.size - 1]
+
+
+class DropsWhatIsEasy(PlainEpochs):
+    """Replaces the rest of an epoch by its heavier items as soon as it learns of their losses."""
+
+    def _update(self, draw, losses):
+        super()._update(draw, losses)
+        rest = self.items[self.place[0] :]
+        if self.place[0] and rest.size > 1:
+            rest[:] = rest[np.argmax(self.scores[rest])]
+
+
 BROKEN = {
     ForgetsDuplicates: ["check_duplicates"],
     LooksUpLate: ["check_probability_of_the_draw"],
@@ -289,6 +362,8 @@ BROKEN = {
     RefusesStrangers: ["check_foreign_draws"],
     WantsOrder: ["check_irregular_feedback"],
     GaugeOfNow: ["check_gauge"],
+    KeepsTheHeaviest: ["check_inclusion"],
+    DropsWhatIsEasy: ["check_epoch_mean"],
 }
 
 
@@ -301,11 +376,14 @@ BREAKS_MORE = (
     GaugeOfNow,
     RefusesStrangers,
     WantsOrder,
+    KeepsTheHeaviest,
+    DropsWhatIsEasy,
 )
 
 
 def test_the_plain_sampler_passes():
     check_sampler(lambda n, seed: Plain(n, seed=seed))
+    check_sampler(lambda n, seed: PlainEpochs(n, seed=seed), n=(6, 40))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

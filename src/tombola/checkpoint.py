@@ -73,9 +73,9 @@ def restored(state: dict[str, Any]) -> samplers.Sampler | None:
         return None
     kind = getattr(samplers, name)
     check_parameters(kind, state)
-    n = state["parameters"].get("n")
-    if kind.keeps_items and isinstance(n, int) and _largest_array(state["parts"]) < n:
-        raise CheckpointError(f"the state has no array of n={n} items")
+    entries = kind._entries(state["parameters"])
+    if _largest_array(state["parts"]) < entries:
+        raise CheckpointError(f"the state has no array of n={entries} items")
     sampler: samplers.Sampler = kind(**state["parameters"])
     sampler.load_state_dict(state)
     return sampler

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tombola.validation import whole
+
 __all__ = ["Draw"]
 
 SMALLEST = 2.0**-200  # keeps squared importances finite; no sampler gets close to it
@@ -29,9 +31,15 @@ class Draw:
         The number of `draw` calls that the sampler had made before this one.
     tags : array-like of uint8, shape (B,), optional
         Data that the sampler needs when feedback arrives (`SRG` stores its coin flips).
+    nominal : int, optional
+        The expected number of items, if it is random how many are drawn (`KVib`). Such a draw may
+        be empty.
 
     Attributes
     ----------
+    size : int
+        What `mean` divides by: the nominal size, or else the number of items. A part of a draw of
+        nominal size keeps that size: the means of its parts add up to its mean.
     importances : ndarray of float64, shape (B,)
         ``1 / (n * probabilities)``: the factors of an unbiased estimate.
 
@@ -46,13 +54,14 @@ class Draw:
     [1, 1, 1]
     """
 
-    __slots__ = ("_importances", "indices", "n", "probabilities", "round", "tags")
+    __slots__ = ("_importances", "indices", "n", "nominal", "probabilities", "round", "tags")
 
     indices: NDArray[np.int64]
     probabilities: NDArray[np.float64]
     n: int
     round: int
     tags: NDArray[np.uint8] | None
+    nominal: int | None
     _importances: NDArray[np.float64] | None
 
     def __init__(
@@ -62,6 +71,7 @@ class Draw:
         n: int,
         round: int = 0,
         tags: ArrayLike | None = None,
+        nominal: int | None = None,
     ) -> None:
         if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)):
             raise TypeError(f"n must be an integer, got {n!r} of type {type(n).__name__}")
@@ -81,7 +91,9 @@ class Draw:
         marks = None if tags is None else np.array(tags, dtype=np.uint8)
         if marks is not None and marks.shape != items.shape:
             raise ValueError(f"tags must have shape {items.shape}, got {marks.shape}")
-        _fill(self, items, chances, int(n), int(round), marks)
+        if nominal is not None:
+            nominal = whole("nominal", nominal, 1)
+        _fill(self, items, chances, int(n), int(round), marks, nominal)
 
     @classmethod
     def made(
@@ -91,11 +103,17 @@ class Draw:
         n: int,
         round: int,
         tags: NDArray[np.uint8] | None = None,
+        nominal: int | None = None,
     ) -> "Draw":
         """Return a draw that owns arrays just made by a sampler: no checks, no copies."""
         draw = cls.__new__(cls)
-        _fill(draw, indices, probabilities, n, round, tags)
+        _fill(draw, indices, probabilities, n, round, tags, nominal)
         return draw
+
+    @property
+    def size(self) -> int:
+        """What `mean` divides by: the nominal size, or else the number of items."""
+        return len(self.indices) if self.nominal is None else self.nominal
 
     @property
     def importances(self) -> NDArray[np.float64]:
@@ -118,9 +136,9 @@ class Draw:
                 f"values must have one entry for each of the {len(self)} items drawn, "
                 f"got shape {array.shape}"
             )
-        if len(self) == 0:
+        if self.size == 0:
             raise ValueError("an empty draw estimates nothing")
-        mean = np.tensordot(self.importances, array, axes=1) / len(self)
+        mean = np.tensordot(self.importances, array, axes=1) / self.size
         return float(mean) if mean.ndim == 0 else mean
 
     def sum(self, values: ArrayLike) -> Any:
@@ -129,6 +147,8 @@ class Draw:
 
     def split(self, parts: int) -> list["Draw"]:
         """Split into equal parts, each a valid draw, for ranks or accumulation steps."""
+        if self.nominal is not None:
+            raise ValueError("a draw of nominal size does not split: its means would not average")
         if parts < 1 or len(self) % parts:
             raise ValueError(f"a draw of {len(self)} items does not split into {parts} equal parts")
         size = len(self) // parts
@@ -137,8 +157,9 @@ class Draw:
     def to_arrays(self) -> dict[str, Any]:
         """Return the draw as a dict of arrays and integers; `from_arrays` is the inverse."""
         arrays = {"indices": self.indices, "probabilities": self.probabilities}
-        whole = {"n": self.n, "round": self.round}
-        return {**arrays, **whole} if self.tags is None else {**arrays, **whole, "tags": self.tags}
+        optional = {"tags": self.tags, "nominal": self.nominal}
+        given = {name: part for name, part in optional.items() if part is not None}
+        return {**arrays, "n": self.n, "round": self.round, **given}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Draw":
@@ -153,7 +174,7 @@ class Draw:
         tags = None if self.tags is None else np.ascontiguousarray(self.tags[key])
         items = np.ascontiguousarray(self.indices[key])
         chances = np.ascontiguousarray(self.probabilities[key])
-        return Draw.made(items, chances, self.n, self.round, tags)
+        return Draw.made(items, chances, self.n, self.round, tags, self.nominal)
 
     def __iter__(self) -> Iterator["Draw"]:
         return (self[j] for j in range(len(self)))
@@ -191,6 +212,7 @@ def _fill(
     n: int,
     round_number: int,
     tags: NDArray[np.uint8] | None,
+    nominal: int | None,
 ) -> None:
     indices.setflags(write=False)
     probabilities.setflags(write=False)
@@ -201,6 +223,7 @@ def _fill(
     _set_n(draw, n)
     _set_round(draw, round_number)
     _set_tags(draw, tags)
+    _set_nominal(draw, nominal)
     _set_importances(draw, None)
 
 
@@ -210,6 +233,7 @@ _set_probabilities = Draw.__dict__["probabilities"].__set__
 _set_n = Draw.__dict__["n"].__set__
 _set_round = Draw.__dict__["round"].__set__
 _set_tags = Draw.__dict__["tags"].__set__
+_set_nominal = Draw.__dict__["nominal"].__set__
 _set_importances = Draw.__dict__["_importances"].__set__
 
 

@@ -1,6 +1,6 @@
 """Draws that must never change by accident: the same on every machine and in every version.
 
-Whatever decides a draw of the index, `VRB` and `GroupVRB` uses integers and + - * / sqrt only. A
+Whatever decides a draw of the index and of these samplers uses integers and + - * / sqrt only. A
 change of these hashes is a change of everybody's draws: it belongs into the changelog.
 """
 
@@ -9,7 +9,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from tombola import VRB, GroupVRB, Shuffle, Stream, WeightIndex
+from tombola import VRB, EpochVRB, GroupVRB, InfoBatch, Shuffle, Stream, WeightIndex
 
 N = 300
 LOSSES = (1.0 + np.arange(N) ** 2 % 97) / 50.0
@@ -41,6 +41,9 @@ def test_words_and_index():
         (VRB(N, bound=4.0, schedule="doubling", seed=1), "1695db9a9ce67456"),
         (GroupVRB(np.arange(N) % 7, seed=1), "dd926a62215f9630"),
         (Shuffle(N, seed=1), "86e21f6f24b089d5"),
+        (EpochVRB(N, share=0.7, seed=1), "039af36f5ea0d51c"),
+        (EpochVRB(N, share=1.5, seed=1), "a855a8c414e9bbd6"),
+        (InfoBatch(N, 20, seed=1), "0b227c3b6fb72ef5"),
     ],
     ids=str,
 )

@@ -9,6 +9,7 @@ LABELS = ["cat", "dog", "dog", "dog"]
 KINDS = {
     "vrb": tombola.VRB,
     "group-vrb": tombola.GroupVRB,
+    "epoch-vrb": tombola.EpochVRB,
     "shuffle": tombola.Shuffle,
     "uniform": tombola.Uniform,
     "balanced": tombola.Static,

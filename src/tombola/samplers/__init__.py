@@ -7,6 +7,7 @@ from tombola.samplers.epoch_vrb import EpochVRB
 from tombola.samplers.ftrl import FTRL
 from tombola.samplers.group_vrb import GroupVRB
 from tombola.samplers.info_batch import InfoBatch
+from tombola.samplers.k_vib import KVib
 from tombola.samplers.mabs import MABS
 from tombola.samplers.mirror_descent import MirrorDescent
 from tombola.samplers.safe import Safe
@@ -26,6 +27,7 @@ __all__ = [
     "EpochVRB",
     "GroupVRB",
     "InfoBatch",
+    "KVib",
     "MirrorDescent",
     "Safe",
     "Sampler",

@@ -50,12 +50,15 @@ class Sampler(ABC):
     feedback : {"drawn", "all"}
         Which losses it learns from: those of drawn items, through `update`, or those of all items,
         through `update_all`.
+    fixed_size : bool
+        Whether ``draw(size)`` draws exactly that many items; otherwise as many in expectation.
     tally : ndarray
         The number of rounds and the sums behind the gauge; compiled loops update it. See
         `tombola.gauge.new_tally`.
     """
 
     feedback: ClassVar[Literal["drawn", "all"]] = "drawn"
+    fixed_size: ClassVar[bool] = True
     keeps_items: ClassVar[bool] = True  # whether its state grows with n
     _record_code: ClassVar[Callable[..., int] | None] = None  # machine code, after first use
 
@@ -93,6 +96,15 @@ class Sampler(ABC):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return the mutable arrays by name; they are saved, and loaded in place."""
         return {}
+
+    @classmethod
+    def _entries(cls, parameters: Mapping[str, Any]) -> int:
+        """Return how many entries the largest array of a state has, at least, given parameters.
+
+        A file that holds less cannot make us allocate more.
+        """
+        n = parameters.get("n")
+        return n if cls.keeps_items and isinstance(n, int) else 0
 
     def _largest_importance(self) -> float:
         """Return an upper bound on 1 / (n p) over all items, in the current state."""

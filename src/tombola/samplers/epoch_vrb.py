@@ -1,5 +1,6 @@
 """Shuffled epochs whose items are chosen by what `VRB` learns."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +109,7 @@ def begin_epoch(state: EpochState) -> None:
     """Compute the chances of all items, and choose those of an epoch."""
     epoch, rule, n = state.epoch[0], state.rule[0], state.scores.size
     rule.mixing = mixing_after(rule.fed, n)
-    rule.least = max(np.int64(1), np.int64(rule.mixing * (epoch.total // n)))
+    rule.least = min(epoch.total // n, np.int64(rule.mixing * (epoch.total // n)) + 1)
     values = np.empty(n)
     for item in range(n):
         values[item] = value_of(state, item)
@@ -137,6 +138,11 @@ def choose_items(
             items[place] = item
             point += unit
             place += 1
+
+
+def draws_in(share: float, n: int) -> int:
+    """Return the number of draws in an epoch."""
+    return max(1, round(share * n))
 
 
 class EpochVRB(CompiledSampler):
@@ -203,7 +209,7 @@ class EpochVRB(CompiledSampler):
                 f"share must be positive, and an epoch less than 2^40 draws, got share={share} "
                 f"of n={n}"
             )
-        length = max(1, round(share * self.n))
+        length = draws_in(share, self.n)
         unit = 1 << min(UNIT_BITS, TOTAL_BITS - length.bit_length())
         total = length * unit
         chances = np.full(self.n, total // self.n)
@@ -223,6 +229,11 @@ class EpochVRB(CompiledSampler):
             scores=np.zeros(self.n),
             visits=np.zeros(self.n, dtype=np.float32),
         )
+
+    @classmethod
+    def _entries(cls, parameters: Mapping[str, Any]) -> int:
+        n = super()._entries(parameters)
+        return max(n, draws_in(parameters["share"], n))
 
     @property
     def independent(self) -> bool:

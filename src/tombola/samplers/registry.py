@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tombola.samplers.base import Sampler
+from tombola.samplers.epoch_vrb import EpochVRB
 from tombola.samplers.group_vrb import GroupVRB
 from tombola.samplers.shuffle import Shuffle
 from tombola.samplers.static import Static
@@ -12,7 +13,7 @@ from tombola.samplers.vrb import VRB
 
 __all__ = ["GROUPED", "NAMES", "UNGROUPED", "make_sampler"]
 
-NAMES = ("auto", "vrb", "group-vrb", "shuffle", "uniform", "balanced")
+NAMES = ("auto", "vrb", "group-vrb", "epoch-vrb", "shuffle", "uniform", "balanced")
 GROUPED = ("group-vrb", "balanced")  # these need groups
 UNGROUPED = tuple(name for name in NAMES if name not in GROUPED)
 MEMORY = 5  # epochs: the memory of VRB if losses converge to zero
@@ -35,6 +36,7 @@ def make_sampler(
     ============= ================================================================================
     "vrb"         `VRB`
     "group-vrb"   `GroupVRB` over the groups
+    "epoch-vrb"   `EpochVRB`, shuffled epochs whose items are chosen
     "shuffle"     `Shuffle`, shuffled epochs
     "uniform"     `Uniform`, independent uniform draws
     "balanced"    `Static.balanced`, all groups equally often
@@ -79,6 +81,7 @@ def make_sampler(
         makers: dict[str, Callable[[], Sampler]] = {
             "vrb": lambda: VRB(n, memory=memory, shuffle=not forget, seed=seed),
             "group-vrb": lambda: GroupVRB(groups, shuffle=not forget, seed=seed),
+            "epoch-vrb": lambda: EpochVRB(n, seed=seed),
             "shuffle": lambda: Shuffle(n, seed=seed),
             "uniform": lambda: Uniform(n, seed=seed),
             "balanced": lambda: Static.balanced(groups, seed=seed),

@@ -15,7 +15,7 @@ from tombola.samplers.bounds import checked_bounds
 from tombola.samplers.weighted import SWEEP, Weighted, WeightedSampler, new_rule, put, value
 from tombola.validation import number, positive_count, share
 
-__all__ = ["VRB"]
+__all__ = ["VRB", "checked_theta"]
 
 FIXED, ANYTIME, DOUBLING = 0, 1, 2  # schedules
 CUBE_ROOT_OF_HALF = 0.7937005259840998  # a literal, because pow differs between machines
@@ -211,7 +211,7 @@ class VRB(WeightedSampler):
             bounds = checked_bounds(bound, n)
             parameters["bound"] = bounds if bounds.size > 1 else float(bounds[0])
             super().__init__(n, seed, parameters, quantity=quantity)
-            theta, kind = _theta(self.n, mixing, horizon, schedule)
+            theta, kind = checked_theta(self.n, mixing, horizon, schedule)
             unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
             bounds = bounds * unit * unit
             rule = new_rule(
@@ -246,7 +246,7 @@ class VRB(WeightedSampler):
         return 1.0 / float(self.state.rule[0].mixing)
 
 
-def _theta(
+def checked_theta(
     n: int, mixing: float | None, horizon: int | None, schedule: str | None
 ) -> tuple[float, int]:
     """Return the initial theta, a multiple of 2^-32, and its schedule."""

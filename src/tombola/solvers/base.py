@@ -66,6 +66,7 @@ class Solver(ABC):
 
     batch_size: int = 1
     quantity: str = "gradient norm"  # what samplers are fed with
+    needs_independent: bool = False  # whether a draw must be unbiased given the earlier ones
 
     # --- to be written by a solver --------------------------------------------------------------
 
@@ -249,6 +250,17 @@ class Solver(ABC):
         n = self._items(problem)
         if sampler.n != n:
             raise ValueError(f"the sampler is over {sampler.n} items, the problem has {n}")
+        if not sampler.fixed_size:
+            raise TypeError(
+                f"{type(sampler).__name__} draws a random number of items, and every round of "
+                f"{type(self).__name__} draws batch_size={self.batch_size}"
+            )
+        if self.needs_independent and not sampler.independent:
+            raise ValueError(
+                f"{type(self).__name__} needs independent draws, and those of {sampler!r} are not: "
+                "within an epoch, a draw depends on the earlier ones; use Uniform or Static, or "
+                "VRB and GroupVRB with shuffle=False"
+            )
         run = self._begin(problem, start, sampler)
         if not isinstance(run, Run):
             raise TypeError(f"{type(run).__name__} must have the mixin tombola.solvers.run.Run")

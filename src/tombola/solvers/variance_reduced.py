@@ -20,6 +20,7 @@ class VarianceReducedSolver(LinearSolver):
     """A solver that estimates differences of gradients, grad_b(w) - grad_b(y), with y stored."""
 
     quantity = "gradient difference norm"
+    needs_independent = True  # a stored slope is right on average over all items, not over the rest
 
     def __init__(self, rate: float | None, batch_size: int) -> None:
         self.rate = None if rate is None else checked_rate(rate)

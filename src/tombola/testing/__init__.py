@@ -21,6 +21,7 @@ from tombola.testing.draws import (
     check_one_item,
     check_probabilities,
 )
+from tombola.testing.epochs import check_epoch_mean, check_inclusion
 from tombola.testing.errors import check_bad_feedback
 from tombola.testing.extremes import check_extreme_losses, check_zero_losses
 from tombola.testing.feedback import (
@@ -42,12 +43,14 @@ __all__ = [
     "check_draws",
     "check_duplicates",
     "check_empty_draw",
+    "check_epoch_mean",
     "check_extreme_losses",
     "check_first_draws",
     "check_foreign_draws",
     "check_frequencies",
     "check_gauge",
     "check_global_randomness",
+    "check_inclusion",
     "check_irregular_feedback",
     "check_mean",
     "check_one_item",

@@ -20,8 +20,8 @@ def check_bad_feedback(factory: Factory, n: int = 6) -> None:
         _check_bad_losses(sampler, sampler.update_all, (), n)
         return
     draw = sampler.draw(20)
-    _check_bad_losses(sampler, sampler.update, (draw,), 20)
-    fine = np.full(20, 0.5)
+    _check_bad_losses(sampler, sampler.update, (draw,), len(draw))
+    fine = np.full(len(draw), 0.5)
     foreign = Draw(draw.indices, draw.probabilities, n + 1)
     check_refusal(sampler, sampler.update, (foreign, fine), ValueError, "a draw over n + 1 items")
     for thing in (None, draw.indices, (draw.indices, draw.probabilities)):

@@ -62,7 +62,7 @@ def check_distribution(probabilities: Any, n: int, when: str) -> None:
 def check_form(draw: Any, size: int, n: int) -> None:
     """Check that a draw has the right type, size and range, and cannot be changed."""
     promise(isinstance(draw, Draw), f"draw() must return a tombola.Draw, got {type(draw)}")
-    promise(len(draw) == size, f"draw({size}) returned {len(draw)} items")
+    promise(draw.size == size, f"draw({size}) returned a draw of size {draw.size}")
     promise(draw.n == n, f"a draw from a sampler over {n} items has n = {draw.n}")
     items, probabilities = draw.indices, draw.probabilities
     promise(

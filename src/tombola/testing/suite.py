@@ -2,7 +2,16 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from tombola.testing import draws, errors, extremes, feedback, frequencies, randomness, state
+from tombola.testing import (
+    draws,
+    epochs,
+    errors,
+    extremes,
+    feedback,
+    frequencies,
+    randomness,
+    state,
+)
 from tombola.testing.playing import Factory
 
 __all__ = ["CHECKS", "STATISTICAL", "check_sampler"]
@@ -14,6 +23,7 @@ STATISTICAL: tuple[Check, ...] = (
     frequencies.check_first_draws,
     frequencies.check_mean,
 )
+OF_EPOCHS: tuple[Check, ...] = (epochs.check_inclusion, epochs.check_epoch_mean)
 OF_SINGLE_DRAWS: tuple[Check, ...] = (
     feedback.check_duplicates,
     feedback.check_probability_of_the_draw,
@@ -25,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     draws.check_probabilities,
     draws.check_draws,
     *STATISTICAL,
+    *OF_EPOCHS,
     draws.check_empty_draw,
     draws.check_one_item,
     randomness.check_seeds,
@@ -48,7 +59,7 @@ def check_sampler(
     """Run every check; raise one AssertionError that lists all broken promises.
 
     If the `feedback` of the sampler is "all", the checks of feedback for single draws are left
-    out.
+    out; if its draws are `independent`, those of whole epochs.
 
     Parameters
     ----------
@@ -78,12 +89,15 @@ def check_sampler(
     for name in skip:
         if name not in names:
             raise ValueError(f"skip has {name!r}, which is not a check; the checks are {names}")
-    takes = getattr(factory(max(n), 0), "feedback", None)
+    sampler = factory(max(n), 0)
+    takes = getattr(sampler, "feedback", None)
     if takes not in ("drawn", "all"):
         raise AssertionError(f'sampler.feedback must be "drawn" or "all", got {takes!r}')
+    left_out = OF_SINGLE_DRAWS if takes == "all" else ()
+    left_out += OF_EPOCHS if getattr(sampler, "independent", True) else ()
     broken = []
     for check in CHECKS:
-        if check.__name__ in skip or (takes == "all" and check in OF_SINGLE_DRAWS):
+        if check.__name__ in skip or check in left_out:
             continue
         more = {}
         if check is feedback.check_probability_of_the_draw:
@@ -104,6 +118,6 @@ def _sizes(check: Check, n: Sequence[int]) -> list[int]:
     if check is draws.check_one_item:
         return [size for size in n if size == 1]
     several = [size for size in n if size > 1]
-    if check in STATISTICAL:
+    if check in STATISTICAL + OF_EPOCHS:
         return [size for size in several if size <= 6]
     return several

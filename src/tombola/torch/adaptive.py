@@ -1,5 +1,6 @@
 """What the loader and the bare sampler have in common, put together from its parts."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tombola.samplers import Sampler
+from tombola.samplers.epoch_vrb import draws_in
 from tombola.torch.checkpoints import Checkpoints
 from tombola.torch.communication import find_connection, world_size
 from tombola.torch.epochs import Epochs
@@ -18,7 +20,7 @@ from tombola.torch.monitoring import Stopwatch, logged_values, most_drawn
 from tombola.torch.processes import make_processes
 from tombola.torch.shards import SamplerChoice
 from tombola.torch.tensor_draw import TensorDraw
-from tombola.validation import whole
+from tombola.validation import number, whole
 
 __all__ = ["AdaptiveBatches"]
 
@@ -29,7 +31,7 @@ class AdaptiveBatches:
     Parameters
     ----------
     n, batch_size, sampler, groups, seed, quantity, lag, drop_last, distributed, shards, \
-process_group
+process_group, share
         As for `ImportanceLoader`, with n items and a lag.
     ahead : int
         How many batches a loader draws ahead, if that is known.
@@ -48,6 +50,7 @@ process_group
         distributed: str | None,
         shards: int | None,
         process_group: Any,
+        share: float | None,
         ahead: int = 0,
     ) -> None:
         self.n = n
@@ -60,6 +63,7 @@ process_group
             groups = groups.cpu().numpy()
         if groups is not None and len(groups) != n:
             raise ValueError(f"groups has {len(groups)} labels for {n} items")
+        _check_share(share, sampler, groups)
         connection = find_connection(distributed, process_group)
         connection.require_equal(
             {
@@ -67,11 +71,12 @@ process_group
                 "batch_size": self.batch_size,
                 "lag": self.lag,
                 "drop_last": self.drop_last,
+                "number of draws in an epoch": n if share is None else draws_in(share, n),
                 "num_workers * prefetch_factor": ahead,  # else processes would wait for each other
                 "shards": connection.world if shards is None else whole("shards", shards, 1),
             }
         )
-        choice = SamplerChoice(sampler, groups, seed, quantity)
+        choice = SamplerChoice(sampler, groups, seed, quantity, share)
         processes = make_processes(connection, n, self.batch_size, choice, shards)
         self._shards = processes.shards
         self._stopwatch = Stopwatch()
@@ -96,7 +101,7 @@ process_group
         return [shard.sampler for shard in self._shards]
 
     def __len__(self) -> int:
-        """Return the number of batches in an epoch."""
+        """Return the number of batches in an epoch; in this one, if the sampler varies it."""
         return len(self._epochs)
 
     @property
@@ -222,3 +227,17 @@ process_group
     def _counts(self) -> NDArray[np.int32]:
         """Return how often each item of this process was drawn."""
         return np.concatenate([shard.counts for shard in self._shards])
+
+
+def _check_share(share: Any, sampler: Any, groups: Any) -> None:
+    """Raise a ValueError if a share is given together with what it does not apply to."""
+    if share is None:
+        return
+    if not 0 < number("share", share) < math.inf:
+        raise ValueError(f"share must be positive, got {share}")
+    if sampler not in ("auto", "epoch-vrb"):
+        raise ValueError(
+            f"share={share} is for sampler='epoch-vrb', which it stands for, got {sampler!r}"
+        )
+    if groups is not None:
+        raise ValueError(f"share={share} draws by items: it cannot be combined with groups")

@@ -58,7 +58,8 @@ class Checkpoints:
 
     def resume(self, states: Sequence[Any]) -> None:
         """Continue from states of all processes or of one; on an error nothing has changed."""
-        read = [LoaderState.from_dict(state, self.settings) for state in states]
+        longest = self.epochs.longest
+        read = [LoaderState.from_dict(state, self.settings, longest) for state in states]
         if not read:
             raise CheckpointError("there is no state in the list")
         processes = self.processes
@@ -66,7 +67,7 @@ class Checkpoints:
         position = replace(sources[0].position)
         waiting: dict[int, DrawnBatch] = {}
         if moved:  # what the other processes had drawn ahead is drawn again
-            _undo_waiting(position, sources[0])
+            _undo_waiting(position, sources[0], longest)
         else:
             waiting = self._restored([sources[0].waiting])
         unanswered = self._restored([source.unanswered for source in sources])
@@ -134,10 +135,10 @@ def _saved(batches: Mapping[int, DrawnBatch]) -> dict[int, SavedBatch]:
     return {number: SavedBatch(batch.drawn, batch.shares) for number, batch in batches.items()}
 
 
-def _undo_waiting(position: Position, state: LoaderState) -> None:
+def _undo_waiting(position: Position, state: LoaderState, longest: int) -> None:
     """Put the items of waiting batches, of all processes, back into the epoch."""
     items = sum(len(batch.drawn) for batch in state.waiting.values()) * state.world
-    position.left = min(state.settings.n, position.left + items)
+    position.left = min(longest, position.left + items)
     position.drawn -= len(state.waiting)
 
 

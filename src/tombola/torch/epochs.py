@@ -79,7 +79,7 @@ class Epochs:
         stopwatch: Stopwatch,
         before_group: bool,
     ) -> None:
-        self._n = n
+        self.longest = max(n, processes.epoch_length())
         self._batch_size = batch_size
         self._lag = lag
         self._global_size = batch_size * processes.world
@@ -90,13 +90,16 @@ class Epochs:
         self._before_group = before_group
         self.position = Position()
         self.waiting: dict[int, DrawnBatch] = {}  # drawn and not handed out, by number
+        self._fresh = False  # whether nothing of this epoch is drawn yet
         self._continues = False  # whether the next iteration continues the epoch that is open
         self._iteration = 0  # the number of iterations begun; a new one ends those before
         self._paired = False  # whether `batches` runs, which pairs batches with their draws
 
     def __len__(self) -> int:
-        """Return the number of batches in an epoch."""
-        return (self._n + self._global_size - self._smallest_rest) // self._global_size
+        """Return the number of batches in an epoch; in this one, if epochs vary."""
+        return (
+            self._processes.epoch_length() + self._global_size - self._smallest_rest
+        ) // self._global_size
 
     def __iter__(self) -> Iterator[Indices]:
         """Draw the batches of an epoch, each when it is asked for."""
@@ -137,7 +140,8 @@ class Epochs:
         if not (self.position.open and self._continues):
             if self.position.open:
                 self._abandon()
-            self.position.left = self._n
+            self.position.left = self._processes.epoch_length()
+            self._fresh = True
         self.position.open, self._continues = True, False
         self._stopwatch.begin()
 
@@ -171,6 +175,8 @@ class Epochs:
         size = max(self._processes.smallest_batch, min(self._batch_size, rest))
         batch = self.waiting[number] = self._processes.draw(size)
         position.drawn += 1
+        if self._fresh:  # the first draw of an epoch decides on its length
+            position.left, self._fresh = self._processes.epoch_length(), False
         position.left = max(0, position.left - size * self._processes.world)
         self._stopwatch.seconds += time.perf_counter() - start
         return number, batch
@@ -214,5 +220,5 @@ class Epochs:
     def resume(self, position: Position, waiting: dict[int, DrawnBatch]) -> None:
         """Take the position and the waiting batches of a state; any iteration ends."""
         self.position, self.waiting = position, waiting
-        self._continues = True
+        self._continues, self._fresh = True, False
         self._iteration += 1

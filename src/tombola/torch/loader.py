@@ -63,6 +63,7 @@ class ImportanceSampler(AdaptiveBatches, TorchSampler[list[int]]):
         distributed: str | None = "auto",
         shards: int | None = None,
         process_group: Any = None,
+        share: float | None = None,
     ) -> None:
         if isinstance(n, TorchSampler):  # Lightning makes a batch sampler again around its own
             raise TypeError(
@@ -71,7 +72,7 @@ class ImportanceSampler(AdaptiveBatches, TorchSampler[list[int]]):
             )
         super().__init__(
             whole("n", n, 1), batch_size, sampler, groups, seed, quantity, lag, drop_last,
-            distributed, shards, process_group,
+            distributed, shards, process_group, share,
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -93,8 +94,9 @@ class ImportanceLoader(AdaptiveBatches):
     """Load batches of the examples that matter, and learn from their losses which those are.
 
     Like `torch.utils.data.DataLoader`, but each batch comes with its draw, which keeps estimates
-    unbiased and leads the losses back. An epoch has as many batches as with a `DataLoader`; the
-    distribution changes from batch to batch.
+    unbiased and leads the losses back. An epoch has as many batches as with a `DataLoader`, unless
+    the sampler has an ``epoch_length`` of its own (`EpochVRB`, `InfoBatch`); the distribution
+    changes from batch to batch, or from epoch to epoch.
 
     Batch t is drawn with all feedback that was given before batch t - lag was handed out: if
     feedback for each batch is given before the next one is taken, the losses of batches 0 to
@@ -114,7 +116,8 @@ class ImportanceLoader(AdaptiveBatches):
     batch_size : int, default=1
         Of each process.
     sampler : str, Sampler or callable, default="auto"
-        "auto" ("group-vrb" with `groups`, "vrb" without), "vrb", "group-vrb", "shuffle" (plain
+        "auto" ("group-vrb" with `groups`, "vrb" without), "vrb", "group-vrb",
+        "epoch-vrb" (shuffled epochs whose items are chosen, see `share`), "shuffle" (plain
         shuffled epochs), "uniform", "balanced" (groups equally often); a tombola sampler over
         ``len(dataset)`` items; or a function (n, seed, groups) that returns one.
     groups : array-like of shape (n,), optional
@@ -143,6 +146,10 @@ class ImportanceLoader(AdaptiveBatches):
         are never divided, so a run that may continue with more processes needs more of them.
     process_group : ProcessGroup, optional
         The processes that share the draws; by default all.
+    share : float, optional
+        The length of an epoch, over that of the dataset: ``share=0.7`` draws shuffled epochs of
+        seven tenths of the items, chosen by `EpochVRB`, so that ``len(loader)``, and schedules
+        that go by it, shrink. Below 1, no item comes twice in an epoch.
     **loader_options
         Other arguments of `DataLoader`: num_workers, prefetch_factor, pin_memory, collate_fn,
         persistent_workers, generator, worker_init_fn, timeout, multiprocessing_context,
@@ -198,6 +205,7 @@ class ImportanceLoader(AdaptiveBatches):
         distributed: str | None = "auto",
         shards: int | None = None,
         process_group: Any = None,
+        share: float | None = None,
         **loader_options: Any,
     ) -> None:
         n = _count_items(dataset)
@@ -215,7 +223,7 @@ class ImportanceLoader(AdaptiveBatches):
             )
         super().__init__(
             n, batch_size, sampler, groups, seed, quantity, lag, drop_last, distributed, shards,
-            process_group, ahead,
+            process_group, share, ahead,
         )  # fmt: skip
         numbered = Numbered(dataset, loader_options.pop("collate_fn", None))
         self.dataset = dataset

@@ -97,8 +97,11 @@ class LoaderState:
         return state
 
     @classmethod
-    def from_dict(cls, state: Any, expected: Settings) -> "LoaderState":
-        """Return the state in a dict that may hold anything, or raise a `CheckpointError`."""
+    def from_dict(cls, state: Any, expected: Settings, longest: int) -> "LoaderState":
+        """Return the state in a dict that may hold anything, or raise a `CheckpointError`.
+
+        No epoch has more than `longest` items.
+        """
         if not isinstance(state, Mapping):
             raise CheckpointError(f"a state must be a dict, got {type(state).__name__}")
         entry = Entry(from_tensors(state))
@@ -110,7 +113,7 @@ class LoaderState:
         _check_settings(entry, expected)
         world = entry.whole("world", 1)
         rank = entry.whole("rank", 0, world - 1 if expected.sharded else 0)
-        position = _position(entry, expected)
+        position = _position(entry, expected, longest)
         shards = [_shard(one, expected.n) for one in entry.entries("shards")]
         items = _items(shards, expected)
         waiting = _batches(entry, "waiting", expected, items, position.drawn)
@@ -219,10 +222,10 @@ def _check_settings(entry: Entry, expected: Settings) -> None:
         raise CheckpointError("a state of sharded items fits sharded items only, and no other does")
 
 
-def _position(entry: Entry, expected: Settings) -> Position:
+def _position(entry: Entry, expected: Settings, longest: int) -> Position:
     drawn = entry.whole("drawn")
     handed = entry.whole("handed", max(0, drawn - expected.lag - 1), drawn)
-    left = entry.whole("left", 0, expected.n)
+    left = entry.whole("left", 0, longest)
     return Position(drawn, handed, left, entry.flag("open"), entry.whole("epoch"))
 
 

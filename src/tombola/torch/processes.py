@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tombola.draws import Draw
 from tombola.samplers import Sampler
+from tombola.samplers.epoch_vrb import draws_in
 from tombola.torch.communication import Connection
 from tombola.torch.messages import Feedback, share_feedback
 from tombola.torch.shards import SamplerChoice, Shard, join_draws, make_shard
@@ -101,6 +102,10 @@ class Processes(ABC):
         own: NDArray[np.bool_] = (draw.indices >= first) & (draw.indices < last)
         return own
 
+    def epoch_length(self) -> int:
+        """Return the number of draws in an epoch, of all processes together."""
+        return self.shards[0].sampler.epoch_length
+
     def resumed(self, position: Sequence[int]) -> None:
         """Start the checksum of what is drawn from the position of a state."""
         self._progress = zlib.crc32(repr(tuple(position)).encode())
@@ -172,6 +177,8 @@ class Sharded(Processes):
         As for `Processes`.
     most_shards : int, optional
         The largest number of shards of any process.
+    share : float, default=1.0
+        The length of an epoch, over n.
     """
 
     sharded = True
@@ -183,8 +190,10 @@ class Sharded(Processes):
         shards: Sequence[Shard],
         batch_size: int,
         most_shards: int | None = None,
+        share: float = 1.0,
     ) -> None:
         super().__init__(connection, n, shards, batch_size)
+        self._length = draws_in(share, n)
         self.smallest_batch = len(self.shards) if most_shards is None else most_shards
         if batch_size < self.smallest_batch:
             raise ValueError(
@@ -209,6 +218,10 @@ class Sharded(Processes):
         own = self.owns(drawn)
         part = drawn[own]
         return DrawnBatch(part, part, shares[own])
+
+    def epoch_length(self) -> int:
+        """Return the number of draws in an epoch, which every process must count alike."""
+        return self._length
 
     def learn(self, feedback: Sequence[Feedback]) -> None:
         """Feed each shard the losses of its items."""
@@ -252,4 +265,5 @@ def _make_sharded(
     for k in range(rank * total // world, (rank + 1) * total // world):
         start, stop = k * n // total, (k + 1) * n // total
         made.append(make_shard(start, stop - start, choice.within(k, start, stop)))
-    return Sharded(connection, n, made, batch_size, -(-total // world))
+    share = 1.0 if choice.share is None else choice.share
+    return Sharded(connection, n, made, batch_size, -(-total // world), share)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tombola.draws import Draw
 from tombola.random import Stream
-from tombola.samplers import Sampler
+from tombola.samplers import EpochVRB, Sampler
 from tombola.samplers.registry import make_sampler
 
 __all__ = ["SamplerChoice", "Shard", "join_draws", "make_shard"]
@@ -45,12 +45,13 @@ class Shard:
 
 
 class SamplerChoice(NamedTuple):
-    """Which sampler to make for some items; all four as for `ImportanceLoader`."""
+    """Which sampler to make for some items; all as for `ImportanceLoader`."""
 
     sampler: str | Sampler | Callable[..., Sampler]
     groups: Any
     seed: int
     quantity: str
+    share: float | None = None
 
     def within(self, shard: int, start: int, stop: int) -> "SamplerChoice":
         """Return the choice for one of several shards: its groups, and a seed of its own."""
@@ -61,11 +62,17 @@ class SamplerChoice(NamedTuple):
 
 def make_shard(start: int, n: int, choice: SamplerChoice) -> Shard:
     """Return a shard of n items with the sampler asked for; a sampler passed in is used itself."""
-    sampler, groups, seed, quantity = choice
-    if not isinstance(sampler, Sampler):
+    sampler, groups, seed, quantity, share = choice
+    if share is not None:
+        sampler = EpochVRB(n, share=share, seed=seed)
+    elif not isinstance(sampler, Sampler):
         sampler = make_sampler(sampler, n, seed, groups, what="items", whose="the dataset")
     elif sampler.n != n:
         raise ValueError(f"the sampler is over {sampler.n} items, the dataset has {n} items")
+    if not sampler.fixed_size:
+        raise TypeError(
+            f"{type(sampler).__name__} draws a random number of items, and batches have a size"
+        )
     if quantity != "loss":  # the default leaves a sampler as its maker has set it up
         sampler.quantity = quantity
     return Shard(start, sampler)
