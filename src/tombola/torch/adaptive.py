@@ -208,8 +208,9 @@ process_group
     def log(self, logger: Callable[[str, float, int], Any], step: int) -> None:
         """Tell a logger, a function (name, value, step), how the sampling performs.
 
-        "tombola/second_moment_ratio", "ratio_low" and "ratio_high": the gauge, below 1 where
-        draws beat uniform ones; "adaptive": 1, or 0 while shuffled epochs do as well;
+        "tombola/second_moment_ratio", "ratio_low" and "ratio_high": the gauge and its interval,
+        below 1 where draws beat uniform ones; "ratio_worst": what is certain, see
+        `tombola.gauge.Gauge.worst`; "adaptive": 1, or 0 while shuffled epochs do as well;
         "time_share": see `time_share`; "lag": how many batches late feedback counts;
         "most_drawn_share": the share of all draws that the most-drawn hundredth of the items got.
         Values that are not known yet are left out. `tombola.torch.loggers` has functions for
