@@ -80,7 +80,7 @@ EQUIVALENT = {
         "two sums of real numbers are not equal"
     ),
     GAUGE
-    + "Gauge.worst: RATIOS > sums.ours / sums.uniform -> (RATIOS >= sums.ours / sums.uniform)": (
+    + "Gauge.worst: sums.ours / sums.uniform < RATIOS -> (sums.ours / sums.uniform <= RATIOS)": (
         "the wealth of the ratio seen is at most its share at the start"
     ),
     # checkpoints
