@@ -200,6 +200,14 @@ def test_losses_of_zero_say_nothing():
     assert sampler.gauge.worst() == 1.0
 
 
+def test_a_few_losses_of_likely_items_are_enough():
+    """Items with half of all draws each: the sums are below 1, and so are the ratio's bounds."""
+    tally = new_tally()
+    record(tally, 100, np.full(40, 0.5), np.ones(40))
+    assert tally[0].uniform < 1
+    assert Gauge(tally, 100, 10.0).interval() == pytest.approx((0.02, 0.02))
+
+
 def test_one_loss_says_nothing_about_the_ratio():
     sampler = Uniform(4)
     sampler.update(Draw([0], [0.1], 4), [3.0])

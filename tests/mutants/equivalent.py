@@ -76,6 +76,9 @@ EQUIVALENT = {
     + "new_state: 4 -> 5 in `buffer=np.zeros(4, dtype=np.uint64),"
     + "  # the current block, if position % 4 is not 0`": "the fifth word is never read",
     # the gauge
+    GAUGE + "Gauge.interval: a > 0 -> (a >= 0) in `if not a > 0:`": (
+        "a difference of real numbers is not 0"
+    ),
     GAUGE + "Gauge.worst: wealth >= -math.log(alpha) -> (wealth > -math.log(alpha))": (
         "two sums of real numbers are not equal"
     ),

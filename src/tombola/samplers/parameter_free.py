@@ -14,7 +14,8 @@ does not matter.
 A loss 2^100 times the first one, or any loss after m has fallen to 2^-200 of its first value,
 makes the sampler start over, as if there had been no losses before.
 
-The fallback (`tombola.samplers.fallback`) deals shuffled epochs while adaptive draws do not pay.
+The fallback (`tombola.samplers.fallback`) deals shuffled epochs while adaptive draws do not pay, by
+the losses of items that had one before.
 
 ``docs/decisions/vrb_default.md`` lists the alternatives and their measurements.
 """
@@ -137,9 +138,10 @@ class ParameterFreeState(Weighted, _Parts):
                 rule.mean_square, squared / (n * probability), share, least_mean(rule.first_root)
             )
             squared = clipped(squared, n, rule.mean_square)
+        visits, past = state.visits[item], state.scores[item]
+        if visits > 0.0 and rule.unit > 0.0:
             candidate = probability_of(state, item, uniform_weight(state))
             fallback.judge(state.fallback[0], squared, n, probability, candidate)
-        visits, past = state.visits[item], state.scores[item]
         if visits > 0.0 and squared + past > 0.0:
             rule.compared += 1.0
             gap = distance(squared, past) - rule.disagreement

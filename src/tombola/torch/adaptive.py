@@ -58,6 +58,11 @@ process_group
             raise TypeError(f"quantity must be a string, got {quantity!r}")
         if isinstance(groups, Tensor):
             groups = groups.cpu().numpy()
+        if isinstance(groups, str):
+            raise ValueError(
+                f"groups must have the group of each item, got {groups!r}: labels are found by an "
+                "ImportanceLoader, which has the dataset"
+            )
         if groups is not None and len(groups) != n:
             raise ValueError(f"groups has {len(groups)} labels for {n} items")
         connection = find_connection(distributed, process_group)
