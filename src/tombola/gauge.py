@@ -4,6 +4,11 @@ With u = 1 / (n p) the importance of the item drawn and l its loss, l^2 u^2 is a
 estimate of the sampler's second moment, (1/n^2) sum_i l_i^2 / p_i, and l^2 u is an unbiased
 estimate of the second moment under uniform sampling, (1/n) sum_i l_i^2. The gauge reports the ratio
 of their sums over all feedback: below 1, the sampler beats uniform sampling.
+
+Two methods say how far the true ratio may be from it. For any r, the expectation of
+z = l^2 u (u - r) has the sign of (true ratio - r), and both judge r by the sums of z and z^2.
+`Gauge.interval` is asymptotic: it trusts that what was seen is typical. `Gauge.worst` assumes
+nothing of the kind. ``docs/decisions/gauge.md`` has the coverage and the width of both.
 """
 
 import math
@@ -140,28 +145,59 @@ class Gauge:
         return float(self._sums.ours / uniform) if uniform > 0 else math.nan
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return bounds on the ratio that hold simultaneously at all times.
+        """Return an asymptotic confidence sequence for the ratio: what the feedback suggests.
 
-        They hold with this confidence however feedback depends on the past, also if the sampler
-        does worse than uniform sampling, *provided that no item's loss exceeds the largest one
-        seen*: no finite number of draws can exclude an enormous loss of a rarely drawn item. The
-        interval is wide, by design, where rare items could matter.
+        The ratios r that (sum z)^2 <= f^2 sum z^2 does not exclude, with z = l^2 u (u - r) and the
+        factor f of a normal mixture (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas 2024). The
+        interval may be read at any time, and as often as one likes.
 
-        For each ratio r of a grid, the mean of z = l^2 u (u - r) has the sign of (true ratio - r),
-        and the floor on p bounds the range of z. A time-uniform empirical Bernstein inequality
-        (Howard, Ramdas, McAuliffe, Sekhon 2021) determines for which r the sign is certain.
+        It is asymptotic: it holds once the largest terms are a small part of their sums. Items
+        that are rarely drawn and not yet seen are *not* in it, however large their losses may be;
+        do not call a sampler harmless because of it. That is for `worst` to say.
         """
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-        limit = max(self.importance_limit, float(self._sums.largest_importance))
-        if self._sums.uniform <= 0 or not math.isfinite(limit):
+        alpha = 1 - _checked(confidence)
+        sums, limit = self._sums, self._limit
+        if not sums.uniform > 0:
             return 0.0, limit
-        ratios = limit * 2.0 ** (-np.arange(385) / 32)  # down to limit / 4096
-        alpha = (1 - confidence) / (2 * len(ratios))
-        total, margin = _deviation(self._sums, ratios, limit, alpha)
-        above, below = ratios[total + margin < 0], ratios[total - margin > 0]
-        high = float(above.min()) if len(above) else limit
-        return float(below.max()) if len(below) else 0.0, high
+        factor = _normal_mixture(sums.count, self.n, alpha)
+        # for x = r / (ours / uniform): (1 - x)^2 <= f^2 sum z^2 / ours^2, or a x^2 - 2 b x + c <= 0
+        square, product, constant = _second_order(sums)
+        a = 1 - factor * square / sums.uniform**2
+        b = 1 - factor * product / (sums.ours * sums.uniform)
+        c = 1 - factor * constant / sums.ours**2
+        if not a > 0:
+            return 0.0, limit  # not even the second moment of uniform sampling is known
+        root = math.sqrt(max(0.0, b * b - a * c))
+        ratio = self.second_moment_ratio / a
+        return max(0.0, float(ratio * (b - root))), min(limit, float(ratio * (b + root)))
+
+    def worst(self, confidence: float = 0.95) -> float:
+        """Return the largest ratio that the feedback does not exclude; it holds at all times.
+
+        It holds with this confidence however feedback depends on the past, *provided that no
+        item's loss exceeds the largest one seen*: no finite number of draws can exclude an
+        enormous loss of a rarely drawn item. It is far above the ratio, by design, where rare
+        items could matter. A sampler is harmless if this is below 1.
+
+        For each ratio r of a grid, a gambler bets that z = l^2 u (u - r) is negative on average,
+        with a mixture of constant bets. At all times, the wealth is below 1 / (1 - confidence) with
+        this confidence if the true ratio is r or more.
+        """
+        alpha = 1 - _checked(confidence)
+        sums, limit = self._sums, self._limit
+        if not sums.uniform > 0 or not math.isfinite(limit):
+            return limit
+        above = (sums.ours / sums.uniform < RATIOS) & (limit > RATIOS)
+        ratios = RATIOS[above]
+        # If the true ratio is r or more, so it is for all smaller ratios: their wealth counts, too.
+        wealth = np.logaddexp.accumulate(_log_wealth(sums, ratios, limit) + LOG_PRIOR[above])
+        excluded = ratios[wealth >= -math.log(alpha)]
+        return float(excluded[0]) if len(excluded) else limit
+
+    @property
+    def _limit(self) -> float:
+        """What no importance exceeds, and so no ratio either."""
+        return max(self.importance_limit, float(self._sums.largest_importance))
 
     @property
     def effective_sample_size(self) -> float:
@@ -189,6 +225,7 @@ class Gauge:
             "second_moment_ratio": self.second_moment_ratio,
             "ratio_low": low,
             "ratio_high": high,
+            "ratio_worst": self.worst(),
             "effective_sample_size": self.effective_sample_size,
             "entropy": self.entropy,
             "entropy_of_uniform": math.log(self.n),
@@ -200,28 +237,68 @@ class Gauge:
         return (
             f"Gauge(second moment of the {self.quantity} estimate over uniform's: "
             f"{self.second_moment_ratio:.3g} in [{low:.3g}, {high:.3g}], "
-            f"{self.count} losses, {self.mode})"
+            f"at worst {self.worst():.3g}, {self.count} losses, {self.mode})"
         )
 
 
-def _deviation(
-    sums: Any, ratios: NDArray[np.float64], limit: float, alpha: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sums of z = l^2 u (u - r), and how far they may deviate from their expectations.
+def _checked(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+    return confidence
 
-    With l <= 1 and 0 <= u <= limit, z lies in an interval of length w. For x_t in an interval of
-    length 1 with conditional mean m_t, any predictable guess g_t in it and 0 < s < 1,
-    exp(s sum(x_t - m_t) - psi(s) sum(x_t - g_t)^2) with psi(s) = -log(1 - s) - s is a
-    supermartingale, so sum(x_t - m_t) <= (log(1/a) + psi(s) V) / s at all times with
-    probability 1 - a; the lower bound is analogous. We take the best s of a grid, each with its
-    share of alpha, and use the running mean as the guess.
+
+def _second_order(sums: Any) -> tuple[float, float, float]:
+    """Return the sums of v^2, v w and w^2 for v = l^2 u and w = l^2 u^2, rounded up.
+
+    Spreads are around running means, where they are no smaller than around the final mean; adding
+    the square of that mean gives sums such that sum z^2 is never too small, whatever r.
+    """
+    ours, uniform, count = sums.ours, sums.uniform, sums.count
+    return (
+        sums.uniform_spread + uniform * uniform / count,
+        sums.cross_spread + ours * uniform / count,
+        sums.ours_spread + ours * ours / count,
+    )
+
+
+def _normal_mixture(count: int, n: int, alpha: float) -> float:
+    """Return f^2: at all times, a sum of `count` terms is within f standard deviations.
+
+    For a Brownian motion W, |W_t|^2 <= t f^2 at all times t with probability 1 - alpha, where
+    f^2 = (1 + 1/x) log((1 + x) / alpha^2), x = rho^2 t. It is smallest about t = n.
+    """
+    log = -2 * math.log(alpha)
+    x = (log + math.log1p(log)) * count / n
+    return (1 + 1 / x) * (math.log1p(x) + log)
+
+
+OCTAVE = 64  # ratios of the grid from r to 2 r
+RATIOS = 2.0 ** (np.arange(-12 * OCTAVE, 12 * OCTAVE + 1) / OCTAVE)
+LOG_PRIOR = -np.log1p(np.log2(RATIOS) ** 2)
+LOG_PRIOR -= np.log(np.exp(LOG_PRIOR).sum())
+_STEPS = np.arange(60.0)[:, np.newaxis]
+BETS = 2.0 ** (-_STEPS / 2)
+LOG_SHARES = np.log(8 / ((_STEPS + 8) * (_STEPS + 9)))  # of the wealth at the start; below 1 in all
+
+
+def _log_wealth(sums: Any, ratios: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+    """Return a lower bound on the logarithm of a gambler's wealth, for each ratio.
+
+    With l <= 1 and 0 <= u <= limit, z = l^2 u (u - r) is at most w = limit (limit - r). A bet b
+    with b w < 1 multiplies the wealth by 1 - b z, which is at least exp(-b z - psi(b w) z^2 / w^2)
+    with psi(s) = -log(1 - s) - s (Fan, Grama, Liu 2015). Thus the sums of z and z^2 are enough.
+    The wealth relative to exp(-b sum of the conditional means of z) is a supermartingale, as
+    1 - b m <= exp(-b m): a bet must not change over time, else it would be about another average.
+    The bets are those of a fixed grid, as w may grow; those that are too large count nothing.
     """
     total = sums.ours - ratios * sums.uniform
-    spread = sums.ours_spread - 2 * ratios * sums.cross_spread + ratios**2 * sums.uniform_spread
-    width = limit * (limit - ratios) + ratios**2 / 4
-    k = np.arange(1, 40)[:, np.newaxis]
-    s = 2.0**-k
-    share = np.log(k * (k + 1) / alpha)
-    psi = -np.log1p(-s) - s
-    margin = ((share + psi * np.maximum(spread, 0.0) / width**2) / s).min(axis=0) * width
-    return total, margin
+    square, product, constant = _second_order(sums)
+    squares = np.maximum(0.0, constant - 2 * ratios * product + ratios**2 * square)
+    width = limit * (limit - ratios)
+    share = BETS * width
+    allowed = share < 1
+    share = np.where(allowed, share, 0.0)
+    psi = -np.log1p(-share) - share
+    log_wealth = np.where(allowed, LOG_SHARES - BETS * total - psi * squares / width**2, -np.inf)
+    wealth: NDArray[np.float64] = np.logaddexp.reduce(log_wealth, axis=0)
+    return wealth

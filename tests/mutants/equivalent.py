@@ -76,17 +76,15 @@ EQUIVALENT = {
     + "new_state: 4 -> 5 in `buffer=np.zeros(4, dtype=np.uint64),"
     + "  # the current block, if position % 4 is not 0`": "the fifth word is never read",
     # the gauge
-    GAUGE + "Gauge.interval: total - margin > 0 -> (total - margin >= 0)": (
+    GAUGE + "Gauge.interval: a > 0 -> (a >= 0) in `if not a > 0:`": (
+        "a difference of real numbers is not 0"
+    ),
+    GAUGE + "Gauge.worst: wealth >= -math.log(alpha) -> (wealth > -math.log(alpha))": (
         "two sums of real numbers are not equal"
     ),
-    GAUGE + "Gauge.interval: self._sums.uniform <= 0 -> (self._sums.uniform < 0)": (
-        "without a loss above 0, all totals are 0 and below their margin"
-    ),
-    GAUGE + "Gauge.interval: 0 -> 1 in `if self._sums.uniform <= 0 or not math.isfinite(limit):`": (
-        "with a sum of at most 1, all totals are below their margin"
-    ),
-    GAUGE + "_deviation: 40 -> 41 in `k = np.arange(1, 40)[:, np.newaxis]`": (
-        "the last s is the best one after about 10^24 losses"
+    GAUGE
+    + "Gauge.worst: sums.ours / sums.uniform < RATIOS -> (sums.ours / sums.uniform <= RATIOS)": (
+        "the wealth of the ratio seen is at most its share at the start"
     ),
     # checkpoints
     ARCHIVE + "write: 0 -> 1 in `file.write(_digest(file, file.seek(0, io.SEEK_END)) + MARK)`": (

@@ -83,6 +83,7 @@ class Oracle:
             self.m = min(moved, 2 * self.m) if self.m else moved
             self.m = max(self.m, 2.0**-200 * self.first_root**2)
             squared = min(squared, 8 * self.n * self.m)
+        if self.visits[i] and self.first_loss:
             self.uniform += squared / (self.n * p)
             self.ours += squared / (self.n * p) / (self.n * self.chance(i))
         if self.visits[i] and squared + self.h[i] > 0:
@@ -203,3 +204,18 @@ def test_the_newest_value_has_a_share_of_at_least_1_in_n():
 @pytest.mark.parametrize("x", [1e-18, 1e-3, 0.125, 1.0])
 def test_cube_roots(x):
     assert cube_root(x) == pytest.approx(x ** (1 / 3), rel=1e-14)
+
+
+def test_what_the_first_epoch_shows_counts_at_its_end():
+    """Only repeated items count, so a gain is seen at once, and noise is not taken for one."""
+    modes = {}
+    for spread, noise in ((0.5, 0.3), (0.0, 1.0)):
+        generator = np.random.default_rng(5)
+        losses = generator.lognormal(0, spread, 2000)
+        sampler = VRB(2000, seed=5)
+        for _ in range(21):
+            draw = sampler.draw(100)
+            fed = losses[draw.indices] * generator.lognormal(0, noise, 100)
+            sampler.update(draw, fed)
+        modes[spread] = sampler.mode
+    assert modes == {0.5: "adaptive", 0.0: "shuffle"}

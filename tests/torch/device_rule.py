@@ -43,7 +43,6 @@ class BatchRule:
         squares = self._move_mean(squares, squares / (n * chances), size)
         if self.first_root == 0.0 and self.unit > 0.0:
             self.first_root = math.sqrt(self.mean)
-        self._judge(items, chances, squares, mixing)
         distances = []
         for item in dict.fromkeys(items.tolist()):
             own = squares[items == item]
@@ -54,6 +53,8 @@ class BatchRule:
                 else np.floor(np.minimum(own / grain, most)).sum() * grain / count
             )
             past, visits = self.scores[item], self.visits[item]
+            if visits > 0:
+                self._judge(item, chances[items == item][-1], square * count, mixing)
             if visits > 0 and square + past > 0:
                 distances += [1 - 2 * math.sqrt(square * past) / (square + past)] * count
             window = min(visits + count, max(32, count))
@@ -95,15 +96,15 @@ class BatchRule:
             self.mean = 0.0
         return squares
 
-    def _judge(self, items, chances, squares, mixing):
+    def _judge(self, item, chance, square, mixing):
+        """Add the squares of an item that had a loss before the batch."""
         total = sum(self.weights)
         uniform = mixing >= 1 or mixing / (1 - mixing) * total >= 2.0**61
         spread = 1 if uniform else int(mixing / (1 - mixing) * total / self.n) + 1
-        for item, chance, square in zip(items, chances, squares, strict=True):
-            weight = 0 if uniform else self.weights[item]
-            candidate = (weight + spread) / ((0 if uniform else total) + self.n * spread)
-            self.guard_uniform += square / (self.n * chance)
-            self.guard_ours += square / (self.n * chance) / (self.n * candidate)
+        weight = 0 if uniform else self.weights[item]
+        candidate = (weight + spread) / ((0 if uniform else total) + self.n * spread)
+        self.guard_uniform += square / (self.n * chance)
+        self.guard_ours += square / (self.n * chance) / (self.n * candidate)
 
     def _weight(self, item):
         value = 1.0

@@ -142,8 +142,12 @@ def compare_with_host(make, n, rule, *, size, rounds, exact=False):
         assert numbers[Real.MEAN_SQUARE] == pytest.approx(own.mean_square, **close)
         assert numbers[Real.DISAGREEMENT] == pytest.approx(own.disagreement, **close)
         assert numbers[Real.FIRST_ROOT] == pytest.approx(own.first_root, **close)
-        assert numbers[Real.GUARD_UNIFORM] == pytest.approx(fallback.uniform, **close)
-        assert numbers[Real.GUARD_OURS] == pytest.approx(fallback.ours, rel=1e-6 * (not exact))
+        if size == 1:  # else an item is known to the host from its second loss in a batch on
+            assert numbers[Real.GUARD_UNIFORM] == pytest.approx(fallback.uniform, **close)
+            assert numbers[Real.GUARD_OURS] == pytest.approx(fallback.ours, rel=1e-6)
+        elif exact:  # with equal weights
+            assert numbers[Real.GUARD_OURS] == numbers[Real.GUARD_UNIFORM]
+            assert fallback.ours == fallback.uniform
         assert engine.visits.tolist() == host.state.visits.tolist()
         np.testing.assert_allclose(engine.scores.cpu(), host.state.scores, tolerance, 0)
         weights = np.array(engine.board.leaves.tolist()) / numbers[Real.SCALE]

@@ -12,6 +12,7 @@ NAMES = [
     "second_moment_ratio",
     "ratio_low",
     "ratio_high",
+    "ratio_worst",
     "adaptive",
     "time_share",
     "lag",
@@ -37,6 +38,7 @@ def test_what_is_logged():
     gauge = loader.sampler.gauge
     assert values["second_moment_ratio"] == gauge.second_moment_ratio
     assert (values["ratio_low"], values["ratio_high"]) == gauge.interval()
+    assert values["ratio_worst"] == gauge.worst()
     assert (values["adaptive"], values["lag"]) == (1.0, 0.0)
     top = sum(count for _, count in loader.most_drawn(2))  # a hundredth of the items
     assert values["most_drawn_share"] == top / 2000

@@ -4,7 +4,9 @@ Draws come in blocks of n (or of the smallest number of whole epochs with at lea
 loss provides information about the adaptive distribution, whichever distribution its item was
 drawn from. Let p be the probability of the draw, and q the probability that the adaptive rule would
 give the item now. Then l^2 / (n p) / (n q) is an unbiased estimate of the second moment under q,
-and l^2 / (n p) of that under uniform draws. At the end of a block, the ratio of their sums decides
+and l^2 / (n p) of that under uniform draws. (`VRB` counts only the losses of items that had one
+before: what q is for other items, in the first epoch most of them, says nothing about the epochs to
+come.) At the end of a block, the ratio of their sums decides
 the mode of the next block; older blocks are discounted by one half each. The decision depends only
 on past feedback and is made between whole epochs, so estimates stay unbiased: independent draws in
 the usual sense, shuffled ones in the sense of `Shuffle`.

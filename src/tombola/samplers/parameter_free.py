@@ -14,7 +14,8 @@ does not matter.
 A loss 2^100 times the first one, or any loss after m has fallen to 2^-200 of its first value,
 makes the sampler start over, as if there had been no losses before.
 
-The fallback (`tombola.samplers.fallback`) deals shuffled epochs while adaptive draws do not pay.
+The fallback (`tombola.samplers.fallback`) deals shuffled epochs while adaptive draws do not pay, by
+the losses of items that had one before.
 
 ``docs/decisions/vrb_default.md`` lists the alternatives and their measurements.
 """
@@ -142,7 +143,7 @@ class ParameterFreeState(Weighted, _Parts):
         if dwarfs(rule, loss):
             begin_anew(state)
         squared = absorb_average(state, item, probability, loss)
-        if rule.unit > 0.0:
+        if state.visits[item] > 1.0 and rule.unit > 0.0:  # it had a loss before
             candidate = probability_of(state, item, uniform_weight(state))
             fallback.judge(state.fallback[0], squared, n, probability, candidate)
 

@@ -99,8 +99,11 @@ def learn_in_stages(state: Any, items: Any, probabilities: Any, losses: Any) -> 
         size, within = 0, True
         while size < drawn.size and within:
             item = drawn[size]
-            candidate = probability_of(state, item, uniform_weight(state))
-            fallback.judge(state.fallback[0], scratch.squared[size], n, chances[size], candidate)
+            if scratch.past_visits[size] > 0.0:
+                candidate = probability_of(state, item, uniform_weight(state))
+                fallback.judge(
+                    state.fallback[0], scratch.squared[size], n, chances[size], candidate
+                )
             put(state, item, scratch.item.value[size])
             put(state, turn.cursor, scratch.first.value[size])
             turn.cursor = following(turn.cursor, n)

@@ -61,6 +61,11 @@ process_group, share
             raise TypeError(f"quantity must be a string, got {quantity!r}")
         if isinstance(groups, Tensor):
             groups = groups.cpu().numpy()
+        if isinstance(groups, str):
+            raise ValueError(
+                f"groups must have the group of each item, got {groups!r}: labels are found by an "
+                "ImportanceLoader, which has the dataset"
+            )
         if groups is not None and len(groups) != n:
             raise ValueError(f"groups has {len(groups)} labels for {n} items")
         _check_share(share, sampler, groups)
@@ -213,8 +218,9 @@ process_group, share
     def log(self, logger: Callable[[str, float, int], Any], step: int) -> None:
         """Tell a logger, a function (name, value, step), how the sampling performs.
 
-        "tombola/second_moment_ratio", "ratio_low" and "ratio_high": the gauge, below 1 where
-        draws beat uniform ones; "adaptive": 1, or 0 while shuffled epochs do as well;
+        "tombola/second_moment_ratio", "ratio_low" and "ratio_high": the gauge and its interval,
+        below 1 where draws beat uniform ones; "ratio_worst": what is certain, see
+        `tombola.gauge.Gauge.worst`; "adaptive": 1, or 0 while shuffled epochs do as well;
         "time_share": see `time_share`; "lag": how many batches late feedback counts;
         "most_drawn_share": the share of all draws that the most-drawn hundredth of the items got.
         Values that are not known yet are left out. `tombola.torch.loggers` has functions for

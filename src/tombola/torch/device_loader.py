@@ -12,6 +12,7 @@ from tombola.checkpoint import CheckpointError
 from tombola.torch.communication import world_size
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB
 from tombola.torch.device.sampler import DeviceSampler
+from tombola.torch.labels import resolve_groups
 from tombola.torch.loader import ImportanceLoader
 from tombola.torch.monitoring import Stopwatch, logged_values, most_drawn
 from tombola.torch.tensor_draw import TensorDraw
@@ -44,8 +45,8 @@ class DeviceLoader(ImportanceLoader):
     sampler : {"auto", "vrb", "group-vrb"} or sampler, default="auto"
         A `tombola.torch.VRB` or `tombola.torch.GroupVRB` over the items, or the name of one;
         "auto": "group-vrb" with `groups`, "vrb" without.
-    groups : array-like or Tensor of shape (n,), optional
-        The group of each item, for example its class label.
+    groups : array-like or Tensor of shape (n,), or "auto", optional
+        The group of each item, for example its class label; "auto" as for `ImportanceLoader`.
     seed, quantity, drop_last
         As for `ImportanceLoader`.
 
@@ -90,6 +91,7 @@ class DeviceLoader(ImportanceLoader):
         self.batch_size = whole("batch_size", batch_size, 1)
         self.drop_last = bool(drop_last)
         self.lag = self.num_workers = 0
+        groups = resolve_groups(groups, dataset, self.n)
         self._sampler = sampler_for(sampler, self.n, self.device, groups, seed, quantity)
         self._drawn = torch.zeros(self.n, dtype=torch.int32, device=self.device)
         self._skipped = torch.zeros((), dtype=torch.int64, device=self.device)

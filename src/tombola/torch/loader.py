@@ -8,6 +8,7 @@ from torch.utils.data import Sampler as TorchSampler
 
 from tombola.samplers import Sampler
 from tombola.torch.adaptive import AdaptiveBatches
+from tombola.torch.labels import resolve_groups
 from tombola.torch.numbered import Numbered
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.validation import whole
@@ -120,9 +121,11 @@ class ImportanceLoader(AdaptiveBatches):
         "epoch-vrb" (shuffled epochs whose items are chosen, see `share`), "shuffle" (plain
         shuffled epochs), "uniform", "balanced" (groups equally often); a tombola sampler over
         ``len(dataset)`` items; or a function (n, seed, groups) that returns one.
-    groups : array-like of shape (n,), optional
+    groups : array-like of shape (n,) or "auto", optional
         The group of each item, for example its class label. `GroupVRB` shares what it learns
-        within a group.
+        within a group. "auto" takes the labels that the dataset has: ``dataset.targets`` or
+        ``dataset.labels``, or the one tensor of whole numbers in a `TensorDataset`, and none
+        if there are more than n/20 different ones. It says on stderr what it took.
     seed : int, default=0
         Same seed and same losses, same draws. No other generator influences them. Workers do not
         draw, so forked ones repeat nothing; a loader that is itself forked does: give each
@@ -221,6 +224,7 @@ class ImportanceLoader(AdaptiveBatches):
                 f"{ahead} batches before the first one is handed out, so no feedback can count "
                 f"sooner; declare lag={ahead} or more, or use fewer workers"
             )
+        groups = resolve_groups(groups, dataset, n)
         super().__init__(
             n, batch_size, sampler, groups, seed, quantity, lag, drop_last, distributed, shards,
             process_group, share, ahead,

@@ -47,6 +47,7 @@ def logged_values(
         "second_moment_ratio": gauge.second_moment_ratio,
         "ratio_low": low,
         "ratio_high": high,
+        "ratio_worst": gauge.worst(),
         "adaptive": float(gauge.mode == "adaptive"),
         "time_share": time_share,
         "lag": float(lag),

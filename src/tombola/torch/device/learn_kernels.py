@@ -276,14 +276,17 @@ def visit_items(scores, visits, item, average, visited, leading, square, times, 
 
 
 @triton.jit
-def judge(board, n, reals, item, inside, square, chance, HEIGHT: tl.constexpr):
-    """Return the guard's second moments, with the adaptive probabilities before the batch."""
+def judge(board, n, reals, item, known, square, chance, HEIGHT: tl.constexpr):
+    """Return the guard's second moments, with the adaptive probabilities before the batch.
+
+    `known` are the last positions of items that had a loss before it, `square` their sums.
+    """
     count = n.to(tl.float64)
     total, spread = uniform_weight(tl.load(reals + MIXING), total_of(board), n)
-    weight = tl.load(board + start_of(n, 0, HEIGHT) + item, mask=inside, other=0)
+    weight = tl.load(board + start_of(n, 0, HEIGHT) + item, mask=known, other=0)
     weight = tl.where(total > 0, weight, 0)
     candidate = (weight + spread).to(tl.float64) / (total + n * spread).to(tl.float64)
-    uniform = tl.where(inside, square / (count * chance), 0.0)
+    uniform = tl.where(known, square / (count * chance), 0.0)
     return uniform / (count * candidate), uniform
 
 
@@ -342,7 +345,8 @@ def visit(
     gap, compared = visit_items(
         scores, visits, item, average, visited, leading, new, times, tl.load(reals + DISAGREEMENT)
     )
-    guard_ours, guard_uniform = judge(board, n, reals, item, inside, square, chance, HEIGHT)
+    known = leading & (visited > 0.0)
+    guard_ours, guard_uniform = judge(board, n, reals, item, known, times * new, chance, HEIGHT)
     ours, uniform, u = tally(n, reals, fed, inside, chance, loss)
     surprise = tl.where(inside, -tl.log(chance), 0.0)
     found = tl.reduce(
