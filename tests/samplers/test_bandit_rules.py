@@ -11,6 +11,7 @@ import pytest
 from test_rules import Rule, game, unit_of
 
 import tombola
+from tombola.index.layout import build
 from tombola.samplers import weighted
 
 pytestmark = pytest.mark.kernels
@@ -134,7 +135,7 @@ class ParameterFree(Rule):
             moved = m + share * (squared / (n * p) - m)
             rule["mean_square"] = m = max(least, min(moved, 2 * m) if m > 0 else moved)
             squared = min(squared, 8.0 * n * m)
-            self.falls.judge(squared, n, p, self.probability(i))
+            self.falls.judge(squared, n, p, super().probabilities()[i])
         h, visits = float(self.h[i]), float(self.visits[i])
         if visits > 0 and squared + h > 0:
             rule["compared"] += 1.0
@@ -299,7 +300,7 @@ class Tau:
             rule["unit"] = unit_of(loss)
         q = self.shares[c] / self.sizes[c]
         scaled = min(loss * rule["unit"], 2.0**250)
-        v = min(scaled**2 / (self.n * p) / (self.n * q), 2.0**500)
+        v = min(scaled / (self.n * p) * (scaled / (self.n * q)), 2.0**500)
         rule["fed"] += 1
         rule["mean_v"] += max(1 / rule["fed"], 0.001) * (v - rule["mean_v"])
         if v == 0 or rule["mean_v"] == 0:
@@ -337,20 +338,22 @@ SHORT = {"anytime": {}, "doubling": {"schedule": "doubling"}, "mixing": {"mixing
 
 
 @pytest.mark.parametrize("bound", [4.0, [1.0, 0.0, 3.0, 1e-3, 9.0, 2.0, 2.0]])
+@pytest.mark.parametrize("wild", [False, True])
 @pytest.mark.parametrize("name", SHORT)
-def test_algorithm_1(name, bound):
+def test_algorithm_1(name, bound, wild):
     rule, sampler = (
         Printed(7, bound=bound, **SHORT[name]),
         tombola.VRB(7, bound=bound, **SHORT[name]),
     )
-    game(rule, sampler, 60, seed=1, largest=2.0)
+    game(rule, sampler, 60, seed=1, largest=2.0, wild=wild)
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 60])
+@pytest.mark.parametrize("wild", [False, True])
 @pytest.mark.parametrize("given", [{}, {"memory": 70}, {"shuffle": False}], ids=str)
-def test_the_rule_without_parameters(n, given):
+def test_the_rule_without_parameters(n, given, wild):
     """Long enough for several blocks, some of them shuffled."""
-    game(ParameterFree(n, **given), tombola.VRB(n, **given), 120, seed=n)
+    game(ParameterFree(n, **given), tombola.VRB(n, **given), 120, seed=n, wild=wild)
 
 
 def test_the_rule_without_parameters_in_both_modes():
@@ -374,16 +377,27 @@ def test_the_rule_without_parameters_in_both_modes():
     [{}, {"bound": [1.0, 4.0, 1e-30, 2.0, 9.0, 1.0, 1.0, 0.0, 3.0, 1.0, 2.0]}, {"shuffle": False}],
     ids=str,
 )
+@pytest.mark.parametrize("wild", [False, True])
 @pytest.mark.parametrize("count", [1, 3, 5])
-def test_groups(count, given):
+def test_groups(count, given, wild):
     groups = np.arange(11) ** 2 % count
-    game(Grouped(groups, **given), tombola.GroupVRB(groups, **given), 120, seed=count)
+    rule, sampler = Grouped(groups, **given), tombola.GroupVRB(groups, **given)
+    game(rule, sampler, 120, seed=count, wild=wild)
 
 
+@pytest.mark.parametrize("wild", [False, True])
 @pytest.mark.parametrize("given", [{}, {"step": 2.0, "floor": 0.5}, {"step": 0.5}], ids=str)
-def test_shares_of_groups(given):
+def test_shares_of_groups(given, wild):
     groups = np.array([0, 0, 1, 2, 2, 2, 2, 1, 0, 2])
-    game(Tau(groups, **given), tombola.AdaptiveWeighted(groups, **given), 90, seed=2)
+    game(Tau(groups, **given), tombola.AdaptiveWeighted(groups, **given), 90, seed=2, wild=wild)
+
+
+def test_a_group_without_weight_is_not_drawn():
+    """Nothing is added to the weights of groups."""
+    sampler = tombola.AdaptiveWeighted(np.arange(9) % 3)
+    sampler.state.index.weights[:] = 0, 2, 0
+    build(sampler.state.index)
+    assert set(sampler.draw(50).indices) == {1, 4, 7}
 
 
 @pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="needs another constant in the kernels")
