@@ -5,6 +5,7 @@ A target has an honest state, and an attempt on a damaged one, which returns "re
 "harmless". Whatever else it raises is a fault.
 """
 
+import abc
 import contextlib
 import functools
 import io
@@ -21,68 +22,16 @@ import numpy as np
 
 import tombola
 from fuzz import damaged, damaged_bytes, damaged_members
-from players import ours
+from players import SAMPLERS, Harm, N, played, require, use
 from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
 
 sys.path.append(str(Path(__file__).parent / "solvers"))  # for `test_damaged.RUNS`
 
-N = 40
 FAULTS = ("error", "harm", "crashed", "hung", "memory")
-SAMPLERS = ours(N, largest=3.0, horizon=1000)
 
 
-class Harm(Exception):  # noqa: N818
-    """A damaged state was taken, and did what no state may do."""
-
-
-def require(condition, what):
-    if not condition:
-        raise Harm(what)
-
-
-# ---- samplers
-
-
-def played(name):
-    sampler = SAMPLERS[name](1)
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        draw = sampler.draw(7)
-        if sampler.feedback == "all":
-            sampler.update_all(rng.exponential(size=N))
-        else:
-            sampler.update(draw, rng.exponential(size=7))
-    return sampler
-
-
-def use(sampler):
-    """Draws stay within the items, probabilities sum to one, and feedback is taken."""
-    n = sampler.n
-    for size in (1, 300):
-        draw = sampler.draw(size)
-        items, chances = np.asarray(draw.indices), np.asarray(draw.probabilities)
-        require(0 <= items.min() <= items.max() < n, "an item that is not there")
-        require(((chances > 0) & (chances <= 1 + 1e-9)).all(), "a probability not from 0 to 1")
-        if sampler.feedback == "all":
-            sampler.update_all(np.ones(n))
-        else:
-            sampler.update(draw, losses_like(draw, np.linspace(0.0, 2.0, size)))
-    p = np.asarray(sampler.probabilities())
-    require(p.shape == (n,), "not a probability for each item")
-    require(abs(p.sum() - 1.0) < 1e-6, f"probabilities that sum to {p.sum()}")
-
-
-def losses_like(draw, losses):
-    """Losses as the sampler takes them: a tensor for a draw of tensors."""
-    if isinstance(draw.indices, np.ndarray):
-        return losses
-    import torch
-
-    return torch.from_numpy(losses)
-
-
-class Target:
+class Target(abc.ABC):
     """Something that loads a state: `make` a new one, load into it, and `use` it."""
 
     kind = ""
@@ -92,9 +41,9 @@ class Target:
     def __init__(self, name):
         self.name = f"{self.kind}: {name}"
 
+    @abc.abstractmethod
     def honest(self):
         """Return an honest state: nested dicts and lists of arrays and numbers, or bytes."""
-        raise NotImplementedError
 
     def damage(self, state, rng):
         """Return a damaged copy, and what was done."""
@@ -109,9 +58,9 @@ class Target:
         """Put a state where `attempt` finds it; return whether that is possible."""
         return True
 
+    @abc.abstractmethod
     def attempt(self, state):
         """Load a state and use what it was loaded into."""
-        raise NotImplementedError
 
 
 class InMemory(Target):
@@ -170,13 +119,13 @@ class OfFile(Target):
         self.clean = lambda: shutil.rmtree(folder, ignore_errors=True)
         return folder / "file"
 
+    @abc.abstractmethod
     def save(self):
         """Write the honest file."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def load(self):
         """Load the file and use what is in it."""
-        raise NotImplementedError
 
     @functools.cached_property
     def _honest(self):

@@ -1,4 +1,4 @@
-"""Samplers for the tests of solvers: ours by name, one that replays, one outside the loop."""
+"""Samplers for tests: ours by name, played and used; one that replays, one outside the loop."""
 
 import numpy as np
 
@@ -30,6 +30,58 @@ def ours(n, largest=1.0, horizon=20_000):
         "Safe": lambda seed: tombola.Safe(n, smoothness=1.0, seed=seed),
         "FTRL": lambda seed: tombola.FTRL(n, bound=bound, seed=seed),
     }
+
+
+N = 40
+SAMPLERS = ours(N, largest=3.0, horizon=1000)  # those that damaged states are loaded into
+
+
+def played(name):
+    """One of `SAMPLERS` after 30 rounds of random losses."""
+    sampler = SAMPLERS[name](1)
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        draw = sampler.draw(7)
+        if sampler.feedback == "all":
+            sampler.update_all(rng.exponential(size=N))
+        else:
+            sampler.update(draw, rng.exponential(size=7))
+    return sampler
+
+
+class Harm(Exception):  # noqa: N818
+    """A damaged state was taken, and did what no state may do."""
+
+
+def require(condition, what):
+    if not condition:
+        raise Harm(what)
+
+
+def use(sampler):
+    """Draws stay within the items, probabilities sum to one, and feedback is taken."""
+    n = sampler.n
+    for size in (1, 300):
+        draw = sampler.draw(size)
+        items, chances = np.asarray(draw.indices), np.asarray(draw.probabilities)
+        require(0 <= items.min() <= items.max() < n, "an item that is not there")
+        require(((chances > 0) & (chances <= 1 + 1e-9)).all(), "a probability not from 0 to 1")
+        if sampler.feedback == "all":
+            sampler.update_all(np.ones(n))
+        else:
+            sampler.update(draw, losses_like(draw, np.linspace(0.0, 2.0, size)))
+    p = np.asarray(sampler.probabilities())
+    require(p.shape == (n,), "not a probability for each item")
+    require(abs(p.sum() - 1.0) < 1e-6, f"probabilities that sum to {p.sum()}")
+
+
+def losses_like(draw, losses):
+    """Losses as the sampler takes them: a tensor for a draw of tensors."""
+    if isinstance(draw.indices, np.ndarray):
+        return losses
+    import torch
+
+    return torch.from_numpy(losses)
 
 
 class Replay(Sampler):

@@ -7,16 +7,11 @@ import numpy as np
 
 import tombola
 from crash.killing import Run
+from experiments.toy import stages
 from tombola.experiments import sweep
-from tombola.experiments.exhibit import Exhibit
 
-TITLE = "Losses, estimated"
 SETTINGS = {"marks": [50, 100, 200]}
 RUNS = 20
-
-
-def stages(runs):
-    return [[{"part": "choose"}], [{"part": "race", "run": run} for run in range(runs)]]
 
 
 def play(setting, data, earlier):
@@ -32,10 +27,6 @@ def play(setting, data, earlier):
             sampler.update(draw, losses[draw.indices])
             estimate += (losses[draw.indices] * draw.importances).mean()
         yield {"mark": mark, "estimate": estimate / mark}
-
-
-def show(rows):
-    return Exhibit(TITLE, f"{len(rows)} rows")
 
 
 def install():

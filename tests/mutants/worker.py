@@ -5,6 +5,7 @@ libraries but not the package, so that a child needs no more than a fraction of 
 The changed file is never written: the import of its module compiles the changed text.
 """
 
+import abc
 import contextlib
 import importlib.machinery
 import json
@@ -48,7 +49,7 @@ class TooLong(BaseException):
     """A test has reached its time limit."""
 
 
-class Plugin:
+class Plugin(abc.ABC):
     """The same examples in each run, and a time limit for each test."""
 
     failed = ""
@@ -69,8 +70,9 @@ class Plugin:
     def interrupt(self, *_):
         raise TooLong
 
+    @abc.abstractmethod
     def limit_of(self, item):
-        raise NotImplementedError
+        """Return the seconds that a test may take."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item):

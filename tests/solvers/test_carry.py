@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import tombola
-from tombola.problems import Logistic
-from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
+from tombola.problems import KMeans, Logistic
+from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, MiniBatchKMeans
 
 
 def problem(n=60, seed=0, **others):
@@ -31,6 +32,25 @@ def test_two_runs_with_carry_are_one(solver):
     )  # fmt: skip
     assert second.solution == pytest.approx(whole.solution, rel=1e-12)
     assert second.state["carried"]["rounds"] == 200
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_two_runs_of_clusters_with_carry_are_one(form):
+    """Counts are carried; sparse rows keep sums, which follow from them. One cluster is empty."""
+    X = np.random.default_rng(0).normal(size=(60, 4)) + 3.0 * (np.arange(60)[:, None] % 3)
+    start = np.array([X[0], X[1], X[2], np.full(4, 90.0)])
+    solver, it = MiniBatchKMeans(5), KMeans(form(X), 4)
+    whole = solver.minimize(it, sampler=tombola.Uniform(60), rounds=30, start=start)
+    first = solver.minimize(it, sampler=tombola.Uniform(60), rounds=12, start=start)
+    second = solver.minimize(
+        it, sampler=first.sampler, rounds=18, start=first.solution, carry=first.state["carried"]
+    )
+    np.testing.assert_allclose(second.solution, whole.solution, rtol=1e-10)
+    centres, expected = (each.state["parts"]["centres"] for each in (second, whole))
+    for name in ("counts", "shares", "squares", "w"):
+        np.testing.assert_allclose(centres[name], expected[name], rtol=1e-9, err_msg=name)
+    with pytest.raises(ValueError, match="carry is of 4 clusters, the problem has 3"):
+        solver.minimize(KMeans(form(X), 3), rounds=1, start=start[:3], carry=first.state["carried"])
 
 
 @pytest.mark.parametrize("solver", [SAGA(), SVRG()], ids=str)

@@ -99,6 +99,32 @@ def test_fed_back_are_the_norms_of_what_importances_multiply(name):
                 stored[i] = g
 
 
+@pytest.mark.parametrize("version", ["diagonal", "norm"])
+def test_nothing_moves_before_the_first_gradient(version):
+    """There is nothing to divide by; a column without gradients never moves."""
+    problem = LeastSquares(np.array([[1.0, 0.0], [2.0, 0.0]]), [0.0, 4.0])
+    draws = [([0], [0.5])] * 3 + [([1], [0.5])]
+    for rounds, moves in ((3, False), (4, True)):
+        result = AdaGrad(0.1, version=version).minimize(
+            problem, sampler=Replay(2, draws), rounds=rounds, start=[0.0, 7.0]
+        )
+        assert (result.solution[0] > 0) == moves
+        assert result.solution[1] == 7.0
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 30])
+def test_snapshots_are_two_epochs_apart_by_default(batch):
+    """2 n / B rounds, rounded up."""
+    problem, _, rng = problems(1, 0, 0.0, 0.1)
+    every = -(-2 * N // batch)
+    draws = some_draws(rng, N, batch, every + 1)
+    for rounds, snapshots in ((every, 1), (every + 1, 2)):
+        result = SVRG(0.01, batch_size=batch).minimize(
+            problem, sampler=Replay(N, draws), rounds=rounds
+        )
+        assert result.item_gradients == rounds * batch + snapshots * N
+
+
 def test_a_wrong_loop_would_be_seen():
     """Snapshots a round late, the other average, a rate of the round before: all beyond 1e-3."""
     _, plain, rng = problems(1, 0, 0.0, 0.1)

@@ -30,7 +30,11 @@ from tombola.solvers.newton_step import (
     fill_gradient,
     fill_hessian,
     fill_scores,
+    move_along,
+    place,
+    solve,
     survey_rows,
+    value_along,
 )
 
 N, D, L2 = 400, 5, 1e-3
@@ -150,10 +154,11 @@ POINTS = {  # with more slope on the one side, and on the other
 }
 
 
+@pytest.mark.parametrize("options", [{}, {"sample_weight": None}], ids=str)
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("point", POINTS)
-def test_a_pass(point, intercept):
-    it = problem(fit_intercept=intercept)
+def test_a_pass(point, intercept, options):
+    it = problem(fit_intercept=intercept, **options)
     slow, w = Slow(it), POINTS[point][: D + intercept]
     run = begun(it, w)
     primal, dual = survey_rows(run)
@@ -248,6 +253,63 @@ def test_gradient_and_hessian_of_a_sample(form):
     lower = np.tril_indices(D + 1)
     np.testing.assert_allclose(run.scratch.hessian[lower], hessian[lower], rtol=1e-11)
     assert (run.scratch.hessian[np.triu_indices(D + 1, 1)] == 0).all()
+
+
+@pytest.mark.parametrize(("curves", "slopes"), [(0.0, 0.0), (2.0, 0.0), (0.0, -3.0)])
+def test_scores_without_curvature_or_slopes(curves, slopes):
+    """Each half is shared out, unless there is none of it."""
+    run = begun(problem(), None)
+    run.survey.curves[:], run.survey.slopes[:] = curves, slopes
+    reaches = run.survey.reaches
+    expected = np.zeros(N)
+    if curves:
+        expected += reaches**2 / (reaches**2).sum()
+    if slopes:
+        expected += reaches / reaches.sum()
+    fill_scores(run, 0.0)
+    np.testing.assert_allclose(run.survey.scores, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_values_and_lengths_of_steps(intercept, weighted):
+    """Far out, where the logistic function is flat, full steps overshoot, and are halved."""
+    it = problem(fit_intercept=intercept, **({} if weighted else {"sample_weight": None}))
+    slow, m, factors_seen = Slow(it), 60, set()
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        w = rng.normal(size=D + intercept) * [1.0, 3.0, 8.0, 20.0][seed % 4]
+        run = begun(it, w, sample_size=m)
+        items = rng.integers(N, size=m)
+        factors = it.model.weights[items] * rng.exponential(size=m)
+        run.sample.items[:], run.sample.factors[:] = items, factors
+        c = rng.normal(size=w.size) * 1e-3
+        run.scratch.correction[:] = c
+        value, gradient, hessian = slow.sampled(w, items, factors)
+        assert place(run, m) == pytest.approx(value, rel=1e-12)
+        kept = factors > 0
+        np.testing.assert_allclose(run.sample.z[kept], (slow.X[items] @ w)[kept], rtol=1e-9)
+        fill_gradient(run, m)
+        run.scratch.model_gradient[:] = gradient + c
+        fill_hessian(run, m)
+        factorise(run.scratch.hessian)
+        gain, step = solve(run), -np.linalg.solve(hessian, gradient + c)
+        np.testing.assert_allclose(run.scratch.step, step, rtol=1e-5, atol=1e-9)
+        assert gain == pytest.approx(-(gradient + c) @ step, rel=1e-6)
+        step, factor = run.scratch.step.copy(), 1.0
+
+        def along(factor, w=w, c=c, step=step, items=items, factors=factors):
+            there = w + factor * step
+            return slow.sampled(there, items, factors)[0] + c @ there
+
+        while along(factor) > along(0.0) - ARMIJO * factor * gain:
+            factor /= 2
+        assert move_along(run, m, gain) == factor
+        for share in (0.0, 0.3, 1.0):
+            assert value_along(run, m, share) == pytest.approx(along(share), rel=1e-10)
+        factors_seen.add(factor)
+        assert move_along(run, m, 1e300) == 0.0  # no step gains as much
+    assert min(factors_seen) < 1.0 == max(factors_seen)
 
 
 @pytest.mark.parametrize("ones", [0, 1])

@@ -49,7 +49,7 @@ def limits(state: Any) -> dict[str, tuple[float, float]]:
     return {
         "fallback.ours": (0.0, 1e300),
         "fallback.uniform": (0.0, 1e300),
-        "fallback.left": (0, block) if left <= block else (1, NEVER),
+        "fallback.left": (0, block) if left <= block else (block + 1, NEVER),
         "fallback.block": (block, block),
         "fallback.shuffling": (0, 1),
     }

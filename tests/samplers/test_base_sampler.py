@@ -1,0 +1,167 @@
+"""What the base class does for every sampler: sizes, losses, counts, states, copies."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from states import same
+from tombola import VRB, AdaptiveWeighted, Draw, Uniform
+from tombola.checkpoint import CheckpointError
+from tombola.samplers.arithmetic import cube_root
+
+pytestmark = pytest.mark.kernels
+
+
+def played(**more):
+    sampler = VRB(6, seed=3, **more)
+    for k in range(4):
+        draw = sampler.draw(5)
+        sampler.update(draw, 1.0 + (draw.indices + k) % 3)
+    return sampler
+
+
+@pytest.mark.parametrize("made", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@pytest.mark.parametrize("quantity", ["loss", "gradient norm"])
+def test_copies_go_on_alike(made, quantity):
+    sampler = played(quantity=quantity)
+    other = made(sampler)
+    assert same(other.state_dict(), sampler.state_dict())
+    assert other.quantity == other.gauge.quantity == quantity
+    assert ("quantity" in other.parameters) == (quantity != "loss")
+    assert other.draw(9) == sampler.draw(9)
+    sampler.reset()
+    assert sampler.quantity == quantity
+
+
+def test_a_state_brings_its_quantity():
+    sampler = played()
+    sampler.load_state_dict(played(quantity="gradient norm").state_dict())
+    assert sampler.quantity == "gradient norm"
+
+
+def test_rounds_count_draws():
+    sampler = Uniform(4)
+    numbers = [sampler.draw(size).round for size in (1, 0, np.int64(3), 7)]
+    assert numbers == [0, 1, 2, 3]
+    assert sampler.rounds == 4
+    assert sampler.state_dict()["tally"]["rounds"] == 4
+
+
+@pytest.mark.parametrize("size", [0, np.int64(0), 1, np.uint8(2)])
+def test_sizes(size):
+    draw = VRB(5).draw(size)
+    assert draw.indices.shape == draw.probabilities.shape == (size,)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        [1, 2, 4],
+        (1.0, 2.0, 4.0),
+        np.array([1, 2, 4], dtype=np.uint8),
+        np.array([1, 2, 4], dtype=np.float32),
+        np.array([1.0, 9.0, 2.0, 9.0, 4.0])[::2],
+        np.array([4.0, 2.0, 1.0])[::-1],
+    ],
+)
+def test_losses_of_other_types_and_layouts(losses):
+    ours, theirs = VRB(3, seed=1), VRB(3, seed=1)
+    draw = Draw([0, 1, 2], [0.2, 0.3, 0.5], 3)
+    ours.update(draw, np.array([1.0, 2.0, 4.0]))
+    theirs.update(draw, losses)
+    assert same(ours.state_dict(), theirs.state_dict())
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize("loss", [-1.0, np.nan, np.inf])
+def test_a_bad_loss_is_named_and_changes_nothing(position, loss):
+    sampler = VRB(3)
+    before, losses = sampler.state_dict(), np.ones(3)
+    losses[position] = loss
+    with pytest.raises(
+        ValueError, match=rf"losses\[{position}\] is {loss} \(item {2 - position}\)"
+    ):
+        sampler.update(Draw([2, 1, 0], [0.2, 0.3, 0.5], 3), losses)
+    assert same(sampler.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    ("losses", "error", "message"),
+    [
+        ([1.0, 2.0], ValueError, r"losses must have shape \(3,\).* got \(2,\)"),
+        ([["a"] * 3], TypeError, "losses must hold numbers"),
+        ([True] * 3, TypeError, "losses must hold numbers, got dtype bool"),
+    ],
+)
+def test_losses_that_do_not_fit(losses, error, message):
+    with pytest.raises(error, match=message):
+        VRB(3).update(Draw([2, 1, 0], [0.2, 0.3, 0.5], 3), losses)
+
+
+def test_draws_that_do_not_fit():
+    with pytest.raises(ValueError, match="the draw is over 4 items, this sampler has 3"):
+        VRB(3).update(Draw([1], [0.5], 4), [1.0])
+    with pytest.raises(TypeError, match=r"draw must be a tombola.Draw, got list"):
+        VRB(3).update([1], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"position": 2**63}, "position must be from 0 to 9223372036854775807"),
+        ({"position": -1}, "position must be from 0"),
+        ({"tally": {}}, "tally"),
+        ({"tally": {"rounds": 1}}, "tally"),
+        ({"class": "Uniform", "format": 2}, "the state is of 'Uniform', format 2"),
+        ({"class": "VRB", "format": 1}, "the state is of 'VRB', format 1"),
+        ({"quantity": 3}, "the state has no 'quantity'"),
+        ({"parts": None}, "the state has no 'parts'"),
+    ],
+)
+def test_states_that_do_not_fit(change, message):
+    sampler = played()
+    before = sampler.state_dict()
+    with pytest.raises(CheckpointError, match=message):
+        sampler.load_state_dict(before | change)
+    assert same(sampler.state_dict(), before)
+    sampler.load_state_dict(before | {"position": 2**63 - 1})
+    assert sampler.state_dict()["position"] == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [("rounds", 0, 2**60), ("count", 0, 2**60), ("ours", 0.0, 1e300), ("surprise", 0.0, 1e300)],
+)
+def test_ends_of_the_ranges_of_the_tally(name, low, high):
+    sampler = played()
+    before = sampler.state_dict()
+    for number in (low, high):
+        played().load_state_dict(before | {"tally": before["tally"] | {name: number}})
+    for number in (low - 1, high + 1 if isinstance(high, int) else 1.01e300):
+        with pytest.raises(CheckpointError, match=f"tally.{name} is "):
+            sampler.load_state_dict(before | {"tally": before["tally"] | {name: number}})
+    played().load_state_dict(before | {"tally": before["tally"] | {"cross_spread": -1.0}})
+
+
+@pytest.mark.parametrize("floor", [0, -0.1, 0.51, np.nan])
+def test_floors_of_shares(floor):
+    with pytest.raises(ValueError, match=r"floor must be above 0 and at most 0.5, got"):
+        AdaptiveWeighted([0, 1], floor=floor)
+    assert AdaptiveWeighted([0, 1], floor=0.5).n == 2
+
+
+@pytest.mark.parametrize("step", [0, -1.0, np.inf, np.nan])
+def test_steps_of_shares(step):
+    with pytest.raises(ValueError, match="step must be positive and finite"):
+        AdaptiveWeighted([0, 1], step=step)
+
+
+def test_the_digits_of_cube_roots():
+    """As they have always been: the draws of `VRB` with a horizon depend on them."""
+    x = np.arange(1, 2001) / 2000.0
+    roots = np.array([cube_root(each) for each in x])
+    np.testing.assert_allclose(roots, np.cbrt(x), rtol=4e-16)
+    assert np.sum(np.ldexp(roots, 60) % 2**8) == 176224  # of their last bits
+    assert cube_root(1e-30) == pytest.approx(1e-10, rel=1e-15)
