@@ -193,7 +193,7 @@ def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
     def trial():
         for rule in ("noisy", "zeros at first", "sparse"):
             compare(on_board, GROUPS, RULES[rule], size=13, rounds=4)
-        compare(on_board, GROUPS, RULES["half of them zero"], size=60, rounds=3)
+        compare(on_board, GROUPS, RULES["half of them zero"], size=60, rounds=6)
         draws_are_the_mixtures(on_board)
 
     if name == "right":
