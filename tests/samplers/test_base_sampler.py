@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from states import same
 from tombola import VRB, AdaptiveWeighted, Draw, Uniform
 from tombola.checkpoint import CheckpointError
 from tombola.samplers.arithmetic import cube_root
+from tombola.samplers.compiled import Compiled, CompiledSampler
 
 pytestmark = pytest.mark.kernels
 
@@ -143,6 +145,44 @@ def test_ends_of_the_ranges_of_the_tally(name, low, high):
         with pytest.raises(CheckpointError, match=f"tally.{name} is "):
             sampler.load_state_dict(before | {"tally": before["tally"] | {name: number}})
     played().load_state_dict(before | {"tally": before["tally"] | {"cross_spread": -1.0}})
+
+
+class _Parts(NamedTuple):
+    turn: Any
+    sums: Any
+
+
+class SumState(Compiled, _Parts):
+    """Deals items in turn, and sums up the losses of each; `Compiled` does the rest."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def draw_one(state):
+        state.turn[0] += 1
+        return state.turn[0] % state.sums.size, 1.0 / state.sums.size
+
+    @staticmethod
+    def update_one(state, item, probability, loss):
+        state.sums[item] += loss / probability
+
+
+class Sums(CompiledSampler):
+    def __init__(self, n, *, seed=0):
+        super().__init__(n, seed)
+        self.state = SumState(np.zeros(1, dtype=np.int64), np.zeros(n))
+
+
+def test_a_rule_of_one_item_and_one_loss_is_enough():
+    sampler = Sums(3)
+    draw = sampler.draw(5)
+    assert draw.indices.tolist() == [1, 2, 0, 1, 2]
+    sampler.update(draw, [1.0, 2.0, 3.0, 4.0, 5.0])
+    np.testing.assert_allclose(sampler.state.sums, [9.0, 15.0, 21.0], rtol=1e-14)
+    assert sampler.probabilities().tolist() == [1 / 3] * 3
+    copied = copy.deepcopy(sampler)
+    assert copied.state.sums.tolist() == sampler.state.sums.tolist()
+    assert copied.draw(2) == sampler.draw(2)
 
 
 @pytest.mark.parametrize("floor", [0, -0.1, 0.51, np.nan])

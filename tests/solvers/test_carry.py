@@ -47,7 +47,7 @@ def test_two_runs_of_clusters_with_carry_are_one(form):
     )
     np.testing.assert_allclose(second.solution, whole.solution, rtol=1e-10)
     centres, expected = (each.state["parts"]["centres"] for each in (second, whole))
-    for name in ("counts", "shares", "squares", "w"):
+    for name in ("counts", "shares", "w", *(["squares"] if form is sp.csr_array else [])):
         np.testing.assert_allclose(centres[name], expected[name], rtol=1e-9, err_msg=name)
     with pytest.raises(ValueError, match="carry is of 4 clusters, the problem has 3"):
         solver.minimize(KMeans(form(X), 3), rounds=1, start=start[:3], carry=first.state["carried"])
