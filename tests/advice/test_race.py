@@ -50,6 +50,7 @@ def test_fewer_rows_keep_their_numbers(even_clock):
     X[~y] /= 1000
     advice = advise(X, y, task="classification", budget=0.01)
     assert 1000 <= advice.raced < advice.rows == 24_000
+    assert any(f"of {advice.raced:,} of the 24,000 rows" in it for it in advice.verdict.reasons)
     assert any("Raced on" in line for line in str(advice).split("\n"))
     assert any("was fitted once" in note for note in advice.notes)
     for item in advice.items:

@@ -27,6 +27,7 @@ __all__ = ["advise"]
 LISTED = 10  # items and groups in the report
 POINTS = 101  # of the Lorenz curve
 VISITS = 4e7  # entries that a solver of scikit-learn may visit, for each second of the budget
+PARTIAL = 2.0  # all rows over those raced: from here on, times are an extrapolation
 LONGER = 10  # times that runs are repeated for the cost of a draw, where it is close
 
 
@@ -143,6 +144,11 @@ def advise(
                 "the score of the script is that of this fit."
             )
             verdict.headline = verdict.headline.replace(chosen.label, label)
+        if share >= PARTIAL:
+            verdict.reasons.append(
+                f"Times are those of {data.n:,} of the {data.X.shape[0]:,} rows: with more rows "
+                "another model may be quicker, which a larger budget can tell."
+            )
         positive = data.positive
         code = script(
             candidate.model(seed), begin, task, prepared=reading is not None,
