@@ -21,7 +21,7 @@ import numpy as np
 
 import tombola
 from fuzz import damaged, damaged_bytes, damaged_members
-from players import ours
+from players import by_epochs, ours
 from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
 
@@ -29,7 +29,7 @@ sys.path.append(str(Path(__file__).parent / "solvers"))  # for `test_damaged.RUN
 
 N = 40
 FAULTS = ("error", "harm", "crashed", "hung", "memory")
-SAMPLERS = ours(N, largest=3.0, horizon=1000)
+SAMPLERS = {**ours(N, largest=3.0, horizon=1000), **by_epochs(N, largest=3.0)}
 
 
 class Harm(Exception):  # noqa: N818
@@ -52,7 +52,7 @@ def played(name):
         if sampler.feedback == "all":
             sampler.update_all(rng.exponential(size=N))
         else:
-            sampler.update(draw, rng.exponential(size=7))
+            sampler.update(draw, rng.exponential(size=len(draw)))
     return sampler
 
 
@@ -62,12 +62,12 @@ def use(sampler):
     for size in (1, 300):
         draw = sampler.draw(size)
         items, chances = np.asarray(draw.indices), np.asarray(draw.probabilities)
-        require(0 <= items.min() <= items.max() < n, "an item that is not there")
+        require(((items >= 0) & (items < n)).all(), "an item that is not there")
         require(((chances > 0) & (chances <= 1 + 1e-9)).all(), "a probability not from 0 to 1")
         if sampler.feedback == "all":
             sampler.update_all(np.ones(n))
         else:
-            sampler.update(draw, losses_like(draw, np.linspace(0.0, 2.0, size)))
+            sampler.update(draw, losses_like(draw, np.linspace(0.0, 2.0, len(items))))
     p = np.asarray(sampler.probabilities())
     require(p.shape == (n,), "not a probability for each item")
     require(abs(p.sum() - 1.0) < 1e-6, f"probabilities that sum to {p.sum()}")

@@ -7,7 +7,11 @@ from tombola import Sampler
 
 
 def ours(n, largest=1.0, horizon=20_000):
-    """Makers of every sampler of the library, by name; `largest` is about the largest loss."""
+    """Makers of the samplers of the library that solvers take, by name.
+
+    `largest` is about the largest loss. Chosen epochs are in `by_epochs`: each would be compiled
+    with each solver.
+    """
     halves = np.arange(n) % 2
     bound = largest**2
     return {
@@ -29,6 +33,16 @@ def ours(n, largest=1.0, horizon=20_000):
         "SRG": lambda seed: tombola.SRG(n, seed=seed),
         "Safe": lambda seed: tombola.Safe(n, smoothness=1.0, seed=seed),
         "FTRL": lambda seed: tombola.FTRL(n, bound=bound, seed=seed),
+    }
+
+
+def by_epochs(n, largest=1.0):
+    """Makers of the samplers whose epochs are chosen, and of those of random size, by name."""
+    return {
+        "EpochVRB": lambda seed: tombola.EpochVRB(n, seed=seed),
+        "EpochVRB, share": lambda seed: tombola.EpochVRB(n, share=0.6, seed=seed),
+        "InfoBatch": lambda seed: tombola.InfoBatch(n, 1000, seed=seed),
+        "KVib": lambda seed: tombola.KVib(n, bound=largest**2, mixing=0.3, seed=seed),
     }
 
 
