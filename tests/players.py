@@ -7,7 +7,11 @@ from tombola import Sampler
 
 
 def ours(n, largest=1.0, horizon=20_000):
-    """Makers of every sampler of the library, by name; `largest` is about the largest loss."""
+    """Makers of the samplers of the library that solvers take, by name.
+
+    `largest` is about the largest loss. Chosen epochs are in `by_epochs`: each would be compiled
+    with each solver.
+    """
     halves = np.arange(n) % 2
     bound = largest**2
     return {
@@ -32,8 +36,18 @@ def ours(n, largest=1.0, horizon=20_000):
     }
 
 
+def by_epochs(n, largest=1.0):
+    """Makers of the samplers whose epochs are chosen, and of those of random size, by name."""
+    return {
+        "EpochVRB": lambda seed: tombola.EpochVRB(n, seed=seed),
+        "EpochVRB, share": lambda seed: tombola.EpochVRB(n, share=0.6, seed=seed),
+        "InfoBatch": lambda seed: tombola.InfoBatch(n, 1000, seed=seed),
+        "KVib": lambda seed: tombola.KVib(n, bound=largest**2, mixing=0.3, seed=seed),
+    }
+
+
 N = 40
-SAMPLERS = ours(N, largest=3.0, horizon=1000)  # those that damaged states are loaded into
+SAMPLERS = {**ours(N, largest=3.0, horizon=1000), **by_epochs(N, largest=3.0)}  # to be damaged
 
 
 def played(name):
@@ -45,7 +59,7 @@ def played(name):
         if sampler.feedback == "all":
             sampler.update_all(rng.exponential(size=N))
         else:
-            sampler.update(draw, rng.exponential(size=7))
+            sampler.update(draw, rng.exponential(size=len(draw)))
     return sampler
 
 
@@ -64,12 +78,12 @@ def use(sampler):
     for size in (1, 300):
         draw = sampler.draw(size)
         items, chances = np.asarray(draw.indices), np.asarray(draw.probabilities)
-        require(0 <= items.min() <= items.max() < n, "an item that is not there")
+        require(((items >= 0) & (items < n)).all(), "an item that is not there")
         require(((chances > 0) & (chances <= 1 + 1e-9)).all(), "a probability not from 0 to 1")
         if sampler.feedback == "all":
             sampler.update_all(np.ones(n))
         else:
-            sampler.update(draw, losses_like(draw, np.linspace(0.0, 2.0, size)))
+            sampler.update(draw, losses_like(draw, np.linspace(0.0, 2.0, len(items))))
     p = np.asarray(sampler.probabilities())
     require(p.shape == (n,), "not a probability for each item")
     require(abs(p.sum() - 1.0) < 1e-6, f"probabilities that sum to {p.sum()}")

@@ -4,7 +4,7 @@ import numpy as np
 
 import tombola
 from crash.killing import Run
-from players import ours
+from players import by_epochs, ours
 from tombola import Draw, checkpoint
 
 N, BATCH, LAG, ROUNDS, SAVE_EVERY = 300, 20, 2, 120, 2
@@ -56,7 +56,7 @@ def play_alone(make, folder):
 
 
 def runs():
-    made = ours(N)
+    made = {**ours(N), **by_epochs(N)}
 
     def late(make):
         return lambda folder: play(make(11), ROUNDS, folder / "run") and None
@@ -65,5 +65,5 @@ def runs():
         return lambda folder: play_alone(make, folder)
 
     late_runs = [Run(name, late(make)) for name, make in made.items()]
-    kept = ("VRB", "GroupVRB", "Static")
+    kept = ("VRB", "GroupVRB", "Static", "EpochVRB, share")
     return late_runs + [Run(f"{name}, tombola.save", alone(made[name])) for name in kept]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tombola
-from players import ours
+from players import by_epochs, ours
 from states import same
 from tombola.checkpoint import CheckpointError
 from tombola.samplers.arithmetic import power_of_two_near
@@ -14,7 +14,7 @@ from tombola.samplers.compiled import CompiledSampler, draw_one, update_one
 pytestmark = pytest.mark.kernels
 
 N = 40
-SAMPLERS = ours(N, largest=3.0, horizon=1000)
+SAMPLERS = {**ours(N, largest=3.0, horizon=1000), **by_epochs(N, largest=3.0)}
 
 
 def play(sampler, rounds, size=7):
@@ -24,7 +24,7 @@ def play(sampler, rounds, size=7):
         if sampler.feedback == "all":
             sampler.update_all(1.0 + np.arange(sampler.n) % 3)
         else:
-            sampler.update(draw, (draw.indices % 9 == 0) + rng.uniform(0.1, 0.5, size))
+            sampler.update(draw, (draw.indices % 9 == 0) + rng.uniform(0.1, 0.5, len(draw)))
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -126,6 +126,17 @@ OUT_OF_RANGE = [
     ("GroupVRB", "rule.level", -1.0),
     ("MirrorDescent", "rule.summed", N),
     ("MirrorDescent", "rule.summed", -1),
+    ("EpochVRB", "rule.mixing", 1.5),
+    ("EpochVRB", "rule.least", 0),
+    ("EpochVRB", "rule.disagreement", 1.01),
+    ("EpochVRB", "chosen.turn.place", N),
+    ("EpochVRB", "chosen.turn.place", -1),
+    ("InfoBatch", "epoch.length", 0),
+    ("InfoBatch", "epoch.length", N + 1),
+    ("InfoBatch", "epoch.below", -1),
+    ("InfoBatch", "epoch.kept", N + 1),
+    ("InfoBatch", "epoch.number", -1),
+    ("KVib", "latest.nominal", 0),
 ]
 ARRAYS_OUT_OF_RANGE = [
     ("VRB", "scores", -1.0),
@@ -136,6 +147,13 @@ ARRAYS_OUT_OF_RANGE = [
     ("GroupVRB", "levels", -1.0),
     ("AdaptiveWeighted", "shares", 1.01),
     ("AdaptiveWeighted", "shares", -0.01),
+    ("EpochVRB", "scores", -1.0),
+    ("EpochVRB", "visits", -1.0),
+    ("EpochVRB", "chances", 0),
+    ("EpochVRB, share", "chances", 2**32 + 1),
+    ("InfoBatch", "below", 2),
+    ("InfoBatch", "losses", -2.0),
+    ("KVib", "scores", np.nan),
 ]
 
 
@@ -167,7 +185,7 @@ def test_states_at_and_after_the_end_of_a_block_are_valid(name, size):
     if sampler.feedback == "all":
         sampler.update_all(np.ones(N))
     else:
-        sampler.update(draw, np.linspace(0.5, 1.0, size))
+        sampler.update(draw, np.linspace(0.5, 1.0, len(draw)))
     copy.load_state_dict(sampler.state_dict() | {"parameters": copy.state_dict()["parameters"]})
     assert same(copy.state_dict()["parts"], sampler.state_dict()["parts"])
 

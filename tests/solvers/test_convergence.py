@@ -74,9 +74,25 @@ def reference():
 def test_all_solvers_with_all_samplers(reference, solver, sampler):
     problem, least = reference
     rounds = ROUNDS if sampler != "FTRL" else ROUNDS // 3  # it is not compiled
-    solver, tolerance = SOLVERS[solver]
-    result = solver.minimize(problem, sampler=SAMPLERS[sampler](1), rounds=rounds)
+    (solver, tolerance), sampler = SOLVERS[solver], SAMPLERS[sampler](1)
+    if solver.needs_independent and not sampler.independent:
+        with pytest.raises(ValueError, match=r"needs independent draws, and those of .* are not"):
+            solver.minimize(problem, sampler=sampler, rounds=rounds)
+        return
+    result = solver.minimize(problem, sampler=sampler, rounds=rounds)
     assert -1e-12 <= excess(problem, result.solution, least) < tolerance
+
+
+def test_who_says_that_its_draws_are_independent():
+    """Solvers go by it: independent draws are all that SAGA and SVRG take."""
+    found = {name for name, make in SAMPLERS.items() if not make(1).independent}
+    assert found == {"Shuffle", "VRB", "VRB, memory", "GroupVRB"}
+    for make in (tombola.VRB, lambda n, **given: tombola.GroupVRB(np.arange(n) % 2, **given)):
+        assert make(N, shuffle=False).independent
+    assert {name for name, (solver, _) in SOLVERS.items() if solver.needs_independent} == {
+        "SAGA",
+        "SVRG",
+    }
 
 
 def test_the_same_optimum_as_scikit_learn(reference):

@@ -56,11 +56,11 @@ def kinks():
 
 RUNS = {  # a solver, a problem, and a sampler
     "dense": (AdaGrad(0.3, average=True), dense, lambda: tombola.VRB(N)),
-    "dense, stored slopes": (SVRG(snapshot_every=20), dense, lambda: tombola.VRB(N)),
+    "dense, stored slopes": (SVRG(snapshot_every=20), dense, lambda: tombola.VRB(N, shuffle=False)),
     "scaled": (SGD(0.1), dense, lambda: tombola.VRB(N)),
     "lazy": (SGD(0.1), wide, lambda: tombola.VRB(N)),
-    "lazy, stored slopes": (SAGA(), wide, lambda: tombola.VRB(N)),
-    "drift": (SAGA(), lambda: wide(0.0), lambda: tombola.VRB(N)),
+    "lazy, stored slopes": (SAGA(), wide, lambda: tombola.VRB(N, shuffle=False)),
+    "drift": (SAGA(), lambda: wide(0.0), lambda: tombola.VRB(N, shuffle=False)),
     "coordinates": (CoordinateDescent(), columns, lambda: Cyclic(6)),
     "k-means": (MiniBatchKMeans(4), clusters, lambda: tombola.VRB(N)),
     "dual": (SDCA(), dense, lambda: Latest(N)),

@@ -26,6 +26,11 @@ SOLVERS = {
 }
 
 
+def vrb(seed=0):
+    """A sampler that all of these solvers take."""
+    return tombola.VRB(N, shuffle=False, seed=seed)
+
+
 def problem(alpha=0.1, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N, D)) * rng.exponential(size=(N, 1))
@@ -49,10 +54,10 @@ def assert_same_result(first, second):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_resuming_after_ctrl_c(name, saved, tmp_path):
     solver, rounds = SOLVERS[name], 40 if name == "Newton" else ROUNDS
-    whole = solver.minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=rounds, trace=4)
+    whole = solver.minimize(problem(), sampler=vrb(1), rounds=rounds, trace=4)
     assert not whole.interrupted
     part, stops = None, 0
-    sampler = tombola.VRB(N, seed=1)
+    sampler = vrb(1)
     while part is None or part.interrupted:
         part = solver.minimize(
             problem(),
@@ -72,9 +77,9 @@ def test_resuming_after_ctrl_c(name, saved, tmp_path):
 
 
 def test_a_signal_into_the_compiled_loop():
-    it, sampler = problem(), tombola.VRB(N, seed=1)
+    it, sampler = problem(), vrb(1)
     solver = SGD(0.01)
-    solver.minimize(it, sampler=tombola.VRB(N), rounds=1)  # compiled
+    solver.minimize(it, sampler=vrb(), rounds=1)  # compiled
     timer = threading.Timer(0.3, interrupt, (0, 0))
     timer.start()
     part = solver.minimize(it, sampler=sampler, rounds=10**12)
@@ -83,14 +88,14 @@ def test_a_signal_into_the_compiled_loop():
     assert 0 < part.rounds < 10**12
     more = part.rounds + 500
     rest = solver.minimize(it, resume=part, rounds=more)
-    assert_same_result(rest, solver.minimize(it, sampler=tombola.VRB(N, seed=1), rounds=more))
+    assert_same_result(rest, solver.minimize(it, sampler=vrb(1), rounds=more))
 
 
 def test_a_signal_with_a_sampler_in_python():
     it, solver = problem(), SGD(0.01)
     timer = threading.Timer(0.2, interrupt, (0, 0))
     timer.start()
-    part = solver.minimize(it, sampler=Outside(tombola.VRB(N)), rounds=10**9)
+    part = solver.minimize(it, sampler=Outside(vrb()), rounds=10**9)
     timer.join()
     assert part.interrupted
     assert part.sampler.inner.rounds == part.rounds  # no round is half done
@@ -125,33 +130,31 @@ def test_other_threads_work_and_touch_no_signals():
     before, found = signal.getsignal(signal.SIGINT), []
 
     def work():
-        found.append(SGD().minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=ROUNDS))
+        found.append(SGD().minimize(problem(), sampler=vrb(1), rounds=ROUNDS))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGINT) is before
-    assert_same_result(
-        found[0], SGD().minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=ROUNDS)
-    )
+    assert_same_result(found[0], SGD().minimize(problem(), sampler=vrb(1), rounds=ROUNDS))
 
 
 def test_a_result_can_be_used_twice():
-    first = SGD().minimize(problem(), sampler=tombola.VRB(N, seed=1), rounds=100)
+    first = SGD().minimize(problem(), sampler=vrb(1), rounds=100)
     then = [SGD().minimize(problem(), resume=first, rounds=300) for _ in range(2)]
     np.testing.assert_array_equal(then[0].solution, then[1].solution)
-    other = tombola.VRB(N, seed=1)  # new; it is set to the state of the first one
+    other = vrb(1)  # new; it is set to the state of the first one
     assert_same_result(SGD().minimize(problem(), resume=first, sampler=other, rounds=300), then[1])
 
 
 def test_saved_results_are_the_same(tmp_path):
-    result = SVRG().minimize(problem(), sampler=tombola.VRB(N), rounds=100, trace=3)
+    result = SVRG().minimize(problem(), sampler=vrb(), rounds=100, trace=3)
     result.save(tmp_path / "run")
     loaded = Result.load(tmp_path / "run")
     assert_same_result(result, loaded)
     assert (loaded.interrupted, loaded.seconds) == (result.interrupted, result.seconds)
     assert loaded.state["solver"] == result.state["solver"]
-    tombola.save(tombola.VRB(N), tmp_path / "sampler")
+    tombola.save(vrb(), tmp_path / "sampler")
     with pytest.raises(CheckpointError, match="does not hold a solver's result"):
         Result.load(tmp_path / "sampler")
 
@@ -162,9 +165,9 @@ def state(sampler):
 
 def test_resuming_with_something_else_is_refused():
     it = problem()
-    result = SGD(0.1).minimize(it, sampler=tombola.VRB(N, seed=1), rounds=100)
+    result = SGD(0.1).minimize(it, sampler=vrb(1), rounds=100)
     X, y = it.model.rows.values, it.model.targets
-    fresh = tombola.VRB(N, seed=1)
+    fresh = vrb(1)
     fresh.update(fresh.draw(5), np.ones(5))
     before = state(fresh)
     for solver, other, message in [
@@ -181,7 +184,7 @@ def test_resuming_with_something_else_is_refused():
         for part, array in state(fresh).items():
             np.testing.assert_array_equal(array, before[part])
     with pytest.raises(ValueError, match="another seed"):
-        SGD(0.1).minimize(it, resume=result, sampler=tombola.VRB(N, seed=2), rounds=200)
+        SGD(0.1).minimize(it, resume=result, sampler=vrb(2), rounds=200)
     with pytest.raises(ValueError, match="the state is of 'VRB'"):
         SGD(0.1).minimize(it, resume=result, sampler=tombola.Uniform(N, seed=1), rounds=200)
     with pytest.raises(ValueError, match="at round 100 already"):

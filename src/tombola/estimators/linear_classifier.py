@@ -75,10 +75,11 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         and slope for newton and its dual residual for sdca. saga and svrg: half by
         the curvature of their loss, which allows larger steps. adagrad and sgd: "group-vrb", which
         is `GroupVRB` over the class labels (one-vs-rest: the two sides). Other names: "vrb"
-        (`VRB`), "shuffle" (shuffled epochs; not recommended with saga and svrg), "uniform",
-        "balanced" (all classes equally often). A sampler over the rows of X is left unchanged: a
-        new one is made with its parameters and seed. A function (n, seed, groups) returns a
-        sampler.
+        (`VRB`), "epoch-vrb" (`EpochVRB`, shuffled epochs whose items are chosen), "shuffle"
+        (shuffled epochs), "uniform", "balanced" (all classes equally often). saga and svrg need
+        independent draws, so they refuse "epoch-vrb" and "shuffle". A sampler over the rows of X
+        is left unchanged: a new one is made with its parameters and seed. A function (n, seed,
+        groups) returns a sampler.
     max_iter : int, default=100
         Epochs: of n draws each, for newton one pass over all rows and one sample.
     tol : float or None, default=1e-4

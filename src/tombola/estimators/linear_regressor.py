@@ -65,9 +65,11 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         order, half by how much each row matters (`tombola.solvers.Latest`), which is its curvature
         and slope for newton and its dual residual for sdca. saga and svrg: half by
         the curvature of their loss, which allows larger steps. adagrad and sgd: "vrb", which is
-        `VRB`. Other names: "shuffle" (shuffled epochs; not recommended with saga and svrg),
-        "uniform". A sampler over the rows of X is left unchanged: a new one is made with its
-        parameters and seed. A function (n, seed, groups) returns a sampler; its groups are None.
+        `VRB`. Other names: "epoch-vrb" (`EpochVRB`, shuffled epochs whose items are chosen),
+        "shuffle" (shuffled epochs), "uniform"; saga and svrg need independent draws, so they
+        refuse the first two. A sampler over the rows of X is left unchanged: a new one is made
+        with its parameters and seed. A function (n, seed, groups) returns a sampler; its groups
+        are None.
     max_iter : int, default=100
         Epochs: of n draws each, for newton one pass over all rows and one sample.
     tol : float or None, default=1e-4
