@@ -21,7 +21,7 @@ import numpy as np
 
 import tombola
 from fuzz import damaged, damaged_bytes, damaged_members
-from players import ours
+from players import ours, rivals
 from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
 
@@ -29,7 +29,7 @@ sys.path.append(str(Path(__file__).parent / "solvers"))  # for `test_damaged.RUN
 
 N = 40
 FAULTS = ("error", "harm", "crashed", "hung", "memory")
-SAMPLERS = ours(N, largest=3.0, horizon=1000)
+SAMPLERS = {**ours(N, largest=3.0, horizon=1000), **rivals(N, largest=3.0)}
 
 
 class Harm(Exception):  # noqa: N818

@@ -32,6 +32,16 @@ def ours(n, largest=1.0, horizon=20_000):
     }
 
 
+def rivals(n, largest=1.0):
+    """Makers of further samplers of the library, which few tests of solvers compile."""
+    halves = np.arange(n) % 2
+    return {
+        "OSMD": lambda seed: tombola.OSMD(n, bound=largest**2, step=0.3, seed=seed),
+        "VRM": lambda seed: tombola.VRM([halves, 1.0 + np.arange(n)], seed=seed),
+        "Stale": lambda seed: tombola.Stale(n, seed=seed),
+    }
+
+
 class Replay(Sampler):
     """Draws what it was told to; remembers what it was fed."""
 

@@ -10,13 +10,13 @@ import pytest
 
 import tombola
 from fuzz import damaged
-from players import ours
+from players import ours, rivals
 from states import same
 from tombola import Draw, Stream, archive, checkpoint
 from tombola.checkpoint import CheckpointError
 
 N = 40
-SAMPLERS = {**ours(N, largest=3.0, horizon=1000)}
+SAMPLERS = {**ours(N, largest=3.0, horizon=1000), **rivals(N, largest=3.0)}
 
 
 def played(name):

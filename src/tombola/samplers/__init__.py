@@ -7,18 +7,23 @@ from tombola.samplers.ftrl import FTRL
 from tombola.samplers.group_vrb import GroupVRB
 from tombola.samplers.mabs import MABS
 from tombola.samplers.mirror_descent import MirrorDescent
+from tombola.samplers.osmd import OSMD
 from tombola.samplers.safe import Safe
 from tombola.samplers.shuffle import Shuffle
 from tombola.samplers.srg import SRG
+from tombola.samplers.stale import Stale
 from tombola.samplers.static import Static
 from tombola.samplers.uniform import Uniform
 from tombola.samplers.vrb import VRB
+from tombola.samplers.vrm import VRM
 
 __all__ = [
     "FTRL",
     "MABS",
+    "OSMD",
     "SRG",
     "VRB",
+    "VRM",
     "AdaptiveWeighted",
     "Avare",
     "GroupVRB",
@@ -26,6 +31,7 @@ __all__ = [
     "Safe",
     "Sampler",
     "Shuffle",
+    "Stale",
     "Static",
     "Uniform",
 ]
