@@ -46,8 +46,22 @@ def by_epochs(n, largest=1.0):
     }
 
 
+def rivals(n, largest=1.0):
+    """Makers of further samplers of the library, which few tests of solvers compile."""
+    halves = np.arange(n) % 2
+    return {
+        "OSMD": lambda seed: tombola.OSMD(n, bound=largest**2, step=0.3, seed=seed),
+        "VRM": lambda seed: tombola.VRM([halves, 1.0 + np.arange(n)], seed=seed),
+        "Stale": lambda seed: tombola.Stale(n, seed=seed),
+    }
+
+
 N = 40
-SAMPLERS = {**ours(N, largest=3.0, horizon=1000), **by_epochs(N, largest=3.0)}  # to be damaged
+SAMPLERS = {  # those that damaged states are loaded into
+    **ours(N, largest=3.0, horizon=1000),
+    **by_epochs(N, largest=3.0),
+    **rivals(N, largest=3.0),
+}
 
 
 def played(name):

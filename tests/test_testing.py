@@ -35,6 +35,11 @@ OURS = {
     "MABS": lambda n, seed: tombola.MABS(n, horizon=1000 * n, bound=1.0, seed=seed),
     "MirrorDescent": lambda n, seed: tombola.MirrorDescent(n, bound=1.0, seed=seed),
     "AdaptiveWeighted": lambda n, seed: tombola.AdaptiveWeighted(np.arange(n) % 3, seed=seed),
+    "OSMD": lambda n, seed: tombola.OSMD(n, bound=1.0, seed=seed),
+    "VRM": lambda n, seed: tombola.VRM(
+        [np.arange(1.0, n + 1) ** 4, np.arange(n, 0.0, -1) ** 4], seed=seed
+    ),
+    "Stale": lambda n, seed: tombola.Stale(n, seed=seed),
     "Avare": lambda n, seed: tombola.Avare(n, seed=seed),
     "SRG": lambda n, seed: tombola.SRG(n, seed=seed),
     "SRG, always": lambda n, seed: tombola.SRG(n, refresh="always", seed=seed),
@@ -56,6 +61,7 @@ USES_NO_PROBABILITY = [
     "SRG, always",
     "Safe",
     "InfoBatch",
+    "Stale",
 ]  # their rules use the losses alone
 
 

@@ -22,6 +22,8 @@ MAKERS = {
     "Static": lambda n: tombola.Static(np.arange(1.0, n + 1), mixing=0.25, seed=1),
     "MABS": lambda n: tombola.MABS(n, horizon=1000, bound=1.0, seed=1),
     "MirrorDescent": lambda n: tombola.MirrorDescent(n, bound=1.0, seed=1),
+    "OSMD": lambda n: tombola.OSMD(n, bound=1.0, seed=1),
+    "Stale": lambda n: tombola.Stale(n, seed=1),
     "Avare": lambda n: tombola.Avare(n, seed=1),
     "SRG": lambda n: tombola.SRG(n, seed=1),
     "Safe": lambda n: tombola.Safe(n, smoothness=np.ones(n), seed=1),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from players import Outside, ours
+from players import Outside, ours, rivals
 from states import assert_same
 from tombola.problems import Logistic
 from tombola.solvers import SAGA, SGD, AdaGrad
@@ -30,8 +30,12 @@ def problem(width=D):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_compiled_and_plain_loop_agree_to_the_last_bit(name, solver, batch):
-    solver = SOLVERS[solver](0.1, batch_size=batch)
-    inside, outside = SAMPLERS[name](3), SAMPLERS[name](3)
+    agree_to_the_last_bit(SAMPLERS[name], SOLVERS[solver], batch)
+
+
+def agree_to_the_last_bit(make, solver, batch):
+    solver = solver(0.1, batch_size=batch)
+    inside, outside = make(3), make(3)
     fused = solver.minimize(problem(), sampler=inside, rounds=ROUNDS)
     plain = solver.minimize(problem(), sampler=Outside(outside), rounds=ROUNDS)
     assert_same(fused.state["parts"], plain.state["parts"])
@@ -41,6 +45,11 @@ def test_compiled_and_plain_loop_agree_to_the_last_bit(name, solver, batch):
     assert inside.rounds == ROUNDS
     # and the next draws are the same, too
     np.testing.assert_array_equal(inside.draw(20).indices, outside.draw(20).indices)
+
+
+def test_so_they_do_with_a_mixture():
+    """With one solver: compiling takes longer than the test."""
+    agree_to_the_last_bit(rivals(N)["VRM"], SGD, 7)
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 37, 100])

@@ -166,6 +166,18 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
         0.5,
         (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
     ),
+    "Stale": (
+        lambda s, x: tombola.Stale(s.n, mixing=x, seed=s.seed),
+        0.1,
+        (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
+    ),
+    "OSMD": (
+        lambda s, x: tombola.OSMD(
+            s.n, bound=s.bound, step=x or None, horizon=None if x else s.horizon, seed=s.seed
+        ),
+        0.0,  # the step of the theory
+        (0.0, 0.03, 0.1, 0.3, 1.0, 3.0),
+    ),
     "Safe, told that nothing moves": (
         lambda s, _: tombola.Safe(s.n, smoothness=np.ones(s.n), seed=s.seed),
         0,
@@ -175,6 +187,11 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
         lambda s, x: tombola.AdaptiveWeighted(s.groups, step=x, seed=s.seed),
         0.05,
         (0.005, 0.015, 0.05, 0.15, 0.5, 1.5),
+    ),
+    "VRM, told tenths": (
+        lambda s, x: tombola.VRM(np.arange(10)[:, np.newaxis] == s.groups, step=x, seed=s.seed),
+        0.1,
+        (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
     ),
     "GroupVRB, told tenths": (lambda s, _: tombola.GroupVRB(s.groups, seed=s.seed), 0, ()),
     "FTRL, told all losses": (

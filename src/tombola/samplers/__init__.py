@@ -10,18 +10,23 @@ from tombola.samplers.info_batch import InfoBatch
 from tombola.samplers.k_vib import KVib
 from tombola.samplers.mabs import MABS
 from tombola.samplers.mirror_descent import MirrorDescent
+from tombola.samplers.osmd import OSMD
 from tombola.samplers.safe import Safe
 from tombola.samplers.shuffle import Shuffle
 from tombola.samplers.srg import SRG
+from tombola.samplers.stale import Stale
 from tombola.samplers.static import Static
 from tombola.samplers.uniform import Uniform
 from tombola.samplers.vrb import VRB
+from tombola.samplers.vrm import VRM
 
 __all__ = [
     "FTRL",
     "MABS",
+    "OSMD",
     "SRG",
     "VRB",
+    "VRM",
     "AdaptiveWeighted",
     "Avare",
     "EpochVRB",
@@ -32,6 +37,7 @@ __all__ = [
     "Safe",
     "Sampler",
     "Shuffle",
+    "Stale",
     "Static",
     "Uniform",
 ]
