@@ -131,21 +131,22 @@ def test_lemma_14_by_binomials(p):
 
 
 def algorithm_1(losses, rng):
-    """Play Algorithm 1 with L = 1; return sigma^2 and the largest error of each score."""
+    """Play Algorithm 1 with L = 1; return sigma^2, the largest error of each score, all p_t."""
     T, n = losses.shape
     theta = (n / T) ** (1 / 3)
     scores, true, spread, worst = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-    uniforms = rng.uniform(size=T)
+    uniforms, played = rng.uniform(size=T), np.empty((T, n))
     for t in range(T):
         roots = np.sqrt(scores + n / theta)
-        p = (1 - theta) * roots / roots.sum() + theta / n
+        played[t] = roots / roots.sum()
+        p = (1 - theta) * played[t] + theta / n
         squares = losses[t] ** 2
         spread += squares**2 / p - squares**2  # equation 24
         item = min(n - 1, int(np.searchsorted(np.cumsum(p), uniforms[t])))
         scores[item] += squares[item] / p[item]
         true += squares
         worst = np.maximum(worst, np.abs(scores - true))
-    return spread, worst
+    return spread, worst, played
 
 
 def scenes(n, T):
@@ -160,7 +161,7 @@ def test_lemma_15_in_games(n):
     T, rng = 3000, np.random.default_rng(0)
     least = 6 * n ** (2 / 3) * T ** (1 / 3)  # 6 n L / theta
     for losses in scenes(n, T):
-        spread, worst = algorithm_1(losses, rng)
+        spread, worst, p = algorithm_1(losses, rng)
         M = np.maximum(2 * np.sqrt(spread), least)
         squares = (losses**2).sum(axis=0)
         bound = theory.score_error(1.0, T, squares)
@@ -168,6 +169,12 @@ def test_lemma_15_in_games(n):
         assert (bound >= M).all()  # equation 27
         assert (bound <= 14 * math.sqrt(n * T)).all()  # equation 28
         assert (bound < 10 * M).all()  # a tenth of it would not do
+        late = np.cumsum(losses**2, axis=0) >= 2 * M
+        star = (late * losses**2 / p).sum(axis=0)
+        theta = (n / T) ** (1 / 3)
+        parts = 2 * n * M / theta + n * theta * T + star
+        assert (spread <= parts).all()  # equation 35
+        assert (spread > parts / 50).any()  # a fiftieth of it would not do
 
 
 def test_a_step_in_the_proof_of_lemma_15_does_not_hold():
@@ -179,17 +186,45 @@ def test_a_step_in_the_proof_of_lemma_15_does_not_hold():
     n, T = 100, 100_000
     theta = (n / T) ** (1 / 3)
     prior, score, spread = n / theta, 0.0, 0.0
+    inverse = []
     for uniform in np.random.default_rng(0).uniform(size=T):
         p = math.sqrt(score + prior)
         p /= p + (n - 1) * math.sqrt(prior)
         mixed = (1 - theta) * p + theta / n
         spread += 1 / mixed - 1
         score += (uniform < mixed) / mixed
+        inverse.append(1 / p)
     M = max(2 * math.sqrt(spread), 6 * prior)
     assert T >= 2 * M
     assert abs(score - T) <= M  # the event that the proof conditions on
-    assert 1 / p > 2 * 2  # more than twice the printed bound
+    assert inverse[-1] > 2 * 4  # four times the printed bound
+    assert sum(inverse[math.ceil(2 * M) :]) > 2 * 4 * T  # so equation 38 does not hold, either
     assert theory.score_error(1.0, T, [T] + [0] * (n - 1))[0] >= M
+
+
+def test_from_errors_of_scores_to_regret():
+    """Equations 29 to 34, with the errors at the bounds of Lemma 15."""
+    rng = np.random.default_rng(0)
+    largest = 0.0
+    for n, ratio in itertools.product([1, 2, 10, 1000], [1, 10, 1e3, 1e6]):
+        T = n * ratio
+        for power in (0, 1, 8):
+            squares = T * rng.uniform(0, 1, n) ** power + 1e-9
+            roots = np.sqrt(squares)
+            rate = n ** (7 / 3) * T ** (2 / 3)
+            M = theory.score_error(1.0, T, squares)
+            A = np.sqrt(squares + M).sum() ** 2 - roots.sum() ** 2
+            first = roots.sum() * np.minimum(np.sqrt(M), M / roots).sum()
+            second = np.sqrt(M).sum() ** 2
+            assert (2 * first + 2 * second) * (1 + 1e-9) >= A  # equation 29
+            assert second <= 14 * rate * (1 + 1e-9)  # equation 30
+            plain = 16 * n ** (2 / 3) * T ** (1 / 3)
+            other = 16 * np.sqrt(roots * roots.sum())
+            assert (np.maximum(plain, other) >= M).all()  # equation 31
+            assert first <= 16 * rate  # equations 32 and 33
+            assert 64 * rate >= A  # equation 34
+            largest = max(largest, A / rate)
+    assert largest > 10  # a constant of 10 would not do
 
 
 def test_lemma_17():
