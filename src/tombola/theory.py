@@ -9,7 +9,7 @@ derived in the docstrings.
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tombola.validation import share
 
@@ -24,9 +24,12 @@ __all__ = [
     "bandit_with_mixing",
     "doubling",
     "fixed_price",
+    "freedman",
     "full_information",
+    "leader_cost",
     "non_oblivious_rate",
     "restricted_price",
+    "score_error",
     "strongly_convex_sgd",
     "uniform_crossing",
 ]
@@ -176,6 +179,27 @@ def uniform_crossing(n: int) -> float:
     return (4.0 * BANDIT_CONSTANT) ** 3 * n
 
 
+def leader_cost(bound: float, squares: ArrayLike, p_min: float) -> float:
+    """Bound the excess cost of FTRL over the best fixed p with p >= p_min (Lemma 4).
+
+        22 n sqrt(L) sum_i sqrt(l_{1:T}^2(i)) + 22 n^2 L + n L / p_min
+
+    Unlike the regret, it is not divided by n^2. With `restricted_price` it gives Theorem 3.
+
+    Examples
+    --------
+    >>> leader_cost(1.0, [4.0, 9.0], p_min=0.25)
+    316.0
+    """
+    roots = np.sqrt(np.asarray(squares, dtype=np.float64))
+    n = len(roots)
+    if not 0 < p_min <= (1 + 1e-12) / n:
+        raise ValueError(f"p_min must be above 0 and at most 1/n = {1 / n}, got {p_min}")
+    return (
+        22.0 * n * math.sqrt(bound) * float(roots.sum()) + 22.0 * n**2 * bound + n * bound / p_min
+    )
+
+
 def restricted_price(squares: ArrayLike, p_min: float) -> float:
     """Bound the price of the constraint p >= p_min, for p_min <= 1/(2n) (Lemma 6).
 
@@ -221,6 +245,64 @@ def fixed_price(losses: ArrayLike, limits: ArrayLike) -> float:
         raise ValueError("the lemma needs a mean loss of at least the mean of the limits")
     spread = float(np.sqrt(((array - goal) ** 2).sum(axis=0)).mean())
     return 2.0 * math.sqrt(len(array)) * float(goal.mean()) * spread + spread**2
+
+
+def freedman(variance: float, largest: float, chance: float) -> float:
+    """Return what a martingale exceeds with probability at most 4 delta log(T) (Lemma 14).
+
+        max(2 sigma, 3 b sqrt(log(1/delta))) sqrt(log(1/delta))
+
+    for the sum of T >= 3 differences of size at most b, with sigma^2 the sum of their conditional
+    variances.
+
+    Parameters
+    ----------
+    variance, largest : float
+        sigma^2 and b.
+    chance : float in (0, 1/e]
+        delta.
+
+    Examples
+    --------
+    >>> round(freedman(100.0, 1.0, chance=0.01), 1)
+    42.9
+    """
+    if not 0 < chance <= 1 / math.e:
+        raise ValueError(f"chance must be above 0 and at most 1/e, got {chance}")
+    root = math.sqrt(math.log(1.0 / chance))
+    return max(2.0 * math.sqrt(variance), 3.0 * largest * root) * root
+
+
+def score_error(bound: float, rounds: float, squares: ArrayLike) -> NDArray[np.float64]:
+    """Bound, for each item, how far scores of Algorithm 1 are from l_{1:t}^2 (Lemma 15).
+
+        M(i) <= 10 n^(2/3) L T^(1/3) + 4 sqrt(L) sqrt(r(i) sum_j r(j)),   r = sqrt(l_{1:T}^2)
+
+    for T >= n, theta = (n/T)^(1/3), with high probability and up to logarithms; M(i) is the larger
+    of 2 sigma(i) and 6 n L / theta. It is at most 14 L sqrt(n T).
+
+    Parameters
+    ----------
+    bound, rounds
+        L, T.
+    squares : array-like of float, shape (n,)
+        l_{1:T}^2(i).
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+
+    Examples
+    --------
+    >>> score_error(1.0, 1000, squares=[1000.0] * 8).round()       # 14 sqrt(8000) = 1252
+    array([758., 758., 758., 758., 758., 758., 758., 758.])
+    """
+    roots = np.sqrt(np.asarray(squares, dtype=np.float64))
+    n = len(roots)
+    if not rounds >= n:
+        raise ValueError(f"the lemma needs T >= n, got T = {rounds}, n = {n}")
+    first = 10.0 * n ** (2 / 3) * bound * rounds ** (1 / 3)
+    return np.asarray(first + 4.0 * math.sqrt(bound) * np.sqrt(roots * roots.sum()))
 
 
 def adagrad(diameter: float, second_moments: ArrayLike) -> float:
