@@ -14,7 +14,7 @@ LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 REFERENCE = re.compile(
     r"(?:equation|lemma|theorem|figure|section)s? \d+(?:(?:, | and | to )\d+)*|VGG-\d+", re.I
 )
-NO_TEXT = (".png", ".svg", ".csv")  # no figures can be read from these
+NO_TEXT = (".png", ".svg")
 
 
 def tables(text):

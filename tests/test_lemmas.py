@@ -180,8 +180,9 @@ def test_lemma_15_in_games(n):
 def test_a_step_in_the_proof_of_lemma_15_does_not_hold():
     """After equation 37: 1 / p_t(i) <= 2 sum_j sqrt(l_{1:T}^2(j)) / sqrt(l_{1:t}^2(i)).
 
-    Equation 37 is shown where l_{1:t}^2(i) >= 2 M(i), and used for all items. With one item of loss
-    1 and 99 of loss 0, the right side is 2 in the last round. The lemma holds.
+    Equation 37 and L n / theta <= l_{1:t}^2(i) / 2 are shown where l_{1:t}^2(i) >= 2 M(i), and used
+    for all items. With one item of loss 1 and 99 of loss 0, the right side is 2 in the last round.
+    The lemma holds.
     """
     n, T = 100, 100_000
     theta = (n / T) ** (1 / 3)

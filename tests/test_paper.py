@@ -21,7 +21,7 @@ from pages import (
 from tombola import theory
 
 PAGE = (ROOT / "docs" / "paper.md").read_text()
-COLUMNS = ["Paper", "What it says", "Code", "Test", "Command", "Seen"]
+COLUMNS = ["Paper", "What it says", "Seen", "Code", "Test", "Command"]
 ROWS = ROOT / "docs" / "results" / "voc" / "rows.csv"
 
 # what the paper has; theorems and lemmas share one counter
@@ -139,7 +139,7 @@ def test_every_bound_is_on_the_page():
         ("None: used in proofs only", "Used in proofs only", "no code"),
         ("| The default of `MiniBatchKMeans` |", "| |", "Seen is empty"),
         ("| The default of `MiniBatchKMeans` |", "| - |", "Seen is empty"),
-        ("| Command | Seen |", "| Seen | Command |", "columns"),
+        ("| Code | Test |", "| Test | Code |", "columns"),
         ("0.0097 times the bound", "0.0079 times the bound", "0.0079 is in no source"),
         ("0.8366 and 0.6900", "0.8366 and 0.6990", "0.6990 is in no source"),
     ],
@@ -165,6 +165,7 @@ def test_figures_of_voc_are_those_of_the_rows():
     for features, precisions in {
         "efficientnet": (0.8287, 0.8315, 0.8366, 0.8310, 0.8289),
         "vgg19": (0.6541, 0.6626, 0.6900, 0.6578, 0.6545),
+        "vgg19-raw": (0.6516, 0.6579, 0.6462, 0.6447, 0.6526),
     }.items():
         rows = [found[features, method][0] for method in printed]
         assert rows == pytest.approx(precisions, abs=5e-5)
