@@ -176,7 +176,7 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
             s.n, bound=s.bound, step=x or None, horizon=None if x else s.horizon, seed=s.seed
         ),
         0.0,  # the step of the theory
-        (0.0, 0.03, 0.1, 0.3, 1.0, 3.0),
+        (0.0, 1.0, 3.0, 10.0, 30.0, 100.0),
     ),
     "Safe, told that nothing moves": (
         lambda s, _: tombola.Safe(s.n, smoothness=np.ones(s.n), seed=s.seed),

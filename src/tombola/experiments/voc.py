@@ -62,6 +62,10 @@ METHODS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "static, balanced": (lambda task, seed, _: tombola.Static.balanced(task.y, seed=seed), (None,)),
     "VRB": (lambda task, seed, _: tombola.VRB(len(task.y), seed=seed), (None,)),
     "GroupVRB": (lambda task, seed, _: tombola.GroupVRB(task.y, seed=seed), (None,)),
+    "VRM": (
+        lambda task, seed, s: tombola.VRM([task.y, ~task.y], step=s, seed=seed),
+        (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+    ),
     "VRB as printed": (
         lambda task, seed, s: tombola.VRB(
             len(task.y), bound=s[0] * _unit(task), mixing=s[1], seed=seed
