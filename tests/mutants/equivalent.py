@@ -215,4 +215,12 @@ EQUIVALENT = {
     SAMPLERS + "weighted.py, uniform_weight: 1 -> 2 in `return np.int64(-1)`": (
         "any number below 0 says that draws are uniform"
     ),
+    SAMPLERS
+    + "parameter_free.py, learn_many: 0.0 -> 1.0 in `usual = rule.unit > 0.0 and "
+    + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
+        "loss by loss, the result is the same"
+    ),
+    SAMPLERS + "weighted.py, draw_many: 0 -> 1 in `if by_weight(state) and uniform >= 0:`": (
+        "both ways draw the same items"
+    ),
 }

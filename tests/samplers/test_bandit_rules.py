@@ -426,6 +426,17 @@ def test_the_mode_of_a_block(shuffling, ours, then):
     assert [fallback.block_size(n) for n in (1, 255, 256, 257)] == [256, 510, 256, 257]
 
 
+@pytest.mark.parametrize(("total", "kept"), [(2**39, False), (2**40, True), (2**60, True)])
+def test_weights_of_groups_are_rebuilt_out_of_range_only(total, kept):
+    """One item whose losses are all 1/2: its group has the value 1/2."""
+    sampler, draw = tombola.GroupVRB([0]), tombola.Draw([0], [1.0], 1)
+    sampler.update(draw, [0.5])
+    sampler.state.rule[0].scale = 2.0 * total
+    sampler.update(draw, [0.5])
+    assert (sampler.state.rule[0].scale == 2.0 * total) == kept
+    assert (sampler.state.index.weights[0] == total) == kept
+
+
 def test_a_group_without_weight_is_not_drawn():
     """Nothing is added to the weights of groups."""
     sampler = tombola.AdaptiveWeighted(np.arange(9) % 3)
