@@ -172,4 +172,53 @@ EQUIVALENT = {
     SAMPLERS + "compiled.py, Compiled.__init_subclass__: name_by_source(cls) -> pass": (
         "names of state classes are for the cache of compiled code, and tests of that"
     ),
+    SAMPLERS + "group_drawing.py, rest_below: low >= bound << COIN -> (low > bound << COIN)": (
+        "the exact condition, which is next, holds there"
+    ),
+    SAMPLERS + "group_drawing.py, choose_parts: 0 -> 1 in `places[j] = 0`": (
+        "it is written again when a dart hits"
+    ),
+    SAMPLERS
+    + "group_vrb.py, GroupVRB.__init__: kinds <= {str, int, float, bool} -> (kinds < {str, "
+    + "int, float, bool})": ("it is one kind, so not all four"),
+    SAMPLERS
+    + "group_vrb.py, GroupVRB.group_levels: 1.0 -> 2.0 in `levels = np.sqrt(state.levels) * "
+    + "roots / (unit if unit > 0 else 1.0)`": ("without a unit, all levels are 0"),
+    SAMPLERS + "parameter_free.py, learn_many: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+        "without a unit the mean is 0, and no stage begins"
+    ),
+    SAMPLERS
+    + "parameter_free.py, ParameterFreeState.absorb: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+        "without a unit all losses were 0, and zeros are added"
+    ),
+    SAMPLERS
+    + "parameter_free_batch.py, learn_in_stages: 18 -> 19 in `space = np.empty((18, CHUNK))`": (
+        "a larger scratch array"
+    ),
+    SAMPLERS + "parameter_free_batch.py, learn_in_stages: prefetch_all(state, drawn) -> pass": (
+        "it only makes others faster"
+    ),
+    SAMPLERS
+    + "parameter_free_batch.py, stays_above: 2.0 -> 4.0 in `return rule.mean_square * left "
+    + "> 2.0 * least_mean(rule.first_root)`": ("loss by loss, the result is the same"),
+    SAMPLERS
+    + "parameter_free_batch.py, stays_above: 2.0 * least_mean(rule.first_root) -> (2.0 / "
+    + "least_mean(rule.first_root))": ("loss by loss, the result is the same"),
+    SAMPLERS + "projections.py, floor_level: 1 -> 2 in `low = -1`": (
+        "any number below 0 is below every count"
+    ),
+    SAMPLERS
+    + "projections.py, floor_level: left <= 0.0 -> (left < 0.0) in `if below <= low or left "
+    + "<= 0.0 or rest <= 0.0:`": ("with nothing left the level stays, and the next pass ends"),
+    SAMPLERS + "weighted.py, uniform_weight: 1 -> 2 in `return np.int64(-1)`": (
+        "any number below 0 says that draws are uniform"
+    ),
+    SAMPLERS
+    + "parameter_free.py, learn_many: 0.0 -> 1.0 in `usual = rule.unit > 0.0 and "
+    + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
+        "loss by loss, the result is the same"
+    ),
+    SAMPLERS + "weighted.py, draw_many: 0 -> 1 in `if by_weight(state) and uniform >= 0:`": (
+        "both ways draw the same items"
+    ),
 }

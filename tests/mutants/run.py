@@ -202,11 +202,12 @@ class Reach(NamedTuple):
     reached: dict[tuple[str, int], set[str]]  # "" among them: reached by an import
 
     def tests_of(self, place):
-        """Return the tests that reach a place."""
+        """Return the tests that reach a place, and the others if an import reaches it too."""
         found = set()
         for line in range(place.lines[0], place.lines[1] + 1):
             found |= self.reached.get((place.file, line), set())
-        return set(self.seconds) if "" in found else found
+        others = set(self.seconds) - found if "" in found else set()
+        return found - {""}, others
 
 
 def reaches(modules, out, jobs):
@@ -319,10 +320,11 @@ def run(mutants, out, jobs):
     def attempt(worker, task):
         module, place = task
         seconds = reach[module].seconds
-        tests = sorted(
-            reach[module].tests_of(place),
-            key=lambda test: (seconds[test] + 0.02) / (1 + kills[test]),
-        )
+        tests = [
+            test
+            for part in reach[module].tests_of(place)
+            for test in sorted(part, key=lambda test: (seconds[test] + 0.02) / (1 + kills[test]))
+        ]
         spent = list(itertools.accumulate(seconds[test] for test in tests))
         tests = tests[: 1 + bisect.bisect(spent, ENOUGH)]
         if not tests:

@@ -12,7 +12,7 @@ from test_rules import Rule, game, unit_of
 
 import tombola
 from tombola.index.layout import build
-from tombola.samplers import weighted
+from tombola.samplers import fallback, weighted
 
 pytestmark = pytest.mark.kernels
 
@@ -390,6 +390,51 @@ def test_groups(count, given, wild):
 def test_shares_of_groups(given, wild):
     groups = np.array([0, 0, 1, 2, 2, 2, 2, 1, 0, 2])
     game(Tau(groups, **given), tombola.AdaptiveWeighted(groups, **given), 90, seed=2, wild=wild)
+
+
+def test_groups_start_from_levels_of_zero():
+    sampler = tombola.GroupVRB(["a", "a", "b"])
+    sampler.start_from({"a": (0.0, 5), "b": (2.0, 1)})
+    assert sampler.group_levels() == {"a": (0.0, 5), "b": (2.0, 1)}
+
+
+@pytest.mark.parametrize("make", [lambda: tombola.VRB(3), lambda: tombola.GroupVRB([0, 1, 1])])
+@pytest.mark.parametrize("size", [1, 20])
+def test_only_a_loss_above_the_limit_begins_anew(make, size):
+    """The unit is that of the first loss, 0.75, up to 2^100 of it."""
+    sampler = make()
+    items = np.arange(size) % 3
+    draw = tombola.Draw(items, np.full(size, 1 / 3), 3)
+    sampler.update(draw, np.full(size, 0.75))
+    sampler.update(draw, np.full(size, 2.0**100))
+    assert sampler.state.rule[0].unit == 1.0
+    sampler.update(draw, np.full(size, np.nextafter(2.0**100, np.inf)))
+    assert sampler.state.rule[0].unit == 2.0**-101
+
+
+@pytest.mark.parametrize(
+    ("shuffling", "ours", "then"),
+    [(0, 0.95, 1), (0, 0.949, 0), (1, 0.9, 1), (1, 0.899, 0), (0, 2.0, 1), (1, 2.0, 1)],
+)
+def test_the_mode_of_a_block(shuffling, ours, then):
+    state = fallback.new_fallback(300)
+    state[0].ours, state[0].uniform, state[0].left = ours, 1.0, 0
+    state[0].shuffling = shuffling
+    fallback.choose(state[0])
+    found = state[0]
+    assert (found.shuffling, found.left, found.ours) == (then, 300, ours / 2)
+    assert [fallback.block_size(n) for n in (1, 255, 256, 257)] == [256, 510, 256, 257]
+
+
+@pytest.mark.parametrize(("total", "kept"), [(2**39, False), (2**40, True), (2**60, True)])
+def test_weights_of_groups_are_rebuilt_out_of_range_only(total, kept):
+    """One item whose losses are all 1/2: its group has the value 1/2."""
+    sampler, draw = tombola.GroupVRB([0]), tombola.Draw([0], [1.0], 1)
+    sampler.update(draw, [0.5])
+    sampler.state.rule[0].scale = 2.0 * total
+    sampler.update(draw, [0.5])
+    assert (sampler.state.rule[0].scale == 2.0 * total) == kept
+    assert (sampler.state.index.weights[0] == total) == kept
 
 
 def test_a_group_without_weight_is_not_drawn():

@@ -251,6 +251,7 @@ def test_labels_of_any_hashable_kind():
         (["a", "b"], ["a", "b", "c"], "group 'c' has no items"),
         (["a", "x"], ["a"], r"groups\[1\] is 'x', which is not in labels"),
         (["a", "b"], ["a", "a", "b"], "labels names 'a' twice"),
+        (["a", "b"], ["b", "a", "b"], "labels names 'b' twice"),
     ],
 )
 def test_bad_groups_are_named(groups, labels, message):

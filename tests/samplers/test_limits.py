@@ -238,6 +238,13 @@ def test_the_unit_is_that_of_the_first_loss_above_0(name):
         assert sampler.state.rule[0].unit == unit
 
 
+@pytest.mark.parametrize("make", [tombola.VRB, tombola.FTRL])
+@pytest.mark.parametrize("bound", [2, [2.0], np.array(2.0)])
+def test_one_bound_is_kept_as_a_number(make, bound):
+    assert type(make(5, bound=bound).parameters["bound"]) is float
+    assert type(tombola.MABS(5, horizon=9, bound=bound).parameters["bound"]) is float
+
+
 def test_bounds_of_two_items_are_those_of_each():
     """p is proportional to the roots of the bounds, but for the mixing."""
     sampler = tombola.VRB(2, bound=[1.0, 9.0], mixing=0.1)

@@ -455,7 +455,7 @@ GAMES = {
              ((5,), {"horizon": 40, "bound": [1.0, 2.0, 9.0, 0.5, 1.0], "mixing": 1.0}),
              ((2,), {"step": 3.0, "bound": 1e-9}), ((12,), {"horizon": 20, "bound": 1e200})],
     "MirrorDescent": [((6,), {"bound": 4.0}), ((30,), {"bound": 1.0, "floor": 0.2, "clip": 1.0}),
-                      ((4,), {"bound": 2.0, "step": 0.01}), ((1,), {"bound": 1.0}),
+                      ((4,), {"bound": 2.0, "step": 0.01}), ((1,), {"bound": 1.0, "step": 0.5}),
                       ((9,), {"bound": 3.0, "horizon": 200, "floor": 0.1}),
                       ((5,), {"bound": 4.0, "step": 30.0, "floor": 0.9, "clip": 0.9})],
     "Avare": [((1,), {}), ((7,), {}), ((90,), {}), ((320,), {"floor": 0.05}),
@@ -463,7 +463,7 @@ GAMES = {
     "SRG": [((1,), {}), ((6,), {}), ((9,), {"refresh": "always", "mixing": 0.2}),
             ((5,), {"mixing": 1.0}), ((30,), {"mixing": 0.05})],
     "Safe": [((1,), {"smoothness": 1.0}), ((8,), {"smoothness": 0.5, "mixing": 0.0}),
-             ((35,), {"smoothness": np.linspace(0, 2, 35), "curvature": np.arange(1.0, 36)}),
+             ((40,), {"smoothness": np.linspace(0, 2, 40), "curvature": np.arange(1.0, 41)}),
              ((25,), {"smoothness": 0.0, "resolve": 7}),
              ((12,), {"smoothness": 1e-3, "mixing": 1.0, "resolve": 1})],
 }  # fmt: skip
@@ -489,16 +489,30 @@ def test_step_by_step(name, given, parameters, wild):
 
 
 @pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="needs another constant in the kernels")
+@pytest.mark.parametrize("more", [0, 2])
 @pytest.mark.parametrize("name", ["MABS", "MirrorDescent", "SRG", "Static"])
-def test_many_items_are_rescaled_by_the_sweep(name, monkeypatch):
-    """As above 2^20 items, with a limit of 4."""
-    monkeypatch.setattr(weighted, "SMALL", 4)
-    monkeypatch.setattr(mabs, "SMALL", 4)
-    monkeypatch.setattr(Rule, "small", 4)
-    given, parameters = GAMES[name][1 if name == "Static" else 0]
+def test_many_items_are_rescaled_by_the_sweep(name, more, monkeypatch):
+    """As for 2^20 items, and more; the limit is lower here."""
+    given, parameters = GAMES[name][0 if name in ("MABS", "MirrorDescent") else 1]
     rule, sampler = both(name, *given, **parameters)
+    monkeypatch.setattr(weighted, "SMALL", rule.n - more)
+    monkeypatch.setattr(mabs, "SMALL", rule.n - more)
+    monkeypatch.setattr(Rule, "small", rule.n - more)
     game(rule, sampler, 100, seed=3, largest=2.0)
     for way in (2.0**14, 2.0**-60):  # out of range, both ways
         rule.scale *= way
         sampler.state.sweep[0].scale *= way
         game(rule, sampler, 30, seed=4, largest=2.0)
+
+
+def test_masses_that_vanish_are_magnified():
+    """Below 2^-500, all are multiplied by 2^500, and no weight changes."""
+    rule, sampler = both("MirrorDescent", 5, bound=4.0, step=30.0, floor=0.1)
+    for mine in (rule.arrays["scores"], sampler.state.scores):
+        mine *= 2.0**-499
+    rule.rule["mass"] *= 2.0**-499
+    sampler.state.rule[0].mass *= 2.0**-499
+    rule.scale *= 2.0**499
+    sampler.state.sweep[0].scale *= 2.0**499
+    game(rule, sampler, 40, seed=1, largest=0.1)
+    assert rule.rule["mass"] > 2.0**-100
