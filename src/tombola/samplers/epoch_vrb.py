@@ -179,8 +179,8 @@ class EpochVRB(CompiledSampler):
     Cost: O(n) at the start of an epoch, O(1) for a draw and an update; memory is 20 bytes per item
     and 4 per draw of an epoch (8 from 2^31 items on).
 
-    It helps where training is short and under-fitted. Where it over-fits or the schedule is long,
-    shuffled epochs are as good or better: see ``docs/decisions/epochs.md``.
+    There is no fallback to shuffled epochs: if losses are equal up to noise, its second moment is
+    1.16 times that of uniform draws. ``docs/decisions/epochs.md`` has the measurements.
 
     Examples
     --------
