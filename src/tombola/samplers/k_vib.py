@@ -138,7 +138,7 @@ class KVib(Sampler):
     ...     draw = sampler.draw(15)
     ...     sampler.update(draw, losses[draw.indices])
     >>> draw.size, len(draw), bool(sampler.probabilities().argmax() >= 90)
-    (15, 18, True)
+    (15, 21, True)
 
     References
     ----------
