@@ -1,0 +1,1 @@
+"""Linear models and k-means on Dask collections; ``pip install tombola[dask]``."""
