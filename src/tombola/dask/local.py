@@ -1,9 +1,18 @@
-"""What one partition does in a round of CoCoA+: evaluates the present point, then improves its duals.
+"""What one partition does in a round: evaluates a point, then takes steps of dual ascent.
 
-Rows are split over K partitions, each with the dual variables of its rows. In a round each takes
-steps of `tombola.solvers.SDCA` on its own rows as if the others stood still, with q' = K q in place
-of q: a step adds K times its change to the partition's copy of u, and the changes of all partitions
-are added up (sigma' = K, for which adding is safe). In the step of `SDCA`, that is the scale over K.
+Rows are split over K partitions, each with the dual variables of its rows. In a round each solves
+
+    min_u  K F_k(u) + <anchor_k, u> + strength/2 |u|^2,    F_k(u) = (1/n) sum_i s_i phi(x_i u)
+
+over its own rows, by steps of `tombola.solvers.SDCA`, with q' = K q in place of q: a step adds K times
+its change to the partition's copy of u. In the step of `SDCA`, that is the scale over K. The anchor
+makes up for the other partitions. There are two:
+
+- CoCoA+: the dual variables as they are, and u as all dual variables together have it. Changes of
+  all partitions add up to an increase of the dual, whatever the partitions are (sigma' = K).
+- Slopes: the dual variables are set to -phi' at the point first, so that u moves away from it only
+  as far as the gradient of all rows says (DANE). Where partitions are alike that converges in few
+  rounds; a driver can step back where they are not. Losses must be smooth.
 
 Everything here is a function of its arguments: draws are keyed by (seed, partition, round, output).
 
@@ -11,8 +20,8 @@ References
 ----------
 Ma, Konecny, Jaggi, Smith, Jordan, Richtarik, Takac (2017). Distributed Optimization with Arbitrary
 Local Solvers.
-Smith, Forte, Ma, Takac, Jordan, Jaggi (2018). CoCoA: A General Framework for Communication-Efficient
-Distributed Optimization.
+Shamir, Srebro, Zhang (2014). Communication-Efficient Distributed Optimization using an Approximate
+Newton-type Method.
 """
 
 import math
@@ -29,7 +38,6 @@ from tombola.dask.setting import Setting
 from tombola.samplers import Sampler, Shuffle
 from tombola.solvers.base import DivergenceError
 from tombola.solvers.certificate import pass_over, sides
-from tombola.solvers.closed_form import soft
 from tombola.solvers.dual_run import DualRun
 from tombola.solvers.dual_start import conjugate_sum, fill_duals, fill_products
 from tombola.solvers.dual_step import Centring, Scratch, rebuild
@@ -51,12 +59,16 @@ class Plan(NamedTuple):
     round : int
     outputs : ndarray of shape (A,)
         Their numbers.
+    points : ndarray of shape (A, width)
+        The solutions to be evaluated.
     w : ndarray of shape (A, d)
-        u, of which w is a part: see `tombola.solvers.dual_step`.
+        u, where steps begin: see `tombola.solvers.dual_step`.
     levels : record array of shape (A,)
         Scale, share, threshold, total, intercept and pull of each.
     signs, ratios : ndarray of shape (A,)
         The side of the dual variables to be scaled down for the certificate, and the factor.
+    slopes : bool
+        Whether dual variables are set to the slopes at the points before the steps.
     epochs : float
         Draws, in units of the partition's rows; 0: evaluate only.
     renew : bool
@@ -65,18 +77,19 @@ class Plan(NamedTuple):
 
     round: int
     outputs: NDArray[np.int64]
+    points: NDArray[np.float64]
     w: NDArray[np.float64]
     levels: Record
     signs: NDArray[np.float64]
     ratios: NDArray[np.float64]
+    slopes: bool
     epochs: float
     renew: bool
 
     @property
     def nbytes(self) -> int:
         """The size of what is sent."""
-        arrays = (self.outputs, self.w, self.levels, self.signs, self.ratios)
-        return sum(array.nbytes for array in arrays)
+        return sum(part.nbytes for part in self if isinstance(part, np.ndarray))
 
 
 class Sums(NamedTuple):
@@ -97,35 +110,33 @@ class Report(NamedTuple):
     sums : Sums
     side : ndarray of shape (A, d)
         (1/n) sum of s_i a_i x_i over the heavier side, before the steps; empty without intercept.
-    contribution : ndarray of shape (A, d)
-        The change of (1/n) sum_i s_i a_i x_i; all of it if `whole`.
-    total : ndarray of shape (A,)
-        The same of (1/n) sum_i s_i a_i.
+    start : ndarray of shape (A, d + 1)
+        (1/n) sum_i s_i a_i x_i and (1/n) sum_i s_i a_i, where steps began; empty where the driver
+        knows them.
+    change : ndarray of shape (A, d + 1)
+        The change of the same by the steps.
     positive, negative : ndarray of shape (A,)
         sum_i s_i a_i over each sign, after the steps.
-    whole : bool
     restarted : bool
-        Whether dual variables were lost and began anew: `sums.conjugates` are then not those of the
-        contribution that the plan was made with.
+        Whether dual variables were lost: `sums` then prove no bound on the minimum.
     visits : int
         Rows visited, over outputs.
     """
 
     sums: Sums
     side: NDArray[np.float64]
-    contribution: NDArray[np.float64]
-    total: NDArray[np.float64]
+    start: NDArray[np.float64]
+    change: NDArray[np.float64]
     positive: NDArray[np.float64]
     negative: NDArray[np.float64]
-    whole: bool
     restarted: bool
     visits: int
 
     @property
     def nbytes(self) -> int:
         """The size of what is returned."""
-        arrays = (*self.sums, self.side, self.contribution, self.total, self.positive)
-        return sum(array.nbytes for array in arrays) + self.negative.nbytes
+        arrays = (*self.sums, *(part for part in self[1:] if isinstance(part, np.ndarray)))
+        return sum(array.nbytes for array in arrays)
 
 
 def take_part(
@@ -143,7 +154,7 @@ def take_part(
     partition : Partition
     duals : ndarray of shape (outputs, n) or None
         The dual variables. None: they begin at 0, or where they were lost, with `others`, at the
-        slopes of the losses, scaled down as far as that improves the dual; no steps are taken then.
+        slopes of the losses, scaled down as far as that improves the dual.
     setting : Setting
     plan : Plan
     number : int
@@ -153,15 +164,15 @@ def take_part(
     """
     n, A, d = partition.X.shape[0], plan.outputs.size, setting.mean.size
     restarted = duals is None and others is not None
+    known = not (plan.slopes or plan.renew or restarted)
     duals = np.zeros((setting.outputs, n)) if duals is None else np.array(duals)
     report = Report(
         sums=Sums(*np.zeros((5, A))),
         side=np.zeros((A if setting.options["fit_intercept"] else 0, d)),
-        contribution=np.zeros((A, d)),
-        total=np.zeros(A),
+        start=np.zeros((0 if known else A, d + 1)),
+        change=np.zeros((A, d + 1)),
         positive=np.zeros(A),
         negative=np.zeros(A),
-        whole=plan.renew or restarted,
         restarted=restarted,
         visits=0,
     )
@@ -169,27 +180,38 @@ def take_part(
         return report, duals
     visits = 0
     for at, run in enumerate(runs(partition, duals, setting, plan)):
-        scale = run.level[0].scale / setting.n  # (1/n) sum s_i a_i x_i is this times u
-        sums = pass_over(run, plan.signs[at], plan.ratios[at])
+        there, unit = at_point(run, plan.points[at]), run.level[0].scale / setting.n
+        sums = pass_over(there, plan.signs[at], plan.ratios[at])
         for total, value in zip(report.sums, sums, strict=True):
             total[at] = value
         if report.side.size:
-            report.side[at] = scale * run.scratch.side
+            report.side[at] = unit * run.scratch.side
         visits += n
-        if restarted:
+        if plan.slopes:
+            fill_duals(there, plan.points[at])
+            visits += n
+        elif restarted:
             assert others is not None
-            visits += restart(run, setting, others[at])
-        elif plan.epochs > 0:
+            restart(there, setting, plan.points[at], others[at])
+            visits += 2 * n
+        if not known:
+            report.start[at] = unit * renewed(run)
+            visits += n
+        if plan.epochs > 0 and (plan.slopes or not restarted):
             key = draw_key(setting.seed, number, plan.round, int(plan.outputs[at]))
             visits += ascend(run, setting.draws, key, plan.epochs)
-        if report.whole:
-            moved, total_now = renewed(run)
-            visits += n
-        else:
-            moved, total_now = run.w[0] - plan.w[at], run.level[0].total - plan.levels[at].total
-        report.contribution[at], report.total[at] = scale * moved, scale * total_now
+        report.change[at, :d] = unit * (run.w[0] - plan.w[at])
+        report.change[at, d] = unit * (run.level[0].total - plan.levels[at].total)
         report.positive[at], report.negative[at] = sides(run)
     return report._replace(visits=visits), duals
+
+
+def at_point(run: DualRun, point: NDArray[np.float64]) -> DualRun:
+    """Return a run at a given solution, with the same dual variables."""
+    level, d = run.level.copy(), run.w.shape[1]
+    level[0].total = level[0].threshold = 0.0
+    level[0].intercept = point[d] if point.size > d else 0.0
+    return run._replace(w=point[None, :d].copy(), level=level)
 
 
 def runs(
@@ -285,18 +307,16 @@ def ascend(run: DualRun, draws: str, seed: int, epochs: float) -> int:
     return rounds * BATCH
 
 
-def restart(run: DualRun, setting: Setting, others: NDArray[np.float64]) -> int:
+def restart(
+    run: DualRun, setting: Setting, point: NDArray[np.float64], others: NDArray[np.float64]
+) -> None:
     """Begin anew where dual variables were lost: at -phi', times the power of 1/2 that suits best.
 
     The dual that is compared has the contributions of the other partitions besides.
     """
-    d, l1, l2, n = setting.mean.size, setting.l1, setting.l2, setting.n
-    level = run.level[0]
-    start = np.append(run.w[0] - level.total * setting.mean, level.intercept)
-    start[:d] = np.vectorize(soft)(start[:d], level.threshold) if l1 else start[:d]
-    fill_duals(run, start)
-    run.duals[run.model.weights == 0.0] = 0.0
-    own = level.scale / n * renewed(run)[0]
+    l1, l2, n = setting.l1, setting.l2, setting.n
+    fill_duals(run, point)
+    own = run.level[0].scale / n * renewed(run)[:-1]
     best, factor = -math.inf, 0.0
     for power in (*(0.5**k for k in range(POWERS)), 0.0):
         shrunk = np.maximum(np.abs(others + power * own) - l1, 0.0)
@@ -304,13 +324,12 @@ def restart(run: DualRun, setting: Setting, others: NDArray[np.float64]) -> int:
         if dual > best:
             best, factor = dual, power
     run.duals[:] *= factor
-    return 2 * run.duals.size
 
 
-def renewed(run: DualRun) -> tuple[NDArray[np.float64], float]:
-    """Return the sums of s_i a_i x_i / scale and of s_i a_i / scale, as the dual variables are."""
+def renewed(run: DualRun) -> NDArray[np.float64]:
+    """Return the sums of s_i a_i x_i / scale, and of s_i a_i / scale, as the dual variables are."""
     level = run.level.copy()
     level[0].share = 1.0
-    out = np.empty(run.w.shape[1])
-    total = rebuild(run._replace(level=level), out)
-    return out, float(total)
+    out = np.empty(run.w.shape[1] + 1)
+    out[-1] = rebuild(run._replace(level=level), out[:-1])
+    return out
