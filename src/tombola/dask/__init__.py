@@ -1,1 +1,13 @@
 """Linear models and k-means on Dask collections; ``pip install tombola[dask]``."""
+
+try:
+    import dask.array
+    import dask.dataframe
+    import distributed
+except ImportError as error:
+    raise ImportError("tombola.dask needs Dask: pip install tombola[dask]") from error
+
+from tombola.dask.linear_classifier import LinearClassifier
+from tombola.dask.linear_regressor import LinearRegressor
+
+__all__ = ["LinearClassifier", "LinearRegressor"]

@@ -5,11 +5,12 @@ Rows are split over K partitions, each with the dual variables of its rows. In a
     min_u  K F_k(u) + <anchor_k, u> + strength/2 |u|^2,    F_k(u) = (1/n) sum_i s_i phi(x_i u)
 
 over its own rows, by steps of `tombola.solvers.SDCA`, with q' = K q in place of q: a step adds K times
-its change to the partition's copy of u. In the step of `SDCA`, that is the scale over K. The anchor
-makes up for the other partitions. There are two:
+its change to the partition's copy of u. In the step of `SDCA`, that is the scale over K. K is 1 over
+the partition's share of the rows, by weight. The anchor makes up for the other partitions. There are
+two:
 
 - CoCoA+: the dual variables as they are, and u as all dual variables together have it. Changes of
-  all partitions add up to an increase of the dual, whatever the partitions are (sigma' = K).
+  all partitions add up to an increase of the dual, whatever the rows are (sigma' = K).
 - Slopes: the dual variables are set to -phi' at the point first, so that u moves away from it only
   as far as the gradient of all rows says (DANE). Where partitions are alike that converges in few
   rounds; a driver can step back where they are not. Losses must be smooth.
@@ -199,7 +200,7 @@ def take_part(
             visits += n
         if plan.epochs > 0 and (plan.slopes or not restarted):
             key = draw_key(setting.seed, number, plan.round, int(plan.outputs[at]))
-            visits += ascend(run, setting.draws, key, plan.epochs)
+            visits += take_steps(run, setting.draws, key, plan.epochs)
         report.change[at, :d] = unit * (run.w[0] - plan.w[at])
         report.change[at, d] = unit * (run.level[0].total - plan.levels[at].total)
         report.positive[at], report.negative[at] = sides(run)
@@ -232,9 +233,10 @@ def runs(
     centring = Centring(mean, products, np.maximum(plain - 2.0 * products + squared, 0.0))
     scratch = Scratch(np.zeros(1), np.zeros(1), np.zeros(d), np.zeros(n))
     unused = np.zeros((1, d))
+    share = float(weights.sum()) / setting.n  # 1/K, where all partitions are of the same size
     for at, output in enumerate(plan.outputs):
         level = plan.levels[at : at + 1].copy()
-        level[0].scale /= setting.parts  # q' = K q
+        level[0].scale *= share  # q' = K q
         yield DualRun(
             batch=new_batch(BATCH),
             progress=new_record(
@@ -287,7 +289,7 @@ def draw_key(seed: int, partition: int, round_number: int, output: int) -> int:
     return seed | partition << 32 | round_number << 64 | output << 96
 
 
-def ascend(run: DualRun, draws: str, seed: int, epochs: float) -> int:
+def take_steps(run: DualRun, draws: str, seed: int, epochs: float) -> int:
     """Take steps on rows drawn, from the residuals of the pass before; return how many."""
     n = run.duals.size
     weights = run.model.weights

@@ -187,9 +187,8 @@ class Output:
 
 def least_firm(setting: Setting) -> float:
     """Return the least factor of the strength."""
-    if math.isfinite(setting.kind.curvature):
-        return max(1.0, SMOOTH * setting.parts)
-    return max(1.0, KINKED * setting.parts) if setting.parts > 1 else 1.0
+    factor = SMOOTH if math.isfinite(setting.kind.curvature) else KINKED
+    return max(1.0, factor * setting.parts) if setting.parts > 1 else 1.0
 
 
 class Ascent:
@@ -266,26 +265,36 @@ class Ascent:
             if last or output.relative_gap <= self.tol:
                 continue
             change = self._absorb(c, at, reports)
-            self._go_on(output, plan, sums, change, self.contributions[:, c].sum(axis=0), fine, before)
+            if self.smooth:
+                self._go_on(output, sums, change, self.contributions[:, c].sum(axis=0), fine)
+            else:
+                output.shift(setting, change)
+                output.turn(setting, sums, before)
         return not self.active
 
-    def _go_on(self, output, plan, sums, change, own, fine, before) -> None:
-        """Decide where the next round of an output begins."""
+    def _go_on(
+        self,
+        output: Output,
+        sums: Sums,
+        change: NDArray[np.float64],
+        own: NDArray[np.float64],
+        fine: bool,
+    ) -> None:
+        """Set where the next round of an output begins: after the steps, or at the best point again.
+
+        A point that is worse than the best one was too far away: the strength rises, and the steps
+        are taken again from the best point, whose slopes are known. Else it falls.
+        """
         setting, trust = self.setting, output.trust[0]
-        if not self.smooth:
-            output.shift(setting, change)
-            output.turn(setting, sums, before)
-            return
-        least = least_firm(setting)
-        if plan.slopes and not (fine or trust.back):
+        if not (fine or trust.back):
             trust.firm *= FIRMER
             trust.back = True
             output.point[:] = output.best
             output.anchor(setting, sums, output.slopes)
             return
-        if plan.slopes and not trust.back:
+        if not trust.back:
             output.slopes[:] = own - change
-            trust.firm = max(trust.firm / SOFTER, least)
+            trust.firm = max(trust.firm / SOFTER, least_firm(setting))
         trust.back = False
         output.shift(setting, change)
         output.anchor(setting, sums, own)
@@ -293,7 +302,7 @@ class Ascent:
     @property
     def smooth(self) -> bool:
         """Whether the loss is smooth: rounds then begin at slopes."""
-        return math.isfinite(self.setting.kind.curvature) and self.setting.parts > 1
+        return math.isfinite(self.setting.kind.curvature)
 
     def _count(self, plan: Plan, reports: list[Report], last: bool) -> None:
         counts = self.counts[0]
