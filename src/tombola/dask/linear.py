@@ -253,7 +253,7 @@ class Moments(NamedTuple):
         )
 
 
-def squared_errors(partition: Partition, predict: Predict) -> Moments:
+def squared_errors(partition: Partition, number: int, predict: Predict) -> Moments:
     """Return the sums of a regression's score over a partition."""
     y = np.asarray(partition.y, dtype=np.float64)
     weights = np.ones(y.size) if partition.weights is None else partition.weights
@@ -265,7 +265,7 @@ def squared_errors(partition: Partition, predict: Predict) -> Moments:
     return Moments(total, float(weights @ away**2), mean, float(weights @ (y - mean) ** 2))
 
 
-def hits(partition: Partition, predict: Predict) -> Moments:
+def hits(partition: Partition, number: int, predict: Predict) -> Moments:
     """Return the weight of a partition's rows, and of those that are predicted wrongly."""
     y = np.asarray(partition.y)
     weights = np.ones(len(y)) if partition.weights is None else partition.weights

@@ -56,7 +56,7 @@ class Overview(NamedTuple):
     shares: NDArray[np.float64]
 
 
-def look_at(partition: Partition, numeric: bool, centre: bool) -> Overview:
+def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> Overview:
     """Sum up a partition, for a regression if `numeric`, and for centred rows if `centre`."""
     n, d = partition.X.shape
     y = np.zeros(n) if partition.y is None else partition.y

@@ -246,6 +246,8 @@ class Ascent:
         The last round evaluates the present point, and takes no steps.
         """
         active, setting = self.active, self.setting
+        if not active:
+            return True
         plan = self._plan(active, 0.0 if last else self.epochs)
         own = self.contributions.sum(axis=0)
         reports = self.runner.run(
@@ -265,10 +267,11 @@ class Ascent:
             if last or output.relative_gap <= self.tol:
                 continue
             change = self._absorb(c, at, reports)
+            now = self.contributions[:, c].sum(axis=0)
             if self.smooth:
-                self._go_on(output, sums, change, self.contributions[:, c].sum(axis=0), fine)
+                self._go_on(output, sums, change, now, fine)
             else:
-                output.shift(setting, change)
+                output.shift(setting, now - own[c])
                 output.turn(setting, sums, before)
         return not self.active
 

@@ -45,8 +45,8 @@ def make_runner(parts: list[tuple[Any, Any, Any]], client: Any) -> Any:
 
 
 def on_partition(task: Callable[..., Any], number: int, X: Any, y: Any, w: Any, *more: Any) -> Any:
-    """Call a task with a partition that is made of blocks."""
-    return task(assemble(number, X, y, w), *more)
+    """Call a task with a partition that is made of blocks, and its number."""
+    return task(assemble(number, X, y, w), number, *more)
 
 
 class LocalRunner:
@@ -60,7 +60,7 @@ class LocalRunner:
         self.duals: list[NDArray[np.float64] | None] = [None] * len(parts)
 
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
-        """Return task(partition, *more) for all partitions."""
+        """Return task(partition, number, *more) for all partitions."""
         calls = [
             dask.delayed(on_partition, traverse=False)(task, k, *part, *more)
             for k, part in enumerate(self.parts)
@@ -111,7 +111,7 @@ class ClusterRunner:
         self.attempts = 0
 
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
-        """Return task(partition, *more) for all partitions."""
+        """Return task(partition, number, *more) for all partitions."""
         make = dask.delayed(on_partition, traverse=False)
 
         def call(k: int, sent: Any, name: str) -> Any:
@@ -167,9 +167,9 @@ class ClusterRunner:
                     ) from error
             if not failed:
                 return [results[k] for k in range(len(self.parts))]
-            held = sent is None or bool(self._holders(sent))
+            held = sent is None or self._is_held(sent)
             for k in failed:
-                if self.duals[k] is not None and not self._holders(self.duals[k]):
+                if self.duals[k] is not None and not self._is_held(self.duals[k]):
                     self.duals[k] = None
                 elif self.duals[k] is None and held:
                     if k in alone:
@@ -182,9 +182,12 @@ class ClusterRunner:
             missing = failed
         raise RuntimeError(f"workers died in all of {TRIES} attempts at a round")
 
-    def _holders(self, future: Any) -> Any:
-        """Return the workers that have the data of a future."""
-        return self.client.who_has([future]).get(future.key)
+    def _is_held(self, future: Any) -> bool:
+        """Return whether a worker has the data of a future."""
+        try:
+            return bool(self.client.who_has([future]).get(future.key))
+        except CancelledError:
+            return False
 
     def state(self) -> Iterable[NDArray[np.float64] | None]:
         """Yield the dual variables of each partition, in order; None where they were lost."""
