@@ -1,5 +1,7 @@
 """Partitions in this process, without Dask: a runner for `Ascent`, and fits by it."""
 
+import itertools
+
 import numpy as np
 
 from tombola.dask.local import take_part
@@ -39,7 +41,7 @@ def split(X, y, count, weights=None, uneven=False):
     cuts = cuts_of(X.shape[0], count, uneven)
     return [
         assemble(k, X[a:b], y[a:b], None if weights is None else weights[a:b])
-        for k, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))
+        for k, (a, b) in enumerate(itertools.pairwise(cuts))
     ]
 
 

@@ -77,7 +77,9 @@ def test_losses_with_kinks_take_more_rounds(kind, lowest):
 @pytest.mark.parametrize("intercept", [False, True])
 def test_the_gap_is_never_below_the_true_one(kind, intercept, lowest):
     problem, best = lowest(kind, alpha=1e-3, fit_intercept=intercept)
-    fit = started(split(*data(kind), 4, uneven=True), getattr(problems, kind), fit_intercept=intercept)
+    fit = started(
+        split(*data(kind), 4, uneven=True), getattr(problems, kind), fit_intercept=intercept
+    )
     fit.tol = 1e-9
     for number in range(12):
         if number in (4, 9):
@@ -146,7 +148,9 @@ def test_draws_depend_on_seed_partition_and_round_alone():
     other = finished(started(parts, problems.Logistic, seed=6), 3)
     assert np.array_equal(first.outputs[0].best, again.outputs[0].best)
     assert not np.array_equal(first.outputs[0].best, other.outputs[0].best)
-    keys = {local.draw_key(s, k, t, c) for s in (0, 9) for k in (0, 3) for t in (0, 2) for c in (0, 1)}
+    keys = {
+        local.draw_key(s, k, t, c) for s in (0, 9) for k in (0, 3) for t in (0, 2) for c in (0, 1)
+    }
     assert len(keys) == 16
 
 

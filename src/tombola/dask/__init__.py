@@ -1,9 +1,9 @@
 """Linear models and k-means on Dask collections; ``pip install tombola[dask]``."""
 
 try:
-    import dask.array
-    import dask.dataframe
-    import distributed
+    import dask.array  # noqa: F401
+    import dask.dataframe  # noqa: F401
+    import distributed  # noqa: F401
 except ImportError as error:
     raise ImportError("tombola.dask needs Dask: pip install tombola[dask]") from error
 

@@ -1,8 +1,8 @@
 """Checkpoints of a fit in rounds: the driver's state in one file, dual variables in one each.
 
-A folder holds `fit.npz`, which names the round, and `duals-ROUND-PARTITION.npz`. The first is written
-last, and files of other rounds are removed after it, so a crash leaves the old checkpoint or the new
-one.
+A folder holds `fit.npz`, which names the round, and `duals-ROUND-PARTITION.npz`. The first is
+written last, and files of other rounds are removed after it, so a crash leaves the old checkpoint
+or the new one.
 """
 
 import hashlib
@@ -85,8 +85,8 @@ class Checkpoint:
             raise CheckpointError(f"{path} does not hold a fit of format {FORMAT}")
         if saved.get("fingerprint") != self._fingerprint():
             raise CheckpointError(
-                f"{path} is of a fit of other data, partitions or parameters: remove the folder, or "
-                "give another one"
+                f"{path} is of a fit of other data, partitions or parameters: remove the folder, "
+                "or give another one"
             )
         fit = self.fit
         try:

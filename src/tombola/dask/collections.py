@@ -118,9 +118,14 @@ def known(array: Any) -> bool:
 
 
 def delayed_blocks(collection: Any) -> list[Any]:
-    """Return the blocks of rows of a collection, as delayed values."""
-    blocks = collection.to_delayed()
-    return list(np.ravel(blocks)) if is_array(collection) else list(blocks)
+    """Return the blocks of rows of a collection, as delayed values.
+
+    Dask would join small partitions of a file by the columns that are read, those of X and y apart:
+    of a frame, only the columns are chosen.
+    """
+    if is_array(collection):
+        return list(np.ravel(collection.to_delayed()))
+    return list(collection.simplify().to_delayed(optimize_graph=False))
 
 
 def lazily(X: Any, compute: Any, like: np.ndarray[Any, Any]) -> Any:

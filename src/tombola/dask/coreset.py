@@ -125,7 +125,9 @@ def draw_rows(runner: Any, spreads: list[Spread], m: int, seed: int) -> Weighted
     ]
     found = [part for part in runner.map(draw_share, every, tasks) if part.weights.size]
     rows = [part.rows for part in found]
-    together = sparse.vstack(rows, format="csr") if sparse.issparse(rows[0]) else np.concatenate(rows)
+    together = (
+        sparse.vstack(rows, format="csr") if sparse.issparse(rows[0]) else np.concatenate(rows)
+    )
     return WeightedRows(together, np.concatenate([part.weights for part in found]))
 
 
@@ -139,7 +141,9 @@ class Share(NamedTuple):
     seed: int
 
 
-def draw_share(partition: Partition, number: int, every: Spread, shares: list[Share]) -> WeightedRows:
+def draw_share(
+    partition: Partition, number: int, every: Spread, shares: list[Share]
+) -> WeightedRows:
     """Return a partition's part of a coreset."""
     share, X = shares[number], partition.X
     n = X.shape[0]

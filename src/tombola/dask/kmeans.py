@@ -16,6 +16,7 @@ from tombola import estimators
 from tombola.dask.collections import blocks_of, lazily
 from tombola.dask.coreset import draw_rows, merge_spreads, spread_of
 from tombola.dask.linear import Predict
+from tombola.dask.overview import sums_of
 from tombola.dask.partition import Partition
 from tombola.dask.runners import make_runner
 from tombola.estimators.clusters import clustering_problem
@@ -41,8 +42,8 @@ class KMeans(TransformerMixin, ClusterMixin, BaseEstimator):
 
         sum_i s_i min_q |x_i - q|^2
 
-    A lightweight coreset (`tombola.dask.coreset`) is clustered by k-means++ and Lloyd's algorithm in
-    memory. Then come steps of Lloyd's algorithm over all rows. The data is read twice for the
+    A lightweight coreset (`tombola.dask.coreset`) is clustered by k-means++ and Lloyd's algorithm
+    in memory. Then come steps of Lloyd's algorithm over all rows. The data is read twice for the
     coreset, once for each step, and once for the cost in the end.
 
     Parameters
@@ -228,5 +229,5 @@ def step_of(partition: Partition, number: int, centres: NDArray[np.float64]) -> 
         return Step(np.zeros(k), np.zeros_like(centres), 0.0)
     problem = clustering_problem(partition.X, k, partition.weights)
     found = assign(problem, centres)
-    masses = np.bincount(found.labels, problem.model.weights, k)
+    masses = sums_of(found.labels, problem.model.weights, k)
     return Step(masses, masses[:, None] * found.means, float(found.losses.sum()))

@@ -17,9 +17,9 @@ from tombola.dask.collections import blocks_of, lazily
 from tombola.dask.overview import Overview, look_at, merge
 from tombola.dask.partition import Partition, plain
 from tombola.dask.progress import Bar
-from tombola.dask.rounds import Ascent, Progress
+from tombola.dask.rounds import Ascent
 from tombola.dask.runners import make_runner
-from tombola.dask.setting import Setting, begin, make_setting
+from tombola.dask.setting import begin, make_setting
 from tombola.estimators.base import draw_seeds
 
 __all__ = ["DaskLinear", "Target"]
@@ -170,8 +170,8 @@ class DaskLinear(BaseEstimator):
         if not done and self.tol > 0:
             warnings.warn(
                 f"{type(self).__name__} has not converged in max_iter={self.max_iter} rounds "
-                f"(relative duality gap {ascent.progress.gap:.2g}, tol={self.tol:g}): allow more of "
-                "them, or scale the columns of X",
+                f"(relative duality gap {ascent.progress.gap:.2g}, tol={self.tol:g}): allow more "
+                "of them, or scale the columns of X",
                 ConvergenceWarning,
                 stacklevel=5,
             )
@@ -240,7 +240,7 @@ class Moments(NamedTuple):
     mean: float
     squares: float
 
-    def __add__(self, other: Any) -> "Moments":  # type: ignore[override]
+    def __add__(self, other: Any) -> "Moments":
         """Return the sums over both."""
         weight = self.weight + other.weight
         if weight == 0.0:

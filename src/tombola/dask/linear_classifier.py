@@ -151,7 +151,15 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
         return Target(outputs=overview.positive.size)
 
     def _local(self) -> Any:
-        names = ("loss", "class_weight", "alpha", "l1_ratio", "fit_intercept", "tol", "random_state")
+        names = (
+            "loss",
+            "class_weight",
+            "alpha",
+            "l1_ratio",
+            "fit_intercept",
+            "tol",
+            "random_state",
+        )
         return estimators.LinearClassifier(**{name: getattr(self, name) for name in names})
 
     def decision_function(self, X: Any) -> Any:

@@ -4,10 +4,10 @@ Rows are split over K partitions, each with the dual variables of its rows. In a
 
     min_u  K F_k(u) + <anchor_k, u> + strength/2 |u|^2,    F_k(u) = (1/n) sum_i s_i phi(x_i u)
 
-over its own rows, by steps of `tombola.solvers.SDCA`, with q' = K q in place of q: a step adds K times
-its change to the partition's copy of u. In the step of `SDCA`, that is the scale over K. K is 1 over
-the partition's share of the rows, by weight. The anchor makes up for the other partitions. There are
-two:
+over its own rows, by steps of `tombola.solvers.SDCA`, with q' = K q in place of q: a step adds K
+times its change to the partition's copy of u. In the step of `SDCA`, that is the scale over K. K is
+1 over the partition's share of the rows, by weight. The anchor makes up for the other partitions.
+There are two:
 
 - CoCoA+: the dual variables as they are, and u as all dual variables together have it. Changes of
   all partitions add up to an increase of the dual, whatever the rows are (sigma' = K).
@@ -165,7 +165,8 @@ def take_part(
     """
     n, A, d = partition.X.shape[0], plan.outputs.size, setting.mean.size
     restarted = duals is None and others is not None
-    known = not (plan.slopes or plan.renew or restarted)
+    anew = plan.slopes and plan.epochs > 0
+    known = not (anew or plan.renew or restarted)
     duals = np.zeros((setting.outputs, n)) if duals is None else np.array(duals)
     report = Report(
         sums=Sums(*np.zeros((5, A))),
@@ -188,7 +189,7 @@ def take_part(
         if report.side.size:
             report.side[at] = unit * run.scratch.side
         visits += n
-        if plan.slopes:
+        if anew:
             fill_duals(there, plan.points[at])
             visits += n
         elif restarted:
@@ -198,7 +199,7 @@ def take_part(
         if not known:
             report.start[at] = unit * renewed(run)
             visits += n
-        if plan.epochs > 0 and (plan.slopes or not restarted):
+        if plan.epochs > 0 and (anew or not restarted):
             key = draw_key(setting.seed, number, plan.round, int(plan.outputs[at]))
             visits += take_steps(run, setting.draws, key, plan.epochs)
         report.change[at, :d] = unit * (run.w[0] - plan.w[at])
@@ -239,9 +240,7 @@ def runs(
         level[0].scale *= share  # q' = K q
         yield DualRun(
             batch=new_batch(BATCH),
-            progress=new_record(
-                rounds=0, item_gradients=0, draws=0, since=0, due=NEVER, passes=0
-            ),
+            progress=new_record(rounds=0, item_gradients=0, draws=0, since=0, due=NEVER, passes=0),
             model=first.model._replace(targets=signed(first, targets(int(output)))),
             options=new_record(
                 smooth=int(math.isfinite(first.curvature)),

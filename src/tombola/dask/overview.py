@@ -86,21 +86,26 @@ def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> O
         products = np.asarray(partition.X @ mean, dtype=np.float64)
         around = np.maximum(lengths - 2.0 * products + mean @ mean, 0.0)
     present = weights > 0
+    points, masses = sketch(y, weights) if numeric else (empty, empty)
     return Overview(
         rows=n,
         columns=d,
         labels=labels,
         counts=np.bincount(codes, minlength=L),
-        masses=np.bincount(codes, weights, L),
-        usual=np.bincount(codes, shares, L),
-        squares=np.bincount(codes, shares * lengths, L),
+        masses=sums_of(codes, weights, L),
+        usual=sums_of(codes, shares, L),
+        squares=sums_of(codes, shares * lengths, L),
         sums=sums,
         median=float(np.median(around[present])) if present.any() else 0.0,
         positive=weights @ (y > 0) if several else empty,
-        **dict(zip(("points", "shares"), sketch(y, weights), strict=True))
-        if numeric
-        else {"points": empty, "shares": empty},
+        points=points,
+        shares=masses,
     )
+
+
+def sums_of(codes: Any, values: Any, count: int) -> NDArray[np.float64]:
+    """Return the sum of the values of each code."""
+    return np.asarray(np.bincount(codes, values, count), dtype=np.float64)
 
 
 def sketch(

@@ -1,22 +1,22 @@
 """The driver of a fit in rounds: sends plans, adds up reports, knows how far the optimum can be.
 
-The driver has no rows. It keeps u and its companions for each output (`tombola.solvers.dual_level`),
-and the contribution of each partition to u. A round evaluates the present point at all rows and
-takes steps from it, in one load of the data, so a certificate is that of the point before the steps.
+The driver has no rows. It keeps u and its companions for each output, as `SDCA` does (see
+`tombola.solvers.dual_level`), and the contribution of each partition to u. A round evaluates the
+present point at all rows and takes steps from it, in one load of the data, so a certificate is that
+of the point before the steps.
 
 Where the dual variables of a partition are lost, its contribution is taken out and replaced by that
 of new ones. Bounds on the minimum that were proved before stay proved.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import new_record
-from tombola.compiling.records import Record
 from tombola.dask.local import Plan, Report, Sums
 from tombola.dask.setting import Beginning, Setting
 from tombola.solvers.certificate import FIRM, REFRESH, ROUNDING, SLOW, heavier_side
@@ -41,7 +41,19 @@ class Runner(Protocol):
     def run(
         self, setting: Setting, plan: Plan, others: Callable[[int], NDArray[np.float64]]
     ) -> list[Report]:
-        """Carry out a round on all partitions; return their reports, in order."""
+        """Carry out a round on all partitions; return their reports, in order.
+
+        `others` gives what all other partitions contribute to the outputs of the plan, for a
+        partition whose dual variables were lost.
+        """
+        ...
+
+    def state(self) -> Iterable[NDArray[np.float64] | None]:
+        """Return the dual variables of each partition, in order; None where they were lost."""
+        ...
+
+    def load(self, duals: Iterable[NDArray[np.float64] | None]) -> None:
+        """Set the dual variables of each partition."""
         ...
 
 
@@ -134,7 +146,7 @@ class Output:
             bounds.dual = max(bounds.dual, -float(sums.conjugates) / n - penalty - allowance)
         bounds.dual = min(bounds.dual, bounds.primal)
         bounds.gap = bounds.primal - bounds.dual
-        return fine
+        return bool(fine)
 
     def shift(self, setting: Setting, change: NDArray[np.float64]) -> None:
         """Add a change of (1/n) sum s_i a_i x_i and (1/n) sum s_i a_i to u; set the point."""
@@ -283,7 +295,7 @@ class Ascent:
         own: NDArray[np.float64],
         fine: bool,
     ) -> None:
-        """Set where the next round of an output begins: after the steps, or at the best point again.
+        """Set where the next round of an output begins: after the steps, or at the best point.
 
         A point that is worse than the best one was too far away: the strength rises, and the steps
         are taken again from the best point, whose slopes are known. Else it falls.
@@ -344,4 +356,4 @@ class Ascent:
             self.contributions[k, c] += report.change[at]
             self.positive[k, c] = report.positive[at]
             self.negative[k, c] = report.negative[at]
-        return np.sum([report.change[at] for report in reports], axis=0)
+        return np.asarray(np.sum([report.change[at] for report in reports], axis=0))

@@ -2,8 +2,8 @@
 
 Rows are read, or found in the memory of workers, by Dask. The dual variables of a partition stay
 where they were made: with the threads of this process, or on the worker that made them, as data
-that the driver's client owns and that Dask may spill or move. They have no history for Dask, so that
-task graphs do not grow; where they are lost with a worker, the partition begins anew.
+that the driver's client owns and that Dask may spill or move. They have no history for Dask, so
+that task graphs do not grow; where they are lost with a worker, the partition begins anew.
 """
 
 import uuid
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.dask.local import Plan, Report, take_part
-from tombola.dask.partition import Partition, assemble
+from tombola.dask.partition import assemble
 from tombola.dask.setting import Setting
 
 __all__ = ["ClusterRunner", "LocalRunner", "current_client", "make_runner"]
@@ -135,9 +135,7 @@ class ClusterRunner:
         reports = self._carry_out(call, (setting, plan))
         from distributed import Future
 
-        self.duals = [
-            Future(keys[k], self.client, state="memory") for k in range(len(self.parts))
-        ]
+        self.duals = [Future(keys[k], self.client, state="memory") for k in range(len(self.parts))]
         return reports
 
     def _carry_out(self, call: Callable[[int, Any, str], Any], data: Any) -> list[Any]:

@@ -138,7 +138,9 @@ def begin(overview: Overview, setting: Setting) -> list[Beginning]:
         masses = by_class * overview.masses
         total = masses.sum()
         masses = masses[1:] if len(masses) == 2 else masses
-    return [_begin(setting, np.arange(2), np.array([max(total - mass, 0.0), mass])) for mass in masses]
+    return [
+        _begin(setting, np.arange(2), np.array([max(total - mass, 0.0), mass])) for mass in masses
+    ]
 
 
 def _begin(setting: Setting, y: NDArray[Any], weights: NDArray[np.float64]) -> Beginning:

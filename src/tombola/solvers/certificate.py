@@ -21,7 +21,17 @@ from tombola.solvers.dual_level import (
 )
 from tombola.solvers.dual_step import margin, rebuild, residual
 
-__all__ = ["FIRM", "REFRESH", "ROUNDING", "SLOW", "evaluate", "heavier_side", "pass_over", "sides", "survey"]
+__all__ = [
+    "FIRM",
+    "REFRESH",
+    "ROUNDING",
+    "SLOW",
+    "evaluate",
+    "heavier_side",
+    "pass_over",
+    "sides",
+    "survey",
+]
 
 ROUNDING = 1e-12  # of D, relative to the size of its terms
 REFRESH = 32  # passes after which u is computed anew
@@ -128,7 +138,7 @@ def pass_over(run: Any, sign: Any, ratio: Any) -> Any:
 
 @kernel
 def sides(run: Any) -> Any:
-    """Return the sums of s_i a_i over the positive dual variables, and of -s_i a_i of the others."""
+    """Return the sums of s_i a_i over positive dual variables, and of -s_i a_i over the others."""
     positive = negative = 0.0
     for item in range(run.duals.size):
         amount = run.model.weights[item] * run.duals[item]
