@@ -1,7 +1,7 @@
 """Linear models and k-means on Dask collections; ``pip install tombola[dask]``."""
 
 try:
-    import dask.array  # noqa: F401
+    import dask.array
     import dask.dataframe  # noqa: F401
     import distributed  # noqa: F401
 except ImportError as error:

@@ -242,7 +242,7 @@ class Ascent:
             rounds=int(counts.rounds),
             gap=max(output.relative_gap for output in self.outputs),
             loads=int(counts.loads),
-            passes=counts.visits / (self.setting.n * len(self.outputs)),
+            passes=float(counts.visits / (self.setting.n * len(self.outputs))),
             bytes=int(counts.bytes),
             restarts=int(counts.restarts),
         )
