@@ -8,7 +8,7 @@
 
 Counts, not seconds: they are the same on every machine. A load is a read of all rows from wherever
 they are; a fit by rounds reads them once for the overview, once in each round, and once for the
-last certificate, all of which are counted. L-BFGS is scipy's, with a gradient that is summed over the
+last certificate, all of which are counted. L-BFGS is scipy's, with a gradient that is summed over
 partitions of the same collection (as dask-glm's is), from w = 0 and the intercept 0, and from
 the best intercept, which takes a load to find; it gets the true distance to the minimum for
 nothing, where ours is the certified one. A partition moves what it is sent and what it returns.
@@ -134,7 +134,7 @@ def gradient_of(X, y, w):
     return np.logaddexp(0.0, -margin).sum(), np.append(X.T @ slope, slope.sum())
 
 
-def lbfgs(X, y, alpha, lowest, unit, best_start=False, loads=300):
+def lbfgs(X, y, alpha, lowest, unit, until, best_start=False, loads=300):
     """The distance to the minimum after each load of the data."""
     blocks = list(zip(np.ravel(X.to_delayed()), np.ravel(y.to_delayed()), strict=True))
     n, task, seen = X.shape[0], dask.delayed(gradient_of), []
@@ -147,7 +147,7 @@ def lbfgs(X, y, alpha, lowest, unit, best_start=False, loads=300):
         loss = sum(p[0] for p in parts) / n + alpha / 2 * w[:-1] @ w[:-1]
         gradient = sum(p[1] for p in parts) / n + alpha * np.append(w[:-1], 0.0)
         seen.append((loss - lowest) / unit)
-        if seen[-1] <= min(TARGETS) or len(seen) >= loads:
+        if seen[-1] <= until or len(seen) >= loads:
             raise Near
         return loss, gradient
 
@@ -165,30 +165,31 @@ def lbfgs(X, y, alpha, lowest, unit, best_start=False, loads=300):
 # --- loads ----------------------------------------------------------------------------------------
 
 
-def cases(folder, quick):
+def cases(folder, sets, quick):
     for name, load in (("a9a", a9a), ("cover", cover)):
+        if name not in sets:
+            continue
         X, y = load(folder)
         for alpha in (1e-4, 1.0 / len(y)):
             yield name, alpha, lambda count, X=X, y=y: cut(X, y, count)
-    yield "generated", 1e-6, lambda count: generated(count, ROWS // 20 if quick else ROWS)
+    if "generated" in sets:
+        rows = ROWS // 20 if quick else ROWS
+        yield "generated", 1e-6, lambda count: dask.persist(*generated(count, rows))
 
 
 def reached(trace, target):
     return next((row for row in trace if row["gap"] <= target), None)
 
 
-def measure_loads(
-    folder, quick, counts=(4, 16), name="dask_loads", methods=("adaptive", "shuffled")
-):
-    for set_name, alpha, make in cases(folder, quick):
-        if name == "dask_parts" and set_name == "generated":
-            continue
+def measure_loads(folder, sets, quick, counts=(4, 16), name="dask_loads"):
+    for set_name, alpha, make in cases(folder, sets, quick):
+        tol = 1e-4 if set_name == "generated" else min(TARGETS)
         rows, lowest, unit = [], np.inf, 1.0
         for count in counts:
             X, y = make(count)
             n, d = X.shape
-            for method in methods:
-                seen, _ = ours(X, y, alpha, method, min(TARGETS))
+            for method in NAMES:
+                seen, _ = ours(X, y, alpha, method, tol)
                 lowest, unit = min(lowest, seen[-1][1]), seen[0][2]
                 trace = [
                     {"gap": p.gap, "loads": p.loads, "passes": float(p.passes), "bytes": p.bytes}
@@ -205,7 +206,7 @@ def measure_loads(
         X, y = make(counts[0])
         moved = counts[0] * 8 * (2 * d + 3)
         for method, best_start in PEERS.items():
-            seen = lbfgs(X, y, alpha, lowest, unit, best_start)
+            seen = lbfgs(X, y, alpha, lowest, unit, tol, best_start)
             trace = [
                 {"gap": gap, "loads": k + 1, "passes": k + 1.0, "bytes": (k + 1) * moved}
                 for k, gap in enumerate(seen)
@@ -387,6 +388,7 @@ def main():
     parser.add_argument("--data", type=Path, default=os.environ.get("TOMBOLA_DATA"))
     parser.add_argument("--scratch", type=Path)
     parser.add_argument("--gigabytes", type=float, default=6.2)
+    parser.add_argument("--sets", nargs="+", default=["a9a", "cover", "generated"])
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.part in ("loads", "parts") and given.data is None:
@@ -394,9 +396,10 @@ def main():
     if given.part == "memory" and given.scratch is None:
         parser.error("--scratch FOLDER is needed, with room for the files")
     if given.part == "loads":
-        measure_loads(Path(given.data), given.quick)
+        measure_loads(Path(given.data), given.sets, given.quick)
     elif given.part == "parts":
-        measure_loads(Path(given.data), given.quick, (2, 4, 8, 16, 32, 64), "dask_parts")
+        sets = [name for name in given.sets if name != "generated"]
+        measure_loads(Path(given.data), sets, given.quick, (2, 4, 8, 16, 32, 64), "dask_parts")
     elif given.part == "kills":
         measure_kills()
     elif given.part == "memory":
