@@ -27,6 +27,6 @@ __all__ += _samplers
 
 def __getattr__(name: str) -> ModuleType:
     """Import the parts that need more than numpy and numba, when they are asked for."""
-    if name in ("advice", "estimators", "problems", "solvers", "torch"):
+    if name in ("advice", "dask", "estimators", "problems", "solvers", "torch"):
         return import_module(f"tombola.{name}")
     raise AttributeError(f"module 'tombola' has no attribute {name!r}")

@@ -10,7 +10,8 @@ from tombola.compiling import new_record
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
 from tombola.solvers.base import Solver
-from tombola.solvers.certificate import evaluate, pull_for
+from tombola.solvers.certificate import evaluate
+from tombola.solvers.dual_level import new_level, pull_for
 from tombola.solvers.dual_run import DualRun, at_best, present
 from tombola.solvers.dual_start import (
     begin_at,
@@ -174,14 +175,7 @@ class SDCA(Solver):
             centre=np.zeros((1, d)),
             previous=np.zeros((1, d)),
             duals=np.zeros(n),
-            level=new_record(
-                scale=problem.l2 * n,
-                share=1.0,
-                threshold=problem.l1 / problem.l2,
-                total=0.0,
-                intercept=intercept,
-                pull=0.0,
-            ),
+            level=new_level(problem.l1, problem.l2, n, intercept),
             bounds=new_record(primal=value, dual=0.0, gap=value),
             best=best,
             scratch=Scratch(np.zeros(1), np.zeros(1), np.zeros(d), np.zeros(n)),
@@ -189,7 +183,7 @@ class SDCA(Solver):
         if start is not None:
             begin_at(problem, run, problem.as_matrix(start))
         if problem.fit_intercept:
-            run.level[0].pull = pull_for(run, mean_curvature(run))
+            run.level[0].pull = pull_for(run.level, length, n, mean_curvature(run))
         return run
 
     def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:

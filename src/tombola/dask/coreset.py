@@ -1,0 +1,169 @@
+"""Coresets of rows in partitions: a few weighted rows that stand for all of them."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tombola.coreset import Coreset, _squared_distances, draw_coreset
+from tombola.dask.collections import blocks_of
+from tombola.dask.partition import Partition
+from tombola.dask.runners import make_runner
+from tombola.problems.rows import as_rows
+from tombola.validation import whole
+
+__all__ = ["Spread", "WeightedRows", "coreset", "draw_rows", "merge_spreads", "spread_of"]
+
+
+class WeightedRows(NamedTuple):
+    """Rows, and the weight of each."""
+
+    rows: Any
+    weights: NDArray[np.float64]
+
+
+class Spread(NamedTuple):
+    """How the rows of a partition are spread: counts, sum of weights, mean, squares around it."""
+
+    rows: int
+    present: int  # rows of positive weight
+    mass: float
+    mean: NDArray[np.float64]
+    squares: float
+
+    def around(self, mean: NDArray[np.float64]) -> float:
+        """Return the sum of s_i |x_i - mean|^2 for another mean."""
+        away = self.mean - mean
+        return self.squares + self.mass * float(away @ away)
+
+
+def coreset(
+    X: Any, m: int, sample_weight: Any = None, *, seed: int = 0, client: Any = None
+) -> WeightedRows:
+    """Draw rows and weights that estimate sums over all rows: a lightweight coreset.
+
+    It is that of `tombola.coreset`, for a Dask array or data frame: with the mean and the spread of
+    all rows, each partition draws its share of the m rows. The data is read twice.
+
+    Parameters
+    ----------
+    X : Dask array or data frame, shape (n, d)
+    m : int
+        The number of draws. With at least as many as rows of positive weight, these are all
+        returned, with their own weights.
+    sample_weight : Dask array or series, optional
+        At least 0; 1 by default.
+    seed : int, default=0
+    client : distributed.Client, optional
+        By default the current one; without any, Dask's threads.
+
+    Returns
+    -------
+    rows : ndarray or CSR matrix
+        The rows drawn, in memory, each once: m at most.
+    weights : ndarray
+        The weight of each; on average they sum to that of all rows.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> X = da.random.default_rng(0).normal(size=(10_000, 2), chunks=(1000, 2))
+    >>> rows, weights = coreset(X, 1000)
+    >>> rows.shape[1], bool(abs(weights.sum() - 10_000) < 1000)
+    (2, True)
+    """
+    m, seed = whole("m", m, 1), whole("seed", seed, 0, 2**64)
+    runner = make_runner(blocks_of(X, None, sample_weight).parts, client)
+    spreads = runner.map(spread_of)
+    return draw_rows(runner, spreads, m, seed)
+
+
+def spread_of(partition: Partition, number: int) -> Spread:
+    """Return how the rows of a partition are spread."""
+    n, d = partition.X.shape
+    weights = np.ones(n) if partition.weights is None else partition.weights
+    mass = float(weights.sum())
+    if mass == 0.0:
+        return Spread(n, 0, 0.0, np.zeros(d), 0.0)
+    as_rows(partition.X)  # or an error that names a value that is not finite
+    mean = np.asarray(partition.X.T @ (weights / mass), dtype=np.float64).ravel()
+    squares = float(weights @ _squared_distances(partition.X, weights))
+    return Spread(n, int(np.count_nonzero(weights)), mass, mean, squares)
+
+
+def merge_spreads(spreads: list[Spread]) -> Spread:
+    """Return how all rows are spread, or raise an error where there are none."""
+    mass = math.fsum(spread.mass for spread in spreads)
+    rows = sum(spread.rows for spread in spreads)
+    if rows == 0:
+        raise ValueError("X has no rows")
+    if not mass > 0:
+        raise ValueError("all sample weights are 0: at least one must be positive")
+    mean = np.sum([spread.mass / mass * spread.mean for spread in spreads], axis=0)
+    squares = math.fsum(spread.around(mean) for spread in spreads)
+    return Spread(rows, sum(spread.present for spread in spreads), mass, mean, squares)
+
+
+def draw_rows(runner: Any, spreads: list[Spread], m: int, seed: int) -> WeightedRows:
+    """Return a coreset of m draws from partitions whose spread is known, by one load."""
+    every = merge_spreads(spreads)
+    chances = np.array(
+        [
+            0.5 * spread.mass / every.mass
+            + (0.5 * spread.around(every.mean) / every.squares if every.squares > 0 else 0.0)
+            for spread in spreads
+        ]
+    )
+    chances /= chances.sum()
+    counts = np.random.default_rng(seed).multinomial(m, chances)
+    whole_set = m >= every.present
+    tasks = [
+        Share(k, -1 if whole_set else int(counts[k]), m, float(chances[k]), seed)
+        for k in range(len(spreads))
+    ]
+    found = [part for part in runner.map(draw_share, every, tasks) if part.weights.size]
+    rows = [part.rows for part in found]
+    together = (
+        sparse.vstack(rows, format="csr") if sparse.issparse(rows[0]) else np.concatenate(rows)
+    )
+    return WeightedRows(together, np.concatenate([part.weights for part in found]))
+
+
+class Share(NamedTuple):
+    """A partition's share of the draws."""
+
+    number: int
+    draws: int  # -1: all rows
+    all_draws: int
+    chance: float  # of a draw to be from this partition
+    seed: int
+
+
+def draw_share(
+    partition: Partition, number: int, every: Spread, shares: list[Share]
+) -> WeightedRows:
+    """Return a partition's part of a coreset."""
+    share, X = shares[number], partition.X
+    n = X.shape[0]
+    weights = np.ones(n) if partition.weights is None else partition.weights
+    if share.draws < 0:
+        chosen = np.flatnonzero(weights)
+        return WeightedRows(X[chosen], weights[chosen])
+    if share.draws == 0:
+        return WeightedRows(X[:0], np.empty(0))
+    squares = weights * _around(X, every.mean)
+    values = weights / every.mass + (squares / every.squares if every.squares > 0 else 0.0)
+    drawn: Coreset = draw_coreset(values, weights, share.draws, share.seed + (number << 64))
+    factor = share.draws / (share.all_draws * share.chance)
+    return WeightedRows(X[drawn.indices], factor * drawn.weights)
+
+
+def _around(X: Any, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the squared distance of each row to a mean."""
+    if sparse.issparse(X):
+        lengths = np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
+        return np.asarray(np.maximum(lengths - 2.0 * (X @ mean) + mean @ mean, 0.0))
+    away = X - mean
+    return np.asarray(np.einsum("ij,ij->i", away, away))

@@ -1,0 +1,181 @@
+"""Linear classifiers of rows in partitions."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metaestimators import available_if
+
+from tombola import estimators
+from tombola.dask.linear import DaskLinear, Target, hits, summed
+from tombola.dask.overview import Overview
+from tombola.estimators.linear_classifier import PROBLEMS, _gives_probabilities
+
+__all__ = ["LinearClassifier"]
+
+
+@dataclass(eq=False, repr=False)
+class LinearClassifier(ClassifierMixin, DaskLinear):
+    """Logistic regression or a linear support vector machine, on a Dask array or data frame.
+
+        (1/n) sum_i s_i loss(x_i w + b, y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
+
+    In a round every partition evaluates the present solution and takes steps of dual coordinate
+    ascent on its own rows, drawn by how much they matter; the driver adds up the results. Data is
+    read once in a round, and the duality gap says when to stop. The model is the same on any number
+    of workers, and a worker that dies costs a round or two.
+
+    Parameters
+    ----------
+    loss : {"log_loss", "hinge", "squared_hinge"}, default="log_loss"
+        The hinge loss takes many more rounds than the others.
+    class_weight : dict, "balanced" or None, default=None
+        The weight of each class; it multiplies the sample weights of its rows.
+    alpha : float, default=1e-4
+        The strength of the penalty, above 0; scikit-learn's C is 1 / (alpha n).
+    l1_ratio : float, default=0.0
+        The share of l1 in the penalty, from 0 (ridge) to below 1.
+    fit_intercept : bool, default=True
+        Whether to fit b, which is not penalised.
+    sampler : {"auto", "shuffle"}, default="auto"
+        How a partition draws its rows: half of them by their dual residuals, or all in shuffled
+        order.
+    local_epochs : float, default=5.0
+        Draws of a partition in a round, in units of its rows. More of them save rounds.
+    max_iter : int, default=100
+        The largest number of rounds.
+    tol : float, default=1e-4
+        The relative duality gap to stop at: the objective is then above its minimum by at most tol
+        times its value at w = 0 with the best intercept.
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+        Above 0, a bar shows round, gap, loads of the data and bytes moved.
+    client : distributed.Client, optional
+        By default the current one; without any, Dask's threads on this machine, where every thread
+        has one partition in memory at a time.
+    checkpoint : path, optional
+        A folder; a fit that finds its own checkpoint there goes on from it.
+    checkpoint_every : int, default=10
+        Rounds between two checkpoints.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+        The labels; for an indicator matrix the numbers of its columns.
+    coef_ : ndarray of shape (1, d) or (K, d)
+    intercept_ : ndarray of shape (1,) or (K,)
+    dual_gap_ : float, or ndarray of shape (K,)
+        The relative duality gap that was reached, as in `tol`; one-vs-rest: of each class.
+    n_iter_ : int
+        Rounds.
+    progress_ : Progress
+        Rounds, gap, loads of the data, passes over it, bytes moved, and restarts of partitions.
+    multilabel_ : bool
+        Whether y was an indicator matrix.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        Where X is a data frame.
+
+    Notes
+    -----
+    With more than two classes, there is a binary problem for each class against the rest; a round
+    works on all of them with one load of the data.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from sklearn.datasets import make_classification
+    >>> X, y = make_classification(2000, random_state=0)
+    >>> X, y = da.from_array(X, chunks=(500, 20)), da.from_array(y, chunks=500)
+    >>> model = LinearClassifier(random_state=0).fit(X, y)
+    >>> model.dual_gap_ <= 1e-4, bool(model.score(X, y) > 0.8)
+    (True, True)
+    >>> model.predict(X)                                   # lazy
+    dask.array<predict, shape=(2000,), dtype=int64, chunksize=(500,), chunktype=numpy.ndarray>
+    >>> type(model.to_local()).__module__
+    'tombola.estimators.linear_classifier'
+    """
+
+    loss: str = "log_loss"
+    _: KW_ONLY
+    class_weight: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DaskLinear._parameter_constraints,
+        "loss": [StrOptions(set(PROBLEMS))],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+    }
+
+    def _problem(self) -> tuple[Any, dict[str, Any]]:
+        names = ("alpha", "l1_ratio", "fit_intercept")
+        return PROBLEMS[self.loss], {name: getattr(self, name) for name in names}
+
+    def _target(self, overview: Overview) -> Target:
+        self.multilabel_ = overview.positive.size > 0
+        if self.multilabel_:
+            return self._columns(overview)
+        classes = overview.labels
+        if len(classes) < 2:
+            raise ValueError(
+                f"LinearClassifier needs at least two classes, y has 1 class: {classes[0]}"
+            )
+        self.classes_ = classes
+        weights = None
+        if self.class_weight == "balanced":
+            weights = overview.rows / (len(classes) * overview.counts)
+        elif self.class_weight is not None:
+            unknown = set(self.class_weight) - set(classes.tolist())
+            if unknown:
+                raise ValueError(f"class_weight names {min(unknown)!r}, which is not in y")
+            weights = np.array([self.class_weight.get(c, 1.0) for c in classes.tolist()], float)
+        return Target(classes, weights, 1 if len(classes) == 2 else len(classes))
+
+    def _columns(self, overview: Overview) -> Target:
+        """Return what an indicator matrix asks for."""
+        if self.class_weight is not None:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs one label for each row, y is an "
+                "indicator matrix: use class_weight=None"
+            )
+        total = overview.masses.sum()
+        same = (overview.positive <= 0) | (overview.positive >= total * (1 - 1e-15))
+        if same.any():
+            k = int(same.argmax())
+            raise ValueError(
+                f"column {k} of y is the same in every row: there is nothing to learn from it, "
+                "leave it out"
+            )
+        self.classes_ = np.arange(overview.positive.size)
+        return Target(outputs=overview.positive.size)
+
+    def _local(self) -> Any:
+        names = (
+            "loss",
+            "class_weight",
+            "alpha",
+            "l1_ratio",
+            "fit_intercept",
+            "tol",
+            "random_state",
+        )
+        return estimators.LinearClassifier(**{name: getattr(self, name) for name in names})
+
+    def decision_function(self, X: Any) -> Any:
+        """Return scores of shape (n,) for two classes (above 0: the second), else (n, K); lazy."""
+        return self._lazily(X, "decision_function")
+
+    def predict(self, X: Any) -> Any:
+        """Return the class of each row; for an indicator matrix y, one of shape (n, K); lazy."""
+        return self._lazily(X, "predict")
+
+    @available_if(_gives_probabilities)
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class, shape (n, K); log_loss only; lazy."""
+        return self._lazily(X, "predict_proba")
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows that are predicted rightly; computed at once."""
+        total = summed(self, hits, X, y, sample_weight, self.client)
+        return 1.0 - total.errors / total.weight

@@ -1,0 +1,100 @@
+"""Linear regression of rows in partitions."""
+
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+from sklearn.base import RegressorMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from tombola import estimators
+from tombola.dask.linear import DaskLinear, Target, squared_errors, summed
+from tombola.dask.overview import Overview
+from tombola.estimators.linear_regressor import PROBLEMS
+
+__all__ = ["LinearRegressor"]
+
+
+@dataclass(eq=False, repr=False)
+class LinearRegressor(RegressorMixin, DaskLinear):
+    """Least squares, Huber or support vector regression, on a Dask array or data frame.
+
+        (1/n) sum_i s_i loss(x_i w + b - y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
+
+    It is fitted in rounds, as `tombola.dask.LinearClassifier` is.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "huber", "epsilon_insensitive"}, default="squared_error"
+        Of a residual r: r^2 / 2; the same up to epsilon and then linear; max(0, |r| - epsilon).
+        The last one takes many more rounds than the others.
+    epsilon : float, optional
+        For the last two losses, in the unit of y; by default 1.35 and 0.1.
+    alpha, l1_ratio, fit_intercept, sampler, local_epochs, max_iter, tol, random_state, verbose, \
+client, checkpoint, checkpoint_every
+        As in `tombola.dask.LinearClassifier`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+    intercept_ : float
+    dual_gap_ : float
+        The relative duality gap that was reached.
+    n_iter_ : int
+        Rounds.
+    progress_ : Progress
+        Rounds, gap, loads of the data, passes over it, bytes moved, and restarts of partitions.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        Where X is a data frame.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from sklearn.datasets import make_regression
+    >>> X, y = make_regression(1000, 5, noise=1.0, random_state=0)
+    >>> X, y = da.from_array(X, chunks=(250, 5)), da.from_array(y, chunks=250)
+    >>> model = LinearRegressor(random_state=0).fit(X, y)
+    >>> model.dual_gap_ <= 1e-4, round(model.score(X, y), 3)
+    (True, 1.0)
+    """
+
+    loss: str = "squared_error"
+    _: KW_ONLY
+    epsilon: float | None = None
+
+    numeric: ClassVar[bool] = True
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DaskLinear._parameter_constraints,
+        "loss": [StrOptions(set(PROBLEMS))],
+        "epsilon": [None, Interval(Real, 0, None, closed="left")],
+    }
+
+    def _problem(self) -> tuple[Any, dict[str, Any]]:
+        names = ("alpha", "l1_ratio", "fit_intercept")
+        options = {name: getattr(self, name) for name in names}
+        if self.epsilon is not None:
+            if self.loss == "squared_error":
+                raise ValueError(
+                    f'epsilon={self.epsilon!r} is for loss="huber" or "epsilon_insensitive", got '
+                    'loss="squared_error"'
+                )
+            options["epsilon"] = self.epsilon
+        return PROBLEMS[self.loss], options
+
+    def _target(self, overview: Overview) -> Target:
+        return Target()
+
+    def _local(self) -> Any:
+        names = ("loss", "epsilon", "alpha", "l1_ratio", "fit_intercept", "tol", "random_state")
+        return estimators.LinearRegressor(**{name: getattr(self, name) for name in names})
+
+    def predict(self, X: Any) -> Any:
+        """Return the prediction for each row; lazy."""
+        return self._lazily(X, "predict")
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R squared; computed at once."""
+        total = summed(self, squared_errors, X, y, sample_weight, self.client)
+        return 1.0 - total.errors / total.squares if total.squares > 0 else 0.0

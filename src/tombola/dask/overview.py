@@ -1,0 +1,167 @@
+"""The first load of the data: what a fit of a linear model must know of all rows before it begins.
+
+Every partition is summed up by numbers that do not grow with its rows (`look_at`), and the sums are
+merged by the driver (`merge`).
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tombola.dask.partition import Partition
+from tombola.problems.rows import as_rows, squared_norms
+from tombola.solvers.dual_start import longest_usual
+
+__all__ = ["Overview", "look_at", "merge"]
+
+POINTS = 1024  # that stand for the targets of a partition in a regression
+
+
+class Overview(NamedTuple):
+    """Sums over rows; those with L in their shape are apart for every label.
+
+    Attributes
+    ----------
+    rows : int
+    columns : int
+    labels : ndarray of shape (L,)
+        Those that occur, in order; one label, 0, for a regression or an indicator matrix.
+    counts, masses : ndarray of shape (L,)
+        Rows, and the sum of their weights.
+    usual, squares : ndarray of shape (L,)
+        Of rows that are not long: the sum of weights, and of weights times |x|^2.
+    sums : ndarray of shape (L, d)
+        Of rows that are not long: the sum of weights times x.
+    median : float
+        Of the squared lengths, around the mean if rows are centred.
+    positive : ndarray of shape (K,)
+        For an indicator matrix: the weight of the rows with a one, by column; else empty.
+    points, shares : ndarray
+        For a regression: targets, and the weight that each stands for; else empty.
+    """
+
+    rows: int
+    columns: int
+    labels: NDArray[Any]
+    counts: NDArray[np.int64]
+    masses: NDArray[np.float64]
+    usual: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    median: float
+    positive: NDArray[np.float64]
+    points: NDArray[np.float64]
+    shares: NDArray[np.float64]
+
+
+def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> Overview:
+    """Sum up a partition, for a regression if `numeric`, and for centred rows if `centre`."""
+    n, d = partition.X.shape
+    y = np.zeros(n) if partition.y is None else partition.y
+    weights = np.ones(n) if partition.weights is None else partition.weights
+    several = y.ndim == 2
+    labels, codes = np.zeros(1), np.zeros(n, dtype=np.int64)
+    if not numeric and not several:
+        labels, codes = np.unique(y, return_inverse=True)
+    L = len(labels)
+    empty = np.empty(0)
+    if n == 0:
+        zeros = np.zeros(L)
+        positive = np.zeros(y.shape[1]) if several else empty
+        return Overview(
+            0, d, labels, np.zeros(L, dtype=np.int64), zeros, zeros, zeros, np.zeros((L, d)), 0.0,
+            positive, empty, empty,
+        )  # fmt: skip
+    rows = as_rows(partition.X)
+    lengths = squared_norms(rows)
+    shares = weights * (lengths <= longest_usual(lengths, weights))
+    by_label = sparse.csr_matrix((shares, (codes, np.arange(n))), shape=(L, n))
+    sums = by_label @ partition.X
+    sums = np.asarray(sums.toarray() if sparse.issparse(sums) else sums, dtype=np.float64)
+    around = lengths
+    if centre and shares.any():
+        mean = sums.sum(axis=0) / shares.sum()
+        products = np.asarray(partition.X @ mean, dtype=np.float64)
+        around = np.maximum(lengths - 2.0 * products + mean @ mean, 0.0)
+    present = weights > 0
+    points, masses = sketch(y, weights) if numeric else (empty, empty)
+    return Overview(
+        rows=n,
+        columns=d,
+        labels=labels,
+        counts=np.bincount(codes, minlength=L),
+        masses=sums_of(codes, weights, L),
+        usual=sums_of(codes, shares, L),
+        squares=sums_of(codes, shares * lengths, L),
+        sums=sums,
+        median=float(np.median(around[present])) if present.any() else 0.0,
+        positive=weights @ (y > 0) if several else empty,
+        points=points,
+        shares=masses,
+    )
+
+
+def sums_of(codes: Any, values: Any, count: int) -> NDArray[np.float64]:
+    """Return the sum of the values of each code."""
+    return np.asarray(np.bincount(codes, values, count), dtype=np.float64)
+
+
+def sketch(
+    y: NDArray[np.float64], weights: NDArray[np.float64], points: int = POINTS
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return few targets with weights that stand for many: means of neighbours, in order."""
+    order = np.argsort(y, kind="stable")
+    y, weights = np.asarray(y, dtype=np.float64)[order], weights[order]
+    if y.size > points:
+        starts = np.arange(points) * y.size // points
+        masses = np.add.reduceat(weights, starts)
+        sums = np.add.reduceat(weights * y, starts)
+        y, weights = sums[masses > 0] / masses[masses > 0], masses[masses > 0]
+    return y[weights > 0], weights[weights > 0]
+
+
+def merge(overviews: list[Overview]) -> Overview:
+    """Return the overview of all partitions; the median is the one of their medians."""
+    columns = max((o.columns for o in overviews), default=0)
+    for k, o in enumerate(overviews):
+        if o.columns != columns:
+            raise ValueError(
+                f"partition {k} has {o.columns} columns, others have {columns}: all must have the "
+                "same"
+            )
+    some = [o for o in overviews if o.rows]
+    if not some:
+        raise ValueError("X has no rows")
+    labels = np.unique(np.concatenate([o.labels for o in some]))
+    L = len(labels)
+    counts, masses, usual, squares = np.zeros((4, L))
+    sums = np.zeros((L, columns))
+    for o in some:
+        at = np.searchsorted(labels, o.labels)
+        counts[at] += o.counts
+        masses[at] += o.masses
+        usual[at] += o.usual
+        squares[at] += o.squares
+        sums[at] += o.sums
+    if not masses.sum() > 0:
+        raise ValueError("all sample weights are 0: at least one must be positive")
+    medians = np.array([o.median for o in some])
+    heavy = np.array([o.masses.sum() for o in some])
+    order = np.argsort(medians, kind="stable")
+    middle = np.searchsorted(np.cumsum(heavy[order]), 0.5 * heavy.sum())
+    return Overview(
+        rows=sum(o.rows for o in some),
+        columns=columns,
+        labels=labels,
+        counts=counts.astype(np.int64),
+        masses=masses,
+        usual=usual,
+        squares=squares,
+        sums=sums,
+        median=float(medians[order][min(middle, len(some) - 1)]),
+        positive=np.sum([o.positive for o in some], axis=0),
+        points=np.concatenate([o.points for o in some]),
+        shares=np.concatenate([o.shares for o in some]),
+    )

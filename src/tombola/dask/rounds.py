@@ -1,0 +1,359 @@
+"""The driver of a fit in rounds: sends plans, adds up reports, knows how far the optimum can be.
+
+The driver has no rows. It keeps u and its companions for each output, as `SDCA` does (see
+`tombola.solvers.dual_level`), and the contribution of each partition to u. A round evaluates the
+present point at all rows and takes steps from it, in one load of the data, so a certificate is that
+of the point before the steps.
+
+Where the dual variables of a partition are lost, its contribution is taken out and replaced by that
+of new ones. Bounds on the minimum that were proved before stay proved.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import new_record
+from tombola.dask.local import Plan, Report, Sums
+from tombola.dask.setting import Beginning, Setting
+from tombola.solvers.certificate import FIRM, REFRESH, ROUNDING, SLOW, heavier_side
+from tombola.solvers.dual_level import (
+    move_centre,
+    new_level,
+    pull_for,
+    set_strength,
+    write_solution,
+)
+
+__all__ = ["Ascent", "Progress", "Runner"]
+
+SMOOTH, KINKED = 0.25, 4.0  # the strength is this times K times that of one machine, at least
+FIRMER, SOFTER = 8.0, 2.0  # by how much it rises where a point is worse than one before, and falls
+SLACK = 1e-9  # of the objective at w = 0: what a point may be worse
+
+
+class Runner(Protocol):
+    """What carries out rounds on partitions, and keeps their dual variables between them."""
+
+    def run(
+        self, setting: Setting, plan: Plan, others: Callable[[int], NDArray[np.float64]]
+    ) -> list[Report]:
+        """Carry out a round on all partitions; return their reports, in order.
+
+        `others` gives what all other partitions contribute to the outputs of the plan, for a
+        partition whose dual variables were lost.
+        """
+        ...
+
+    def state(self) -> Iterable[NDArray[np.float64] | None]:
+        """Return the dual variables of each partition, in order; None where they were lost."""
+        ...
+
+    def load(self, duals: Iterable[NDArray[np.float64] | None]) -> None:
+        """Set the dual variables of each partition."""
+        ...
+
+
+class Progress(NamedTuple):
+    """How far a fit is.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds of steps.
+    gap : float
+        The largest relative duality gap of an output.
+    loads : int
+        How often all rows were loaded.
+    passes : float
+        Rows visited, in units of rows times outputs.
+    bytes : int
+        What was sent to partitions and returned.
+    restarts : int
+        How often dual variables of a partition were lost.
+    """
+
+    rounds: int
+    gap: float
+    loads: int
+    passes: float
+    bytes: int
+    restarts: int
+
+
+class Output:
+    """The present point of one output, and bounds on its minimum.
+
+    Attributes
+    ----------
+    point : ndarray of shape (width,)
+        The present solution.
+    best : ndarray of shape (width,)
+        The best solution so far, and in `slopes`, what its slopes contribute.
+    w, centre, previous, level
+        Where steps begin: see `tombola.solvers.dual_level`.
+    bounds : Record
+        primal, dual, gap; unit: the objective at w = 0 with the best intercept.
+    trust : Record
+        firm: the factor of the strength; back: whether the present round begins at `best` again,
+        since the point after it was worse.
+    """
+
+    def __init__(self, setting: Setting, beginning: Beginning) -> None:
+        d, n = setting.mean.size, setting.n
+        self.w, self.centre, self.previous = np.zeros((3, d))
+        self.level = new_level(setting.l1, setting.l2, n, beginning.intercept)
+        self.bounds = new_record(primal=math.inf, dual=0.0, gap=math.inf, unit=math.nan)
+        self.trust = new_record(firm=least_firm(setting), back=False)
+        self.point = np.zeros(setting.width)
+        self.point[d:] = beginning.intercept
+        self.best, self.slopes = self.point.copy(), np.zeros(d + 1)
+        self._strengthen(setting, beginning.curvature, beginning.curvature * setting.length)
+
+    @property
+    def relative_gap(self) -> float:
+        """The duality gap over the objective at w = 0 with the best intercept."""
+        bounds = self.bounds[0]
+        if math.isnan(bounds.unit):
+            return math.inf
+        return float(bounds.gap / bounds.unit) if bounds.unit > 0.0 else 0.0
+
+    def bound(self, setting: Setting, sums: Sums, own: Any, side: Any, ratio: float) -> bool:
+        """Tighten the bounds by sums over all rows; return whether the point is not worse.
+
+        `own` is (1/n) sum_i s_i a_i x_i, and `side` the same over the heavier side; None where
+        dual variables were lost.
+        """
+        n, bounds, d, l1, l2 = setting.n, self.bounds[0], setting.mean.size, setting.l1, setting.l2
+        w = self.point[:d]
+        primal = float(sums.losses) / n + l2 / 2 * float(w @ w) + l1 * float(np.abs(w).sum())
+        if math.isnan(bounds.unit):  # the first point is w = 0 with the best intercept
+            bounds.unit = primal
+        if not math.isfinite(bounds.unit):
+            raise ArithmeticError("the objective is not finite: scale the data")
+        fine = primal <= bounds.primal + SLACK * bounds.unit
+        if primal < bounds.primal:
+            bounds.primal = primal
+            self.best[:] = self.point
+        if own is not None:
+            balanced = own if side is None else own - (1.0 - ratio) * side
+            excess = np.maximum(np.abs(balanced) - l1, 0.0)
+            penalty = float(excess @ excess) / (2.0 * l2)
+            allowance = ROUNDING * (float(sums.terms) / n + penalty)
+            bounds.dual = max(bounds.dual, -float(sums.conjugates) / n - penalty - allowance)
+        bounds.dual = min(bounds.dual, bounds.primal)
+        bounds.gap = bounds.primal - bounds.dual
+        return bool(fine)
+
+    def shift(self, setting: Setting, change: NDArray[np.float64]) -> None:
+        """Add a change of (1/n) sum s_i a_i x_i and (1/n) sum s_i a_i to u; set the point."""
+        level, mean = self.level[0], setting.mean
+        strength = level.scale / setting.n
+        self.w += change[:-1] / strength
+        level.total += change[-1] / strength
+        if setting.options["fit_intercept"]:
+            pull = level.pull + float(mean @ mean)
+            level.intercept += (pull * change[-1] - float(mean @ change[:-1])) / strength
+        write_solution(self.level, mean, self.w, self.point)
+
+    def turn(self, setting: Setting, sums: Sums, before: float) -> None:
+        """Before a round of CoCoA+: set the strength, move the intercept and the centre."""
+        n, level = setting.n, self.level[0]
+        self._strengthen(setting, float(sums.curvature) / n, float(sums.trace) / n)
+        level.intercept += level.pull * level.total
+        slow = self.bounds[0].gap > SLOW * before
+        move_centre(self.level, setting.mean, self.w, self.centre, self.previous, slow)
+        write_solution(self.level, setting.mean, self.w, self.point)
+
+    def anchor(self, setting: Setting, sums: Sums, own: NDArray[np.float64]) -> None:
+        """Before a round from slopes: begin at where the contributions `own` have u.
+
+        The centre is at the point, and beyond it where points before moved the same way.
+        """
+        n, d, mean, level = setting.n, setting.mean.size, setting.mean, self.level[0]
+        w = self.point[:d]
+        self._strengthen(setting, float(sums.curvature) / n, float(sums.trace) / n)
+        root = math.sqrt(level.share)
+        beta = 0.0 if self.trust[0].back else (1.0 - root) / (1.0 + root)
+        self.centre[:] = w + beta * (w - self.previous)
+        self.previous[:] = w
+        strength = level.scale / n
+        self.w[:] = own[:-1] / strength + (1.0 - level.share) * self.centre
+        level.total = own[-1] / strength
+        if setting.options["fit_intercept"]:
+            middle = self.point[d] + float(mean @ w)  # the intercept of centred rows
+            away = level.pull * level.total - float(mean @ (self.w - level.total * mean))
+            level.intercept = middle + away
+
+    def _strengthen(self, setting: Setting, curvature: float, trace: float) -> None:
+        """Set the strength and the pull for the curvature of the losses."""
+        n, l1, l2 = setting.n, setting.l1, setting.l2
+        strength = max(l2, FIRM * float(self.trust[0].firm) * trace / n)
+        set_strength(self.level, setting.mean, self.w, self.centre, strength, n, l1, l2)
+        if setting.options["fit_intercept"]:
+            self.level[0].pull = pull_for(self.level, setting.length, n, curvature)
+
+
+def least_firm(setting: Setting) -> float:
+    """Return the least factor of the strength."""
+    factor = SMOOTH if math.isfinite(setting.kind.curvature) else KINKED
+    return max(1.0, factor * setting.parts) if setting.parts > 1 else 1.0
+
+
+class Ascent:
+    """A fit in rounds.
+
+    Parameters
+    ----------
+    setting : Setting
+    beginnings : sequence of Beginning
+    partitions : int
+    runner : Runner
+    tol : float
+        Of the relative duality gap.
+    epochs : float
+        Local epochs of a round.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        beginnings: Sequence[Beginning],
+        partitions: int,
+        runner: Runner,
+        tol: float,
+        epochs: float,
+    ) -> None:
+        self.setting, self.runner, self.tol, self.epochs = setting, runner, tol, epochs
+        self.outputs = [Output(setting, beginning) for beginning in beginnings]
+        C, d = len(self.outputs), setting.mean.size
+        self.contributions = np.zeros((partitions, C, d + 1))
+        self.positive, self.negative = np.zeros((2, partitions, C))
+        self.counts = new_record(rounds=0, loads=0, visits=0, bytes=0, restarts=0)
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        counts = self.counts[0]
+        return Progress(
+            rounds=int(counts.rounds),
+            gap=max(output.relative_gap for output in self.outputs),
+            loads=int(counts.loads),
+            passes=float(counts.visits / (self.setting.n * len(self.outputs))),
+            bytes=int(counts.bytes),
+            restarts=int(counts.restarts),
+        )
+
+    @property
+    def active(self) -> list[int]:
+        """The outputs that are not within the tolerance."""
+        return [c for c, it in enumerate(self.outputs) if not it.relative_gap <= self.tol]
+
+    def step(self, *, last: bool = False) -> bool:
+        """Carry out a round; return whether all outputs are within the tolerance.
+
+        The last round evaluates the present point, and takes no steps.
+        """
+        active, setting = self.active, self.setting
+        if not active:
+            return True
+        plan = self._plan(active, 0.0 if last else self.epochs)
+        own = self.contributions.sum(axis=0)
+        reports = self.runner.run(
+            setting, plan, lambda k: (own - self.contributions[k])[active, :-1]
+        )
+        self._count(plan, reports, last)
+        lost = any(report.restarted for report in reports)
+        for at, c in enumerate(active):
+            output, before = self.outputs[c], self.outputs[c].bounds[0].gap
+            sums = Sums(*(sum(report.sums[j][at] for report in reports) for j in range(5)))
+            side = None
+            if reports[0].side.size:
+                side = np.sum([report.side[at] for report in reports], axis=0)
+            fine = output.bound(
+                setting, sums, None if lost else own[c, :-1], side, float(plan.ratios[at])
+            )
+            if last or output.relative_gap <= self.tol:
+                continue
+            change = self._absorb(c, at, reports)
+            now = self.contributions[:, c].sum(axis=0)
+            if self.smooth:
+                self._go_on(output, sums, change, now, fine)
+            else:
+                output.shift(setting, now - own[c])
+                output.turn(setting, sums, before)
+        return not self.active
+
+    def _go_on(
+        self,
+        output: Output,
+        sums: Sums,
+        change: NDArray[np.float64],
+        own: NDArray[np.float64],
+        fine: bool,
+    ) -> None:
+        """Set where the next round of an output begins: after the steps, or at the best point.
+
+        A point that is worse than the best one was too far away: the strength rises, and the steps
+        are taken again from the best point, whose slopes are known. Else it falls.
+        """
+        setting, trust = self.setting, output.trust[0]
+        if not (fine or trust.back):
+            trust.firm *= FIRMER
+            trust.back = True
+            output.point[:] = output.best
+            output.anchor(setting, sums, output.slopes)
+            return
+        if not trust.back:
+            output.slopes[:] = own - change
+            trust.firm = max(trust.firm / SOFTER, least_firm(setting))
+        trust.back = False
+        output.shift(setting, change)
+        output.anchor(setting, sums, own)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the loss is smooth: rounds then begin at slopes."""
+        return math.isfinite(self.setting.kind.curvature)
+
+    def _count(self, plan: Plan, reports: list[Report], last: bool) -> None:
+        counts = self.counts[0]
+        counts.loads += 1
+        counts.rounds += not last
+        counts.visits += sum(report.visits for report in reports)
+        counts.bytes += sum(plan.nbytes + report.nbytes for report in reports)
+        counts.restarts += sum(report.restarted for report in reports)
+
+    def _plan(self, active: list[int], epochs: float) -> Plan:
+        signs, ratios = np.zeros(len(active)), np.ones(len(active))
+        if self.setting.options["fit_intercept"]:
+            for at, c in enumerate(active):
+                signs[at], ratios[at] = heavier_side(
+                    self.positive[:, c].sum(), self.negative[:, c].sum()
+                )
+        rounds = int(self.counts[0].rounds)
+        return Plan(
+            round=rounds,
+            outputs=np.array(active),
+            points=np.array([self.outputs[c].point for c in active]),
+            w=np.array([self.outputs[c].w for c in active]),
+            levels=np.concatenate([self.outputs[c].level for c in active]),
+            signs=signs,
+            ratios=ratios,
+            slopes=rounds > 0 and self.smooth,
+            epochs=epochs,
+            renew=rounds % REFRESH == REFRESH - 1,
+        )
+
+    def _absorb(self, c: int, at: int, reports: list[Report]) -> NDArray[np.float64]:
+        """Write what partitions contribute to an output; return the sum of their changes."""
+        for k, report in enumerate(reports):
+            if report.start.size:
+                self.contributions[k, c] = report.start[at]
+            self.contributions[k, c] += report.change[at]
+            self.positive[k, c] = report.positive[at]
+            self.negative[k, c] = report.negative[at]
+        return np.asarray(np.sum([report.change[at] for report in reports], axis=0))

@@ -1,0 +1,231 @@
+"""Where rounds are carried out: by Dask's schedulers on this machine, or on a cluster.
+
+Rows are read, or found in the memory of workers, by Dask. The dual variables of a partition stay
+where they were made: with the threads of this process, or on the worker that made them, as data
+that the driver's client owns and that Dask may spill or move. They have no history for Dask, so
+that task graphs do not grow; where they are lost with a worker, the partition begins anew.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError
+from typing import Any
+
+import dask
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.dask.local import Plan, Report, take_part
+from tombola.dask.partition import assemble
+from tombola.dask.setting import Setting
+
+__all__ = ["ClusterRunner", "LocalRunner", "current_client", "make_runner"]
+
+TRIES = 20  # of a round, where workers die in it
+
+Others = Callable[[int], NDArray[np.float64]]
+
+
+def current_client(client: Any) -> Any:
+    """Return the client that was given, the current one, or None where there is none."""
+    if client is not None:
+        return client
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def make_runner(parts: list[tuple[Any, Any, Any]], client: Any) -> Any:
+    """Return what carries out tasks on partitions: on the cluster of a client, or here."""
+    client = current_client(client)
+    return LocalRunner(parts) if client is None else ClusterRunner(parts, client)
+
+
+def on_partition(task: Callable[..., Any], number: int, X: Any, y: Any, w: Any, *more: Any) -> Any:
+    """Call a task with a partition that is made of blocks, and its number."""
+    return task(assemble(number, X, y, w), number, *more)
+
+
+class LocalRunner:
+    """Carries out tasks by a scheduler of Dask on this machine, by default threads.
+
+    Each thread has one partition in memory at a time.
+    """
+
+    def __init__(self, parts: list[tuple[Any, Any, Any]]) -> None:
+        self.parts = parts
+        self.duals: list[NDArray[np.float64] | None] = [None] * len(parts)
+
+    def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
+        """Return task(partition, number, *more) for all partitions."""
+        calls = [
+            dask.delayed(on_partition, traverse=False)(task, k, *part, *more)
+            for k, part in enumerate(self.parts)
+        ]
+        return list(dask.compute(*calls))
+
+    def run(self, setting: Setting, plan: Plan, others: Others) -> list[Report]:
+        """Carry out a round."""
+        make = dask.delayed(local_round, traverse=False)
+        calls = []
+        for k, part in enumerate(self.parts):
+            lost = self.duals[k] is None and plan.round > 0
+            rest = others(k) if lost else None
+            calls.append(make(k, *part, self.duals[k], setting, plan, rest))
+        reports = []
+        for k, (report, duals) in enumerate(dask.compute(*calls)):
+            self.duals[k] = duals
+            reports.append(report)
+        return reports
+
+    def state(self) -> Iterable[NDArray[np.float64] | None]:
+        """Yield the dual variables of each partition, in order."""
+        return iter(self.duals)
+
+    def load(self, duals: Iterable[NDArray[np.float64] | None]) -> None:
+        """Set the dual variables of each partition."""
+        self.duals = list(duals)
+
+    def close(self) -> None:
+        """Forget the dual variables."""
+        self.duals = [None] * len(self.parts)
+
+
+def local_round(
+    number: int, X: Any, y: Any, w: Any, duals: Any, setting: Setting, plan: Plan, others: Any
+) -> tuple[Report, NDArray[np.float64]]:
+    """Carry out a round on a partition in this process."""
+    return take_part(assemble(number, X, y, w), duals, setting, plan, number, others)
+
+
+class ClusterRunner:
+    """Carries out tasks on the workers of a cluster."""
+
+    def __init__(self, parts: list[tuple[Any, Any, Any]], client: Any) -> None:
+        self.parts, self.client = parts, client
+        self.name = f"tombola-{uuid.uuid4().hex[:12]}"
+        self.duals: list[Any] = [None] * len(parts)  # futures
+        self.attempts = 0
+
+    def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
+        """Return task(partition, number, *more) for all partitions."""
+        make = dask.delayed(on_partition, traverse=False)
+
+        def call(k: int, sent: Any, name: str) -> Any:
+            return make(task, k, *self.parts[k], *more, dask_key_name=name)
+
+        return self._carry_out(call, None)
+
+    def run(self, setting: Setting, plan: Plan, others: Others) -> list[Report]:
+        """Carry out a round; partitions whose dual variables were lost begin anew."""
+        make = dask.delayed(cluster_round, traverse=False)
+        keys: dict[int, str] = {}
+
+        def call(k: int, sent: Any, name: str) -> Any:
+            keys[k] = f"{name}-duals"
+            duals = self.duals[k]
+            rest = others(k) if duals is None and plan.round > 0 else None
+            return make(
+                k, *self.parts[k], duals, sent, rest, keys[k], self.client.id, dask_key_name=name
+            )
+
+        reports = self._carry_out(call, (setting, plan))
+        from distributed import Future
+
+        self.duals = [Future(keys[k], self.client, state="memory") for k in range(len(self.parts))]
+        return reports
+
+    def _carry_out(self, call: Callable[[int, Any, str], Any], data: Any) -> list[Any]:
+        """Return the results of calls for all partitions, also where workers die meanwhile."""
+        from distributed import KilledWorker
+
+        results: dict[int, Any] = {}
+        missing = list(range(len(self.parts)))
+        alone: set[int] = set()  # that were tried without dual variables
+        for _ in range(TRIES):
+            self.attempts += 1
+            sent = None
+            if data is not None:
+                (sent,) = self.client.scatter([data], broadcast=True, hash=False)
+            tasks = [call(k, sent, f"{self.name}-{self.attempts}-{k}") for k in missing]
+            futures = dict(zip(missing, self.client.compute(tasks), strict=True))
+            failed = []
+            for k, future in futures.items():
+                try:
+                    results[k] = future.result()
+                except CancelledError:
+                    failed.append(k)
+                except KilledWorker as error:
+                    raise RuntimeError(
+                        f"workers died again and again with the task of partition {k}: it may need "
+                        "more memory than they have, use smaller partitions"
+                    ) from error
+            if not failed:
+                return [results[k] for k in range(len(self.parts))]
+            held = sent is None or self._is_held(sent)
+            for k in failed:
+                if self.duals[k] is not None and not self._is_held(self.duals[k]):
+                    self.duals[k] = None
+                elif self.duals[k] is None and held:
+                    if k in alone:
+                        raise RuntimeError(
+                            f"the rows of partition {k} were lost with a worker that died: they "
+                            "lived in its memory only; read them from files, or persist a "
+                            "collection that is"
+                        )
+                    alone.add(k)
+            missing = failed
+        raise RuntimeError(f"workers died in all of {TRIES} attempts at a round")
+
+    def _is_held(self, future: Any) -> bool:
+        """Return whether a worker has the data of a future."""
+        try:
+            return bool(self.client.who_has([future]).get(future.key))
+        except CancelledError:
+            return False
+
+    def state(self) -> Iterable[NDArray[np.float64] | None]:
+        """Yield the dual variables of each partition, in order; None where they were lost."""
+        for future in self.duals:
+            try:
+                yield None if future is None else future.result()
+            except CancelledError:
+                yield None
+
+    def load(self, duals: Iterable[NDArray[np.float64] | None]) -> None:
+        """Send dual variables to the workers."""
+        self.duals = [
+            None if own is None else self.client.scatter([own], hash=False)[0] for own in duals
+        ]
+
+    def close(self) -> None:
+        """Let workers forget the dual variables."""
+        self.duals = [None] * len(self.parts)
+
+
+def cluster_round(
+    number: int, X: Any, y: Any, w: Any, duals: Any, sent: Any, others: Any, key: str, owner: str
+) -> Report:
+    """Carry out a round on a partition in a worker, which keeps the dual variables."""
+    setting, plan = sent
+    report, duals = take_part(assemble(number, X, y, w), duals, setting, plan, number, others)
+    keep(key, duals, owner)
+    return report
+
+
+def keep(key: str, value: NDArray[np.float64], owner: str) -> None:
+    """Keep a value in the memory of this worker, for the client `owner`, as scattered data."""
+    from distributed import get_client, get_worker
+
+    worker, client = get_worker(), get_client()
+
+    async def put() -> None:
+        worker.update_data(data={key: value})
+        await client.scheduler.update_data(
+            who_has={key: [worker.address]}, nbytes={key: value.nbytes}, client=owner
+        )
+
+    client.sync(put)

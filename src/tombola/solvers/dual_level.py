@@ -1,0 +1,100 @@
+"""What dual ascent keeps besides its dual variables: u, the centre, the strength, the intercept.
+
+They are plain arrays and a `level` record, without rows: the same kernels serve `SDCA`, which has
+all rows, and a driver that has none and adds up what others computed (`tombola.dask`).
+`tombola.solvers.dual_step` explains the words.
+"""
+
+import math
+from typing import Any
+
+from tombola.compiling import kernel, new_record
+from tombola.compiling.records import Record
+from tombola.solvers.closed_form import soft
+
+__all__ = ["move_centre", "new_level", "penalties", "pull_for", "set_strength", "write_solution"]
+
+NEAR, STIFF = 0.1, 100.0  # the pull is at least NEAR |x|^2, and STIFF strength / (mean curvature)
+MOST = 1e3  # and at most this many times |x|^2 + strength
+
+
+def new_level(l1: float, l2: float, n: int, intercept: float) -> Record:
+    """Return the level of a run before its first step.
+
+    scale: strength n; share: l2 / strength; threshold: l1 / strength; total: the sum of
+    s_i a_i / scale; intercept; pull.
+    """
+    return new_record(
+        scale=l2 * n, share=1.0, threshold=l1 / l2, total=0.0, intercept=intercept, pull=0.0
+    )
+
+
+@kernel
+def write_solution(level: Any, mean: Any, w: Any, out: Any) -> None:
+    """Write w and the intercept, where `out` is longer than w."""
+    d = mean.size
+    for j in range(d):
+        out[j] = soft(w[j] - level[0].total * mean[j], level[0].threshold)
+    if out.size > d:
+        out[d] = level[0].intercept
+
+
+@kernel
+def penalties(
+    level: Any, mean: Any, w: Any, centre: Any, side: Any, ratio: Any, l1: Any, l2: Any
+) -> Any:
+    """Return the penalty of w, and that of the dual whose heavier side is scaled by a ratio.
+
+    `side` is the sum of s_i a_i x_i / scale over that side.
+    """
+    at = level[0]
+    penalty = dual_penalty = 0.0
+    for j in range(mean.size):
+        primal = soft(w[j] - at.total * mean[j], at.threshold)
+        penalty += 0.5 * l2 * primal * primal + l1 * abs(primal)
+        u = w[j] - (1.0 - at.share) * centre[j] - (1.0 - ratio) * side[j]
+        dual = soft(u, at.threshold) / at.share  # soft(v, l1 / lambda)
+        dual_penalty += 0.5 * l2 * dual * dual
+    return penalty, dual_penalty
+
+
+@kernel(inline=True)
+def pull_for(level: Any, length: Any, n: Any, curvature: Any) -> Any:
+    """Return the penalty of the augmented Lagrangian for a mean curvature of the losses."""
+    strength = level[0].scale / n
+    stiff = STIFF * strength / curvature if curvature > 0.0 else math.inf
+    return min(max(NEAR * length, stiff), MOST * (length + strength))
+
+
+@kernel
+def set_strength(
+    level: Any, mean: Any, w: Any, centre: Any, strength: Any, n: Any, l1: Any, l2: Any
+) -> None:
+    """Set the strength lambda + kappa; w changes with it, b does not."""
+    at = level[0]
+    share, ratio = l2 / strength, at.scale / (strength * n)
+    for j in range(mean.size):
+        before = w[j]
+        own = before - (1.0 - at.share) * centre[j]
+        w[j] = ratio * own + (1.0 - share) * centre[j]
+        moved = w[j] - before - (ratio - 1.0) * at.total * mean[j]
+        at.intercept -= mean[j] * moved
+    at.total *= ratio
+    at.scale, at.share, at.threshold = strength * n, share, l1 / strength
+
+
+@kernel
+def move_centre(level: Any, mean: Any, w: Any, centre: Any, previous: Any, restart: Any) -> None:
+    """Move the centre to w + beta (w - the last w), and u with it; to w, where progress is slow."""
+    at = level[0]
+    if at.share == 1.0:
+        return
+    root = math.sqrt(at.share)
+    beta = 0.0 if restart else (1.0 - root) / (1.0 + root)
+    for j in range(mean.size):
+        now = soft(w[j] - at.total * mean[j], at.threshold)
+        moved = now + beta * (now - previous[j])
+        move = (1.0 - at.share) * (moved - centre[j])
+        centre[j], previous[j] = moved, now
+        w[j] += move
+        at.intercept -= mean[j] * move

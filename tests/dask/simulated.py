@@ -1,0 +1,72 @@
+"""Partitions in this process, without Dask: a runner for `Ascent`, and fits by it."""
+
+import itertools
+
+import numpy as np
+
+from tombola.dask.local import take_part
+from tombola.dask.overview import look_at, merge
+from tombola.dask.partition import assemble
+from tombola.dask.rounds import Ascent
+from tombola.dask.setting import begin, make_setting
+
+NUMERIC = ("LeastSquares", "Huber", "EpsilonInsensitive")
+
+
+class Simulated:
+    """Carries out rounds one partition after the other; dual variables can be lost."""
+
+    def __init__(self, parts):
+        self.parts, self.duals = parts, [None] * len(parts)
+
+    def run(self, setting, plan, others):
+        reports = []
+        for k, part in enumerate(self.parts):
+            rest = others(k) if self.duals[k] is None and plan.round > 0 else None
+            report, self.duals[k] = take_part(part, self.duals[k], setting, plan, k, rest)
+            reports.append(report)
+        return reports
+
+
+def cuts_of(n, count, uneven=False):
+    """Where rows are cut; uneven: sizes grow, and one partition is empty."""
+    places = np.linspace(0, 1, count + 1)
+    cuts = (n * (places**2 if uneven else places)).astype(int)
+    if uneven and count > 2:
+        cuts[2] = cuts[1]
+    return cuts
+
+
+def split(X, y, count, weights=None, uneven=False):
+    cuts = cuts_of(X.shape[0], count, uneven)
+    return [
+        assemble(k, X[a:b], y[a:b], None if weights is None else weights[a:b])
+        for k, (a, b) in enumerate(itertools.pairwise(cuts))
+    ]
+
+
+def started(parts, kind, *, tol=1e-6, epochs=5.0, seed=0, draws="adaptive", **options):
+    """An `Ascent` over simulated partitions, before its first round."""
+    options = {"alpha": 1e-3, "l1_ratio": 0.0, "fit_intercept": True, **options}
+    numeric = kind.__name__ in NUMERIC
+    centre = options["fit_intercept"] and options["l1_ratio"] == 0
+    overview = merge([look_at(part, k, numeric, centre) for k, part in enumerate(parts)])
+    classes = None if numeric else overview.labels
+    outputs = 1 if classes is None or len(classes) == 2 else len(classes)
+    some = sum(part.X.shape[0] > 0 for part in parts)
+    setting = make_setting(
+        overview, some, kind, options, classes=classes, outputs=outputs, seed=seed, draws=draws
+    )
+    return Ascent(setting, begin(overview, setting), len(parts), Simulated(parts), tol, epochs)
+
+
+def finished(fit, rounds=100, lose=()):
+    """Carry out rounds to the end; `lose` are pairs of a round and a partition."""
+    for number in range(rounds):
+        for when, k in lose:
+            if when == number:
+                fit.runner.duals[k] = None
+        if fit.step():
+            return fit
+    fit.step(last=True)
+    return fit

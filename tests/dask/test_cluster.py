@@ -1,0 +1,146 @@
+"""Fits on a cluster of two processes: the same model as here, and workers that die."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("dask")
+pytest.importorskip("distributed")
+
+import dask
+import dask.array as da
+
+from tombola.dask import KMeans, LinearClassifier, coreset
+from tombola.dask.rounds import Ascent
+
+N, D, COUNT = 4000, 5, 4
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D)) + 0.2
+    return X, (X @ rng.normal(size=D) + rng.normal(size=N) > 0).astype(int)
+
+
+def collections(count=COUNT):
+    X, y = data()
+    size = N // count
+    return da.from_array(X, chunks=(size, D)), da.from_array(y, chunks=size)
+
+
+def on_threads(model, *collections):
+    """Fit without the cluster."""
+    runner = "tombola.dask.linear.make_runner"
+    from tombola.dask.runners import LocalRunner
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, lambda parts, client: LocalRunner(parts))
+        return model.fit(*collections)
+
+
+def kill_one(client):
+    """kill -9 of a worker; return when the scheduler knows, and a new one is there."""
+    before = client.run(os.getpid)
+    os.kill(min(before.values()), signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        workers = set(client.ncores())
+        if len(workers) == 2 and workers != set(before):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the worker has not come back")
+
+
+def killed_at(monkeypatch, client, rounds):
+    """Make fits lose a worker after some of their rounds."""
+    step = Ascent.step
+
+    def step_and_kill(self, **options):
+        done = step(self, **options)
+        if int(self.counts[0].rounds) in rounds:
+            kill_one(client)
+        return done
+
+    monkeypatch.setattr(Ascent, "step", step_and_kill)
+
+
+def tasks_known(client):
+    return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+
+
+def test_the_model_does_not_depend_on_where_it_is_fitted(client):
+    X, y = collections()
+    there = LinearClassifier(random_state=0, tol=1e-6).fit(X, y)
+    here = on_threads(LinearClassifier(random_state=0, tol=1e-6), X, y)
+    assert np.array_equal(there.coef_, here.coef_)
+    assert there.progress_ == here.progress_
+    assert there.dual_gap_ <= 1e-6
+    assert there.score(X, y) == here.to_local().score(*data())
+    assert isinstance(there.predict_proba(X), da.Array)
+
+
+def test_the_graph_does_not_grow_and_nothing_is_left(client, monkeypatch):
+    known, step = [], Ascent.step
+
+    def counted(self, **options):
+        done = step(self, **options)
+        time.sleep(0.1)
+        known.append(tasks_known(client))
+        return done
+
+    monkeypatch.setattr(Ascent, "step", counted)
+    X, y = collections()
+    LinearClassifier("hinge", random_state=0, tol=1e-2).fit(X.persist(), y.persist())
+    assert len(known) > 4
+    assert max(known[1:]) <= known[1] + 2
+    time.sleep(0.2)
+    assert tasks_known(client) < known[-1]
+
+
+@pytest.mark.parametrize(("loss", "tol"), [("log_loss", 1e-6), ("hinge", 1e-2)])
+def test_a_worker_that_dies_costs_rounds_and_not_the_optimum(client, monkeypatch, loss, tol):
+    X, y = collections()
+    plain = LinearClassifier(loss, random_state=0, tol=tol).fit(X, y)
+    killed_at(monkeypatch, client, {2})
+    hurt = LinearClassifier(loss, random_state=0, tol=tol).fit(X, y)
+    assert hurt.progress_.restarts >= 1
+    assert hurt.dual_gap_ <= tol
+    assert hurt.n_iter_ <= plain.n_iter_ + 10
+    values = [objective(model) for model in (plain, hurt)]
+    assert abs(values[0] - values[1]) <= 2 * tol
+
+
+def objective(model):
+    from tombola.problems import Hinge, Logistic
+
+    kind = Hinge if model.loss == "hinge" else Logistic
+    problem = kind(*data(), alpha=model.alpha, fit_intercept=True)
+    return problem.value(np.append(model.coef_, model.intercept_))
+
+
+def test_rows_that_lived_with_a_dead_worker_only(client, monkeypatch):
+    X, y = data()
+    blocks = [
+        da.from_delayed(
+            dask.delayed(client.scatter([X[k::2]], hash=False)[0]), (N // 2, D), X.dtype
+        )
+        for k in range(2)
+    ]
+    whole = da.concatenate(blocks)
+    target = da.from_array(np.concatenate([y[0::2], y[1::2]]), chunks=N // 2)
+    killed_at(monkeypatch, client, {1})
+    with pytest.raises(RuntimeError, match=r"rows of partition \d were lost with a worker"):
+        LinearClassifier(random_state=0, tol=1e-9).fit(whole, target)
+
+
+def test_clusters_and_coresets(client):
+    X, _ = collections()
+    model = KMeans(3, random_state=0, coreset_size=500).fit(X)
+    assert model.loads_ <= 5
+    assert np.isclose(model.inertia_, -model.to_local().score(data()[0]))
+    rows, weights = coreset(X, 300, seed=1)
+    assert rows.shape[1] == D
+    assert len(weights) <= 300

@@ -1,0 +1,214 @@
+"""Collections of all kinds, and what is wrong with some; on Dask's threads."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("dask")
+pytest.importorskip("distributed")
+
+import dask.array as da
+import dask.dataframe as dd
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from tombola import estimators
+from tombola.dask import KMeans, LinearClassifier, LinearRegressor, coreset
+
+N, D = 1200, 4
+CUTS = ((300, 0, 500, 400), (D,))
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D)) + 0.2
+    return X, X @ rng.normal(size=D) + rng.normal(size=N)
+
+
+def frame():
+    X, y = data()
+    return pd.DataFrame(X, columns=list("abcd")).assign(y=y, label=np.where(y > 0, "yes", "no"))
+
+
+def model(**options):
+    return LinearRegressor(random_state=0, tol=1e-6, **options)
+
+
+def reference(**weights):
+    return estimators.LinearRegressor(tol=1e-9, max_iter=1000).fit(*data(), **weights)
+
+
+def close(found, right, within=1e-3):
+    return np.abs(found.coef_ - right.coef_).max() < within
+
+
+def sparse_blocks(X):
+    return da.from_array(X, chunks=CUTS).map_blocks(sparse.csr_matrix)
+
+
+@pytest.mark.parametrize("kind", ["array", "float32", "sparse", "frame", "unknown", "columns"])
+def test_every_kind_of_collection(kind):
+    X, y = data()
+    target = da.from_array(y, chunks=CUTS[0])
+    rows = da.from_array(X, chunks=CUTS)
+    if kind == "float32":
+        rows = rows.astype(np.float32)
+    elif kind == "sparse":
+        rows = sparse_blocks(X)
+    elif kind in ("frame", "unknown"):
+        table = dd.from_pandas(frame(), npartitions=3)
+        rows, target = table[list("abcd")], table["y"]
+        if kind == "unknown":
+            rows, target = rows.to_dask_array(), target.to_dask_array()
+            assert np.isnan(rows.shape[0])
+    elif kind == "columns":
+        rows = rows.rechunk((400, 2))
+    if kind == "columns":
+        with pytest.warns(UserWarning, match="2 blocks along its columns"):
+            found = model().fit(rows, target)
+    else:
+        found = model().fit(rows, target)
+    assert close(found, reference())
+    assert hasattr(found, "feature_names_in_") == (kind == "frame")
+    predicted = found.predict(rows.rechunk({1: -1}) if kind == "columns" else rows)
+    assert isinstance(predicted, da.Array)
+    assert np.allclose(predicted.compute(), X @ found.coef_ + found.intercept_, atol=1e-5)
+
+
+def test_parquet_straight_from_disk(tmp_path):
+    pytest.importorskip("pyarrow")
+    for k, part in enumerate(np.array_split(np.arange(N), 3)):
+        frame().iloc[part].to_parquet(tmp_path / f"{k}.parquet")
+    table = dd.read_parquet(tmp_path)
+    found = LinearClassifier(random_state=0).fit(table[list("abcd")], table["label"])
+    assert found.classes_.tolist() == ["no", "yes"]
+    assert found.score(table[list("abcd")], table["label"]) > 0.8
+
+
+def test_weights_as_on_one_machine():
+    X, y = data()
+    weights = np.random.default_rng(1).exponential(size=N) * (np.arange(N) > 400)
+    rows, target = da.from_array(X, chunks=(300, D)), da.from_array(y, chunks=300)
+    given = da.from_array(weights, chunks=500)  # cut as X is
+    found = model().fit(rows, target, given)
+    right = reference(sample_weight=weights)
+    assert close(found, right)
+    assert not close(found, reference())
+    assert np.isclose(found.score(rows, target, given), right.score(X, y, weights), atol=1e-4)
+
+
+@pytest.mark.parametrize("balance", [None, "balanced", {0: 1.0, 1: 3.0, 2: 1.0}])
+def test_classes_and_their_weights(balance):
+    X, y = data()
+    label = np.digitize(y, [-1.0, 1.5])
+    rows = da.from_array(X, chunks=(300, D))
+    found = LinearClassifier(random_state=0, tol=1e-6, class_weight=balance)
+    found.fit(rows, da.from_array(label, chunks=300))
+    right = estimators.LinearClassifier(tol=1e-8, class_weight=balance).fit(X, label)
+    assert close(found, right, 0.02 * np.abs(right.coef_).max())
+    assert (found.dual_gap_ <= 1e-6).all()
+    assert np.allclose(found.predict_proba(rows).compute(), right.predict_proba(X), atol=0.01)
+
+
+def test_an_indicator_matrix():
+    X, y = data()
+    labels = np.column_stack([y > 0, X[:, 0] > 0.5]).astype(int)
+    rows = da.from_array(X, chunks=(300, D))
+    found = LinearClassifier(random_state=0, alpha=1e-2).fit(
+        rows, da.from_array(labels, chunks=(300, 2))
+    )
+    right = estimators.LinearClassifier(alpha=1e-2, tol=1e-6).fit(X, labels)
+    assert close(found, right, 0.1)
+    assert found.predict(rows).compute().shape == (N, 2)
+
+
+def test_to_local_is_the_plain_estimator():
+    X, y = data()
+    rows, target = da.from_array(X, chunks=(300, D)), da.from_array(y, chunks=300)
+    local = model().fit(rows, target).to_local()
+    assert type(local) is estimators.LinearRegressor
+    assert close(local, reference())
+    assert local.dual_gap_ <= 1e-6
+    assert np.isclose(local.score(X, y), model().fit(rows, target).score(rows, target))
+    assert clone(model(alpha=0.5)).alpha == 0.5
+
+
+def test_a_fit_goes_on_from_its_checkpoint(tmp_path):
+    X, y = data()
+    rows, target = da.from_array(X, chunks=(300, D)), da.from_array(y > 0, chunks=300)
+
+    def fitted(rounds, folder=None, loss="log_loss"):
+        it = LinearClassifier(
+            loss, random_state=0, tol=1e-9, max_iter=rounds, checkpoint=folder, checkpoint_every=2
+        )
+        with pytest.warns(ConvergenceWarning, match="relative duality gap"):
+            return it.fit(rows, target)
+
+    for loss, half, all_rounds in (("log_loss", 4, 6), ("hinge", 12, 16)):
+        folder = tmp_path / loss
+        plain = fitted(all_rounds, loss=loss)
+        assert fitted(half, folder, loss).n_iter_ == half
+        resumed = fitted(all_rounds, folder, loss)
+        assert np.array_equal(resumed.coef_, plain.coef_)
+        assert resumed.n_iter_ == all_rounds
+        assert not np.array_equal(fitted(half, loss=loss).coef_, plain.coef_)
+    with pytest.raises(ValueError, match="other data, partitions or parameters"):
+        LinearClassifier(random_state=1, checkpoint=folder).fit(rows, target)
+
+
+def test_what_is_wrong_is_one_sentence():
+    X, y = data()
+    rows, target = da.from_array(X, chunks=(300, D)), da.from_array(y, chunks=300)
+    with pytest.raises(TypeError, match=r"got ndarray: for data in memory use tombola\.estimators"):
+        model().fit(X, y)
+    with pytest.raises(TypeError, match="y must be a Dask array, series or data frame like X"):
+        model().fit(rows, y)
+    with pytest.raises(ValueError, match="X has 1200 rows, y has 1100"):
+        model().fit(rows, target[:1100])
+    with pytest.raises(ValueError, match="X has no rows"):
+        model().fit(rows[:0], target[:0])
+    with pytest.raises(ValueError, match="at least two classes, y has 1 class: 1"):
+        LinearClassifier().fit(rows, da.ones(N, chunks=300, dtype=int))
+    with pytest.raises(ValueError, match="all sample weights are 0"):
+        model().fit(rows, target, da.zeros(N, chunks=300))
+    with pytest.raises(ValueError, match="negative"):
+        model().fit(rows, target, -da.ones(N, chunks=300))
+    with pytest.raises(ValueError, match="not finite"):
+        model().fit(da.where(rows > 3, np.nan, rows), target)
+    table = dd.from_pandas(frame(), npartitions=3)
+    with pytest.raises(ValueError, match="X has 3 partitions, y has 4"):
+        model().fit(table[list("abcd")], target)
+    with pytest.raises(ValueError, match="alpha"):
+        model(alpha=0.0).fit(rows, target)
+
+
+def test_clusters_as_on_one_machine():
+    rng = np.random.default_rng(1)
+    middles = rng.normal(size=(30, 3)) * 5
+    X = middles[rng.integers(30, size=20_000)] + rng.normal(size=(20_000, 3))
+    rows = da.from_array(X, chunks=(4500, 3))
+    found = KMeans(10, random_state=0, n_init=5).fit(rows)
+    right = estimators.KMeans(10, random_state=0, n_init=5).fit(X)
+    assert found.inertia_ < 1.05 * right.inertia_
+    assert found.labels_.compute().shape == (20_000,)
+    assert found.transform(rows).shape == (20_000, 10)
+    assert np.isclose(found.inertia_, -found.score(rows))
+    rough = KMeans(10, random_state=0, coreset_size=12, polish=0).fit(rows)
+    assert rough.inertia_ > 1.05 * right.inertia_  # too few draws
+
+
+def test_a_coreset_is_unbiased():
+    X, _ = data()
+    X[:10] *= 20
+    weights = np.random.default_rng(2).exponential(size=N)
+    rows = da.from_array(X, chunks=CUTS)
+    given = da.from_array(weights, chunks=CUTS[0])
+    estimates = []
+    for seed in range(60):
+        drawn, shares = coreset(rows, 100, given, seed=seed)
+        estimates.append([shares.sum(), *(shares @ drawn**2)])
+    truth = np.array([weights.sum(), *(weights @ X**2)])
+    error = np.std(estimates, axis=0) / np.sqrt(60)
+    assert (np.abs(np.mean(estimates, axis=0) - truth) < 4.5 * error).all()  # false alarms: 1e-5
+    assert len(coreset(rows, N + 1)[0]) == N

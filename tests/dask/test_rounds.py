@@ -1,0 +1,186 @@
+"""Fits in rounds, over simulated partitions: the optimum, the certificate, losses of duals."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("dask")
+pytest.importorskip("distributed")
+
+from scipy import sparse
+from simulated import NUMERIC, finished, split, started
+
+from tombola import problems
+from tombola.dask import local
+from tombola.solvers import SDCA
+from tombola.solvers.gap import relative_gap
+
+SMOOTH = ("Logistic", "SquaredHinge", "LeastSquares", "Huber")
+KINKED = ("Hinge", "EpsilonInsensitive")
+N, D = 1200, 6
+
+
+def data(kind, n=N):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n, D)) * np.exp(0.5 * rng.normal(size=D)) + 0.3
+    z = X @ rng.normal(size=D)
+    if kind in NUMERIC:
+        return X, z + rng.normal(size=n) + 5.0 * (rng.uniform(size=n) < 0.05)
+    return X, (z + 2.0 * rng.normal(size=n) > 0.5).astype(float)
+
+
+def optimum(problem):
+    return problem.value(SDCA(tol=1e-9).minimize(problem, rounds=200_000).solution)
+
+
+def distance(fit, problem, lowest, output=0):
+    """How far the objective is above its minimum, relative to that at w = 0."""
+    found = fit.outputs[output]
+    return (problem.value(found.best) - lowest) / found.bounds[0].unit
+
+
+@pytest.fixture(scope="module")
+def lowest():
+    """The minimum of each problem, by SDCA on all rows."""
+    found = {}
+
+    def of(kind, **options):
+        key = (kind, *sorted(options.items()))
+        if key not in found:
+            problem = getattr(problems, kind)(*data(kind), **options)
+            found[key] = problem, optimum(problem)
+        return found[key]
+
+    return of
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 16])
+@pytest.mark.parametrize("kind", SMOOTH)
+def test_the_optimum_of_one_machine(kind, count, lowest):
+    problem, best = lowest(kind, alpha=1e-3, fit_intercept=True)
+    parts = split(*data(kind), count, uneven=count == 4)
+    fit = finished(started(parts, getattr(problems, kind)), 60)
+    assert fit.progress.gap <= 1e-6
+    assert -1e-9 <= distance(fit, problem, best) <= 1e-6
+    assert fit.progress.loads <= 30
+
+
+@pytest.mark.parametrize("kind", KINKED)
+def test_losses_with_kinks_take_more_rounds(kind, lowest):
+    problem, best = lowest(kind, alpha=1e-3, fit_intercept=True)
+    for count, rounds, near in [(1, 100, 1e-6), (2, 150, 1e-4), (16, 150, 1e-3)]:
+        parts = split(*data(kind), count)
+        fit = finished(started(parts, getattr(problems, kind)), rounds)
+        assert -1e-9 <= distance(fit, problem, best) <= min(near, fit.progress.gap + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["Logistic", "EpsilonInsensitive"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_gap_is_never_below_the_true_one(kind, intercept, lowest):
+    problem, best = lowest(kind, alpha=1e-3, fit_intercept=intercept)
+    fit = started(
+        split(*data(kind), 4, uneven=True), getattr(problems, kind), fit_intercept=intercept
+    )
+    fit.tol = 1e-9
+    for number in range(12):
+        if number in (4, 9):
+            fit.runner.duals[0] = None
+        fit.step()
+        assert distance(fit, problem, best) <= fit.progress.gap + 1e-9
+    assert fit.progress.gap < 0.5
+
+
+def test_a_certificate_of_a_wrong_contribution_would_be_below_it(lowest):
+    problem, best = lowest("Logistic", alpha=1e-3, fit_intercept=False)
+    fit = started(split(*data("Logistic"), 4), problems.Logistic, fit_intercept=False)
+    below = False
+    for _ in range(6):
+        fit.step()
+        fit.contributions *= 0.0  # as if they had been taken out, with the duals left in
+        below = below or distance(fit, problem, best) > fit.progress.gap + 1e-9
+    assert below
+
+
+@pytest.mark.parametrize("kind", ["LeastSquares", "Logistic"])
+def test_elastic_net(kind, lowest):
+    options = {"alpha": 2e-2, "l1_ratio": 0.5, "fit_intercept": True}
+    problem, best = lowest(kind, **options)
+    fit = finished(started(split(*data(kind), 4), getattr(problems, kind), **options), 60)
+    assert fit.progress.gap <= 1e-6
+    assert distance(fit, problem, best) <= 1e-6
+
+
+def test_weights_and_sparse_rows():
+    X, y = data("Logistic")
+    X[np.abs(X) < 0.5] = 0.0
+    weights = np.random.default_rng(0).exponential(size=N) * (np.arange(N) % 7 > 0)
+    weights[:300] = 0.0  # a partition without weight
+    problem = problems.Logistic(X, y, alpha=1e-3, fit_intercept=True, sample_weight=weights)
+    rows = sparse.csr_matrix(X)
+    fit = finished(started(split(rows, y, 4, weights), problems.Logistic), 60)
+    assert fit.progress.gap <= 1e-6
+    assert distance(fit, problem, optimum(problem)) <= 1e-6
+
+
+def test_one_class_in_a_partition():
+    X, y = data("Logistic")
+    order = np.argsort(y, kind="stable")
+    problem = problems.Logistic(X, y, alpha=1e-3, fit_intercept=True)
+    fit = finished(started(split(X[order], y[order], 3), problems.Logistic, tol=1e-4), 100)
+    assert distance(fit, problem, optimum(problem)) <= fit.progress.gap + 1e-9
+    assert fit.progress.gap <= 1e-3
+
+
+def test_several_classes_share_a_load():
+    X, _ = data("Logistic")
+    y = np.digitize(X[:, 0] + X[:, 1], [-1.0, 0.5])
+    fit = finished(started(split(X, y, 4), problems.Logistic, tol=1e-5), 60)
+    assert len(fit.outputs) == 3
+    for k, output in enumerate(fit.outputs):
+        problem = problems.Logistic(X, y == k, alpha=1e-3, fit_intercept=True)
+        assert relative_gap(problem, output.best) < 1e-2
+        assert distance(fit, problem, optimum(problem), k) <= 1e-5
+
+
+def test_draws_depend_on_seed_partition_and_round_alone():
+    parts = split(*data("Logistic"), 4)
+    first = finished(started(parts, problems.Logistic, seed=5), 3)
+    again = finished(started(parts, problems.Logistic, seed=5), 3)
+    other = finished(started(parts, problems.Logistic, seed=6), 3)
+    assert np.array_equal(first.outputs[0].best, again.outputs[0].best)
+    assert not np.array_equal(first.outputs[0].best, other.outputs[0].best)
+    keys = {
+        local.draw_key(s, k, t, c) for s in (0, 9) for k in (0, 3) for t in (0, 2) for c in (0, 1)
+    }
+    assert len(keys) == 16
+
+
+@pytest.mark.parametrize("kind", ["Logistic", "Hinge"])
+def test_lost_duals_cost_rounds_and_not_the_optimum(kind, lowest):
+    problem, best = lowest(kind, alpha=1e-3, fit_intercept=True)
+    tol = 1e-6 if kind == "Logistic" else 1e-2
+    parts = split(*data(kind), 4)
+    plain = finished(started(parts, getattr(problems, kind), tol=tol), 200)
+    lost = finished(
+        started(parts, getattr(problems, kind), tol=tol), 200, lose=[(1, 0), (3, 2), (4, 3), (4, 1)]
+    )
+    assert lost.progress.restarts in (3, 4)  # a fit may have ended before the last
+    assert lost.progress.gap <= tol
+    assert distance(lost, problem, best) <= tol
+    assert lost.progress.rounds <= 3 * plain.progress.rounds + 10
+
+
+def test_adding_changes_without_the_factor_diverges(monkeypatch, lowest):
+    """Without K in q' the changes of eight equal partitions add up to eight times too much."""
+    X, y = data("Logistic", 200)
+    parts = split(np.tile(X, (8, 1)), np.tile(y, 8), 8)
+    right = finished(started(parts, problems.Hinge, tol=0.0), 8)
+    runs = local.runs
+
+    def without(partition, duals, setting, plan):
+        for run in runs(partition, duals, setting, plan):
+            run.level[0].scale *= 8
+            yield run
+
+    monkeypatch.setattr(local, "runs", without)
+    wrong = finished(started(parts, problems.Hinge, tol=0.0), 8)
+    assert right.progress.gap < 0.5 * wrong.progress.gap
