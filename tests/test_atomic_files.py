@@ -2,10 +2,11 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
-from tombola.files import replaced_file, write_text
+from tombola.files import _is_ours, replaced_file, write_text
 
 
 def test_a_text_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -94,3 +95,18 @@ def test_the_error_is_the_first_one_if_the_temporary_file_is_gone(tmp_path):
 
     with pytest.raises(KeyError, match="first"):
         lose_it()
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        (None, True),
+        ("folder", True),
+        ("folder/.tombola-1.part", True),
+        ("folder/other", False),
+        ("elsewhere", False),
+        (5, False),
+    ],
+)
+def test_errors_about_other_files_are_left_alone(name, ours):
+    assert _is_ours(name, Path("folder")) == ours

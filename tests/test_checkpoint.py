@@ -286,3 +286,16 @@ def test_pickles_and_copies_go_on_alike(make):
     expected = [sampler.draw(30).indices.tolist(), repr(sampler.gauge)]
     for twin in twins:
         assert [twin.draw(30).indices.tolist(), repr(twin.gauge)] == expected
+
+
+def test_no_two_arrays_have_the_same_name(tmp_path):
+    """A name is the key where it can be; never that of the text."""
+    state = {name: np.array([k]) for k, name in enumerate(["json", "ab", "bb", "a b", "b"])}
+    state["deep"] = {"b": np.array([5]), "json": np.array([6])}
+    state["list"] = [np.array([7]), np.array([8])]
+    checkpoint.write(tmp_path / "it", state)
+    assert same(checkpoint.read(tmp_path / "it"), state)
+    with zipfile.ZipFile(tmp_path / "it") as packed:
+        names = packed.namelist()
+    assert {"ab.npy", "bb.npy", "b.npy", "json.npy"} < set(names)
+    assert len(names) == len(set(names)) == 10

@@ -239,3 +239,13 @@ def test_the_largest_uniform_weight():
     assert set(index.draw(50, Stream(1), uniform=2**61)) == {0, 1}
     with pytest.raises(ValueError, match=r"is beyond 2\^63"):
         index.draw(50, Stream(1), uniform=2**61 + 1)
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (1, 2)])
+def test_arrays_of_two_dimensions_are_refused(index, shape):
+    """Also where they have the type and layout that kernels take."""
+    flat, square = np.array([1, 2]), np.array([1, 2]).reshape(shape)
+    with pytest.raises(ValueError, match="items must have one dimension"):
+        index.set(square, flat)
+    with pytest.raises(ValueError, match="weights must have one dimension"):
+        index.set(flat, square)

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from tombola import Stream, WeightIndex
-from tombola.index.layout import Index, build, first_fault, new_sums, order_fault, restore
+from tombola.index.layout import (
+    HEIGHTS,
+    Index,
+    build,
+    first_fault,
+    new_sums,
+    order_fault,
+    restore,
+)
 from tombola.random import is_stream
 
 pytestmark = pytest.mark.kernels
@@ -102,3 +110,11 @@ def test_building_again_forgets_the_tallest_columns():
 def test_items_of_weight_0_have_no_column():
     """One of them, since 64-bit sums of two wrong columns could cancel."""
     assert WeightIndex([1, 2, 3, 0])._index.sums[0].area == 1 + 2 + 4
+
+
+def test_a_wrong_count_of_any_height_is_found():
+    for height in range(1, HEIGHTS + 1):
+        index = some_index()
+        assert first_fault(index) == -1
+        index.sums[0].at_least[height] += 1
+        assert first_fault(index) >= 0, height

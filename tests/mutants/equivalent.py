@@ -221,4 +221,20 @@ EQUIVALENT = {
     SAMPLERS + "weighted.py, draw_many: 0 -> 1 in `if by_weight(state) and uniform >= 0:`": (
         "both ways draw the same items"
     ),
+    SAMPLERS
+    + "vrb.py, PrintedState.fade: state.rule[0].fade < 1.0 -> (state.rule[0].fade <= 1.0)": (
+        "a score times 1 is that score"
+    ),
+    # index and gauge, of another sample
+    DRAWING + "plan_of: 1 -> 2 in `plan[SHIFT, heights] = -1`": (
+        "any number below 0 says that a dart is in the uniform part"
+    ),
+    DRAWING + "plan_of: 64 - GUIDE_BITS -> (64 + GUIDE_BITS)": "searches begin at the first height",
+    LAYOUT + "first_fault: height > 0 -> (height >= 0) in `if height > 0 and seen[height]:`": (
+        "numpy shifts 1 by -1 to 0; compiled, it is another number, which compiled tests notice"
+    ),
+    SETTING + "first_unfit: 1 -> 2 in `return -1`": "any number below 0 says that all fit",
+    GAUGE + "Gauge.interval: total + margin < 0 -> (total + margin <= 0)": (
+        "two sums of real numbers are not equal"
+    ),
 }

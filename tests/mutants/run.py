@@ -52,8 +52,9 @@ STEPS = (
     "scaled_run", "sgd", "svrg", "variance_reduced",
 )  # fmt: skip
 STEP_TESTS = (
-    "block", "closed_form", "coordinate", "descents", "face", "lazy", "mini_batch_kmeans",
-    "newton_parts", "sdca", "unbiased", "working_sets",
+    "block", "carry", "closed_form", "coordinate", "descents", "divergence", "face",
+    "kmeans_rounds", "lazy", "mini_batch_kmeans", "newton_parts", "rate_search", "sdca",
+    "unbiased", "working_sets",
 )  # fmt: skip
 
 
