@@ -134,7 +134,7 @@ def gradient_of(X, y, w):
     return np.logaddexp(0.0, -margin).sum(), np.append(X.T @ slope, slope.sum())
 
 
-def lbfgs(X, y, alpha, lowest, unit, until, best_start=False, loads=300):
+def lbfgs(X, y, alpha, lowest, unit, until, best_start=False, loads=150):
     """The distance to the minimum after each load of the data."""
     blocks = list(zip(np.ravel(X.to_delayed()), np.ravel(y.to_delayed()), strict=True))
     n, task, seen = X.shape[0], dask.delayed(gradient_of), []
@@ -184,7 +184,7 @@ def reached(trace, target):
 def measure_loads(folder, sets, quick, counts=(4, 16), name="dask_loads"):
     for set_name, alpha, make in cases(folder, sets, quick):
         tol = 1e-4 if set_name == "generated" else min(TARGETS)
-        rows, lowest, unit = [], np.inf, 1.0
+        lowest, unit = np.inf, 1.0
         for count in counts:
             X, y = make(count)
             n, d = X.shape
@@ -195,14 +195,7 @@ def measure_loads(folder, sets, quick, counts=(4, 16), name="dask_loads"):
                     {"gap": p.gap, "loads": p.loads, "passes": float(p.passes), "bytes": p.bytes}
                     for p, _, _ in seen
                 ]
-                rows += rows_of(set_name, n, d, alpha, count, method, trace)
-                print(
-                    set_name,
-                    alpha,
-                    count,
-                    method,
-                    [(f"{t['gap']:.0e}", t["loads"]) for t in trace][-1],
-                )
+                timing.append(name, rows_of(set_name, n, d, alpha, count, method, trace))
         X, y = make(counts[0])
         moved = counts[0] * 8 * (2 * d + 3)
         for method, best_start in PEERS.items():
@@ -211,8 +204,7 @@ def measure_loads(folder, sets, quick, counts=(4, 16), name="dask_loads"):
                 {"gap": gap, "loads": k + 1, "passes": k + 1.0, "bytes": (k + 1) * moved}
                 for k, gap in enumerate(seen)
             ]
-            rows += rows_of(set_name, n, d, alpha, counts[0], method, trace)
-        timing.append(name, rows)
+            timing.append(name, rows_of(set_name, n, d, alpha, counts[0], method, trace))
 
 
 def rows_of(set_name, n, d, alpha, count, method, trace):
