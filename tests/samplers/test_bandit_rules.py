@@ -135,7 +135,8 @@ class ParameterFree(Rule):
             moved = m + share * (squared / (n * p) - m)
             rule["mean_square"] = m = max(least, min(moved, 2 * m) if m > 0 else moved)
             squared = min(squared, 8.0 * n * m)
-            self.falls.judge(squared, n, p, super().probabilities()[i])
+            if self.visits[i] > 0:
+                self.falls.judge(squared, n, p, super().probabilities()[i])
         h, visits = float(self.h[i]), float(self.visits[i])
         if visits > 0 and squared + h > 0:
             rule["compared"] += 1.0

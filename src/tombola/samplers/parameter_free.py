@@ -142,8 +142,9 @@ class ParameterFreeState(Weighted, _Parts):
         rule, n = state.rule[0], state.scores.size
         if dwarfs(rule, loss):
             begin_anew(state)
+        had_loss = state.visits[item] > 0.0
         squared = absorb_average(state, item, probability, loss)
-        if state.visits[item] > 1.0 and rule.unit > 0.0:  # it had a loss before
+        if had_loss and rule.unit > 0.0:
             candidate = probability_of(state, item, uniform_weight(state))
             fallback.judge(state.fallback[0], squared, n, probability, candidate)
 
