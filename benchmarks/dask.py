@@ -28,11 +28,11 @@ import threading
 import time
 from pathlib import Path
 
-import timing  # beside this file, whose folder then leaves the path: dask is not this file
+HERE = str(Path(__file__).resolve().parent)
+sys.path.insert(0, HERE)  # also in processes that a cluster starts
+import timing  # noqa: E402
 
-sys.path[:] = [
-    it for it in sys.path if Path(it or ".").resolve() != Path(__file__).resolve().parent
-]
+sys.path[:] = [it for it in sys.path if str(Path(it or ".").resolve()) != HERE]  # not this dask.py
 
 import dask  # noqa: E402
 import dask.array as da  # noqa: E402
