@@ -108,7 +108,7 @@ bench: $(BENCH)/.ready
 	$(BENCH)/bin/python benchmarks/replay.py
 
 bench-page: $(READY)
-	$(BIN)/python docs/benchmarks.py
+	$(BIN)/python benchmarks/page.py
 
 $(SITE): $(READY)
 	@echo "== installing what the documentation site needs"
@@ -126,4 +126,4 @@ docs-links: $(SITE)
 	$(SPHINX) --builder linkcheck -D plot_gallery=0 docs out/docs-links
 
 clean:
-	rm -rf $(VENV) $(BENCH) out docs/generated docs/examples .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(BENCH) out docs/generated docs/examples docs/sg_execution_times.rst .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -3,9 +3,12 @@
 import inspect
 import os
 import re
+import sys
+from pathlib import Path
 
 import tombola
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))  # which the gallery uses
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 project = "tombola"
@@ -19,9 +22,10 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["choose/*.py", "generated/*.inc", "results"]
+exclude_patterns = ["choose", "gallery", "how_it_works", "results"]
 
 # Markdown: anchors of headings as on GitHub
 myst_heading_anchors = 4
@@ -34,6 +38,16 @@ autodoc_typehints = "none"  # docstrings have them
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
+
+# The gallery: docs/gallery/*.py run, and become pages in docs/examples
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "abort_on_example_error": True,
+}
 
 # Look
 html_theme = "pydata_sphinx_theme"

@@ -1,7 +1,11 @@
 """The documentation site: its snippets run, its navigation and reference are complete."""
 
+import ast
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -177,3 +181,52 @@ def test_the_board_is_that_of_the_index():
     assert index._index.order.tolist() == before
     index.set([board.CHANGED], [board.NEW])
     assert index._index.order.tolist() == after
+
+
+# --- benchmarks and gallery ------------------------------------------------------------------
+
+
+def test_the_benchmarks_page_is_that_of_the_committed_rows(monkeypatch):
+    page = script(ROOT / "benchmarks" / "page.py")
+    text, pictures = page.written()
+    assert (DOCS / "benchmarks.md").read_text() == text, "run `make bench-page`"
+    assert set(pictures) == set(page.SECTIONS) - {"clock"}  # which has a picture of its own
+    assert all((page.PICTURES / f"{name}.png").exists() for name in pictures)
+    assert "tianshou's `SegmentTree` 2.0.1" in text
+
+    kept = page.rows_of
+    monkeypatch.setattr(page, "rows_of", lambda name, *key: kept(name, *key)[1:])
+    assert page.written()[0] != text
+
+
+GALLERY = sorted((DOCS / "gallery").glob("*.py"))
+
+
+def test_the_gallery_has_eight_examples():
+    assert len(GALLERY) == 8
+    assert all(path.name.startswith("plot_") for path in GALLERY)  # the others are not run
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_an_example_of_the_gallery_has_what_it_imports(path, monkeypatch):
+    """A page of its own, a picture at least, and names that are there."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    tree = ast.parse(path.read_text())
+    title, rule = ast.get_docstring(tree).splitlines()[:2]
+    assert rule == len(title) * "="
+    assert "plt.show()" in path.read_text()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = import_module(node.module)
+            assert all(hasattr(module, name.name) for name in node.names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_an_example_of_the_gallery_runs(path):
+    ended = subprocess.run(
+        [sys.executable, path], check=False, capture_output=True, text=True, timeout=600, cwd=ROOT,
+        env={**os.environ, "MPLBACKEND": "Agg",
+             "PYTHONPATH": os.pathsep.join([str(ROOT / "examples"), str(ROOT / "src")])},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
