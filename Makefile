@@ -7,8 +7,9 @@ READY := $(VENV)/.ready
 SHOW := $(VENV)/.show
 BENCH := .venv-bench
 FRAMEWORKS := $(VENV)/.frameworks
+SITE := $(VENV)/.site
 
-.PHONY: demo test test-slow lint coverage crash fuzz mutants bench clean help
+.PHONY: demo test test-slow lint coverage crash fuzz mutants bench bench-page docs docs-links clean help
 
 help:
 	@echo "make demo       set up, race adaptive draws against shuffling, write a page"
@@ -20,6 +21,9 @@ help:
 	@echo "make fuzz       120,000 damaged states, each refused or harmless (about half an hour)"
 	@echo "make mutants    change 100 places of each module and see whether its tests notice; resumes"
 	@echo "make bench      compare speed with other libraries and append to benchmarks/results"
+	@echo "make bench-page docs/benchmarks.md and its pictures, from the rows of make bench"
+	@echo "make docs       the documentation site in out/docs; a warning or a broken local link fails"
+	@echo "make docs-links try its links to other sites (needs the network)"
 	@echo "make clean      remove what the others made"
 
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -103,5 +107,23 @@ bench: $(BENCH)/.ready
 	$(BENCH)/bin/python benchmarks/torch_norms.py
 	$(BENCH)/bin/python benchmarks/replay.py
 
+bench-page: $(READY)
+	$(BIN)/python benchmarks/page.py
+
+$(SITE): $(READY)
+	@echo "== installing what the documentation site needs"
+	$(INSTALL) --editable '.[docs]'
+	@touch $@
+
+SPHINX = $(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet
+
+docs: $(SITE)
+	@echo "== the documentation site; the gallery runs for a few minutes the first time"
+	$(SPHINX) docs out/docs
+	@echo "out/docs/index.html"
+
+docs-links: $(SITE)
+	$(SPHINX) --builder linkcheck -D plot_gallery=0 docs out/docs-links
+
 clean:
-	rm -rf $(VENV) $(BENCH) out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(BENCH) out docs/generated docs/examples docs/sg_execution_times.rst .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
