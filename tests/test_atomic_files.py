@@ -110,3 +110,12 @@ def test_the_error_is_the_first_one_if_the_temporary_file_is_gone(tmp_path):
 )
 def test_errors_about_other_files_are_left_alone(name, ours):
     assert _is_ours(name, Path("folder")) == ours
+
+
+@pytest.mark.parametrize(("name", "renamed"), [(None, True), ("elsewhere", False)])
+def test_an_error_names_the_file_unless_it_is_about_another(name, renamed, tmp_path):
+    error = OSError(28, "No space left on device", *([name] if name else []))
+    with pytest.raises(OSError, match="No space") as raised, replaced_file(tmp_path / "it"):
+        raise error
+    assert raised.value.filename == (str(tmp_path / "it") if renamed else name)
+    assert list(tmp_path.iterdir()) == []

@@ -118,3 +118,13 @@ def test_a_wrong_count_of_any_height_is_found():
         assert first_fault(index) == -1
         index.sums[0].at_least[height] += 1
         assert first_fault(index) >= 0, height
+
+
+def test_drawing_without_replacement_leaves_every_array_as_it_was():
+    """Many items have columns of the same height, within which they move on the way."""
+    index = WeightIndex(1 + np.arange(40) % 5)
+    before = [array.copy() for array in index._index]
+    for seed in range(5):
+        assert len(set(index.draw(30, Stream(seed), replace=False).tolist())) == 30
+        for array, then in zip(index._index, before, strict=True):
+            assert array.tobytes() == then.tobytes()

@@ -225,6 +225,26 @@ EQUIVALENT = {
     + "vrb.py, PrintedState.fade: state.rule[0].fade < 1.0 -> (state.rule[0].fade <= 1.0)": (
         "a score times 1 is that score"
     ),
+    SAMPLERS
+    + "base.py, Sampler._checked: not array.flags.c_contiguous -> (array.flags.c_contiguous)": (
+        "numpy reads any layout; compiled code does not, which compiled tests notice"
+    ),
+    SAMPLERS + "deck.py, is_permutation: 1 -> 2 in `seen[item] = 1`": (
+        "anything but 0 marks an item"
+    ),
+    SAMPLERS
+    + "parameter_free_batch.py, measure_distances: 0.0 -> 1.0 in "
+    + "`scratch.distance[j] = distance(squared, past) if squared + past > 0.0 else 0.0` (2)": (
+        "the distance between two zeros is not read"
+    ),
+    SAMPLERS
+    + "static.py, Static.balanced: 1.0 -> 2.0 in "
+    + "`return cls(1.0 / np.bincount(numbers)[numbers], seed=seed)`": "weights are in any unit",
+    SAMPLERS
+    + "weighted.py, WeightedSampler._begin: 1.0 -> 2.0 in "
+    + "`scale=1.0,  # integer weight per unit of value; a power of two`": (
+        "the scale is computed with the weights"
+    ),
     # index and gauge, of another sample
     DRAWING + "plan_of: 1 -> 2 in `plan[SHIFT, heights] = -1`": (
         "any number below 0 says that a dart is in the uniform part"
@@ -236,5 +256,12 @@ EQUIVALENT = {
     SETTING + "first_unfit: 1 -> 2 in `return -1`": "any number below 0 says that all fit",
     GAUGE + "Gauge.interval: total + margin < 0 -> (total + margin <= 0)": (
         "two sums of real numbers are not equal"
+    ),
+    DRAWING + "draw_many: out.size - done -> (out.size + done) (2)": (
+        "the number of darts does not affect which items are drawn"
+    ),
+    LAYOUT + "restore: 1 -> 2 in `index.sums[c : c + 1],`": "only the first record is used",
+    SETTING + "cross: height > 0 -> (height >= 0) in `if height > 0:`": (
+        "numpy shifts 1 by -1 to 0; compiled, it is another number, which compiled tests notice"
     ),
 }

@@ -401,16 +401,17 @@ def test_groups_start_from_levels_of_zero():
 
 @pytest.mark.parametrize("make", [lambda: tombola.VRB(3), lambda: tombola.GroupVRB([0, 1, 1])])
 @pytest.mark.parametrize("size", [1, 20])
-def test_only_a_loss_above_the_limit_begins_anew(make, size):
-    """The unit is that of the first loss, 0.75, up to 2^100 of it."""
+@pytest.mark.parametrize("scale", [2.0**-60, 1.0, 2.0**60])
+def test_only_a_loss_above_the_limit_begins_anew(make, size, scale):
+    """The unit is that of the first loss, up to 2^100 of it."""
     sampler = make()
     items = np.arange(size) % 3
     draw = tombola.Draw(items, np.full(size, 1 / 3), 3)
-    sampler.update(draw, np.full(size, 0.75))
-    sampler.update(draw, np.full(size, 2.0**100))
-    assert sampler.state.rule[0].unit == 1.0
-    sampler.update(draw, np.full(size, np.nextafter(2.0**100, np.inf)))
-    assert sampler.state.rule[0].unit == 2.0**-101
+    sampler.update(draw, np.full(size, 0.75 * scale))
+    sampler.update(draw, np.full(size, 2.0**100 * scale))
+    assert sampler.state.rule[0].unit == 1 / scale
+    sampler.update(draw, np.full(size, np.nextafter(2.0**100 * scale, np.inf)))
+    assert sampler.state.rule[0].unit == 2.0**-101 / scale
 
 
 @pytest.mark.parametrize(

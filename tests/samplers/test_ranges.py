@@ -129,3 +129,15 @@ def test_ends_of_ranges(name):
                 with pytest.raises(CheckpointError, match=rf"{field}(\[1\])? is "):
                     sampler.load_state_dict(changed(sampler.state_dict(), field, number))
                 assert same(sampler.state_dict(), before), field
+
+
+@pytest.mark.parametrize("name", ["Shuffle", "VRB", "GroupVRB"])
+@pytest.mark.parametrize(("place", "item"), [(0, 1), (3, N), (3, -1), (N - 1, 0)])
+def test_a_deck_holds_each_item_once(name, place, item):
+    sampler = SAMPLERS[name](3)
+    state = sampler.state_dict()
+    assert state["parts"]["deck"]["items"].tolist() == list(range(N))
+    assert state["parts"]["deck"]["turn"]["place"] == 0
+    state["parts"]["deck"]["items"][place] = item
+    with pytest.raises(CheckpointError, match="deck does not contain every item exactly once"):
+        sampler.load_state_dict(state)

@@ -168,3 +168,12 @@ def test_the_weights_are_a_copy():
     mine[:] = 7.0
     sampler.reset()
     assert sampler.probabilities().tolist() == [0.25, 0.75]
+
+
+def test_the_weights_that_it_keeps_cannot_be_changed():
+    given = np.array([1.0, 2.0])
+    sampler = Static(given)
+    given[0] = 5.0
+    assert sampler.parameters["weights"].tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="read-only"):
+        sampler.parameters["weights"][0] = 5.0
