@@ -10,7 +10,8 @@ not tried.
 
 # %%
 # Two lassos: that of ``tombola reproduce coordinates``, 1,000 correlated columns of log-normal
-# scales, fifty of which count; and one of 300 independent columns, uneven too, thirty of which count.
+# scales, fifty of which count; and one of 300 independent columns, uneven too, thirty of which
+# count.
 import matplotlib.pyplot as plt
 import numpy as np
 
