@@ -115,10 +115,10 @@ $(SITE): $(READY)
 	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
-SPHINX = $(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet
+SPHINX = $(BIN)/sphinx-build --fail-on-warning --nitpicky --quiet
 
 docs: $(SITE)
-	@echo "== the documentation site; the gallery runs for a few minutes the first time"
+	@echo "== the documentation site; the gallery runs for a minute or two the first time"
 	$(SPHINX) docs out/docs
 	@echo "out/docs/index.html"
 

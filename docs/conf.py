@@ -60,6 +60,7 @@ html_sidebars = {page: [] for page in ("index", "start", "choose", "faq")}
 smartquotes = False  # "auto" is a value
 html_theme_options = {
     "header_links_before_dropdown": 8,
+    "navbar_persistent": ["search-button"],
     "navbar_end": ["theme-switcher"],
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
@@ -89,29 +90,24 @@ def files_outside(app, name, source):
 
 def plain_formulas(app, what, name, obj, options, lines):
     """Keep formulas as they are written: |x| is no substitution, an indented block is literal."""
+    found, section, literal = [], "", False
     for k, line in enumerate(lines):
-        below = lines[k + 1 : k + 3]
-        indent = len(line) - len(line.lstrip())
-        if (
-            line.endswith(":")
-            and not line.endswith("::")
-            and len(below) == 2
-            and not below[0]
-            and below[1].startswith(" " * (indent + 4))
-        ):
-            lines[k] = line + ":"
-    literal = None  # the indent of the line before a literal block
-    for k, line in enumerate(lines):
-        indent = len(line) - len(line.lstrip())
-        if literal is not None and line and indent <= literal:
-            literal = None
-        if literal is None:
+        below = lines[k + 1] if k + 1 < len(lines) else ""
+        if line and set(below) == {"-"}:
+            section = line
+        indented = line.startswith("    ")
+        if line and not indented:
+            literal = False
+        prose = section in ("", "Notes")  # elsewhere, descriptions are indented
+        if prose and indented and not literal and not lines[k - 1].strip():
+            found += ["::", ""]
+            literal = True
+        if not literal and not line.lstrip().startswith((">>>", "...")):
             pieces = re.split(r"(``.*?``)", line)
             pieces[::2] = [piece.replace("|", r"\|") for piece in pieces[::2]]
-            if not line.lstrip().startswith((">>>", "...")):
-                lines[k] = "".join(pieces)
-            if line.endswith("::"):
-                literal = indent
+            line = "".join(pieces)
+        found.append(line)
+    lines[:] = found
 
 
 def is_foreign(app, what, name, obj, skip, options):

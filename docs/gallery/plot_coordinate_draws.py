@@ -2,14 +2,16 @@
 Coordinate draws at work
 ========================
 
-Coordinate descent may visit columns in any order. Where columns are uneven and few of them count,
-drawing those helps: ``VRB`` over the columns learns from each step how much it has gained. Where
-columns are independent, going through them in their order is better.
+Coordinate descent may visit columns in any order. ``VRB`` over the columns learns from each step
+how much it has gained, and draws the columns that gain most. Of the two lassos below it is ahead on
+one; on the other, shuffled and cyclic order are ahead of it. Which of their differences decides was
+not tried.
 """
 
 # %%
 # Two lassos: that of ``tombola reproduce coordinates``, 1,000 correlated columns of log-normal
-# scales, fifty of which count; and one of 300 independent columns.
+# scales, fifty of which count; and one of 300 independent columns, uneven too, thirty of which
+# count.
 import matplotlib.pyplot as plt
 import numpy as np
 

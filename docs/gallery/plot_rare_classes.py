@@ -22,8 +22,8 @@ runs = {method: [run(method, seed) for seed in range(SEEDS)] for method in METHO
 # %%
 # The training loss over all digits, and the test loss with the same proportions: lines are means
 # over three seeds, bands the smallest and the largest. With only 24 eights to learn from, balanced
-# draws fit the training set most closely, and gain nothing from it on new digits; tombola is
-# ahead of shuffling in both, and steadier than either.
+# draws fit the training set most closely, and gain nothing from it on new digits; on these
+# seeds tombola is ahead of shuffling in both, and steadier than either.
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for k, (axes, name) in enumerate(zip(panels, ("training loss", "test loss"), strict=True)):
     for method, results in runs.items():
