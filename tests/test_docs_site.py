@@ -18,6 +18,7 @@ PUBLIC = [
     "tombola",
     "tombola.advice",
     "tombola.checkpoint",
+    "tombola.dask",
     "tombola.datasets",
     "tombola.estimators",
     "tombola.ledger",
