@@ -249,3 +249,15 @@ def test_arrays_of_two_dimensions_are_refused(index, shape):
         index.set(square, flat)
     with pytest.raises(ValueError, match="weights must have one dimension"):
         index.set(flat, square)
+
+
+def test_the_last_weight_of_an_item_counts_near_the_limit(index):
+    index.set([0, 0, 1], [2**61, 5, 2**62 - 100])
+    assert index.weights.tolist() == [5, 2**62 - 100, 3]
+
+
+def test_verify_sees_damage_to_the_first_item():
+    index = WeightIndex([1, 2, 3])
+    index._index.weights[0] = -1
+    with pytest.raises(RuntimeError, match="the index is corrupt at item 0"):
+        index.verify()

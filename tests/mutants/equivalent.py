@@ -264,4 +264,16 @@ EQUIVALENT = {
     SETTING + "cross: height > 0 -> (height >= 0) in `if height > 0:`": (
         "numpy shifts 1 by -1 to 0; compiled, it is another number, which compiled tests notice"
     ),
+    DRAWING + "plan_of: area += at_least[0] * uniform -> pass": (
+        "the guide is where a search begins, and begins earlier"
+    ),
+    DRAWING + "plan_of: plan[END, k] <= np.int64(dart) -> (plan[END, k] < np.int64(dart))": (
+        "the guide is where a search begins, and begins earlier"
+    ),
+    SAMPLERS + "vrb.py, PrintedState.fade: 1.0 -> 2.0 in `if state.rule[0].fade < 1.0:`": (
+        "a score times 1 is that score"
+    ),
+    SAMPLERS + "weighted.py, rebuild: 2 -> 3 in `room = np.int64(2 * HIGH)`": (
+        "a total of about 2^50 is far below either"
+    ),
 }
