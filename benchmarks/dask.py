@@ -252,9 +252,9 @@ def measure_kills(times=20):
                     took = time.monotonic() - began
                 pids = sorted(client.run(os.getpid).values())
                 wait = rng.uniform(0.0, took)
-                dead = threading.Event()
+                victim, dead = int(rng.choice(pids)), threading.Event()
 
-                def kill(pid=int(rng.choice(pids)), dead=dead):
+                def kill(pid=victim, dead=dead):
                     os.kill(pid, signal.SIGKILL)
                     dead.set()
 
