@@ -254,9 +254,6 @@ EQUIVALENT = {
         "numpy shifts 1 by -1 to 0; compiled, it is another number, which compiled tests notice"
     ),
     SETTING + "first_unfit: 1 -> 2 in `return -1`": "any number below 0 says that all fit",
-    GAUGE + "Gauge.interval: total + margin < 0 -> (total + margin <= 0)": (
-        "two sums of real numbers are not equal"
-    ),
     DRAWING + "draw_many: out.size - done -> (out.size + done) (2)": (
         "the number of darts does not affect which items are drawn"
     ),
