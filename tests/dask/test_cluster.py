@@ -42,9 +42,10 @@ def on_threads(model, *collections):
 
 
 def kill_one(client):
-    """kill -9 of a worker; return when the scheduler knows, and a new one is there."""
-    before = client.run(os.getpid)
-    os.kill(min(before.values()), signal.SIGKILL)
+    """Kill -9 the worker that has most data; return when the scheduler knows and has a new one."""
+    before, held = client.run(os.getpid), client.has_what()
+    victim = max(before, key=lambda worker: len(held.get(worker, ())))
+    os.kill(before[victim], signal.SIGKILL)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         workers = set(client.ncores())
@@ -108,7 +109,7 @@ def test_a_worker_that_dies_costs_rounds_and_not_the_optimum(client, monkeypatch
     hurt = LinearClassifier(loss, random_state=0, tol=tol).fit(X, y)
     assert hurt.progress_.restarts >= 1
     assert hurt.dual_gap_ <= tol
-    assert hurt.n_iter_ <= plain.n_iter_ + 10
+    assert hurt.n_iter_ <= 3 * plain.n_iter_  # it may have had three partitions of four
     values = [objective(model) for model in (plain, hurt)]
     assert abs(values[0] - values[1]) <= 2 * tol
 
