@@ -276,7 +276,8 @@ def dask():
         for method in methods:
             own = [found.get((*case, method, target)) for target in ("0.001", "0.0001")]
             whole = [found.get((*case[:3], "4", method, target)) for target in ("0.001", "0.0001")]
-            cells.append(", ".join(own if own[0] else whole))  # L-BFGS has the same for any number
+            both = own if own[0] else whole  # L-BFGS has the same for any number
+            cells.append(", ".join(it or "-" for it in both))
         lines.append([name, f"{n:,}", alpha, partitions, *cells])
     return (
         "Dask: loads of the data",
