@@ -1,8 +1,10 @@
 """examples/tour.ipynb: a valid notebook, whose cells run and print what is committed."""
 
+import ast
 import copy
 import json
 import re
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -96,6 +98,23 @@ def test_a_changed_cell_is_noticed():
     assert hidden == ["estimates: 0 pictures, not 1"]
     with pytest.raises(AttributeError, match="VRC"):
         differences(changed("tombola.VRB(", "tombola.VRC(", 1))
+
+
+def test_it_needs_the_extra_cli_only(monkeypatch):
+    """Without PyTorch, the last cell says so."""
+    known = {"matplotlib", "numpy", "sklearn", "threadpoolctl", "tombola", *sys.stdlib_module_names}
+    for cell in code_cells(NOTEBOOK):
+        nodes = list(ast.walk(ast.parse(source(cell))))
+        modules = [
+            alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
+        ]
+        modules += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+        others = {module.split(".")[0] for module in modules} - known
+        assert others == ({"torch"} if TORCH in tags(cell) else set()), cell["id"]
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    cells = [cell for cell in code_cells(NOTEBOOK) if TORCH in tags(cell)]
+    assert [printed(outputs)[:24] for outputs in run(cells)] == ["PyTorch is not installed"]
 
 
 def test_the_notebook_is_valid():
