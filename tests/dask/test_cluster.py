@@ -101,15 +101,15 @@ def test_the_graph_does_not_grow_and_nothing_is_left(client, monkeypatch):
     assert tasks_known(client) < known[-1]
 
 
-@pytest.mark.parametrize(("loss", "tol"), [("log_loss", 1e-6), ("hinge", 1e-2)])
-def test_a_worker_that_dies_costs_rounds_and_not_the_optimum(client, monkeypatch, loss, tol):
+@pytest.mark.parametrize(("loss", "tol", "after"), [("log_loss", 1e-6, 2), ("hinge", 1e-2, 6)])
+def test_a_worker_that_dies_costs_rounds_and_not_the_optimum(client, monkeypatch, loss, tol, after):
     X, y = collections()
     plain = LinearClassifier(loss, random_state=0, tol=tol).fit(X, y)
-    killed_at(monkeypatch, client, {2})
+    killed_at(monkeypatch, client, {after})
     hurt = LinearClassifier(loss, random_state=0, tol=tol).fit(X, y)
     assert hurt.progress_.restarts >= 1
     assert hurt.dual_gap_ <= tol
-    assert hurt.n_iter_ <= 3 * plain.n_iter_  # it may have had three partitions of four
+    assert hurt.n_iter_ <= plain.n_iter_ + 10
     values = [objective(model) for model in (plain, hurt)]
     assert abs(values[0] - values[1]) <= 2 * tol
 

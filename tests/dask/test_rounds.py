@@ -173,7 +173,7 @@ def test_adding_changes_without_the_factor_diverges(monkeypatch, lowest):
     """Without K in q' the changes of eight equal partitions add up to eight times too much."""
     X, y = data("Logistic", 200)
     parts = split(np.tile(X, (8, 1)), np.tile(y, 8), 8)
-    right = finished(started(parts, problems.Hinge, tol=0.0), 8)
+    right = finished(started(parts, problems.Hinge, tol=0.0), 16)
     runs = local.runs
 
     def without(partition, duals, setting, plan):
@@ -182,5 +182,5 @@ def test_adding_changes_without_the_factor_diverges(monkeypatch, lowest):
             yield run
 
     monkeypatch.setattr(local, "runs", without)
-    wrong = finished(started(parts, problems.Hinge, tol=0.0), 8)
+    wrong = finished(started(parts, problems.Hinge, tol=0.0), 16)
     assert right.progress.gap < 0.5 * wrong.progress.gap

@@ -160,10 +160,10 @@ class DaskLinear(BaseEstimator):
                     bar(ascent.progress)
                 if saved is not None and ascent.progress.rounds % self.checkpoint_every == 0:
                     saved.save()
+            if saved is not None:
+                saved.save()  # not after the last certificate, which a round to come makes again
             if not done:
                 done = ascent.step(last=True)
-            if saved is not None:
-                saved.save()
         finally:
             if bar is not None:
                 bar.close()

@@ -99,7 +99,7 @@ class Output:
         primal, dual, gap; unit: the objective at w = 0 with the best intercept.
     trust : Record
         firm: the factor of the strength; back: whether the present round begins at `best` again,
-        since the point after it was worse.
+        since the point after it was worse; halted: whether the last round set the centre to w.
     """
 
     def __init__(self, setting: Setting, beginning: Beginning) -> None:
@@ -107,7 +107,7 @@ class Output:
         self.w, self.centre, self.previous = np.zeros((3, d))
         self.level = new_level(setting.l1, setting.l2, n, beginning.intercept)
         self.bounds = new_record(primal=math.inf, dual=0.0, gap=math.inf, unit=math.nan)
-        self.trust = new_record(firm=least_firm(setting), back=False)
+        self.trust = new_record(firm=least_firm(setting), back=False, halted=False)
         self.point = np.zeros(setting.width)
         self.point[d:] = beginning.intercept
         self.best, self.slopes = self.point.copy(), np.zeros(d + 1)
@@ -160,12 +160,16 @@ class Output:
         write_solution(self.level, mean, self.w, self.point)
 
     def turn(self, setting: Setting, sums: Sums, before: float) -> None:
-        """Before a round of CoCoA+: set the strength, move the intercept and the centre."""
-        n, level = setting.n, self.level[0]
+        """Before a round of CoCoA+: set the strength, move the intercept and the centre.
+
+        Where progress is slow the centre is set to w, but not twice in a row: momentum needs a
+        round to build up, and without it dual variables that were lost come back slowly.
+        """
+        n, level, trust = setting.n, self.level[0], self.trust[0]
         self._strengthen(setting, float(sums.curvature) / n, float(sums.trace) / n)
         level.intercept += level.pull * level.total
-        slow = self.bounds[0].gap > SLOW * before
-        move_centre(self.level, setting.mean, self.w, self.centre, self.previous, slow)
+        trust.halted = self.bounds[0].gap > SLOW * before and not trust.halted
+        move_centre(self.level, setting.mean, self.w, self.centre, self.previous, trust.halted)
         write_solution(self.level, setting.mean, self.w, self.point)
 
     def anchor(self, setting: Setting, sums: Sums, own: NDArray[np.float64]) -> None:
