@@ -16,6 +16,8 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -264,6 +266,45 @@ class OfRun(OfFile):
         return "refused" if code == 2 else "harmless"
 
 
+class OfDask(OfRun):
+    """The checkpoint of a fit on Dask, interrupted, with one file damaged; the same fit again."""
+
+    kind, inside, share = "dask", ("parts",), 0.2
+
+    def __init__(self, name, file, how="fields", loss="log_loss"):
+        super().__init__(name, file, how)
+        self.loss = loss
+
+    def main(self, rounds):
+        import dask
+        import dask.array as da
+
+        from tombola.dask import LinearClassifier
+
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(60, 2))
+        y = (X[:, 0] + rng.normal(size=60) > 0.5).astype(int)
+        model = LinearClassifier(
+            self.loss, random_state=0, tol=1e-9, max_iter=rounds, checkpoint=self.folder
+        )
+        with dask.config.set(scheduler="synchronous"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.fit(da.from_array(X, chunks=(20, 2)), da.from_array(y, chunks=20))
+
+    def save(self):
+        require(self.path is not None and self.main(3).n_iter_ == 3, "an honest fit failed")
+        self.folder.rename(self.kept)
+        shutil.copytree(self.kept, self.folder)
+
+    def load(self):
+        try:
+            model = self.main(6)
+        except ArithmeticError:
+            return "diverged"
+        require(np.isfinite(model.coef_).all(), "a solution that is not finite")
+        return "harmless"
+
+
 # ---- PyTorch
 
 
@@ -497,6 +538,10 @@ def all_targets(only=()):
     found += [OfRun("state of a class", "state/1.npz")]
     found += [OfRun("state of a class", "state/1.npz", how) for how in BLIND]
     found += [OfRun("record", "run.json", "bytes")]
+    if find_spec("dask"):
+        found += [OfDask("driver", "fit.npz"), OfDask("driver, hinge", "fit.npz", loss="hinge")]
+        found += [OfDask("driver", "fit.npz", how) for how in BLIND]
+        found += [OfDask("duals", "duals-3-1.npz"), OfDask("duals", "duals-3-1.npz", "members")]
     others = {target.kind for target in found}
     if not only or any(word.split(":")[0] not in others for word in only):
         found += list(torch_targets())  # slow to import

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from tombola.checkpoint import CheckpointError, read, write
+from tombola.compiling import check_fit, load_parts, saved_parts
 from tombola.dask.rounds import Ascent
 
 __all__ = ["Checkpoint"]
 
-FORMAT = 1
-ARRAYS = ("w", "centre", "previous", "point", "best", "slopes")
-RECORDS = ("level", "bounds", "trust")
+FORMAT = 2
+PARTS = ("w", "centre", "previous", "point", "best", "slopes", "level", "bounds", "trust")
 
 
 class Checkpoint:
@@ -39,10 +39,9 @@ class Checkpoint:
 
     def save(self) -> None:
         """Write the fit as it is."""
-        fit, number = self.fit, int(self.fit.counts[0].rounds)
+        number, missing = int(self.fit.counts[0].rounds), []
         self.folder.mkdir(parents=True, exist_ok=True)
-        missing = []
-        for k, duals in enumerate(fit.runner.state()):
+        for k, duals in enumerate(self.fit.runner.state()):
             if duals is None:
                 missing.append(k)
             else:
@@ -54,15 +53,7 @@ class Checkpoint:
                 "format": FORMAT,
                 "fingerprint": self._fingerprint(),
                 "missing": missing,
-                "counts": _numbers(fit.counts),
-                "contributions": fit.contributions,
-                "positive": fit.positive,
-                "negative": fit.negative,
-                "outputs": [
-                    {name: getattr(output, name) for name in ARRAYS}
-                    | {name: _numbers(getattr(output, name)) for name in RECORDS}
-                    for output in fit.outputs
-                ],
+                "parts": saved_parts(self._parts()),
             },
         )
         for path in self.folder.glob("duals-*.npz"):
@@ -88,39 +79,54 @@ class Checkpoint:
                 f"{path} is of a fit of other data, partitions or parameters: remove the folder, "
                 "or give another one"
             )
-        fit = self.fit
+        parts, missing = saved.get("parts"), saved.get("missing")
         try:
-            number = int(saved["counts"]["rounds"])
-            duals = [
-                None if k in saved["missing"] else self._read_duals(number, k)
-                for k in range(len(self.sizes))
-            ]
-            for name in ("contributions", "positive", "negative"):
-                _copy(getattr(fit, name), saved[name], name)
-            if len(saved["outputs"]) != len(fit.outputs):
-                raise CheckpointError(f"{path} has {len(saved['outputs'])} outputs")
-            for output, parts in zip(fit.outputs, saved["outputs"], strict=True):
-                for name in ARRAYS:
-                    _copy(getattr(output, name), parts[name], name)
-                for name in RECORDS:
-                    _fill(getattr(output, name), parts[name], name)
-            _fill(fit.counts, saved["counts"], "counts")
-        except (KeyError, TypeError, ValueError) as error:
+            check_fit(self._parts(), parts)
+            check_numbers(parts)
+            if not (isinstance(missing, list) and all(type(k) is int for k in missing)):
+                raise ValueError("missing is not a list of partitions")
+        except ValueError as error:
             raise CheckpointError(f"{path} is not a sound fit: {error}") from None
-        fit.runner.load(duals)
+        duals = [
+            None if k in missing else self._read_duals(parts["counts"]["rounds"], k)
+            for k in range(len(self.sizes))
+        ]
+        load_parts(self._parts(), parts)
+        self.fit.runner.load(duals)
         return True
+
+    def _parts(self) -> dict[str, Any]:
+        """Return what the driver keeps between rounds."""
+        fit = self.fit
+        return {
+            "contributions": fit.contributions,
+            "positive": fit.positive,
+            "negative": fit.negative,
+            "counts": fit.counts,
+            "outputs": {
+                str(c): {name: getattr(output, name) for name in PARTS}
+                for c, output in enumerate(fit.outputs)
+            },
+        }
 
     def _duals(self, number: int, k: int) -> Path:
         return self.folder / f"duals-{number}-{k}.npz"
 
     def _read_duals(self, number: int, k: int) -> Any:
-        duals = read(self._duals(number, k)).get("duals")
-        shape = (self.fit.setting.outputs, self.sizes[k])
-        if not isinstance(duals, np.ndarray) or duals.shape != shape:
-            raise CheckpointError(f"{self._duals(number, k)} does not hold duals of shape {shape}")
+        path, shape = self._duals(number, k), (self.fit.setting.outputs, self.sizes[k])
+        if not path.exists():
+            raise CheckpointError(f"{path} is not there")
+        saved = read(path)
+        if saved.get("class") != "duals" or saved.get("format") != FORMAT:
+            raise CheckpointError(f"{path} does not hold duals of format {FORMAT}")
+        duals = saved.get("duals")
+        if not (isinstance(duals, np.ndarray) and duals.dtype == np.float64):
+            raise CheckpointError(f"{path} does not hold an array of float64")
+        if duals.shape != shape:
+            raise CheckpointError(f"{path} does not hold duals of shape {shape}")
         if not np.isfinite(duals).all():
-            raise CheckpointError(f"{self._duals(number, k)} holds a value that is not finite")
-        return np.ascontiguousarray(duals, dtype=np.float64)
+            raise CheckpointError(f"{path} holds a value that is not finite")
+        return np.ascontiguousarray(duals)
 
     def _fingerprint(self) -> str:
         """Return a hash of what a fit depends on, as far as the driver knows it."""
@@ -132,20 +138,23 @@ class Checkpoint:
         return digest.hexdigest()[:16]
 
 
-def _numbers(record: Any) -> dict[str, Any]:
-    return {name: record[name][0].item() for name in record.dtype.names}
-
-
-def _fill(record: Any, saved: Any, name: str) -> None:
-    if set(saved) != set(record.dtype.names):
-        raise ValueError(f"{name} has other fields")
-    for field, value in saved.items():
-        record[field][0] = value
-
-
-def _copy(array: Any, saved: Any, name: str) -> None:
-    if not isinstance(saved, np.ndarray) or saved.shape != array.shape:
-        raise ValueError(f"{name} is not an array of shape {array.shape}")
-    if not np.isfinite(saved).all():
-        raise ValueError(f"{name} holds a value that is not finite")
-    array[...] = saved
+def check_numbers(parts: Any, name: str = "") -> None:
+    """Raise a ValueError that names the first number of the parts of a fit that cannot be."""
+    for key, inner in parts.items():
+        place = f"{name}.{key}" if name else key
+        if isinstance(inner, dict):
+            check_numbers(inner, place)
+        elif not np.isfinite(inner).all():
+            raise ValueError(f"{place} holds a value that is not finite")
+    if "level" in parts:
+        level, bounds, trust = parts["level"], parts["bounds"], parts["trust"]
+        if not (level["scale"] > 0.0 and 0.0 < level["share"] <= 1.0 and level["pull"] >= 0.0):
+            raise ValueError(f"{name}.level is {level}")
+        if not (0.0 <= bounds["dual"] <= bounds["primal"] and bounds["unit"] >= 0.0):
+            raise ValueError(f"{name}.bounds is {bounds}")
+        if bounds["gap"] != bounds["primal"] - bounds["dual"] or level["threshold"] < 0.0:
+            raise ValueError(f"{name}.bounds.gap or {name}.level.threshold is wrong")
+        if not trust["firm"] >= 1.0:
+            raise ValueError(f"{name}.trust.firm is {trust['firm']}")
+    if "counts" in parts and min(parts["counts"].values()) < 0:
+        raise ValueError(f"counts is {parts['counts']}")
