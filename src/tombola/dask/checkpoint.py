@@ -79,7 +79,8 @@ class Checkpoint:
                 f"{path} is of a fit of other data, partitions or parameters: remove the folder, "
                 "or give another one"
             )
-        parts, missing = saved.get("parts"), saved.get("missing")
+        parts: Any = saved.get("parts")
+        missing = saved.get("missing")
         try:
             check_fit(self._parts(), parts)
             check_numbers(parts)
