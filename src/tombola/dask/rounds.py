@@ -6,8 +6,7 @@ present point at all rows and takes steps from it, in one load of the data, so a
 of the point before the steps.
 
 Where the dual variables of a partition are lost, its contribution is taken out and replaced by that
-of new ones. If the loss has a kink all partitions then begin anew: old dual variables next to new
-ones can take many rounds to agree. Bounds on the minimum that were proved before stay proved.
+of new ones. Bounds on the minimum that were proved before stay proved.
 """
 
 import math
@@ -238,7 +237,6 @@ class Ascent:
         self.contributions = np.zeros((partitions, C, d + 1))
         self.positive, self.negative = np.zeros((2, partitions, C))
         self.counts = new_record(rounds=0, loads=0, visits=0, bytes=0, restarts=0)
-        self.course = new_record(anew=False)  # whether all partitions begin anew in this round
 
     @property
     def progress(self) -> Progress:
@@ -291,10 +289,6 @@ class Ascent:
             else:
                 output.shift(setting, now - own[c])
                 output.turn(setting, sums, before)
-        anew = lost and not self.smooth and not self.course[0].anew
-        if anew:
-            self.runner.load([None] * len(reports))
-        self.course[0].anew = anew
         return not self.active
 
     def _go_on(
@@ -335,8 +329,7 @@ class Ascent:
         counts.rounds += not last
         counts.visits += sum(report.visits for report in reports)
         counts.bytes += sum(plan.nbytes + report.nbytes for report in reports)
-        if not self.course[0].anew:
-            counts.restarts += sum(report.restarted for report in reports)
+        counts.restarts += sum(report.restarted for report in reports)
 
     def _plan(self, active: list[int], epochs: float) -> Plan:
         signs, ratios = np.zeros(len(active)), np.ones(len(active))
