@@ -27,6 +27,9 @@ class Simulated:
             reports.append(report)
         return reports
 
+    def load(self, duals):
+        self.duals = list(duals)
+
 
 def cuts_of(n, count, uneven=False):
     """Where rows are cut; uneven: sizes grow, and one partition is empty."""

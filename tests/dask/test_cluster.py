@@ -109,7 +109,7 @@ def test_a_worker_that_dies_costs_rounds_and_not_the_optimum(client, monkeypatch
     hurt = LinearClassifier(loss, random_state=0, tol=tol).fit(X, y)
     assert hurt.progress_.restarts >= 1
     assert hurt.dual_gap_ <= tol
-    assert hurt.n_iter_ <= plain.n_iter_ + 10
+    assert hurt.n_iter_ <= 2 * plain.n_iter_ + 5
     values = [objective(model) for model in (plain, hurt)]
     assert abs(values[0] - values[1]) <= 2 * tol
 

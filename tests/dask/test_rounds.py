@@ -163,7 +163,8 @@ def test_lost_duals_cost_rounds_and_not_the_optimum(kind, lowest):
     lost = finished(
         started(parts, getattr(problems, kind), tol=tol), 200, lose=[(1, 0), (3, 2), (4, 3), (4, 1)]
     )
-    assert lost.progress.restarts in (3, 4)  # a fit may have ended before the last
+    # a fit may have ended before the last, and with a kink all begin anew after some are lost
+    assert lost.progress.restarts in ((3, 4) if kind == "Logistic" else (2, 3))
     assert lost.progress.gap <= tol
     assert distance(lost, problem, best) <= tol
     assert lost.progress.rounds <= 3 * plain.progress.rounds + 10

@@ -104,6 +104,7 @@ class Checkpoint:
             "positive": fit.positive,
             "negative": fit.negative,
             "counts": fit.counts,
+            "course": fit.course,
             "outputs": {
                 str(c): {name: getattr(output, name) for name in PARTS}
                 for c, output in enumerate(fit.outputs)

@@ -6,7 +6,9 @@ present point at all rows and takes steps from it, in one load of the data, so a
 of the point before the steps.
 
 Where the dual variables of a partition are lost, its contribution is taken out and replaced by that
-of new ones. Bounds on the minimum that were proved before stay proved.
+of new ones. If the loss has a kink, all partitions begin anew at the best point: the dual variables
+of rows near the kink are not unique, and old ones next to new ones take many rounds to agree.
+Bounds on the minimum that were proved before stay proved.
 """
 
 import math
@@ -192,6 +194,13 @@ class Output:
             away = level.pull * level.total - float(mean @ (self.w - level.total * mean))
             level.intercept = middle + away
 
+    def begin_anew(self, setting: Setting, sums: Sums, own: NDArray[np.float64]) -> None:
+        """Begin at the best point, with the contributions `own` of new dual variables."""
+        self.point[:] = self.best
+        self.previous[:] = self.point[: setting.mean.size]
+        self.anchor(setting, sums, own)
+        write_solution(self.level, setting.mean, self.w, self.point)
+
     def _strengthen(self, setting: Setting, curvature: float, trace: float) -> None:
         """Set the strength and the pull for the curvature of the losses."""
         n, l1, l2 = setting.n, setting.l1, setting.l2
@@ -237,6 +246,7 @@ class Ascent:
         self.contributions = np.zeros((partitions, C, d + 1))
         self.positive, self.negative = np.zeros((2, partitions, C))
         self.counts = new_record(rounds=0, loads=0, visits=0, bytes=0, restarts=0)
+        self.course = new_record(anew=False)  # whether all partitions begin anew in this round
 
     @property
     def progress(self) -> Progress:
@@ -271,6 +281,8 @@ class Ascent:
         )
         self._count(plan, reports, last)
         lost = any(report.restarted for report in reports)
+        anew = bool(self.course[0].anew)
+        forget = lost and not (self.smooth or anew)
         for at, c in enumerate(active):
             output, before = self.outputs[c], self.outputs[c].bounds[0].gap
             sums = Sums(*(sum(report.sums[j][at] for report in reports) for j in range(5)))
@@ -282,13 +294,21 @@ class Ascent:
             )
             if last or output.relative_gap <= self.tol:
                 continue
+            if forget:
+                output.point[:] = output.best
+                continue
             change = self._absorb(c, at, reports)
             now = self.contributions[:, c].sum(axis=0)
             if self.smooth:
                 self._go_on(output, sums, change, now, fine)
+            elif anew:
+                output.begin_anew(setting, sums, now)
             else:
                 output.shift(setting, now - own[c])
                 output.turn(setting, sums, before)
+        if forget:
+            self.runner.load([None] * len(reports))
+        self.course[0].anew = forget
         return not self.active
 
     def _go_on(
@@ -329,7 +349,8 @@ class Ascent:
         counts.rounds += not last
         counts.visits += sum(report.visits for report in reports)
         counts.bytes += sum(plan.nbytes + report.nbytes for report in reports)
-        counts.restarts += sum(report.restarted for report in reports)
+        if not self.course[0].anew:
+            counts.restarts += sum(report.restarted for report in reports)
 
     def _plan(self, active: list[int], epochs: float) -> Plan:
         signs, ratios = np.zeros(len(active)), np.ones(len(active))
