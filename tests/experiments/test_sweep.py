@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, {folder!r})
 import toy
 from tombola.experiments import sweep
-sweep.ALL = (*sweep.ALL, "toy")
+sweep.NAMES = (*sweep.NAMES, "toy")
 sys.modules["tombola.experiments.toy"] = toy
 toy.PAUSE = 0.01
 print("ready", flush=True)

@@ -35,5 +35,5 @@ def install(monkeypatch):
     """Register the toy as an experiment."""
     import sys
 
-    monkeypatch.setattr(sweep, "ALL", (*sweep.ALL, "toy"))
+    monkeypatch.setattr(sweep, "NAMES", (*sweep.NAMES, "toy"))
     monkeypatch.setitem(sys.modules, "tombola.experiments.toy", sys.modules[__name__])
