@@ -9,8 +9,7 @@ from tombola.cli.demo_page import headline, page, picture, summary
 from tombola.cli.folders import check_folder
 from tombola.cli.progress import Progress
 from tombola.experiments import demo_clusters, demo_linear, demo_photograph
-from tombola.experiments.demo_clusters import Pictures
-from tombola.experiments.demo_parts import FULL, Section, Size
+from tombola.experiments.demo_parts import FULL, Pictures, Section, Size
 from tombola.experiments.exhibit import Row
 from tombola.experiments.rows import as_csv
 from tombola.files import replaced_file, write_text

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tombola.experiments import demo_clusters, demo_linear, demo_photograph
-from tombola.experiments.demo_clusters import Pictures
-from tombola.experiments.demo_parts import Section, Size, listed
+from tombola.experiments.demo_parts import Pictures, Section, Size, draw_picture, listed
 from tombola.experiments.exhibit import Finding, Row
 from tombola.report import Page, figures
 from tombola.report.record import versions
@@ -58,7 +57,10 @@ def page(sections: Sequence[Section], size: Size, seconds: float) -> Page:
         "interval over seeds says so. Seconds differ from run to run, other figures hardly."
     )
     shown = {**size._asdict(), **versions()}
-    made.table(["setting", "value"], [[name, str(value)] for name, value in shown.items()])
+    made.table(
+        ["setting", "value"],
+        [[name.replace("_", " "), str(value)] for name, value in shown.items()],
+    )
     return made
 
 
@@ -69,7 +71,7 @@ def picture(parts: dict[str, list[Row]], colours: Pictures) -> Any:
         demo_linear.draw_panel(axis, parts["linear"], name)
     demo_clusters.draw_panel(axes[3], parts["clusters"])
     clusters = parts["clusters"][0]["clusters"]
-    demo_clusters.draw_picture(axes[4], colours["tombola"], f"{clusters} colours, by tombola")
+    draw_picture(axes[4], colours["tombola"], f"{clusters} colours, by tombola")
     demo_photograph.draw_panel(axes[5], parts["photograph"])
     figures.legend_below(figure)
     return figure

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tombola.experiments.demo_parts import (
     LOOKS,
+    Pictures,
     Section,
     Size,
     column,
+    gallery,
     judged,
     ratio,
     spread,
@@ -27,11 +28,9 @@ from tombola.experiments.exhibit import Row
 from tombola.ledger import Estimate
 from tombola.report import figures
 
-__all__ = ["draw_panel", "draw_picture", "play", "show", "units"]
+__all__ = ["draw_panel", "play", "show", "units"]
 
 METHODS = ("scikit-learn", "uniform sample", "tombola")
-
-Pictures = dict[str, NDArray[np.float64]]
 
 
 def units(size: Size) -> int:
@@ -102,7 +101,9 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         (figure, "Each point is a fit: further left is sooner, lower is better.")
     )
     if pictures:
-        section.figures.insert(0, (_gallery(pictures), _CAPTION.format(clusters=clusters)))
+        drawn = gallery(pictures, ("the photograph", *METHODS))
+        caption = f"The photograph, and the same in {clusters} colours by each method."
+        section.figures.insert(0, (drawn, caption))
     section.notes = (
         "The rival is scikit-learn's `KMeans` over all pixels of its photograph china.jpg; ours is "
         "`tombola.estimators.KMeans`, which clusters few pixels and polishes over all of them. The "
@@ -110,7 +111,7 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         f"draws. {len(seconds['tombola'])} seeds; each method starts once."
     )
     section.tables.append((
-        "Seconds and cost (sum of squared distances): means over seeds, 95% intervals",
+        "Seconds and cost (sum of squared distances): geometric means over seeds, 95% intervals",
         ["method", "seconds", "cost", "times the seconds of tombola", "times the cost of tombola"],
         [
             [
@@ -135,11 +136,6 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
     return section
 
 
-_CAPTION = (
-    "The photograph, and its {clusters} colours by scikit-learn over all pixels and by tombola."
-)
-
-
 def _as_good(dearer: Estimate) -> Any:
     """Return the finding that the cost is no higher than that over all pixels."""
     inverse = Estimate(1 / dearer.value, 1 / dearer.high, 1 / dearer.low)
@@ -159,20 +155,6 @@ def draw_panel(axis: Any, rows: list[Row]) -> None:
     axis.set(xlabel="seconds", ylabel="cost above the least, %", title="k-means")
     axis.set_xlim(left=0)
     axis.set_ylim(bottom=-0.3)
-
-
-def draw_picture(axis: Any, image: Any, title: str) -> None:
-    """Draw a photograph, pixel by pixel."""
-    axis.imshow(image, interpolation="none")
-    axis.set_title(title, fontsize=9)
-    axis.axis("off")
-
-
-def _gallery(pictures: Pictures) -> Any:
-    figure, axes = figures.new_figure(3, height=2.95)
-    for axis, title in zip(axes, ("the photograph", "scikit-learn", "tombola"), strict=True):
-        draw_picture(axis, pictures[title], title)
-    return figure
 
 
 def _lead(sooner: Estimate, dearer: Estimate, n: int, clusters: int) -> tuple[str, bool]:

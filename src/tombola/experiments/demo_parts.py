@@ -6,24 +6,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tombola.experiments.curves import shown
 from tombola.experiments.exhibit import Exhibit, Finding, Row
 from tombola.ledger import Estimate, mean_estimate
+from tombola.report import figures
 
 __all__ = [
-    "FULL",
-    "LOOKS",
-    "Section",
-    "Size",
-    "column",
-    "judged",
-    "listed",
-    "ratio",
-    "spread",
-    "times",
-]
+    "FULL", "LOOKS", "Pictures", "Section", "Size", "column", "draw_picture", "gallery", "judged",
+    "listed", "ratio", "spread", "times",
+]  # fmt: skip
+
+Pictures = dict[str, NDArray[np.float64]]  # by title
 
 LOOKS = {  # Okabe, Ito (2008), as in tombola.report.figures
     "shuffled": ("#333333", "--", "s"),
@@ -38,6 +33,7 @@ class Size(NamedTuple):
     """How much the demo does."""
 
     linear_seeds: int = 5
+    linear_thin: int = 1  # of the rows of linear models: one of how many is used
     cluster_seeds: int = 3
     clusters: int = 64
     thin: int = 1  # of the photograph that is clustered: every how many pixels along a side
@@ -73,9 +69,10 @@ def ratio(theirs: ArrayLike, ours: ArrayLike) -> Estimate:
     >>> [round(number, 2) for number in ratio([2.0, 4.0], [1.0, 2.0])]
     [2.0, 2.0, 2.0]
     """
-    logs = np.log(np.asarray(theirs, dtype=np.float64)) - np.log(np.asarray(ours, dtype=np.float64))
-    if not np.isfinite(logs).all():
+    both = np.asarray([theirs, ours], dtype=np.float64)
+    if not np.isfinite(both).all():
         return Estimate(math.nan, math.nan, math.nan)
+    logs = np.log(both[0]) - np.log(both[1])
     with np.errstate(over="ignore"):  # one seed: the interval is everything
         return Estimate(*(float(number) for number in np.exp(mean_estimate(logs))))
 
@@ -91,12 +88,13 @@ def times(estimate: Estimate, digits: int = 2) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
-    """Return a mean over seeds with its 95% interval, as text.
+    """Return the geometric mean of positive numbers over seeds with its 95% interval, as text.
 
     >>> spread([10.0, 10.0])
     '10.0 [10.0, 10.0]'
     """
-    return shown(mean_estimate(values), digits) if np.isfinite(values).all() else "never"
+    found = ratio(values, np.ones(len(values)))
+    return "never" if math.isnan(found.value) else shown(found, digits)
 
 
 def judged(claim: str, estimate: Estimate, evidence: str, none: float = 1.0) -> Finding:
@@ -107,6 +105,22 @@ def judged(claim: str, estimate: Estimate, evidence: str, none: float = 1.0) -> 
     elif estimate.high < none:
         confirmed = False
     return Finding(claim, confirmed, evidence)
+
+
+def gallery(pictures: Pictures, titles: Sequence[str]) -> Any:
+    """Return a figure of four pictures, two by two, which fits a phone."""
+    figure, axes = figures.new_figure(2, 2)
+    figure.set_size_inches(4.8, 3.6)
+    for axis, title in zip(axes, titles, strict=True):
+        draw_picture(axis, pictures[title], title)
+    return figure
+
+
+def draw_picture(axis: Any, image: NDArray[np.float64], title: str) -> None:
+    """Draw colours, or numbers from 0 as brightness, pixel by pixel."""
+    axis.imshow(image, interpolation="none", cmap="magma", vmin=0)
+    axis.set_title(title, fontsize=9)
+    axis.axis("off")
 
 
 def listed(words: Sequence[str]) -> str:

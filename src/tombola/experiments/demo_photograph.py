@@ -17,9 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tombola
-from tombola.experiments.curves import band, collect, shown, speed
-from tombola.experiments.demo_clusters import Pictures, draw_picture
-from tombola.experiments.demo_parts import LOOKS, Section, Size, column, judged, spread
+from tombola.experiments.curves import collect, shown, speed
+from tombola.experiments.demo_parts import (
+    LOOKS,
+    Pictures,
+    Section,
+    Size,
+    column,
+    gallery,
+    judged,
+    spread,
+)
 from tombola.experiments.exhibit import Row
 from tombola.ledger import Estimate, mean_estimate
 from tombola.report import figures
@@ -27,6 +35,7 @@ from tombola.report import figures
 __all__ = ["draw_panel", "play", "show", "units"]
 
 METHODS = ("shuffled", "adaptive")
+TITLES = ("the photograph, reduced", "where adaptive draws go", *METHODS)
 RATES = (3e-3, 1e-2, 3e-2)
 TUNING_SEED = 1000
 WAVES, WIDTH, BATCH, CELL = 64, 64, 512, 8
@@ -55,19 +64,21 @@ def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
     from threadpoolctl import threadpool_limits
 
     scene = _scene(size.shrink)
-    pictures["the photograph, reduced"] = _as_image(scene, scene.colours)
+    pictures[TITLES[0]] = _as_image(scene, scene.colours)
     tuned: dict[float, float] = {}
     with threadpool_limits(1):  # steps are too small for more
         for rate in RATES:
-            rows, _ = _fit(scene, "shuffled", TUNING_SEED, rate, size.steps)
+            rows, _, _ = _fit(scene, "shuffled", TUNING_SEED, rate, size.steps)
             tuned[rate] = float(np.mean([row["psnr"] for row in rows[-LAST:]]))
             yield []
         best = max(tuned, key=lambda rate: tuned[rate])
         for seed in range(size.photograph_seeds):
             for method in METHODS if seed % 2 else METHODS[::-1]:
-                rows, fitted = _fit(scene, method, seed, best, size.steps)
+                rows, fitted, chances = _fit(scene, method, seed, best, size.steps)
                 if seed == 0:
                     pictures[method] = _as_image(scene, fitted)
+                    if method == "adaptive":
+                        pictures[TITLES[1]] = chances.reshape(scene.shape)
                 common = {"part": "photograph", "data": "china.jpg", "rows": len(scene.places),
                           "rate": best, "seed": seed, "method": method}  # fmt: skip
                 yield [common | row for row in rows]
@@ -141,8 +152,10 @@ class Network:
             it -= scale * mean / (np.sqrt(square) + 1e-8)
 
 
-def _fit(scene: Scene, method: str, seed: int, rate: float, steps: int) -> tuple[list[Row], Array]:
-    """Return a row for each look, and the colours at the end."""
+def _fit(
+    scene: Scene, method: str, seed: int, rate: float, steps: int
+) -> tuple[list[Row], Array, NDArray[np.float64]]:
+    """Return a row for each look, and the colours and probabilities of pixels at the end."""
     network = Network(seed, rate)
     features = network.features(scene.places)
     n = len(features)
@@ -165,7 +178,7 @@ def _fit(scene: Scene, method: str, seed: int, rate: float, steps: int) -> tuple
             colours = network.layers(features)[-1]
             psnr = -10 * np.log10(np.square(colours - scene.colours, dtype=np.float64).mean())
             rows.append({"step": step, "psnr": float(psnr), "seconds": seconds})
-    return rows, colours
+    return rows, colours, sampler.probabilities()
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -188,21 +201,28 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
     draw_panel(axes[0], rows)
     figures.legend_below(figure)
     section.figures.append(
-        (figure, "PSNR on the way, means over seeds with 95% intervals: higher is better.")
+        (figure, "PSNR on the way: the mean over seeds, and each seed; higher is better.")
     )
     if pictures:
-        caption = f"The photograph, and two fits of the same network after {steps:,} steps."
-        section.figures.insert(0, (_gallery(pictures), caption))
+        caption = (
+            "The photograph, how often a pixel is drawn (brighter: more often), and two fits of "
+            f"the same network after {steps:,} steps."
+        )
+        section.figures.insert(0, (gallery(pictures, TITLES), caption))
     section.notes = (
         f"A small network from places to colours, in numpy, on {rows[0]['rows']:,} pixels of "
         "scikit-learn's china.jpg. The rival is the same network, start and rate (the best of "
         f"three for the rival) with pixels in shuffled order; ours draws by `GroupVRB` over cells "
-        f"of {CELL} x {CELL} pixels. {len(last['shuffled'])} seeds."
+        f"of {CELL} x {CELL} pixels. {len(last['shuffled'])} seeds. "
+        "The same on a GPU, with a larger network and all pixels: `examples/fit_image.py --full`."
     )
     section.tables.append((
         f"PSNR (mean of the last {LAST} looks) and seconds: means over seeds, 95% intervals",
         ["pixels", "PSNR, dB", "seconds"],
-        [[method, spread(last[method], 2), spread(seconds[method], 2)] for method in METHODS],
+        [
+            [method, shown(mean_estimate(last[method]), 2), spread(seconds[method], 2)]
+            for method in METHODS
+        ],
     ))  # fmt: skip
     section.findings = [
         judged(
@@ -223,10 +243,10 @@ def draw_panel(axis: Any, rows: list[Row]) -> None:
     for method in METHODS:
         own = [row for row in rows if row["method"] == method]
         marks, curves = collect(own, "step", "psnr", ["seed"])
-        mean, low, high = band(curves)
         colour, line, _ = LOOKS[method]
-        if len(curves) > 1:
-            axis.fill_between(marks, low, high, color=colour, alpha=0.18, linewidth=0)
+        for curve in curves.values():
+            axis.plot(marks, curve, line, color=colour, linewidth=0.7, alpha=0.4)
+        mean = np.mean(list(curves.values()), axis=0)
         axis.plot(marks, mean, line, color=colour, linewidth=1.7, label=method)
     axis.set(xlabel="steps", ylabel="PSNR, dB", title="a photograph, fitted")
 
@@ -236,14 +256,6 @@ def _last(rows: list[Row], method: str) -> list[float]:
     own = [row for row in rows if row["method"] == method]
     _, curves = collect(own, "step", "psnr", ["seed"])
     return [float(curve[-LAST:].mean()) for curve in curves.values()]
-
-
-def _gallery(pictures: Pictures) -> Any:
-    titles = ("the photograph, reduced", "shuffled", "adaptive")
-    figure, axes = figures.new_figure(3, height=2.95)
-    for axis, title in zip(axes, titles, strict=True):
-        draw_picture(axis, pictures[title], title)
-    return figure
 
 
 def _lead(gain: Estimate, steps: int) -> tuple[str, bool]:
