@@ -34,10 +34,10 @@ class Size(NamedTuple):
 
     linear_seeds: int = 5
     linear_thin: int = 1  # of the rows of linear models: one of how many is used
-    cluster_seeds: int = 3
+    cluster_seeds: int = 5
     clusters: int = 64
     thin: int = 1  # of the photograph that is clustered: every how many pixels along a side
-    photograph_seeds: int = 3
+    photograph_seeds: int = 5
     shrink: int = 3  # of the photograph that is fitted: pixels along a side that become one
     steps: int = 1000
 

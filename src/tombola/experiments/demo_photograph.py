@@ -231,7 +231,7 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         ),
         judged(
             "Adaptive draws need fewer steps to the last PSNR of shuffled order.",
-            fewer, f"Times fewer: {shown(fewer, 2, zero='never')}." if np.isfinite(came)
+            fewer, f"Times fewer: {shown(fewer, 2, zero='not reached')}." if np.isfinite(came)
             else "They do not get there.",
         ),
     ]  # fmt: skip
