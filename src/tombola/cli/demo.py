@@ -1,6 +1,7 @@
 """`tombola demo`: three comparisons on real data, a page and a picture, in about a minute."""
 
 import argparse
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from tombola.experiments.demo_parts import FULL, Pictures, Section, Size
 from tombola.experiments.exhibit import Row
 from tombola.experiments.rows import as_csv
 from tombola.files import replaced_file, write_text
+from tombola.report.record import versions
 
 __all__ = ["add_arguments", "run"]
 
@@ -53,6 +55,8 @@ def run(options: argparse.Namespace, size: Size = FULL) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     page(sections, size, seconds).save(options.out / "report.html")
     write_text(options.out / "rows.csv", as_csv(rows))
+    about = {"settings": size._asdict(), **versions()}
+    write_text(options.out / "about.json", json.dumps(about, indent=2) + "\n")
     with replaced_file(options.out / "demo.png") as file:
         picture(parts, colours).savefig(file, format="png", dpi=110)
     print(f"\n{headline(sections)}\n\n" + "\n".join(summary(sections)))

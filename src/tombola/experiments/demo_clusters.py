@@ -2,8 +2,10 @@
 
 64 colours for china.jpg, as in scikit-learn's example "Color Quantization using K-Means", with all
 273,280 pixels as rows. Rivals are scikit-learn's `KMeans` over all pixels, and the same over a
-uniform sample of as many pixels as a coreset has draws. All start once from k-means++. Seconds are
-those until every pixel has its colour.
+uniform sample of as many pixels as a coreset has draws, followed by as many steps over all pixels
+as tombola takes at most: what is gained over the first is gained by few rows, what is gained over
+the second by coresets. All start once from k-means++. Seconds are those until every pixel has its
+colour.
 """
 
 import time
@@ -30,6 +32,7 @@ from tombola.report import figures
 
 __all__ = ["draw_panel", "play", "show", "units"]
 
+POLISH = 10  # steps over all rows, as tombola's `KMeans` takes at most
 METHODS = ("scikit-learn", "uniform sample", "tombola")
 
 
@@ -77,7 +80,8 @@ def _fit(method: str, X: Any, clusters: int, seed: int) -> tuple[Any, Any]:
         model.fit(X)
         return model.cluster_centers_, model.labels_
     few = np.random.default_rng(seed).choice(len(X), 100 * clusters, replace=False)
-    return model.fit(X[few]).cluster_centers_, model.predict(X)
+    model.set_params(init=model.fit(X[few]).cluster_centers_, max_iter=POLISH).fit(X)
+    return model.cluster_centers_, model.labels_
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -92,6 +96,7 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
     sooner = ratio(seconds["scikit-learn"], seconds["tombola"])
     dearer = ratio(cost["tombola"], cost["scikit-learn"])
     better = ratio(cost["uniform sample"], cost["tombola"])
+    quicker = ratio(seconds["uniform sample"], seconds["tombola"])
     lead, gained = _lead(sooner, dearer, n, clusters)
     section = Section(f"{clusters} colours for {n:,} pixels", lead, gained=gained)
     figure, axes = figures.new_figure(height=2.6)
@@ -108,7 +113,7 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         "The rival is scikit-learn's `KMeans` over all pixels of its photograph china.jpg; ours is "
         "`tombola.estimators.KMeans`, which clusters few pixels and polishes over all of them. The "
         f"uniform sample is scikit-learn's on {100 * clusters:,} pixels, as many as a coreset has "
-        f"draws. {len(seconds['tombola'])} seeds; each method starts once."
+        f"draws, and then at most {POLISH} steps over all pixels, as ours takes. {len(seconds['tombola'])} seeds; each method starts once."
     )
     section.tables.append((
         "Seconds and cost (sum of squared distances): geometric means over seeds, 95% intervals",
@@ -129,8 +134,12 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         ),
         _as_good(dearer),
         judged(
-            "It costs less than a uniform sample of as many pixels.",
+            "It costs less than a uniform sample of as many pixels, polished as much.",
             better, f"The sample costs {times(better, 3)} times as much.",
+        ),
+        judged(
+            "It takes less time than a uniform sample of as many pixels, polished as much.",
+            quicker, f"Times less: {times(quicker)}.",
         ),
     ]  # fmt: skip
     return section
@@ -159,11 +168,11 @@ def draw_panel(axis: Any, rows: list[Row]) -> None:
 
 def _lead(sooner: Estimate, dearer: Estimate, n: int, clusters: int) -> tuple[str, bool]:
     """Return what happened in words, and whether something was gained."""
-    percent = 100 * (dearer.value - 1)
+    percent = [100 * (number - 1) for number in dearer]
     if dearer.low <= 1 <= dearer.high:
-        cost = "at the same cost"
+        cost = f"at a cost within {max(map(abs, percent)):.1f}% of its"
     else:
-        cost = f"at a {abs(percent):.1f}% {'higher' if percent > 0 else 'lower'} cost"
+        cost = f"at a {abs(percent[0]):.1f}% {'higher' if percent[0] > 0 else 'lower'} cost"
     what = f"the {clusters} main colours of a photograph of {n:,} pixels"
     if sooner.low > 1:
         return f"found {what} {sooner.value:.1f} times sooner than scikit-learn {cost}", True

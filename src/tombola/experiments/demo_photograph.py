@@ -26,6 +26,7 @@ from tombola.experiments.demo_parts import (
     column,
     gallery,
     judged,
+    ratio,
     spread,
 )
 from tombola.experiments.exhibit import Row
@@ -194,8 +195,9 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         [r for r in rows if r["method"] == "shuffled"], "step", "psnr", ["seed"]
     )
     _, adaptive = collect([r for r in rows if r["method"] == "adaptive"], "step", "psnr", ["seed"])
+    longer = ratio(seconds["adaptive"], seconds["shuffled"])
     came, fewer = speed(marks, adaptive, shuffled, upwards=True)
-    lead, gained = _lead(gain, steps)
+    lead, gained = _lead(gain, fewer, longer)
     section = Section(f"A photograph, after the same {steps:,} steps", lead, gained=gained)
     figure, axes = figures.new_figure(height=2.6)
     draw_panel(axes[0], rows)
@@ -258,9 +260,17 @@ def _last(rows: list[Row], method: str) -> list[float]:
     return [float(curve[-LAST:].mean()) for curve in curves.values()]
 
 
-def _lead(gain: Estimate, steps: int) -> tuple[str, bool]:
-    """Return what happened in words, and whether something was gained."""
+def _lead(gain: Estimate, fewer: Estimate, longer: Estimate) -> tuple[str, bool]:
+    """Return what happened in words, and whether something was gained: fewer steps."""
+    each = f", each {longer.value:.1f} times as long" if longer.low > 1 else ""
+    if fewer.low > 1:
+        return (
+            f"fitted a photograph in {fewer.value:.1f} times fewer steps than shuffling{each}",
+            True,
+        )
+    how = "no better than shuffling"
     if gain.low > 0:
-        return f"fitted a photograph {gain.value:.1f} dB better in the same {steps:,} steps", True
-    how = "worse" if gain.high < 0 else "no better"
-    return f"fitted a photograph {how} than shuffling in the same {steps:,} steps", False
+        how = f"hardly better than shuffling ({gain.value:.2f} dB)"
+    elif gain.high < 0:
+        how = "worse than shuffling"
+    return f"fitted a photograph {how} in as many steps{each}", False
