@@ -113,7 +113,8 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         "The rival is scikit-learn's `KMeans` over all pixels of its photograph china.jpg; ours is "
         "`tombola.estimators.KMeans`, which clusters few pixels and polishes over all of them. The "
         f"uniform sample is scikit-learn's on {100 * clusters:,} pixels, as many as a coreset has "
-        f"draws, and then at most {POLISH} steps over all pixels, as ours takes. {len(seconds['tombola'])} seeds; each method starts once."
+        f"draws, and then at most {POLISH} steps over all pixels, as ours takes. "
+        f"{len(seconds['tombola'])} seeds; each method starts once."
     )
     section.tables.append((
         "Seconds and cost (sum of squared distances): geometric means over seeds, 95% intervals",
