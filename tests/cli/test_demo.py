@@ -106,6 +106,13 @@ def test_the_sentence_when_some_is_gained():
     assert open_["Its cost is lower than that over all pixels."] is False
 
 
+def test_less_work_without_less_time_is_told():
+    rows = linear_rows({"digits": 3.0})
+    for row in rows:
+        row["seconds"] = 1.0 + 0.1 * (row["seed"] % 2) * (row["method"] == "adaptive")
+    assert "(not certainly less time on each)" in demo_linear.show(rows).lead
+
+
 def test_a_cost_that_may_be_higher_or_lower_is_not_called_the_same():
     rows = cluster_rows(5.0, 1.0)
     for row in rows:

@@ -188,7 +188,7 @@ def _lead(fewer: dict[str, Estimate], sooner: dict[str, Estimate]) -> tuple[str,
     if not won:
         more = f", and more on {listed(lost)}" if lost else ""
         return f"needed no less work than shuffling to train a linear classifier{more}", False
-    time = "no less time on all of them"
+    time = "not certainly less time on each"
     if all(sooner[name].low > 1 for name in won):
         time = f"{_range([sooner[name].value for name in won])} times less time"
     where = f"all {len(fewer)}" if len(won) == len(fewer) else f"{len(won)} of {len(fewer)}"
