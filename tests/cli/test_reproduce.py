@@ -1,4 +1,4 @@
-"""`tombola reproduce`, `report` and `demo`: what they write, and what they refuse."""
+"""`tombola reproduce` and `report`: what they write, and what they refuse."""
 
 import json
 import re
@@ -7,19 +7,18 @@ import shutil
 import pytest
 
 from tombola.cli.main import main
+from tombola.experiments import coordinates
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """What the demo writes, with one run instead of five."""
-    from tombola.cli import demo
-
-    before, demo.RUNS = demo.RUNS, 1
-    out = tmp_path_factory.mktemp("demo") / "out"
-    try:
-        assert main(["demo", "--out", str(out)]) == 0
-    finally:
-        demo.RUNS = before
+    """What one run of one problem writes."""
+    out = tmp_path_factory.mktemp("shown") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinates, "PROBLEMS", ("lasso-small-l1",))
+        patch.setattr(coordinates, "MARKS", (1, 5, 200))
+        command = ["reproduce", "coordinates", "--runs", "1", "--jobs", "1", "--out", str(out)]
+        assert main(command) == 0
     return out
 
 
@@ -33,38 +32,32 @@ def refused(capsys, *arguments):
     return captured.err
 
 
-def test_the_demo_writes_rows_a_picture_and_a_page(shown):
-    assert (shown / "demo" / "rows.csv").exists()
-    assert (shown / "demo" / "demo.png").stat().st_size > 10_000
+def test_an_experiment_writes_rows_a_picture_and_a_page(shown):
+    assert (shown / "coordinates" / "rows.csv").exists()
+    assert (shown / "coordinates" / "coordinates.png").stat().st_size > 10_000
     page = (shown / "report.html").read_text()
-    assert "Fewer draws to the same model" in page
+    assert "Coordinate and block descent" in page
     assert "<svg" in page
     assert not re.findall(r"""(?:src|href)=["'](?!#)|url\((?!#)|https?://""", page)
 
 
-def test_the_demo_overwrites_nothing(shown, capsys):
-    page = (shown / "report.html").read_bytes()
-    assert "exists and is not empty" in refused(capsys, "demo", "--out", shown)
-    assert (shown / "report.html").read_bytes() == page
-
-
 def test_a_report_is_made_of_the_rows_alone(shown, tmp_path, capsys):
     copy = tmp_path / "kept"
-    (copy / "demo").mkdir(parents=True)
+    (copy / "coordinates").mkdir(parents=True)
     for name in ("about.json", "rows.csv"):
-        shutil.copy(shown / "demo" / name, copy / "demo" / name)
+        shutil.copy(shown / "coordinates" / name, copy / "coordinates" / name)
     assert main(["report", str(copy)]) == 0
     again = (copy / "report.html").read_text()
     assert again == (shown / "report.html").read_text()
     page = tmp_path / "page.html"
-    assert main(["report", str(copy / "demo"), "--out", str(page)]) == 0
+    assert main(["report", str(copy / "coordinates"), "--out", str(page)]) == 0
     capsys.readouterr()
-    assert "exists already" in refused(capsys, "report", copy / "demo", "--out", page)
+    assert "exists already" in refused(capsys, "report", copy / "coordinates", "--out", page)
 
 
 def test_a_report_of_several_counts_what_was_confirmed(shown, tmp_path):
     page = tmp_path / "page.html"
-    assert main(["report", str(shown), str(shown / "demo"), "--out", str(page)]) == 0
+    assert main(["report", str(shown), str(shown / "coordinates"), "--out", str(page)]) == 0
     assert "were confirmed" in page.read_text()
     assert page.read_text().count("<svg") == 2
 
@@ -74,10 +67,10 @@ def test_reports_of_nothing_are_refused(tmp_path, capsys):
     assert "holds no results" in refused(capsys, "report", tmp_path)
     (tmp_path / "about.json").write_text("{}")
     assert "is not the record of an experiment" in refused(capsys, "report", tmp_path)
-    about = {"experiment": "demo", "settings": {}, "data": {}}
+    about = {"experiment": "coordinates", "settings": {}, "data": {}}
     (tmp_path / "about.json").write_text(json.dumps(about))
     assert "holds no results" in refused(capsys, "report", tmp_path)
-    (tmp_path / "rows.csv").write_text("race,run\nclassification,0\n")
+    (tmp_path / "rows.csv").write_text("problem,run\nlasso,0\n")
     assert "cannot be read" in refused(capsys, "report", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["about.json", "rows.csv"]
 

@@ -31,7 +31,7 @@ def play(setting, data, earlier):
 
 def install():
     """Make this module an experiment of its own; spawned processes do the same."""
-    sweep.ALL = (*sweep.ALL, "losses")
+    sweep.NAMES = (*sweep.NAMES, "losses")
     module = SimpleNamespace(
         __name__="tombola.experiments.losses", SETTINGS=SETTINGS, stages=stages, play=play
     )

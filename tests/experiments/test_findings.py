@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tombola.experiments import coordinates, demo, hyper, kmeans, regret, voc
+from tombola.experiments import coordinates, hyper, kmeans, regret, voc
 from tombola.experiments.one_vs_all import MARKS
 
 
@@ -152,23 +152,6 @@ def test_coordinates_compare_epochs():
 
     assert verdicts(coordinates.show(rows(3.0)), "fewer epochs") == [True]
     assert verdicts(coordinates.show(rows(0.5)), "fewer epochs") == [False]
-
-
-def test_the_demo_can_say_no():
-    def rows(factor):
-        return [
-            {"race": race, "run": run, "method": method, "draws": mark, "seconds": 1e-5 * mark,
-             "objective": noisy((1.0 if method == "shuffle" else factor) * (1 + 100 / mark), run),
-             "score": mark / (mark + 1000)}
-            for race, marks in demo.MARKS.items() for run in range(4)
-            for method in demo.METHODS[race] for mark in marks
-        ]  # fmt: skip
-
-    assert all(verdicts(demo.show(rows(0.9)), "fewer draws than shuffling"))
-    worse = demo.show(rows(1.1))
-    assert not any(verdicts(worse, "fewer draws than shuffling"))
-    assert "times fewer" not in worse.lead
-    assert "**more**" in worse.lead
 
 
 def test_one_run_is_enough_for_a_figure():

@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, {folder!r})
 import toy
 from tombola.experiments import sweep
-sweep.ALL = (*sweep.ALL, "toy")
+sweep.NAMES = (*sweep.NAMES, "toy")
 sys.modules["tombola.experiments.toy"] = toy
 toy.PAUSE = 0.01
 print("ready", flush=True)
@@ -148,14 +148,12 @@ def test_killed_at_any_time_it_continues_to_the_same_rows(toys, tmp_path):
     assert {name: text for name, text in left.items() if name.endswith(".csv")} == whole
 
 
-def test_jobs_make_the_same_rows(tmp_path):
-    folders = [tmp_path / "one", tmp_path / "two"]
-    for folder, jobs in zip(folders, (1, 2), strict=True):
-        sweep.sweep("demo", folder, runs=1, jobs=jobs)
-    alone, both = (read(folder / "demo") for folder in folders)
-    for row in (*alone, *both):
-        row.pop("seconds")
+def test_jobs_make_the_same_rows(toys, tmp_path, monkeypatch):
+    alone = files(sweep.sweep("toy", tmp_path / "one", runs=4))
+    monkeypatch.setattr(sweep, "_run", toy.run_in_child)
+    both = files(sweep.sweep("toy", tmp_path / "two", runs=4, jobs=2))
     assert alone == both
+    assert len(both) == 5
 
 
 WORKER = """

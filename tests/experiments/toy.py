@@ -1,5 +1,6 @@
 """An experiment that takes a fraction of a second, for test_sweep.py."""
 
+import sys
 import time
 
 import numpy as np
@@ -31,9 +32,14 @@ def show(rows):
     return Exhibit(TITLE, f"{len(rows)} rows")
 
 
+def run_in_child(*given, _run=sweep._run):
+    """Do a run in a spawned process, where the toy is not registered yet."""
+    sys.modules["tombola.experiments.toy"] = sys.modules[__name__]
+    sweep.NAMES = (*sweep.NAMES, "toy")
+    _run(*given)
+
+
 def install(monkeypatch):
     """Register the toy as an experiment."""
-    import sys
-
-    monkeypatch.setattr(sweep, "ALL", (*sweep.ALL, "toy"))
+    monkeypatch.setattr(sweep, "NAMES", (*sweep.NAMES, "toy"))
     monkeypatch.setitem(sys.modules, "tombola.experiments.toy", sys.modules[__name__])

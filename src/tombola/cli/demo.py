@@ -1,14 +1,22 @@
-"""`tombola demo`: two small comparisons on generated data, and a page."""
+"""`tombola demo`: three comparisons on real data, a page and a picture, in about a minute."""
 
 import argparse
+import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from tombola.cli.demo_page import headline, page, picture, summary
 from tombola.cli.folders import check_folder
-from tombola.cli.reproduce import play, print_exhibit
+from tombola.cli.progress import Progress
+from tombola.experiments import demo_clusters, demo_linear, demo_photograph
+from tombola.experiments.demo_parts import FULL, Pictures, Section, Size
+from tombola.experiments.exhibit import Row
+from tombola.experiments.rows import as_csv
+from tombola.files import replaced_file, write_text
+from tombola.report.record import versions
 
 __all__ = ["add_arguments", "run"]
-
-RUNS = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,18 +26,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         default=Path("out/demo"),
-        help="where to write rows and page",
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="continue in a folder with earlier runs"
+        help="where to write the page, the picture and the rows",
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the comparisons, print the table and write the page."""
-    check_folder(options.out, resume=options.resume)
-    print("Shuffled epochs against adaptive draws on two generated data sets: about a minute.")
-    for exhibit in play(("demo",), options.out, RUNS, None, None):
-        print_exhibit(exhibit)
-    print(f"\nReport: {options.out / 'report.html'}")
+def run(options: argparse.Namespace, size: Size = FULL) -> int:
+    """Do the comparisons; print what they show; write page, picture and rows."""
+    check_folder(options.out, resumable=False)
+    print("Three comparisons on data that come with scikit-learn: about a minute.", flush=True)
+    began = time.monotonic()
+    rows: list[Row] = []
+    colours: Pictures = {}
+    fits: Pictures = {}
+    total = sum(part.units(size) for part in (demo_linear, demo_clusters, demo_photograph))
+    with Progress("demo") as progress:
+        for done, found in enumerate(_play(size, colours, fits), 1):
+            rows += found
+            progress(done, total)
+    parts: dict[str, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(row["part"], []).append(row)
+    sections: list[Section] = [
+        demo_linear.show(parts["linear"]),
+        demo_clusters.show(parts["clusters"], colours),
+        demo_photograph.show(parts["photograph"], fits),
+    ]
+    seconds = time.monotonic() - began
+    options.out.mkdir(parents=True, exist_ok=True)
+    page(sections, size, seconds).save(options.out / "report.html")
+    write_text(options.out / "rows.csv", as_csv(rows))
+    about = {"settings": size._asdict(), **versions()}
+    write_text(options.out / "about.json", json.dumps(about, indent=2) + "\n")
+    with replaced_file(options.out / "demo.png") as file:
+        picture(parts, colours).savefig(file, format="png", dpi=110)
+    print(f"\n{headline(sections)}\n\n" + "\n".join(summary(sections)))
+    print(f"\n{seconds:.0f} seconds. Page: {options.out / 'report.html'}")
     return 0
+
+
+def _play(size: Size, colours: Pictures, fits: Pictures) -> Iterator[list[Row]]:
+    """Yield the rows of all three parts as they come."""
+    yield from demo_linear.play(size)
+    yield from demo_clusters.play(size, colours)
+    yield from demo_photograph.play(size, fits)

@@ -19,7 +19,7 @@ COMMANDS = {
     "advise": "find out which model to use on your data, and whether adaptive draws pay",
     "train": "fit a model; save it with its trace and a report",
     "predict": "apply the model of a run to new rows",
-    "demo": "run two small comparisons on generated data, in a minute",
+    "demo": "compare with shuffling and scikit-learn on real data, in about a minute",
     "reproduce": "reproduce the experiments of the paper on real data",
     "report": "write an HTML page about experiments, or about runs of train side by side",
     "datasets": "list the data sets that have a name",

@@ -9,7 +9,7 @@ from tombola.cli.compare import is_run, write_runs
 from tombola.cli.errors import CommandError
 from tombola.experiments.exhibit import Exhibit
 from tombola.experiments.rows import SweepError, read
-from tombola.experiments.sweep import ALL, about, experiment
+from tombola.experiments.sweep import NAMES, about, experiment
 from tombola.report import Page
 
 __all__ = ["add_arguments", "find", "run", "show", "write"]
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folders", metavar="RUN", nargs="+", type=Path,
         help="a folder written by `tombola train`, or several, to see them side by side; or a "
-        "folder written by `tombola reproduce` or `tombola demo`, or that of one experiment",
+        "folder written by `tombola reproduce`, or that of one experiment",
     )  # fmt: skip
     parser.add_argument(
         "--out", metavar="PAGE", type=Path,
@@ -58,12 +58,10 @@ def find(given: Path) -> list[Path]:
     """Return the folder if it holds an experiment, and its subfolders that do."""
     if not given.is_dir():
         raise CommandError(f"there is no folder {given}")
-    places = [given, *(given / name for name in ALL)]
+    places = [given, *(given / name for name in NAMES)]
     found = [place for place in places if (place / "about.json").is_file()]
     if not found:
-        raise CommandError(
-            f"{given} holds no results of `tombola train`, `tombola reproduce` or `tombola demo`"
-        )
+        raise CommandError(f"{given} holds no results of `tombola train` or `tombola reproduce`")
     return found
 
 

@@ -32,16 +32,15 @@ from tombola.experiments.rows import SweepError, file_name, read, write_run
 from tombola.files import write_text
 from tombola.report.record import versions
 
-__all__ = ["ALL", "NAMES", "SweepError", "about", "check", "experiment", "sweep"]
+__all__ = ["NAMES", "SweepError", "about", "check", "experiment", "sweep"]
 
-NAMES = ("regret", "voc", "hyper", "kmeans", "coordinates")  # those of `tombola reproduce`
-ALL = (*NAMES, "demo")
+NAMES = ("regret", "voc", "hyper", "kmeans", "coordinates")
 
 
 def experiment(name: str) -> ModuleType:
     """Return the module of an experiment."""
-    if name not in ALL:
-        raise SweepError(f"there is no experiment {name!r}: choose from {', '.join(ALL)}")
+    if name not in NAMES:
+        raise SweepError(f"there is no experiment {name!r}: choose from {', '.join(NAMES)}")
     return importlib.import_module(f"tombola.experiments.{name}")
 
 
@@ -77,7 +76,7 @@ def sweep(
     Parameters
     ----------
     name : str
-        One of `ALL`.
+        One of `NAMES`.
     out : Path
         The folder of results. It may hold runs of the same experiment, which are kept.
     runs : int
