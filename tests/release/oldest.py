@@ -17,8 +17,8 @@ def oldest(project: dict[str, Any]) -> list[str]:
     """Return ``name==version`` for each lower bound of a ``[project]`` table.
 
     >>> oldest({"name": "us", "dependencies": ["numpy>=1.26"],
-    ...         "optional-dependencies": {"all": ["us[plot]", "dask[array]>=2024.8"]}})
-    ['dask==2024.8', 'numpy==1.26']
+    ...         "optional-dependencies": {"all": ["us[plot]", "dask[array]>=2025.1"]}})
+    ['dask==2025.1', 'numpy==1.26']
     """
     requirements = list(project["dependencies"])
     for extra in project.get("optional-dependencies", {}).values():
