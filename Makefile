@@ -156,7 +156,7 @@ OLD_TESTS := tests/test_package.py tests/test_random.py tests/index/test_draw.py
 test-oldest: $(OLDEST)/.ready
 	@echo "== a part of the tests, with the oldest versions"
 	$(OLD_PYTEST) $(OLD_TESTS)
-	$(OLD_PYTEST) -k "(LinearClassifier or KMeans or Lasso) and not solver" tests/estimators/test_conventions.py
+	$(OLD_PYTEST) -k "(LinearClassifier or KMeans or Lasso) and not solver and not softmax" tests/estimators/test_conventions.py
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(RELEASE) $(OLDEST) dist out docs/generated docs/examples docs/sg_execution_times.rst .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
