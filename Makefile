@@ -148,8 +148,8 @@ $(OLDEST)/.ready: pyproject.toml tests/release/oldest.py
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(OLDEST)/constraints.txt --editable '.[cli,dask]' hypothesis pandas pytest pytest-timeout
 	@touch $@
 
-# old libraries warn of newer ones that they use
-OLD_PYTEST = HYPOTHESIS_PROFILE=uncompiled $(OLDEST)/bin/python -m pytest -q -m "not slow" -W ignore::DeprecationWarning
+# compiled code of its own, or `make test` would compile again; old libraries warn of newer ones
+OLD_PYTEST = NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/compiled HYPOTHESIS_PROFILE=uncompiled $(OLDEST)/bin/python -m pytest -q -m "not slow" -W ignore::DeprecationWarning
 OLD_TESTS := tests/test_package.py tests/test_random.py tests/index/test_draw.py tests/samplers/test_golden.py \
 	tests/dask/test_collections.py tests/datasets tests/report tests/cli/test_main.py tests/cli/test_predict.py
 
