@@ -27,7 +27,7 @@ help:
 	@echo "make docs       the documentation site in out/docs; a warning or a broken local link fails"
 	@echo "make docs-links try its links to other sites (needs the network)"
 	@echo "make release-check  wheel and sdist: contents, an empty environment, types (three minutes)"
-	@echo "make test-oldest    a part of the tests with the oldest versions that we allow"
+	@echo "make test-oldest    a part of the tests with the oldest versions that pyproject.toml allows (five minutes)"
 	@echo "make clean      remove what the others made"
 
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
