@@ -8,8 +8,10 @@ SHOW := $(VENV)/.show
 BENCH := .venv-bench
 FRAMEWORKS := $(VENV)/.frameworks
 SITE := $(VENV)/.site
+RELEASE := .venv-release
+OLDEST := .venv-oldest
 
-.PHONY: demo test test-slow lint coverage crash fuzz mutants bench bench-page docs docs-links clean help
+.PHONY: demo test test-slow lint coverage crash fuzz mutants bench bench-page docs docs-links release-check test-oldest clean help
 
 help:
 	@echo "make demo       set up, race adaptive draws against shuffling, write a page"
@@ -24,6 +26,8 @@ help:
 	@echo "make bench-page docs/benchmarks.md and its pictures, from the rows of make bench"
 	@echo "make docs       the documentation site in out/docs; a warning or a broken local link fails"
 	@echo "make docs-links try its links to other sites (needs the network)"
+	@echo "make release-check  wheel and sdist: contents, an empty environment, types (three minutes)"
+	@echo "make test-oldest    a part of the tests with the oldest versions that pyproject.toml allows (five minutes)"
 	@echo "make clean      remove what the others made"
 
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -125,5 +129,34 @@ docs: $(SITE)
 docs-links: $(SITE)
 	$(SPHINX) --builder linkcheck -D plot_gallery=0 docs out/docs-links
 
+$(RELEASE)/.ready: constraints.txt
+	@echo "== setting up $(RELEASE): what builds and checks a release"
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt build hatchling mypy 'pyright[nodejs]' twine
+	@touch $@
+
+# `make release-check PYTHON=python3.13` tries the wheel with another Python
+release-check: $(RELEASE)/.ready $(READY)
+	$(RELEASE)/bin/python tests/release/release_check.py --python $(PYTHON) --borrow $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
+# without PyTorch: its oldest version comes with gigabytes of CUDA
+$(OLDEST)/.ready: pyproject.toml tests/release/oldest.py
+	@echo "== setting up $(OLDEST): the oldest versions that pyproject.toml allows"
+	rm -rf $(OLDEST)
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python tests/release/oldest.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(OLDEST)/constraints.txt --editable '.[cli,dask]' hypothesis pandas pytest pytest-timeout
+	@touch $@
+
+# compiled code of its own, or `make test` would compile again; old libraries warn of newer ones
+OLD_PYTEST = NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/compiled HYPOTHESIS_PROFILE=uncompiled $(OLDEST)/bin/python -m pytest -q -m "not slow" -W ignore::DeprecationWarning
+OLD_TESTS := tests/test_package.py tests/test_random.py tests/index/test_draw.py tests/samplers/test_golden.py \
+	tests/dask/test_collections.py tests/datasets tests/report tests/cli/test_main.py tests/cli/test_predict.py
+
+test-oldest: $(OLDEST)/.ready
+	@echo "== a part of the tests, with the oldest versions"
+	$(OLD_PYTEST) $(OLD_TESTS)
+	$(OLD_PYTEST) -k "(LinearClassifier or KMeans or Lasso) and not solver and not softmax" tests/estimators/test_conventions.py
+
 clean:
-	rm -rf $(VENV) $(BENCH) out docs/generated docs/examples docs/sg_execution_times.rst .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(RELEASE) $(OLDEST) dist out docs/generated docs/examples docs/sg_execution_times.rst .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

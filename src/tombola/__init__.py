@@ -20,7 +20,7 @@ from tombola.random import Stream
 from tombola.samplers import *  # noqa: F403
 from tombola.samplers import __all__ as _samplers
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 __all__ = ["Draw", "Stream", "WeightIndex", "coreset", "load", "save"]
 __all__ += _samplers
 

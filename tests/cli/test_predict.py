@@ -111,7 +111,7 @@ def test_the_model_is_that_of_the_estimator_on_the_same_rows(home):
 def test_predictions_in_other_formats(home):
     for name in ("p.csv", "p.tsv", "p.parquet", "p.npz"):
         assert predict(home, "classification", "new.csv", name) == 0
-    whole = pd.read_csv("p.csv")
+    whole = pd.read_csv("p.csv", float_precision="round_trip")
     pd.testing.assert_frame_equal(pd.read_csv("p.tsv", sep="\t"), whole)
     pd.testing.assert_frame_equal(pd.read_parquet("p.parquet"), whole)
     with np.load("p.npz") as arrays:

@@ -10,6 +10,11 @@ defaults of our solvers, which says whether adaptive draws pay.
 `network` asks the same about a PyTorch model.
 """
 
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError("tombola.advice needs scikit-learn: pip install tombola[sklearn]") from error
+
 from tombola.advice.advice import Advice
 from tombola.advice.advise import advise
 from tombola.advice.network import network

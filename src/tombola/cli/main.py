@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Examples
     --------
     >>> main(["--version"])
-    tombola 0.1.0.dev0
+    tombola 0.2.0
     0
     """
     arguments = list(sys.argv[1:] if argv is None else argv)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import cluster
-from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +19,7 @@ from tombola.dask.linear import Predict
 from tombola.dask.overview import sums_of
 from tombola.dask.partition import Partition
 from tombola.dask.runners import make_runner
+from tombola.estimators.base import checks_parameters
 from tombola.estimators.clusters import clustering_problem
 from tombola.estimators.kmeans import LEAST, LITTLE, PER_CLUSTER
 from tombola.estimators.lloyd import assign
@@ -121,7 +122,7 @@ default="k-means++"
         "client": "no_validation",
     }
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KMeans":
         """Find the centres, at once.
 

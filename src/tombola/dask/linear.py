@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +20,7 @@ from tombola.dask.progress import Bar
 from tombola.dask.rounds import Ascent
 from tombola.dask.runners import make_runner
 from tombola.dask.setting import begin, make_setting
-from tombola.estimators.base import draw_seeds
+from tombola.estimators.base import checks_parameters, draw_seeds
 
 __all__ = ["DaskLinear", "Target"]
 
@@ -94,7 +94,7 @@ class DaskLinear(BaseEstimator):
 
     # --- the fit ----------------------------------------------------------------------------------
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model, at once.
 

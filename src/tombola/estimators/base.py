@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,12 +20,21 @@ __all__ = [
     "Part",
     "checked_rows",
     "checked_weights",
+    "checks_parameters",
     "draw_seeds",
     "one_column",
 ]
 
 FEW = 2**20  # entries; the 64-bit indices of a smaller sparse matrix are copied to 32 bits
 NO_TARGET = "no_validation"  # scikit-learn's word for: there is no y, and none is needed
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def checks_parameters(fit: Method) -> Method:
+    """Validate the parameters before a fit, as scikit-learn does; type checkers see the method."""
+    checked: Method = _fit_context(prefer_skip_nested_validation=True)(fit)
+    return checked
 
 
 class Part(NamedTuple):
@@ -124,7 +133,7 @@ class LinearModel(DrawingEstimator):
         "fit_intercept": ["boolean"],
     }
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import cluster
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola.coreset import Coreset, coreset, draw_coreset
-from tombola.estimators.base import checked_rows, checked_weights
+from tombola.estimators.base import checked_rows, checked_weights, checks_parameters
 from tombola.estimators.clusters import Clusters, clustering_problem
 from tombola.estimators.lloyd import Assignment, assign
 
@@ -117,7 +117,7 @@ default="k-means++"
         "random_state": ["random_state"],
     }
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> "KMeans":
         """Find the centres.
 

@@ -6,12 +6,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.parallel import Parallel, delayed
 
-from tombola.estimators.base import LinearPrediction, checked_weights, draw_seeds
+from tombola.estimators.base import LinearPrediction, checked_weights, checks_parameters, draw_seeds
 from tombola.estimators.sparse_fit import SparseFit, alpha_grid, checked_columns, warn_of_gap
 from tombola.solvers.working_sets import drawing
 
@@ -81,7 +81,7 @@ class LassoCV(LinearPrediction, RegressorMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose alpha, and fit the lasso with it to all rows.
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from tombola.estimators.base import Part, checked_rows, checked_weights
+from tombola.estimators.base import Part, checked_rows, checked_weights, checks_parameters
 from tombola.estimators.familiar import names_ours
 from tombola.estimators.linear import LinearEstimator, of_descents
 from tombola.problems import Hinge, Logistic, Softmax, SquaredHinge
@@ -209,7 +209,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             )
 
     @of_descents
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def partial_fit(
         self,
         X: Any,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin, _fit_context
+from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola.estimators.base import (
@@ -15,6 +15,7 @@ from tombola.estimators.base import (
     Part,
     checked_rows,
     checked_weights,
+    checks_parameters,
     one_column,
 )
 from tombola.estimators.familiar import names_ours
@@ -148,7 +149,7 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         self._fit_rows(self.parts, X, y, weights, fresh=not again)
 
     @of_descents
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def partial_fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> "LinearRegressor":

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola import solvers
@@ -17,6 +16,7 @@ from tombola.estimators.base import (
     Part,
     checked_rows,
     checked_weights,
+    checks_parameters,
     draw_seeds,
 )
 from tombola.estimators.clusters import Clusters, clustering_problem
@@ -113,7 +113,7 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
     }
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def fit(
         self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
     ) -> "MiniBatchKMeans":
@@ -138,7 +138,7 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         self.n_steps_ = 0
         return self._fit(X, sample_weight, start, self.max_iter, self.tol)
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
     ) -> "MiniBatchKMeans":

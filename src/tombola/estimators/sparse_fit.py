@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin, _fit_context
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
@@ -20,6 +20,7 @@ from tombola.estimators.base import (
     LinearModel,
     LinearPrediction,
     checked_weights,
+    checks_parameters,
     draw_seeds,
     one_column,
 )
@@ -185,7 +186,7 @@ class SparseRegressor(LinearPrediction, RegressorMixin, LinearModel):
         """Return alpha, and the share of l1 in it."""
         raise NotImplementedError
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 

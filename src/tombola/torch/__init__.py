@@ -14,6 +14,11 @@
 ...     loader.update(draw, losses)               # or per-example gradient norms
 """
 
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("tombola.torch needs PyTorch: pip install tombola[torch]") from error
+
 from tombola.torch import loggers
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB, IndexDraw, WeightIndex
 from tombola.torch.device_loader import DeviceLoader
