@@ -14,7 +14,7 @@ OLDEST := .venv-oldest
 .PHONY: demo test test-slow lint coverage crash fuzz mutants bench bench-page docs docs-links release-check test-oldest clean help
 
 help:
-	@echo "make demo       set up, race adaptive draws against shuffling, write a page"
+	@echo "make demo       set up, compare with shuffling and scikit-learn on real data, write a page"
 	@echo "make test       set up, then lint, types, layers, tests, kernel coverage"
 	@echo "make test-slow  the long versions of the same tests (about 40 minutes)"
 	@echo "make crash      kill runs 3,000 times, fill their disks; all must resume (half an hour)"
@@ -47,7 +47,7 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(SHOW)
 
 demo: $(SHOW)
-	@echo "== adaptive draws against shuffled epochs"
+	@echo "== on real data, against shuffling and scikit-learn"
 	@rm -rf out/demo
 	$(BIN)/tombola demo --out out/demo
 
