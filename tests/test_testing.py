@@ -65,7 +65,13 @@ USES_NO_PROBABILITY = [
 ]  # their rules use the losses alone
 
 
-@pytest.mark.parametrize("name", OURS)
+PLAIN = [name for name in OURS if "," not in name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*PLAIN, *(pytest.param(name, marks=pytest.mark.slow) for name in OURS if "," in name)],
+)
 def test_ours_pass(name):
     # with two items, MirrorDescent reaches its floor at once, whatever the losses
     sizes = (1, 6, 40) if name == "MirrorDescent" else (1, 2, 6, 40)

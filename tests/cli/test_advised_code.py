@@ -58,7 +58,9 @@ def clustering(folder, rng):
     return "data.npz", ["--task", "clustering", "--n-clusters", "4"]
 
 
-@pytest.mark.parametrize("make", [dense, text_like, rare, regression, clustering])
+@pytest.mark.parametrize(
+    "make", [dense, rare, regression, clustering, pytest.param(text_like, marks=pytest.mark.slow)]
+)
 def test_the_printed_script_prints_the_score_that_is_shown(make, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file, arguments = make(tmp_path, np.random.default_rng(0))

@@ -53,6 +53,7 @@ def test_an_error_is_raised_in_time(tmp_path, monkeypatch):
     assert run(tmp_path, "as it is", 120).split() == ["begin", "True"]
 
 
+@pytest.mark.slow
 def test_a_cache_that_forgets_its_locks_waits_for_ever(tmp_path, monkeypatch):
     pytest.importorskip("fcntl")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))

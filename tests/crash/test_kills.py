@@ -67,8 +67,8 @@ def test_killed_two_hundred_times(capsys):
     ("family", "name", "steps"),
     [
         ("sampler", "VRB", 20),
-        ("sweep", "sweep, one process", 20),
-        ("command", "train, regression", 10),
+        pytest.param("sweep", "sweep, one process", 20, marks=pytest.mark.slow),
+        pytest.param("command", "train, regression", 10, marks=pytest.mark.slow),
     ],
 )
 def test_killed_at_each_step_of_a_save(family, name, steps, tmp_path):

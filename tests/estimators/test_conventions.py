@@ -40,12 +40,7 @@ def excused(estimator):
 @parametrize_with_checks(
     [
         LinearClassifier(),
-        LinearClassifier(solver="saga"),
-        LinearClassifier(solver="adagrad"),
-        LinearClassifier(multi_class="softmax"),
         LinearRegressor(),
-        LinearRegressor(solver="saga"),
-        LinearRegressor(solver="adagrad"),
         Lasso(),
         KMeans(),
         KMeans(2, coreset_size=10),
@@ -57,6 +52,22 @@ def excused(estimator):
     expected_failed_checks=excused,
 )
 def test_conventions(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    [
+        LinearClassifier(solver="saga"),
+        LinearClassifier(solver="adagrad"),
+        LinearClassifier(multi_class="softmax"),
+        LinearRegressor(solver="saga"),
+        LinearRegressor(solver="adagrad"),
+    ],
+    expected_failed_checks=excused,
+)
+def test_conventions_of_other_solvers(estimator, check):
     check(estimator)
 
 

@@ -110,6 +110,7 @@ class IndexMachine(RuleBasedStateMachine):
 
 TestMachine = IndexMachine.TestCase
 TestMachine.pytestmark = [pytest.mark.kernels]
+TestMachine.settings = settings(max_examples=min(settings.default.max_examples, 150))
 
 
 @pytest.mark.slow

@@ -66,6 +66,7 @@ def modulo_4_deviations(items, weights):
     return np.abs(observed - shares) / np.sqrt(shares * (1 - shares) / len(items))
 
 
+@pytest.mark.slow
 def test_more_than_2_to_the_25_items():
     """float32 cannot tell neighbouring items apart here, and peers draw 37% instead of 25%."""
     n = 2**25 + 3

@@ -63,7 +63,15 @@ def least(kind, problem, X, y, weights, intercept):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize(
-    ("kind", "form"), [*((kind, "dense") for kind in KINDS), ("Logistic", "CSR"), ("Huber", "CSR")]
+    ("kind", "form"),
+    [
+        ("Logistic", "dense"),
+        ("LeastSquares", "dense"),
+        ("Logistic", "CSR"),
+        pytest.param("SquaredHinge", "dense", marks=pytest.mark.slow),  # each compiles for long
+        pytest.param("Huber", "dense", marks=pytest.mark.slow),
+        pytest.param("Huber", "CSR", marks=pytest.mark.slow),
+    ],
 )
 def test_the_optimum_of_others(kind, form, intercept, weighted):
     X, y, weights = data(kind)
@@ -104,7 +112,15 @@ def test_rows_of_float32():
     np.testing.assert_allclose(*found, rtol=1e-8)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "Logistic",
+        "LeastSquares",
+        pytest.param("SquaredHinge", marks=pytest.mark.slow),
+        pytest.param("Huber", marks=pytest.mark.slow),
+    ],
+)
 def test_whole_weights_are_repeated_rows(kind):
     X, y, weights = data(kind)
     times = weights.astype(int)
@@ -228,6 +244,7 @@ class LogCosh(LinearProblem):
     curvature = 1.0
 
 
+@pytest.mark.slow
 def test_a_loss_of_your_own():
     X, y, _ = data("Huber")
     problem = LogCosh(X, y, alpha=L2, fit_intercept=True)

@@ -60,8 +60,9 @@ def lower_value(it, solution):
 
 OTHERS = ("long rows", "both", "a rare class")
 CASES = [(kind, name) for kind in (Logistic, LeastSquares) for name in CONVERGES]
-CASES += [(kind, name) for kind in (SquaredHinge, Huber) for name in OTHERS]
-CASES += [(SquaredHinge, "five rows of 1e6")]
+SELDOM = [(kind, name) for kind in (SquaredHinge, Huber) for name in OTHERS]
+SELDOM += [(SquaredHinge, "five rows of 1e6")]
+CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in SELDOM]
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -78,7 +79,9 @@ def test_it_converges(kind, name, intercept):
 
 
 ENDED = [(kind, name) for kind in (Logistic, LeastSquares) for name in ENDS]
-ENDED += [(Huber, "five rows of 1e6")]  # beyond epsilon it has no curvature
+ENDED += [  # beyond epsilon it has no curvature
+    pytest.param(Huber, "five rows of 1e6", marks=pytest.mark.slow)
+]
 
 
 @pytest.mark.parametrize("intercept", [False, True])

@@ -89,8 +89,18 @@ FORMS = {"dense": np.asarray, "CSR": sp.csr_array}
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        *((kind, "dense") for kind in KINDS),
+        ("Logistic", "CSR"),
+        ("Hinge", "CSR"),
+        *(  # each compiles for long
+            pytest.param(kind, "CSR", marks=pytest.mark.slow)
+            for kind in ("LeastSquares", "SquaredHinge", "Huber", "EpsilonInsensitive")
+        ),
+    ],
+)
 def test_the_optimum_of_others(kind, form, intercept, weighted):
     X, y, weights = data(kind)
     weights = weights if weighted else None

@@ -296,6 +296,7 @@ def test_extreme_losses(on_board):
         assert sampler._engine.board.verify() == sampler._engine.groups.verify() == -1
 
 
+@pytest.mark.slow
 def test_states_continue(new):
     first = new(seed=4)
     for _ in range(30):
@@ -350,6 +351,7 @@ def groups_of(n):
 QUICK = ("check_probabilities", "check_empty_draw", "check_one_item", "check_bad_feedback")
 
 
+@pytest.mark.slow
 def test_it_keeps_its_promises(new):
     """On a GPU all but one: a batch is learnt from at once, not as its items one by one."""
     from tombola.testing.suite import CHECKS

@@ -679,7 +679,7 @@ def test_the_cpu_continues_a_state_of_the_device():
     assert twin.state_dict()["position"] == 1
 
 
-@pytest.mark.parametrize("shift", [0, 1, 3])
+@pytest.mark.parametrize("shift", [0, 3])
 def test_batches_may_begin_anywhere(new, shift):
     """Also after a launch with another beginning: compiled code assumes nothing about it."""
     device_index = new([1] * 300)

@@ -614,6 +614,7 @@ def test_arguments_are_checked(new):
         new(3, seed=2**64)
 
 
+@pytest.mark.slow
 def test_states_continue(new):
     first = new(9, seed=4)
     for _ in range(40):
@@ -686,6 +687,7 @@ def test_states_of_the_cpu_are_checked():
 QUICK = ("check_probabilities", "check_empty_draw", "check_one_item", "check_bad_feedback")
 
 
+@pytest.mark.slow
 def test_it_keeps_its_promises(new):
     """On a GPU all but one: a batch is learnt from at once, not as its items one by one."""
     from tombola.testing.suite import CHECKS

@@ -115,6 +115,7 @@ print("threads:", *[path.read_text().strip() for path in threads])
 """
 
 
+@pytest.mark.slow
 def test_the_ddp_example_under_torchrun(tmp_path):
     """No thread of gloo may be left: one that releases a tensor at exit aborts the interpreter."""
     watched = tmp_path / "watched.py"

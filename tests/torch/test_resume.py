@@ -64,7 +64,9 @@ def train(loader, stop=None):
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [(0, 0), (2, 2), (2, 0), (0, 2)], ids=lambda workers: f"{workers} workers"
+    ("before", "after"),
+    [(0, 0), (2, 0), *(pytest.param(*it, marks=pytest.mark.slow) for it in [(2, 2), (0, 2)])],
+    ids=lambda workers: f"{workers} workers",
 )
 def test_resumed_at_every_batch(before, after):
     undisturbed, end = train(make())
