@@ -17,7 +17,7 @@ help:
 	@echo "make demo       set up, compare with shuffling and scikit-learn on real data, write a page"
 	@echo "make test       set up, then lint, types, layers, tests, kernel coverage"
 	@echo "make test-slow  the long versions of the same tests (about 40 minutes)"
-	@echo "make crash      kill runs 3,000 times, fill their disks; all must resume (half an hour)"
+	@echo "make crash      kill runs 3,000 times, fill their disks; all must resume (five minutes)"
 	@echo "make lint       ruff, mypy and import-linter alone"
 	@echo "make coverage   the kernels of index and random, numba switched off"
 	@echo "make fuzz       120,000 damaged states, each refused or harmless (about half an hour)"
