@@ -4,7 +4,7 @@ from tombola.compiling import watch  # noqa: F401  # registers itself with numba
 from tombola.compiling.caching import entry, kernel
 from tombola.compiling.dispatch import by_type, name_by_source
 from tombola.compiling.intrinsics import bit_length, multiply_wide, prefetch
-from tombola.compiling.parts import check_fit, load_parts, saved_parts
+from tombola.compiling.parts import check_fit, leaves, load_parts, saved_parts
 from tombola.compiling.records import new_record, side_by_side
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "check_fit",
     "entry",
     "kernel",
+    "leaves",
     "load_parts",
     "multiply_wide",
     "name_by_source",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_fit", "load_parts", "saved_parts"]
+__all__ = ["check_fit", "leaves", "load_parts", "saved_parts"]
 
 
 def saved_parts(part: Any) -> Any:
@@ -47,6 +47,22 @@ def check_fit(part: Any, saved: Any, name: str = "") -> None:
                 raise ValueError(f"the state does not fit: {name} is {saved!r}, out of range")
     elif not isinstance(saved, np.ndarray) or array.dtype != part.dtype:
         raise ValueError(f"the state does not fit: {name} has another type")
+
+
+def leaves(saved: Any, name: str = "") -> dict[str, Any]:
+    """Return every array and number of a nested dict, by its dotted name.
+
+    Examples
+    --------
+    >>> leaves({"rule": {"drawn": 3, "mixing": 0.5}})
+    {'rule.drawn': 3, 'rule.mixing': 0.5}
+    """
+    if not isinstance(saved, Mapping):
+        return {name: saved}
+    found: dict[str, Any] = {}
+    for key, inner in saved.items():
+        found |= leaves(inner, f"{name}.{key}" if name else key)
+    return found
 
 
 def load_parts(part: Any, saved: Any) -> None:

@@ -13,13 +13,23 @@ from typing import Any
 import numpy as np
 
 from tombola.checkpoint import CheckpointError, read, write
-from tombola.compiling import check_fit, load_parts, saved_parts
+from tombola.compiling import check_fit, leaves, load_parts, saved_parts
 from tombola.dask.rounds import Ascent
 
 __all__ = ["Checkpoint"]
 
 FORMAT = 2
 PARTS = ("w", "centre", "previous", "point", "best", "slopes", "level", "bounds", "trust")
+TINY = np.finfo(np.float64).tiny
+LIMITS = {  # of the numbers of an output
+    "level.scale": (TINY, np.inf),
+    "level.share": (TINY, 1.0),
+    "level.threshold": (0.0, np.inf),
+    "level.pull": (0.0, np.inf),
+    "bounds.dual": (0.0, np.inf),
+    "bounds.unit": (0.0, np.inf),
+    "trust.firm": (1.0, np.inf),
+}
 
 
 class Checkpoint:
@@ -140,23 +150,19 @@ class Checkpoint:
         return digest.hexdigest()[:16]
 
 
-def check_numbers(parts: Any, name: str = "") -> None:
+def check_numbers(parts: Any) -> None:
     """Raise a ValueError that names the first number of the parts of a fit that cannot be."""
-    for key, inner in parts.items():
-        place = f"{name}.{key}" if name else key
-        if isinstance(inner, dict):
-            check_numbers(inner, place)
-        elif not np.isfinite(inner).all():
-            raise ValueError(f"{place} holds a value that is not finite")
-    if "level" in parts:
-        level, bounds, trust = parts["level"], parts["bounds"], parts["trust"]
-        if not (level["scale"] > 0.0 and 0.0 < level["share"] <= 1.0 and level["pull"] >= 0.0):
-            raise ValueError(f"{name}.level is {level}")
-        if not (0.0 <= bounds["dual"] <= bounds["primal"] and bounds["unit"] >= 0.0):
-            raise ValueError(f"{name}.bounds is {bounds}")
-        if bounds["gap"] != bounds["primal"] - bounds["dual"] or level["threshold"] < 0.0:
-            raise ValueError(f"{name}.bounds.gap or {name}.level.threshold is wrong")
-        if not trust["firm"] >= 1.0:
-            raise ValueError(f"{name}.trust.firm is {trust['firm']}")
-    if "counts" in parts and min(parts["counts"].values()) < 0:
-        raise ValueError(f"counts is {parts['counts']}")
+    for name, leaf in leaves(parts).items():
+        if not np.isfinite(leaf).all():
+            raise ValueError(f"{name} holds a value that is not finite")
+    for name, count in parts["counts"].items():
+        if count < 0:
+            raise ValueError(f"counts.{name} is {count}")
+    for c, output in parts["outputs"].items():
+        found = leaves(output)
+        for name, (low, high) in LIMITS.items():
+            if not low <= found[name] <= high:
+                raise ValueError(f"outputs.{c}.{name} is {found[name]}, not from {low} to {high}")
+        bounds = output["bounds"]
+        if bounds["gap"] != bounds["primal"] - bounds["dual"] or bounds["gap"] < 0.0:
+            raise ValueError(f"outputs.{c}.bounds is {bounds}")

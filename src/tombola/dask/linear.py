@@ -160,7 +160,7 @@ class DaskLinear(BaseEstimator):
                     bar(ascent.progress)
                 if saved is not None and ascent.progress.rounds % self.checkpoint_every == 0:
                     saved.save()
-            if saved is not None:
+            if saved is not None and ascent.progress.rounds % self.checkpoint_every:
                 saved.save()  # not after the last certificate, which a round to come makes again
             if not done:
                 done = ascent.step(last=True)

@@ -165,7 +165,7 @@ class Output:
         """Before a round of CoCoA+: set the strength, move the intercept and the centre.
 
         Where progress is slow the centre is set to w, but not twice in a row: momentum needs a
-        round to build up, and without it dual variables that were lost come back slowly.
+        round to build up.
         """
         n, level, trust = setting.n, self.level[0], self.trust[0]
         self._strengthen(setting, float(sums.curvature) / n, float(sums.trace) / n)

@@ -1,13 +1,12 @@
 """The state of a solver while it runs, and how it is saved, checked and loaded."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.checkpoint import CheckpointError
-from tombola.compiling import check_fit, load_parts, name_by_source, saved_parts
+from tombola.compiling import check_fit, leaves, load_parts, name_by_source, saved_parts
 from tombola.compiling.records import Record
 from tombola.solvers.loop import Batch
 
@@ -103,7 +102,7 @@ class Run:
             check_fit(self._parts(), saved)
         except ValueError as error:
             raise CheckpointError(f"cannot resume: {error}") from None
-        found = _leaves(saved)
+        found = leaves(saved)
         for name, leaf in found.items():
             if not np.isfinite(leaf).all():
                 raise CheckpointError(f"cannot resume: {name} holds a value that is not finite")
@@ -124,13 +123,3 @@ class Run:
     def _parts(self) -> dict[str, Any]:
         parts: dict[str, Any] = self._asdict()  # type: ignore[attr-defined]
         return {name: part for name, part in parts.items() if name not in self.derived}
-
-
-def _leaves(saved: Any, name: str = "") -> dict[str, Any]:
-    """Return every array and number of a nested dict, by its dotted name."""
-    if not isinstance(saved, Mapping):
-        return {name: saved}
-    found: dict[str, Any] = {}
-    for key, inner in saved.items():
-        found |= _leaves(inner, f"{name}.{key}" if name else key)
-    return found
