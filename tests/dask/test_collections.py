@@ -174,8 +174,10 @@ def test_what_is_wrong_is_one_sentence():
         model().fit(rows, target, da.zeros(N, chunks=300))
     with pytest.raises(ValueError, match="negative"):
         model().fit(rows, target, -da.ones(N, chunks=300))
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match=r"partition \d: X\[\d+, \d\] is nan, not finite"):
         model().fit(da.where(rows > 3, np.nan, rows), target)
+    with pytest.raises(ValueError, match=r"checkpoint must be a folder, .*\.py is a file"):
+        LinearClassifier(checkpoint=__file__).fit(rows, target > 0)
     table = dd.from_pandas(frame(), npartitions=3)
     with pytest.raises(ValueError, match="X has 3 partitions, y has 4"):
         model().fit(table[list("abcd")], target)

@@ -46,6 +46,8 @@ class Checkpoint:
 
     def __init__(self, folder: str | os.PathLike[str], fit: Ascent, sizes: list[int]) -> None:
         self.folder, self.fit, self.sizes = Path(folder), fit, sizes
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"checkpoint must be a folder, {self.folder} is a file")
 
     def save(self) -> None:
         """Write the fit as it is."""

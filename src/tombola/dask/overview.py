@@ -74,7 +74,10 @@ def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> O
             0, d, labels, np.zeros(L, dtype=np.int64), zeros, zeros, zeros, np.zeros((L, d)), 0.0,
             positive, empty, empty,
         )  # fmt: skip
-    rows = as_rows(partition.X)
+    try:
+        rows = as_rows(partition.X)
+    except ValueError as error:
+        raise ValueError(f"partition {number}: {error}") from None
     lengths = squared_norms(rows)
     shares = weights * (lengths <= longest_usual(lengths, weights))
     by_label = sparse.csr_matrix((shares, (codes, np.arange(n))), shape=(L, n))
