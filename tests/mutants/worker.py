@@ -160,6 +160,7 @@ def act(request, scratch):
     options = [
         "-q", "-p", "no:cacheprovider", f"--basetemp={scratch}/tests", "-m", request["marks"],
         "--assert=plain", "--tb=no", "--show-capture=no",  # plain: files are imported as usual
+        "--timeout=0",  # pytest-timeout would take the alarm for its own
     ]  # fmt: skip
     if "measure" in request:
         plugin = Measured(request["measure"], request["limit"], request["enough"])
