@@ -279,8 +279,10 @@ class OfDask(OfRun):
         import dask
         import dask.array as da
 
-        from tombola.dask import LinearClassifier
+        from tombola.dask import LinearClassifier, linear
+        from tombola.dask.refinement import Refinement
 
+        linear.Refinement = functools.partial(Refinement, rows=6)  # for more than one round
         rng = np.random.default_rng(0)
         X = rng.normal(size=(60, 2))
         y = (X[:, 0] + rng.normal(size=60) > 0.5).astype(int)

@@ -7,6 +7,7 @@ import numpy as np
 from tombola.dask.local import take_part
 from tombola.dask.overview import look_at, merge
 from tombola.dask.partition import assemble
+from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
 from tombola.dask.setting import begin, make_setting
 
@@ -19,13 +20,18 @@ class Simulated:
     def __init__(self, parts):
         self.parts, self.duals = parts, [None] * len(parts)
 
-    def run(self, setting, plan, others):
+    def map(self, task, *more):
+        return [task(part, k, *more) for k, part in enumerate(self.parts)]
+
+    def run(self, setting, plan):
         reports = []
         for k, part in enumerate(self.parts):
-            rest = others(k) if self.duals[k] is None and plan.round > 0 else None
-            report, self.duals[k] = take_part(part, self.duals[k], setting, plan, k, rest)
+            report, self.duals[k] = take_part(part, self.duals[k], setting, plan, k)
             reports.append(report)
         return reports
+
+    def state(self):
+        return self.duals
 
     def load(self, duals):
         self.duals = list(duals)
@@ -48,8 +54,8 @@ def split(X, y, count, weights=None, uneven=False):
     ]
 
 
-def started(parts, kind, *, tol=1e-6, epochs=5.0, seed=0, draws="adaptive", **options):
-    """An `Ascent` over simulated partitions, before its first round."""
+def started(parts, kind, *, tol=1e-6, epochs=5.0, rows=256, seed=0, draws="adaptive", **options):
+    """A fit over simulated partitions, before its first round; `rows` are those of a model."""
     options = {"alpha": 1e-3, "l1_ratio": 0.0, "fit_intercept": True, **options}
     numeric = kind.__name__ in NUMERIC
     centre = options["fit_intercept"] and options["l1_ratio"] == 0
@@ -60,7 +66,10 @@ def started(parts, kind, *, tol=1e-6, epochs=5.0, seed=0, draws="adaptive", **op
     setting = make_setting(
         overview, some, kind, options, classes=classes, outputs=outputs, seed=seed, draws=draws
     )
-    return Ascent(setting, begin(overview, setting), len(parts), Simulated(parts), tol, epochs)
+    beginnings, runner = begin(overview, setting), Simulated(parts)
+    if np.isfinite(kind.curvature):
+        return Ascent(setting, beginnings, len(parts), runner, tol, epochs)
+    return Refinement(setting, beginnings, runner, tol, rows)
 
 
 def finished(fit, rounds=100, lose=()):

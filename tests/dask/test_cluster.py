@@ -1,5 +1,6 @@
 """Fits on a cluster of two processes: the same model as here, and workers that die."""
 
+import functools
 import os
 import signal
 import time
@@ -14,6 +15,7 @@ import dask
 import dask.array as da
 
 from tombola.dask import KMeans, LinearClassifier, coreset
+from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
 
 N, D, COUNT = 4000, 5, 4
@@ -55,63 +57,74 @@ def kill_one(client):
     raise AssertionError("the worker has not come back")
 
 
+def after_each_round(monkeypatch, act):
+    """Make fits call a function after each round; models of losses with kinks have few rows."""
+    for kind in (Ascent, Refinement):
+
+        def step_and_act(self, step=kind.step, **options):
+            done = step(self, **options)
+            act(int(self.counts[0].rounds))
+            return done
+
+        monkeypatch.setattr(kind, "step", step_and_act)
+    monkeypatch.setattr("tombola.dask.linear.Refinement", functools.partial(Refinement, rows=100))
+
+
 def killed_at(monkeypatch, client, rounds):
     """Make fits lose a worker after some of their rounds."""
-    step = Ascent.step
-
-    def step_and_kill(self, **options):
-        done = step(self, **options)
-        if int(self.counts[0].rounds) in rounds:
-            kill_one(client)
-        return done
-
-    monkeypatch.setattr(Ascent, "step", step_and_kill)
+    after_each_round(monkeypatch, lambda number: number in rounds and kill_one(client))
 
 
 def tasks_known(client):
     return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
 
 
-def test_the_model_does_not_depend_on_where_it_is_fitted(client):
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_the_model_does_not_depend_on_where_it_is_fitted(client, loss):
     X, y = collections()
-    there = LinearClassifier(random_state=0, tol=1e-6).fit(X, y)
-    here = on_threads(LinearClassifier(random_state=0, tol=1e-6), X, y)
+    there = LinearClassifier(loss, random_state=0, tol=1e-6).fit(X, y)
+    here = on_threads(LinearClassifier(loss, random_state=0, tol=1e-6), X, y)
     assert np.array_equal(there.coef_, here.coef_)
     assert there.progress_ == here.progress_
     assert there.dual_gap_ <= 1e-6
     assert there.score(X, y) == here.to_local().score(*data())
-    assert isinstance(there.predict_proba(X), da.Array)
+    assert isinstance(there.predict(X), da.Array)
 
 
-def test_the_graph_does_not_grow_and_nothing_is_left(client, monkeypatch):
-    known, step = [], Ascent.step
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_the_graph_does_not_grow_and_nothing_is_left(client, monkeypatch, loss):
+    known = []
 
-    def counted(self, **options):
-        done = step(self, **options)
+    def count(_):
         time.sleep(0.1)
         known.append(tasks_known(client))
-        return done
 
-    monkeypatch.setattr(Ascent, "step", counted)
+    after_each_round(monkeypatch, count)
     X, y = collections()
-    LinearClassifier("hinge", random_state=0, tol=1e-2).fit(X.persist(), y.persist())
+    LinearClassifier(loss, random_state=0, tol=1e-9).fit(X.persist(), y.persist())
     assert len(known) > 4
     assert max(known[1:]) <= known[1] + 2
     time.sleep(0.2)
     assert tasks_known(client) < known[-1]
 
 
-@pytest.mark.parametrize(("loss", "tol", "after"), [("log_loss", 1e-6, 2), ("hinge", 1e-2, 6)])
-def test_a_worker_that_dies_costs_rounds_and_not_the_optimum(client, monkeypatch, loss, tol, after):
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_a_worker_that_dies_costs_rounds_and_not_the_optimum(client, monkeypatch, loss):
     X, y = collections()
-    plain = LinearClassifier(loss, random_state=0, tol=tol).fit(X, y)
-    killed_at(monkeypatch, client, {after})
-    hurt = LinearClassifier(loss, random_state=0, tol=tol).fit(X, y)
-    assert hurt.progress_.restarts >= 1
-    assert hurt.dual_gap_ <= tol
+    killed_at(monkeypatch, client, {})
+    plain = LinearClassifier(loss, random_state=0, tol=1e-6).fit(X, y)
+    killed_at(monkeypatch, client, {2})
+    hurt = LinearClassifier(loss, random_state=0, tol=1e-6).fit(X, y)
+    if loss == "hinge":  # nothing is kept between rounds, so nothing is lost
+        assert np.array_equal(hurt.coef_, plain.coef_)
+        assert hurt.progress_ == plain.progress_
+    else:
+        assert hurt.progress_.restarts >= 1
+    assert hurt.dual_gap_ <= 1e-6
+    assert plain.n_iter_ > 2
     assert hurt.n_iter_ <= 2 * plain.n_iter_ + 5
     values = [objective(model) for model in (plain, hurt)]
-    assert abs(values[0] - values[1]) <= 2 * tol
+    assert abs(values[0] - values[1]) <= 2e-6
 
 
 def objective(model):

@@ -9,7 +9,7 @@ import pytest
 import tombola
 from states import same
 from tombola.checkpoint import CheckpointError
-from tombola.samplers import epoch_vrb
+from tombola.samplers import water_filling
 
 N = 40
 LOSSES = (1.0 + np.arange(N) % 9) ** 2
@@ -40,7 +40,7 @@ def inclusion(choose, chances, unit, monkeypatch):
             assert bound == expected
             return value
 
-        monkeypatch.setattr(epoch_vrb, "next_below", next_below)
+        monkeypatch.setattr(water_filling, "next_below", next_below)
         items = np.full(chances.sum() // unit, -1)
         choose(chances, unit, None, items)
         counts = np.bincount(items, minlength=n)  # an item that was not written is an error
@@ -63,17 +63,17 @@ def inclusion(choose, chances, unit, monkeypatch):
 )
 def test_items_are_chosen_exactly_as_often_as_their_chance_says(chances, monkeypatch):
     chances = np.array(chances)
-    choose = getattr(epoch_vrb.choose_items, "py_func", epoch_vrb.choose_items)
+    choose = getattr(water_filling.choose_items, "py_func", water_filling.choose_items)
     times, runs = inclusion(choose, chances, 6, monkeypatch)
     assert (times * 6 == chances * runs).all()
 
 
 def start_at_zero(chances, unit, stream, items):
     """A systematic sample whose first point is not random."""
-    epoch_vrb.next_below(stream, unit)
+    water_filling.next_below(stream, unit)
     order = list(range(len(chances)))
     for k in range(len(order)):
-        other = k + epoch_vrb.next_below(stream, len(order) - k)
+        other = k + water_filling.next_below(stream, len(order) - k)
         order[k], order[other] = order[other], order[k]
     line = np.repeat(order, chances[order])
     items[:] = line[::unit]

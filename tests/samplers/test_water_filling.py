@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import brentq
 
+from budget import ALPHA
 from tombola.compiling import kernel
-from tombola.samplers.water_filling import fill_chances
+from tombola.samplers.water_filling import choose, fill_chances
 
 UNIT = 2**32
 
@@ -76,3 +78,41 @@ def test_what_is_left_over_goes_where_there_is_room():
     values = np.array([100.0] * 10 + [1.0] + [100.0] * 10)
     chances = filled(values, 1, 50, 20 * 50 + 33)
     assert chances.tolist() == [50] * 10 + [33] + [50] * 10
+
+
+def chosen(values, count, seeds):
+    """How often each item is chosen, over seeds, and the probability that it comes with."""
+    times, claimed = np.zeros(len(values)), np.zeros(len(values))
+    for seed in range(seeds):
+        items, probabilities = choose(np.asarray(values), count, seed)
+        assert len(set(items.tolist())) == len(items) == count
+        times[items] += 1
+        claimed[items] = probabilities
+    return times, claimed
+
+
+def test_items_are_chosen_with_the_probability_that_is_returned():
+    values = np.array([1.0, 2.0, 4.0, 8.0, 1000.0, 3.0])
+    times, claimed = chosen(values, 3, 20_000)
+    right = np.minimum(1.0, values / values[values < 1000].sum() * 2)  # the largest is certain
+    np.testing.assert_allclose(claimed, right, atol=1e-8)
+    assert times[4] == 20_000
+    free = values < 1000
+    errors = (times - 20_000 * right)[free] / np.sqrt(20_000 * right * (1 - right))[free]
+    assert np.abs(errors).max() < stats.norm.isf(ALPHA)
+    wrong = (times - 20_000 * 0.4)[free] / np.sqrt(20_000 * 0.24)  # as if all were equally likely
+    assert np.abs(wrong).max() > stats.norm.isf(ALPHA)
+
+
+def test_all_items_where_there_are_no_more():
+    for count in (3, 4, 100):
+        items, probabilities = choose(np.array([1.0, 5.0, 1e-300]), count, 0)
+        assert items.tolist() == [0, 1, 2]
+        assert probabilities.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_choices_depend_on_the_seed_alone():
+    values = np.linspace(1.0, 2.0, 50)
+    first, again, other = (choose(values, 10, seed)[0] for seed in (4, 4, 5))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)

@@ -2,11 +2,12 @@
 
 A folder holds `fit.npz`, which names the round, and `duals-ROUND-PARTITION.npz`. The first is
 written last, and files of other rounds are removed after it, so a crash leaves the old checkpoint
-or the new one.
+or the new one. Fits of losses with kinks have no dual variables between rounds.
 """
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,12 @@ import numpy as np
 
 from tombola.checkpoint import CheckpointError, read, write
 from tombola.compiling import check_fit, leaves, load_parts, saved_parts
+from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
 
 __all__ = ["Checkpoint"]
 
-FORMAT = 2
-PARTS = ("w", "centre", "previous", "point", "best", "slopes", "level", "bounds", "trust")
-TINY = np.finfo(np.float64).tiny
-LIMITS = {  # of the numbers of an output
-    "level.scale": (TINY, np.inf),
-    "level.share": (TINY, 1.0),
-    "level.threshold": (0.0, np.inf),
-    "level.pull": (0.0, np.inf),
-    "bounds.dual": (0.0, np.inf),
-    "bounds.unit": (0.0, np.inf),
-    "trust.firm": (1.0, np.inf),
-}
+FORMAT = 3
 
 
 class Checkpoint:
@@ -38,13 +29,15 @@ class Checkpoint:
     Parameters
     ----------
     folder : path
-    fit : Ascent
+    fit : Ascent or Refinement
         What is saved, and restored.
     sizes : sequence of int
         The rows of each partition.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], fit: Ascent, sizes: list[int]) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], fit: Ascent | Refinement, sizes: list[int]
+    ) -> None:
         self.folder, self.fit, self.sizes = Path(folder), fit, sizes
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"checkpoint must be a folder, {self.folder} is a file")
@@ -65,7 +58,7 @@ class Checkpoint:
                 "format": FORMAT,
                 "fingerprint": self._fingerprint(),
                 "missing": missing,
-                "parts": saved_parts(self._parts()),
+                "parts": saved_parts(self.fit.parts()),
             },
         )
         for path in self.folder.glob("duals-*.npz"):
@@ -94,8 +87,8 @@ class Checkpoint:
         parts: Any = saved.get("parts")
         missing = saved.get("missing")
         try:
-            check_fit(self._parts(), parts)
-            check_numbers(parts)
+            check_fit(self.fit.parts(), parts)
+            check_numbers(parts, self.fit.limits)
             if not (isinstance(missing, list) and all(type(k) is int for k in missing)):
                 raise ValueError("missing is not a list of partitions")
         except ValueError as error:
@@ -104,24 +97,9 @@ class Checkpoint:
             None if k in missing else self._read_duals(parts["counts"]["rounds"], k)
             for k in range(len(self.sizes))
         ]
-        load_parts(self._parts(), parts)
+        load_parts(self.fit.parts(), parts)
         self.fit.runner.load(duals)
         return True
-
-    def _parts(self) -> dict[str, Any]:
-        """Return what the driver keeps between rounds."""
-        fit = self.fit
-        return {
-            "contributions": fit.contributions,
-            "positive": fit.positive,
-            "negative": fit.negative,
-            "counts": fit.counts,
-            "course": fit.course,
-            "outputs": {
-                str(c): {name: getattr(output, name) for name in PARTS}
-                for c, output in enumerate(fit.outputs)
-            },
-        }
 
     def _duals(self, number: int, k: int) -> Path:
         return self.folder / f"duals-{number}-{k}.npz"
@@ -145,14 +123,14 @@ class Checkpoint:
     def _fingerprint(self) -> str:
         """Return a hash of what a fit depends on, as far as the driver knows it."""
         setting = self.fit.setting
-        digest = hashlib.sha256(repr((self.sizes, self.fit.epochs)).encode())
+        digest = hashlib.sha256(repr((self.sizes, self.fit.pace)).encode())
         for name, part in zip(setting._fields, setting, strict=True):
             text = part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
             digest.update(name.encode() + text)
         return digest.hexdigest()[:16]
 
 
-def check_numbers(parts: Any) -> None:
+def check_numbers(parts: Any, limits: Mapping[str, tuple[float, float]]) -> None:
     """Raise a ValueError that names the first number of the parts of a fit that cannot be."""
     for name, leaf in leaves(parts).items():
         if not np.isfinite(leaf).all():
@@ -162,7 +140,7 @@ def check_numbers(parts: Any) -> None:
             raise ValueError(f"counts.{name} is {count}")
     for c, output in parts["outputs"].items():
         found = leaves(output)
-        for name, (low, high) in LIMITS.items():
+        for name, (low, high) in limits.items():
             if not low <= found[name] <= high:
                 raise ValueError(f"outputs.{c}.{name} is {found[name]}, not from {low} to {high}")
         bounds = output["bounds"]

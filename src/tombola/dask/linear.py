@@ -1,5 +1,6 @@
 """What the linear models on Dask collections share: parameters, the fit, predictions."""
 
+import math
 import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -17,6 +18,7 @@ from tombola.dask.collections import blocks_of, lazily
 from tombola.dask.overview import Overview, look_at, merge
 from tombola.dask.partition import Partition, plain
 from tombola.dask.progress import Bar
+from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
 from tombola.dask.runners import make_runner
 from tombola.dask.setting import begin, make_setting
@@ -133,52 +135,55 @@ class DaskLinear(BaseEstimator):
             seed=draw_seeds(self.random_state, 1)[0],
             draws=DRAWS[self.sampler],
         )
-        ascent = Ascent(
-            setting, begin(overview, setting), len(parts), runner, self.tol, self.local_epochs
-        )
-        ascent.counts[0].loads += 1
-        ascent.counts[0].visits += overview.rows * target.outputs
+        fit: Ascent | Refinement
+        beginnings = begin(overview, setting)
+        if math.isfinite(kind.curvature):
+            fit = Ascent(setting, beginnings, len(parts), runner, self.tol, self.local_epochs)
+        else:
+            fit = Refinement(setting, beginnings, runner, self.tol)
+        fit.counts[0].loads += 1
+        fit.counts[0].visits += overview.rows * target.outputs
         try:
-            self._run(ascent, [part.rows for part in parts])
+            self._run(fit, [part.rows for part in parts])
         finally:
             runner.close()
-        self._set_fitted(ascent, blocks.columns, blocks.names)
+        self._set_fitted(fit, blocks.columns, blocks.names)
         return self
 
-    def _run(self, ascent: Ascent, sizes: list[int]) -> None:
+    def _run(self, fit: Ascent | Refinement, sizes: list[int]) -> None:
         """Carry out rounds until all outputs are within the tolerance, or `max_iter`."""
         bar = Bar(self.tol) if self.verbose else None
         saved = None
         if self.checkpoint is not None:
-            saved = Checkpoint(self.checkpoint, ascent, sizes)
+            saved = Checkpoint(self.checkpoint, fit, sizes)
             saved.restore()
-        done = not ascent.active
+        done = not fit.active
         try:
-            while not done and ascent.progress.rounds < self.max_iter:
-                done = ascent.step()
+            while not done and fit.progress.rounds < self.max_iter:
+                done = fit.step()
                 if bar is not None:
-                    bar(ascent.progress)
-                if saved is not None and ascent.progress.rounds % self.checkpoint_every == 0:
+                    bar(fit.progress)
+                if saved is not None and fit.progress.rounds % self.checkpoint_every == 0:
                     saved.save()
-            if saved is not None and ascent.progress.rounds % self.checkpoint_every:
+            if saved is not None and fit.progress.rounds % self.checkpoint_every:
                 saved.save()  # not after the last certificate, which a round to come makes again
             if not done:
-                done = ascent.step(last=True)
+                done = fit.step(last=True)
         finally:
             if bar is not None:
                 bar.close()
         if not done and self.tol > 0:
             warnings.warn(
                 f"{type(self).__name__} has not converged in max_iter={self.max_iter} rounds "
-                f"(relative duality gap {ascent.progress.gap:.2g}, tol={self.tol:g}): allow more "
+                f"(relative duality gap {fit.progress.gap:.2g}, tol={self.tol:g}): allow more "
                 "of them, or scale the columns of X",
                 ConvergenceWarning,
                 stacklevel=5,
             )
 
-    def _set_fitted(self, ascent: Ascent, columns: int, names: list[str] | None) -> None:
+    def _set_fitted(self, fit: Ascent | Refinement, columns: int, names: list[str] | None) -> None:
         """Set the attributes that end in an underscore."""
-        progress, outputs = ascent.progress, ascent.outputs
+        progress, outputs = fit.progress, fit.outputs
         self.n_features_in_ = columns
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)

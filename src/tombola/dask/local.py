@@ -6,14 +6,15 @@ Rows are split over K partitions, each with the dual variables of its rows. In a
 
 over its own rows, by steps of `tombola.solvers.SDCA`, with q' = K q in place of q: a step adds K
 times its change to the partition's copy of u. In the step of `SDCA`, that is the scale over K. K is
-1 over the partition's share of the rows, by weight. The anchor makes up for the other partitions.
-There are two:
+1 over the partition's share of the rows, by weight. The anchor makes up for the other partitions:
 
-- CoCoA+: the dual variables as they are, and u as all dual variables together have it. Changes of
-  all partitions add up to an increase of the dual, whatever the rows are (sigma' = K).
-- Slopes: the dual variables are set to -phi' at the point first, so that u moves away from it only
-  as far as the gradient of all rows says (DANE). Where partitions are alike that converges in few
-  rounds; a driver can step back where they are not. Losses must be smooth.
+- in the first round (CoCoA+) it is that of the dual variables as they are, and u as all of them
+  together have it. Changes of all partitions add up to an increase of the dual (sigma' = K).
+- From then on the dual variables are set to -phi' at the point first, so that u moves away from it
+  only as far as the gradient of all rows says (DANE). Where partitions are alike that converges in
+  few rounds; a driver can step back where they are not.
+
+Losses must be smooth; `tombola.dask.near_kinks` is for the others.
 
 Everything here is a function of its arguments: draws are keyed by (seed, partition, round, output).
 
@@ -40,7 +41,7 @@ from tombola.samplers import Sampler, Shuffle
 from tombola.solvers.base import DivergenceError
 from tombola.solvers.certificate import pass_over, sides
 from tombola.solvers.dual_run import DualRun
-from tombola.solvers.dual_start import conjugate_sum, fill_duals, fill_products
+from tombola.solvers.dual_start import fill_duals, fill_products
 from tombola.solvers.dual_step import Centring, Scratch, rebuild
 from tombola.solvers.latest import Latest
 from tombola.solvers.loop import advance, new_batch
@@ -49,7 +50,6 @@ __all__ = ["Plan", "Report", "Sums", "take_part"]
 
 BATCH = 16  # rows drawn at a time, as in `SDCA`
 NEVER = 2**62  # draws until the next pass of the run's own
-POWERS = 12  # of 1/2, that dual variables are scaled by where they begin at slopes
 
 
 class Plan(NamedTuple):
@@ -68,12 +68,8 @@ class Plan(NamedTuple):
         Scale, share, threshold, total, intercept and pull of each.
     signs, ratios : ndarray of shape (A,)
         The side of the dual variables to be scaled down for the certificate, and the factor.
-    slopes : bool
-        Whether dual variables are set to the slopes at the points before the steps.
     epochs : float
         Draws, in units of the partition's rows; 0: evaluate only.
-    renew : bool
-        Whether to compute contributions anew, without the rounding errors of steps.
     """
 
     round: int
@@ -83,9 +79,7 @@ class Plan(NamedTuple):
     levels: Record
     signs: NDArray[np.float64]
     ratios: NDArray[np.float64]
-    slopes: bool
     epochs: float
-    renew: bool
 
     @property
     def nbytes(self) -> int:
@@ -112,8 +106,7 @@ class Report(NamedTuple):
     side : ndarray of shape (A, d)
         (1/n) sum of s_i a_i x_i over the heavier side, before the steps; empty without intercept.
     start : ndarray of shape (A, d + 1)
-        (1/n) sum_i s_i a_i x_i and (1/n) sum_i s_i a_i, where steps began; empty where the driver
-        knows them.
+        (1/n) sum_i s_i a_i x_i and (1/n) sum_i s_i a_i, where steps began at slopes; else empty.
     change : ndarray of shape (A, d + 1)
         The change of the same by the steps.
     positive, negative : ndarray of shape (A,)
@@ -146,7 +139,6 @@ def take_part(
     setting: Setting,
     plan: Plan,
     number: int,
-    others: NDArray[np.float64] | None = None,
 ) -> tuple[Report, NDArray[np.float64]]:
     """Carry out a round on a partition; return a report and the new dual variables.
 
@@ -154,24 +146,20 @@ def take_part(
     ----------
     partition : Partition
     duals : ndarray of shape (outputs, n) or None
-        The dual variables. None: they begin at 0, or where they were lost, with `others`, at the
-        slopes of the losses, scaled down as far as that improves the dual.
+        The dual variables. None: there are none yet, or they were lost.
     setting : Setting
     plan : Plan
     number : int
         The number of the partition.
-    others : ndarray of shape (A, d), optional
-        (1/n) sum of s_i a_i x_i over the rows of all other partitions.
     """
     n, A, d = partition.X.shape[0], plan.outputs.size, setting.mean.size
-    restarted = duals is None and others is not None
-    anew = plan.slopes and plan.epochs > 0
-    known = not (anew or plan.renew or restarted)
+    at_slopes = plan.round > 0 and plan.epochs > 0
+    restarted = duals is None and plan.round > 0
     duals = np.zeros((setting.outputs, n)) if duals is None else np.array(duals)
     report = Report(
         sums=Sums(*np.zeros((5, A))),
         side=np.zeros((A if setting.options["fit_intercept"] else 0, d)),
-        start=np.zeros((0 if known else A, d + 1)),
+        start=np.zeros((A if at_slopes else 0, d + 1)),
         change=np.zeros((A, d + 1)),
         positive=np.zeros(A),
         negative=np.zeros(A),
@@ -189,17 +177,11 @@ def take_part(
         if report.side.size:
             report.side[at] = unit * run.scratch.side
         visits += n
-        if anew:
+        if at_slopes:
             fill_duals(there, plan.points[at])
-            visits += n
-        elif restarted:
-            assert others is not None
-            restart(there, setting, plan.points[at], others[at])
-            visits += 2 * n
-        if not known:
             report.start[at] = unit * renewed(run)
-            visits += n
-        if plan.epochs > 0 and (anew or not restarted):
+            visits += 2 * n
+        if plan.epochs > 0:
             key = draw_key(setting.seed, number, plan.round, int(plan.outputs[at]))
             visits += take_steps(run, setting.draws, key, plan.epochs)
         report.change[at, :d] = unit * (run.w[0] - plan.w[at])
@@ -220,34 +202,27 @@ def runs(
     partition: Partition, duals: NDArray[np.float64], setting: Setting, plan: Plan
 ) -> Iterator[DualRun]:
     """Yield the run of each output of a plan, on the rows of a partition; duals change in place."""
-    targets, weights = targets_of(partition, setting)
-    first = setting.kind(
-        partition.X, targets(int(plan.outputs[0])), sample_weight=weights, normalise=False,
-        **setting.options,
-    )  # fmt: skip
-    n, d, mean = first.n, first.d, setting.mean
-    products = np.zeros(n)
-    if mean.any():
-        fill_products(first.model, mean, products)
-    plain = np.maximum(first.model.norms**2 - first.fit_intercept, 0.0)
-    squared = float(mean @ mean)
-    centring = Centring(mean, products, np.maximum(plain - 2.0 * products + squared, 0.0))
+    first, models = models_of(partition, setting, plan.outputs)
+    n, d = first.n, first.d
+    centring = centring_of(first, setting)
     scratch = Scratch(np.zeros(1), np.zeros(1), np.zeros(d), np.zeros(n))
     unused = np.zeros((1, d))
-    share = float(weights.sum()) / setting.n  # 1/K, where all partitions are of the same size
-    for at, output in enumerate(plan.outputs):
+    # 1/K, where all partitions are of the same size
+    share = float(first.model.weights.sum()) / setting.n
+    for at, (output, model) in enumerate(zip(plan.outputs, models, strict=True)):
         level = plan.levels[at : at + 1].copy()
         level[0].scale *= share  # q' = K q
         yield DualRun(
             batch=new_batch(BATCH),
             progress=new_record(rounds=0, item_gradients=0, draws=0, since=0, due=NEVER, passes=0),
-            model=first.model._replace(targets=signed(first, targets(int(output)))),
+            model=model,
+            tilt=np.zeros(d + 1),
             options=new_record(
                 smooth=int(math.isfinite(first.curvature)),
                 roundness=1.0 / first.curvature,
                 length=setting.length,
                 longest=setting.longest,
-                mean_squared=squared,
+                mean_squared=float(setting.mean @ setting.mean),
                 tolerance=0.0,
                 aim=0.0,
             ),
@@ -261,6 +236,29 @@ def runs(
             best=unused,
             scratch=scratch,
         )
+
+
+def models_of(
+    partition: Partition, setting: Setting, outputs: NDArray[np.int64]
+) -> tuple[Any, Iterator[Any]]:
+    """Return the problem of the first output on the rows of a partition, and the models of all."""
+    targets, weights = targets_of(partition, setting)
+    first = setting.kind(
+        partition.X, targets(int(outputs[0])), sample_weight=weights, normalise=False,
+        **setting.options,
+    )  # fmt: skip
+    models = (first.model._replace(targets=signed(first, targets(int(c)))) for c in outputs)
+    return first, models
+
+
+def centring_of(problem: Any, setting: Setting) -> Centring:
+    """Return how the rows of a problem lie around the mean of all rows."""
+    mean, products = setting.mean, np.zeros(problem.n)
+    if mean.any():
+        fill_products(problem.model, mean, products)
+    plain = np.maximum(problem.model.norms**2 - problem.fit_intercept, 0.0)
+    lengths = np.maximum(plain - 2.0 * products + float(mean @ mean), 0.0)
+    return Centring(mean, products, lengths)
 
 
 def targets_of(partition: Partition, setting: Setting) -> tuple[Any, NDArray[np.float64]]:
@@ -289,7 +287,7 @@ def draw_key(seed: int, partition: int, round_number: int, output: int) -> int:
 
 
 def take_steps(run: DualRun, draws: str, seed: int, epochs: float) -> int:
-    """Take steps on rows drawn, from the residuals of the pass before; return how many."""
+    """Take steps on rows drawn, by the residuals of the last pass; return how many at most."""
     n = run.duals.size
     weights = run.model.weights
     among = None if weights.all() else np.flatnonzero(weights)
@@ -306,25 +304,6 @@ def take_steps(run: DualRun, draws: str, seed: int, epochs: float) -> int:
     if wrong >= 0 or not run.finite():
         raise DivergenceError("numbers overflow: scale the data")
     return rounds * BATCH
-
-
-def restart(
-    run: DualRun, setting: Setting, point: NDArray[np.float64], others: NDArray[np.float64]
-) -> None:
-    """Begin anew where dual variables were lost: at -phi', times the power of 1/2 that suits best.
-
-    The dual that is compared has the contributions of the other partitions besides.
-    """
-    l1, l2, n = setting.l1, setting.l2, setting.n
-    fill_duals(run, point)
-    own = run.level[0].scale / n * renewed(run)[:-1]
-    best, factor = -math.inf, 0.0
-    for power in (*(0.5**k for k in range(POWERS)), 0.0):
-        shrunk = np.maximum(np.abs(others + power * own) - l1, 0.0)
-        dual = -conjugate_sum(run.model, run.duals, power) / n - float(shrunk @ shrunk) / (2.0 * l2)
-        if dual > best:
-            best, factor = dual, power
-    run.duals[:] *= factor
 
 
 def renewed(run: DualRun) -> NDArray[np.float64]:

@@ -1,14 +1,70 @@
-"""A bar for fits in rounds."""
+"""How far a fit in rounds is, and a bar that shows it."""
 
 import math
 import sys
-from typing import TextIO
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self, TextIO
 
-from tombola.dask.rounds import Progress
+from tombola.compiling.records import Record
 
-__all__ = ["Bar", "written"]
+__all__ = ["Bar", "Progress", "named", "relative_gap", "written"]
 
 WIDTH = 20
+
+
+class Progress(NamedTuple):
+    """How far a fit is.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds of steps.
+    gap : float
+        The largest relative duality gap of an output.
+    loads : int
+        How often all rows were loaded.
+    passes : float
+        Rows visited, in units of rows times outputs.
+    bytes : int
+        What was sent to partitions and returned.
+    restarts : int
+        How often dual variables of a partition were lost.
+    """
+
+    rounds: int
+    gap: float
+    loads: int
+    passes: float
+    bytes: int
+    restarts: int
+
+    @classmethod
+    def of(cls, counts: Record, outputs: Sequence[Any], n: int) -> Self:
+        """Return the progress of outputs, by what was counted."""
+        count = counts[0]
+        return cls(
+            rounds=int(count.rounds),
+            gap=max(output.relative_gap for output in outputs),
+            loads=int(count.loads),
+            passes=float(count.visits / (n * len(outputs))),
+            bytes=int(count.bytes),
+            restarts=int(count.restarts),
+        )
+
+
+def named(outputs: Sequence[Any], parts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the parts of each output by name, for checkpoints."""
+    return {
+        str(c): {name: getattr(output, name) for name in parts} for c, output in enumerate(outputs)
+    }
+
+
+def relative_gap(bounds: Record) -> float:
+    """Return the gap of bounds on a minimum, over their unit; infinite before the first bound."""
+    at = bounds[0]
+    if math.isnan(at.unit):
+        return math.inf
+    return float(at.gap / at.unit) if at.unit > 0.0 else 0.0
 
 
 def written(progress: Progress, tol: float) -> str:

@@ -1,89 +1,38 @@
-"""The driver of a fit in rounds: sends plans, adds up reports, knows how far the optimum can be.
+"""The driver of a fit of a smooth loss: sends plans, adds up reports, knows how far the optimum is.
 
 The driver has no rows. It keeps u and its companions for each output, as `SDCA` does (see
 `tombola.solvers.dual_level`), and the contribution of each partition to u. A round evaluates the
 present point at all rows and takes steps from it, in one load of the data, so a certificate is that
 of the point before the steps.
 
-Where the dual variables of a partition are lost, its contribution is taken out and replaced by that
-of new ones. If the loss has a kink, all partitions begin anew at the best point: the dual variables
-of rows near the kink are not unique, and old ones next to new ones take many rounds to agree.
-Bounds on the minimum that were proved before stay proved.
+Where the dual variables of a partition are lost there is no certificate in that round, and the next
+one begins at slopes, as always. Bounds on the minimum that were proved before stay proved.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import new_record
 from tombola.dask.local import Plan, Report, Sums
+from tombola.dask.progress import Progress, named, relative_gap
+from tombola.dask.runners import Runner
 from tombola.dask.setting import Beginning, Setting
-from tombola.solvers.certificate import FIRM, REFRESH, ROUNDING, SLOW, heavier_side
-from tombola.solvers.dual_level import (
-    move_centre,
-    new_level,
-    pull_for,
-    set_strength,
-    write_solution,
-)
+from tombola.solvers.certificate import FIRM, ROUNDING, heavier_side
+from tombola.solvers.dual_level import new_level, pull_for, set_strength, write_solution
 
-__all__ = ["Ascent", "Progress", "Runner"]
+__all__ = ["Ascent"]
 
-SMOOTH, KINKED = 0.25, 4.0  # the strength is this times K times that of one machine, at least
+LEAST = 0.25  # the strength is this times K times that of one machine, at least
 FIRMER, SOFTER = 8.0, 2.0  # by how much it rises where a point is worse than one before, and falls
 SLACK = 1e-9  # of the objective at w = 0: what a point may be worse
 
 
-class Runner(Protocol):
-    """What carries out rounds on partitions, and keeps their dual variables between them."""
-
-    def run(
-        self, setting: Setting, plan: Plan, others: Callable[[int], NDArray[np.float64]]
-    ) -> list[Report]:
-        """Carry out a round on all partitions; return their reports, in order.
-
-        `others` gives what all other partitions contribute to the outputs of the plan, for a
-        partition whose dual variables were lost.
-        """
-        ...
-
-    def state(self) -> Iterable[NDArray[np.float64] | None]:
-        """Return the dual variables of each partition, in order; None where they were lost."""
-        ...
-
-    def load(self, duals: Iterable[NDArray[np.float64] | None]) -> None:
-        """Set the dual variables of each partition."""
-        ...
-
-
-class Progress(NamedTuple):
-    """How far a fit is.
-
-    Attributes
-    ----------
-    rounds : int
-        Rounds of steps.
-    gap : float
-        The largest relative duality gap of an output.
-    loads : int
-        How often all rows were loaded.
-    passes : float
-        Rows visited, in units of rows times outputs.
-    bytes : int
-        What was sent to partitions and returned.
-    restarts : int
-        How often dual variables of a partition were lost.
-    """
-
-    rounds: int
-    gap: float
-    loads: int
-    passes: float
-    bytes: int
-    restarts: int
+TINY = np.finfo(np.float64).tiny
+PARTS = ("w", "centre", "previous", "point", "best", "slopes", "level", "bounds", "trust")
 
 
 class Output:
@@ -101,7 +50,7 @@ class Output:
         primal, dual, gap; unit: the objective at w = 0 with the best intercept.
     trust : Record
         firm: the factor of the strength; back: whether the present round begins at `best` again,
-        since the point after it was worse; halted: whether the last round set the centre to w.
+        since the point after it was worse.
     """
 
     def __init__(self, setting: Setting, beginning: Beginning) -> None:
@@ -109,7 +58,7 @@ class Output:
         self.w, self.centre, self.previous = np.zeros((3, d))
         self.level = new_level(setting.l1, setting.l2, n, beginning.intercept)
         self.bounds = new_record(primal=math.inf, dual=0.0, gap=math.inf, unit=math.nan)
-        self.trust = new_record(firm=least_firm(setting), back=False, halted=False)
+        self.trust = new_record(firm=least_firm(setting), back=False)
         self.point = np.zeros(setting.width)
         self.point[d:] = beginning.intercept
         self.best, self.slopes = self.point.copy(), np.zeros(d + 1)
@@ -118,10 +67,7 @@ class Output:
     @property
     def relative_gap(self) -> float:
         """The duality gap over the objective at w = 0 with the best intercept."""
-        bounds = self.bounds[0]
-        if math.isnan(bounds.unit):
-            return math.inf
-        return float(bounds.gap / bounds.unit) if bounds.unit > 0.0 else 0.0
+        return relative_gap(self.bounds)
 
     def bound(self, setting: Setting, sums: Sums, own: Any, side: Any, ratio: float) -> bool:
         """Tighten the bounds by sums over all rows; return whether the point is not worse.
@@ -161,19 +107,6 @@ class Output:
             level.intercept += (pull * change[-1] - float(mean @ change[:-1])) / strength
         write_solution(self.level, mean, self.w, self.point)
 
-    def turn(self, setting: Setting, sums: Sums, before: float) -> None:
-        """Before a round of CoCoA+: set the strength, move the intercept and the centre.
-
-        Where progress is slow the centre is set to w, but not twice in a row: momentum needs a
-        round to build up.
-        """
-        n, level, trust = setting.n, self.level[0], self.trust[0]
-        self._strengthen(setting, float(sums.curvature) / n, float(sums.trace) / n)
-        level.intercept += level.pull * level.total
-        trust.halted = self.bounds[0].gap > SLOW * before and not trust.halted
-        move_centre(self.level, setting.mean, self.w, self.centre, self.previous, trust.halted)
-        write_solution(self.level, setting.mean, self.w, self.point)
-
     def anchor(self, setting: Setting, sums: Sums, own: NDArray[np.float64]) -> None:
         """Before a round from slopes: begin at where the contributions `own` have u.
 
@@ -194,13 +127,6 @@ class Output:
             away = level.pull * level.total - float(mean @ (self.w - level.total * mean))
             level.intercept = middle + away
 
-    def begin_anew(self, setting: Setting, sums: Sums, own: NDArray[np.float64]) -> None:
-        """Begin at the best point, with the contributions `own` of new dual variables."""
-        self.point[:] = self.best
-        self.previous[:] = self.point[: setting.mean.size]
-        self.anchor(setting, sums, own)
-        write_solution(self.level, setting.mean, self.w, self.point)
-
     def _strengthen(self, setting: Setting, curvature: float, trace: float) -> None:
         """Set the strength and the pull for the curvature of the losses."""
         n, l1, l2 = setting.n, setting.l1, setting.l2
@@ -212,12 +138,11 @@ class Output:
 
 def least_firm(setting: Setting) -> float:
     """Return the least factor of the strength."""
-    factor = SMOOTH if math.isfinite(setting.kind.curvature) else KINKED
-    return max(1.0, factor * setting.parts) if setting.parts > 1 else 1.0
+    return max(1.0, LEAST * setting.parts)
 
 
 class Ascent:
-    """A fit in rounds.
+    """A fit in rounds, of a smooth loss.
 
     Parameters
     ----------
@@ -231,6 +156,16 @@ class Ascent:
         Local epochs of a round.
     """
 
+    limits: ClassVar[dict[str, tuple[float, float]]] = {  # of the numbers of an output
+        "level.scale": (TINY, np.inf),
+        "level.share": (TINY, 1.0),
+        "level.threshold": (0.0, np.inf),
+        "level.pull": (0.0, np.inf),
+        "bounds.dual": (0.0, np.inf),
+        "bounds.unit": (0.0, np.inf),
+        "trust.firm": (1.0, np.inf),
+    }
+
     def __init__(
         self,
         setting: Setting,
@@ -240,31 +175,32 @@ class Ascent:
         tol: float,
         epochs: float,
     ) -> None:
-        self.setting, self.runner, self.tol, self.epochs = setting, runner, tol, epochs
+        self.setting, self.runner, self.tol, self.pace = setting, runner, tol, epochs
         self.outputs = [Output(setting, beginning) for beginning in beginnings]
         C, d = len(self.outputs), setting.mean.size
         self.contributions = np.zeros((partitions, C, d + 1))
         self.positive, self.negative = np.zeros((2, partitions, C))
         self.counts = new_record(rounds=0, loads=0, visits=0, bytes=0, restarts=0)
-        self.course = new_record(anew=False)  # whether all partitions begin anew in this round
 
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        counts = self.counts[0]
-        return Progress(
-            rounds=int(counts.rounds),
-            gap=max(output.relative_gap for output in self.outputs),
-            loads=int(counts.loads),
-            passes=float(counts.visits / (self.setting.n * len(self.outputs))),
-            bytes=int(counts.bytes),
-            restarts=int(counts.restarts),
-        )
+        return Progress.of(self.counts, self.outputs, self.setting.n)
 
     @property
     def active(self) -> list[int]:
         """The outputs that are not within the tolerance."""
         return [c for c, it in enumerate(self.outputs) if not it.relative_gap <= self.tol]
+
+    def parts(self) -> dict[str, Any]:
+        """Return what the driver keeps between rounds."""
+        return {
+            "contributions": self.contributions,
+            "positive": self.positive,
+            "negative": self.negative,
+            "counts": self.counts,
+            "outputs": named(self.outputs, PARTS),
+        }
 
     def step(self, *, last: bool = False) -> bool:
         """Carry out a round; return whether all outputs are within the tolerance.
@@ -274,17 +210,13 @@ class Ascent:
         active, setting = self.active, self.setting
         if not active:
             return True
-        plan = self._plan(active, 0.0 if last else self.epochs)
+        plan = self._plan(active, 0.0 if last else self.pace)
         own = self.contributions.sum(axis=0)
-        reports = self.runner.run(
-            setting, plan, lambda k: (own - self.contributions[k])[active, :-1]
-        )
+        reports = self.runner.run(setting, plan)
         self._count(plan, reports, last)
         lost = any(report.restarted for report in reports)
-        anew = bool(self.course[0].anew)
-        forget = lost and not (self.smooth or anew)
         for at, c in enumerate(active):
-            output, before = self.outputs[c], self.outputs[c].bounds[0].gap
+            output = self.outputs[c]
             sums = Sums(*(sum(report.sums[j][at] for report in reports) for j in range(5)))
             side = None
             if reports[0].side.size:
@@ -294,21 +226,8 @@ class Ascent:
             )
             if last or output.relative_gap <= self.tol:
                 continue
-            if forget:
-                output.point[:] = output.best
-                continue
             change = self._absorb(c, at, reports)
-            now = self.contributions[:, c].sum(axis=0)
-            if self.smooth:
-                self._go_on(output, sums, change, now, fine)
-            elif anew:
-                output.begin_anew(setting, sums, now)
-            else:
-                output.shift(setting, now - own[c])
-                output.turn(setting, sums, before)
-        if forget:
-            self.runner.load([None] * len(reports))
-        self.course[0].anew = forget
+            self._go_on(output, sums, change, self.contributions[:, c].sum(axis=0), fine)
         return not self.active
 
     def _go_on(
@@ -338,26 +257,20 @@ class Ascent:
         output.shift(setting, change)
         output.anchor(setting, sums, own)
 
-    @property
-    def smooth(self) -> bool:
-        """Whether the loss is smooth: rounds then begin at slopes."""
-        return math.isfinite(self.setting.kind.curvature)
-
     def _count(self, plan: Plan, reports: list[Report], last: bool) -> None:
         counts = self.counts[0]
         counts.loads += 1
         counts.rounds += not last
         counts.visits += sum(report.visits for report in reports)
         counts.bytes += sum(plan.nbytes + report.nbytes for report in reports)
-        if not self.course[0].anew:
-            counts.restarts += sum(report.restarted for report in reports)
+        counts.restarts += sum(report.restarted for report in reports)
 
     def _plan(self, active: list[int], epochs: float) -> Plan:
         signs, ratios = np.zeros(len(active)), np.ones(len(active))
         if self.setting.options["fit_intercept"]:
             for at, c in enumerate(active):
                 signs[at], ratios[at] = heavier_side(
-                    self.positive[:, c].sum(), self.negative[:, c].sum()
+                    self.positive[:, c].sum(), self.negative[:, c].sum(), 0.0
                 )
         rounds = int(self.counts[0].rounds)
         return Plan(
@@ -368,9 +281,7 @@ class Ascent:
             levels=np.concatenate([self.outputs[c].level for c in active]),
             signs=signs,
             ratios=ratios,
-            slopes=rounds > 0 and self.smooth,
             epochs=epochs,
-            renew=rounds % REFRESH == REFRESH - 1,
         )
 
     def _absorb(self, c: int, at: int, reports: list[Report]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Where rounds are carried out: by Dask's schedulers on this machine, or on a cluster.
+"""Where tasks are carried out: by Dask's schedulers on this machine, or on a cluster.
 
 Rows are read, or found in the memory of workers, by Dask. The dual variables of a partition stay
 where they were made: with the threads of this process, or on the worker that made them, as data
@@ -9,7 +9,7 @@ that task graphs do not grow; where they are lost with a worker, the partition b
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
-from typing import Any
+from typing import Any, Protocol
 
 import dask
 import numpy as np
@@ -19,11 +19,29 @@ from tombola.dask.local import Plan, Report, take_part
 from tombola.dask.partition import assemble
 from tombola.dask.setting import Setting
 
-__all__ = ["ClusterRunner", "LocalRunner", "current_client", "make_runner"]
+__all__ = ["ClusterRunner", "LocalRunner", "Runner", "current_client", "make_runner"]
 
 TRIES = 20  # of a round, where workers die in it
 
-Others = Callable[[int], NDArray[np.float64]]
+
+class Runner(Protocol):
+    """What carries out tasks on partitions, and keeps their dual variables between rounds."""
+
+    def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
+        """Return task(partition, number, *more) for all partitions."""
+        ...
+
+    def run(self, setting: Setting, plan: Plan) -> list[Report]:
+        """Carry out a round of dual ascent on all partitions; return their reports, in order."""
+        ...
+
+    def state(self) -> Iterable[NDArray[np.float64] | None]:
+        """Return the dual variables of each partition, in order; None where they were lost."""
+        ...
+
+    def load(self, duals: Iterable[NDArray[np.float64] | None]) -> None:
+        """Set the dual variables of each partition."""
+        ...
 
 
 def current_client(client: Any) -> Any:
@@ -44,8 +62,8 @@ def make_runner(parts: list[tuple[Any, Any, Any]], client: Any) -> Any:
     return LocalRunner(parts) if client is None else ClusterRunner(parts, client)
 
 
-def on_partition(task: Callable[..., Any], number: int, X: Any, y: Any, w: Any, *more: Any) -> Any:
-    """Call a task with a partition that is made of blocks, and its number."""
+def on_partition(task: Callable[..., Any], number: int, X: Any, y: Any, w: Any, more: Any) -> Any:
+    """Call a task with a partition that is made of blocks, its number, and more arguments."""
     return task(assemble(number, X, y, w), number, *more)
 
 
@@ -62,19 +80,17 @@ class LocalRunner:
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
         """Return task(partition, number, *more) for all partitions."""
         calls = [
-            dask.delayed(on_partition, traverse=False)(task, k, *part, *more)
+            dask.delayed(on_partition, traverse=False)(task, k, *part, more)
             for k, part in enumerate(self.parts)
         ]
         return list(dask.compute(*calls))
 
-    def run(self, setting: Setting, plan: Plan, others: Others) -> list[Report]:
+    def run(self, setting: Setting, plan: Plan) -> list[Report]:
         """Carry out a round."""
         make = dask.delayed(local_round, traverse=False)
         calls = []
         for k, part in enumerate(self.parts):
-            lost = self.duals[k] is None and plan.round > 0
-            rest = others(k) if lost else None
-            calls.append(make(k, *part, self.duals[k], setting, plan, rest))
+            calls.append(make(k, *part, self.duals[k], setting, plan))
         reports = []
         for k, (report, duals) in enumerate(dask.compute(*calls)):
             self.duals[k] = duals
@@ -95,10 +111,10 @@ class LocalRunner:
 
 
 def local_round(
-    number: int, X: Any, y: Any, w: Any, duals: Any, setting: Setting, plan: Plan, others: Any
+    number: int, X: Any, y: Any, w: Any, duals: Any, setting: Setting, plan: Plan
 ) -> tuple[Report, NDArray[np.float64]]:
     """Carry out a round on a partition in this process."""
-    return take_part(assemble(number, X, y, w), duals, setting, plan, number, others)
+    return take_part(assemble(number, X, y, w), duals, setting, plan, number)
 
 
 class ClusterRunner:
@@ -115,21 +131,19 @@ class ClusterRunner:
         make = dask.delayed(on_partition, traverse=False)
 
         def call(k: int, sent: Any, name: str) -> Any:
-            return make(task, k, *self.parts[k], *more, dask_key_name=name)
+            return make(task, k, *self.parts[k], sent, dask_key_name=name)
 
-        return self._carry_out(call, None)
+        return self._carry_out(call, more)
 
-    def run(self, setting: Setting, plan: Plan, others: Others) -> list[Report]:
+    def run(self, setting: Setting, plan: Plan) -> list[Report]:
         """Carry out a round; partitions whose dual variables were lost begin anew."""
         make = dask.delayed(cluster_round, traverse=False)
         keys: dict[int, str] = {}
 
         def call(k: int, sent: Any, name: str) -> Any:
             keys[k] = f"{name}-duals"
-            duals = self.duals[k]
-            rest = others(k) if duals is None and plan.round > 0 else None
             return make(
-                k, *self.parts[k], duals, sent, rest, keys[k], self.client.id, dask_key_name=name
+                k, *self.parts[k], self.duals[k], sent, keys[k], self.client.id, dask_key_name=name
             )
 
         reports = self._carry_out(call, (setting, plan))
@@ -147,9 +161,7 @@ class ClusterRunner:
         alone: set[int] = set()  # that were tried without dual variables
         for _ in range(TRIES):
             self.attempts += 1
-            sent = None
-            if data is not None:
-                (sent,) = self.client.scatter([data], broadcast=True, hash=False)
+            (sent,) = self.client.scatter([data], broadcast=True, hash=False)
             tasks = [call(k, sent, f"{self.name}-{self.attempts}-{k}") for k in missing]
             futures = dict(zip(missing, self.client.compute(tasks), strict=True))
             failed = []
@@ -165,7 +177,7 @@ class ClusterRunner:
                     ) from error
             if not failed:
                 return [results[k] for k in range(len(self.parts))]
-            held = sent is None or self._is_held(sent)
+            held = self._is_held(sent)
             for k in failed:
                 if self.duals[k] is not None and not self._is_held(self.duals[k]):
                     self.duals[k] = None
@@ -207,11 +219,11 @@ class ClusterRunner:
 
 
 def cluster_round(
-    number: int, X: Any, y: Any, w: Any, duals: Any, sent: Any, others: Any, key: str, owner: str
+    number: int, X: Any, y: Any, w: Any, duals: Any, sent: Any, key: str, owner: str
 ) -> Report:
     """Carry out a round on a partition in a worker, which keeps the dual variables."""
     setting, plan = sent
-    report, duals = take_part(assemble(number, X, y, w), duals, setting, plan, number, others)
+    report, duals = take_part(assemble(number, X, y, w), duals, setting, plan, number)
     keep(key, duals, owner)
     return report
 

@@ -48,6 +48,11 @@ class EpsilonInsensitiveModel(Linear):
         return abs(a) <= 1.0
 
     @staticmethod
+    def clearance(model: Any, item: Any, z: Any) -> Any:
+        """Return the distance of |z - y| from epsilon."""
+        return abs(abs(z - model.targets[item]) - model.settings[0].epsilon)
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return t = q a + y - z, moved towards 0 by epsilon, over q, moved into [-1, 1]."""
         if not q < math.inf:

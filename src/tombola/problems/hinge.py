@@ -46,6 +46,11 @@ class HingeModel(Linear):
         return 0.0 <= model.targets[item] * a <= 1.0
 
     @staticmethod
+    def clearance(model: Any, item: Any, z: Any) -> Any:
+        """Return |1 - y z|."""
+        return abs(1.0 - model.targets[item] * z)
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return y times alpha + (1 - y z) / q, moved into [0, 1]."""
         y = model.targets[item]

@@ -7,9 +7,9 @@ derivative in the inner products. Everything else follows: the gradient of an it
 product of slopes and row, so its norm is the product of their norms and is never formed.
 
 A loss with one output may have a dual besides, for `tombola.solvers.SDCA`: `slope`, `curve`,
-`conjugate`, `inside` and `ascend`. With several outputs, `conjugates` is enough for duality gaps
-(`tombola.solvers.gap`). A dual variable a stands for -phi'(z) at the optimum, and
-phi*(u) = max_z (u z - phi(z)); with l1 = 0 the dual problem is
+`conjugate`, `inside` and `ascend`; with kinks, `clearance` as well. With several outputs,
+`conjugates` is enough for duality gaps (`tombola.solvers.gap`). A dual variable a stands for
+-phi'(z) at the optimum, and phi*(u) = max_z (u z - phi(z)); with l1 = 0 the dual problem is
 
     max_a  -(1/n) sum_i s_i phi*(-a_i) - l2/2 |w|^2,        w = (1/(l2 n)) sum_i s_i a_i x_i
 
@@ -34,6 +34,7 @@ __all__ = [
     "Linear",
     "LinearProblem",
     "ascend",
+    "clearance",
     "conjugate",
     "conjugates",
     "curve",
@@ -89,6 +90,11 @@ class Linear(_Arrays):
         raise NotImplementedError
 
     @staticmethod
+    def clearance(model: Any, item: Any, z: Any) -> Any:
+        """Return how far the inner product z is from the nearest kink of the loss."""
+        return math.inf
+
+    @staticmethod
     def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
         """Return the b that maximises -phi*(-b) - b z - q/2 (b - a)^2, for q >= 0."""
         raise NotImplementedError
@@ -103,6 +109,7 @@ curve = by_type(Linear.curve)
 conjugate = by_type(Linear.conjugate)
 conjugates = by_type(Linear.conjugates)
 inside = by_type(Linear.inside)
+clearance = by_type(Linear.clearance)
 ascend = by_type(Linear.ascend)
 
 

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from tombola.compiling import kernel, new_record
 from tombola.compiling.records import Record
 from tombola.index.layout import place_type
-from tombola.random import next_below
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.samplers.deck import deal_one
 from tombola.samplers.parameter_free import (
@@ -20,7 +19,7 @@ from tombola.samplers.parameter_free import (
     new_averages,
     value_of,
 )
-from tombola.samplers.water_filling import fill_chances
+from tombola.samplers.water_filling import choose_items, fill_chances
 from tombola.validation import number
 
 __all__ = ["EpochVRB"]
@@ -115,29 +114,6 @@ def begin_epoch(state: EpochState) -> None:
         values[item] = value_of(state, item)
     fill_chances(values, rule.least, epoch.most, epoch.total, state.chances)
     choose_items(state.chances, epoch.unit, state.stream, state.chosen.items)
-
-
-@kernel(allocates=True, inner=True)
-def choose_items(
-    chances: NDArray[np.int64], unit: Any, stream: Record, items: NDArray[Any]
-) -> None:
-    """Choose items by a systematic sample over a random order.
-
-    The items lie on a line in random order, each with a stretch as long as its chance. Points at
-    a distance of one unit, with a random first one, choose the items that they fall on: each
-    `chance / unit` times in expectation, rounded up or down.
-    """
-    order = np.arange(chances.size)
-    point, passed, place = next_below(stream, np.uint64(unit)), 0, 0
-    for k in range(order.size):
-        other = k + next_below(stream, np.uint64(order.size - k))
-        item = order[other]
-        order[other] = order[k]
-        passed += chances[item]
-        while point < passed:
-            items[place] = item
-            point += unit
-            place += 1
 
 
 def draws_in(share: float, n: int) -> int:

@@ -1,4 +1,4 @@
-"""Water filling in integers: chances that follow values, within limits, with an exact sum."""
+"""Water filling in integers: chances that follow values, with an exact sum; choices by them."""
 
 from typing import Any
 
@@ -6,10 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
+from tombola.compiling.records import Record
+from tombola.random import Stream, next_below
 
-__all__ = ["fill_chances", "water_level"]
+__all__ = ["choose", "choose_items", "fill_chances", "water_level"]
 
 PASSES = 100  # at most; a few suffice
+UNIT = 2**32  # the chance of an item that is chosen with certainty
 CLOSE = 1e-12  # the error of the sum, relative to it, at which the level is good enough
 
 
@@ -73,3 +76,53 @@ def fill_chances(
             changed = min(high, max(low, chances[item] + part))
             rest -= changed - chances[item]
             chances[item] = changed
+
+
+@kernel(allocates=True, inner=True)
+def choose_items(
+    chances: NDArray[np.int64], unit: Any, stream: Record, items: NDArray[Any]
+) -> None:
+    """Choose items by a systematic sample over a random order.
+
+    The items lie on a line in random order, each with a stretch as long as its chance. Points at
+    a distance of one unit, with a random first one, choose the items that they fall on: each
+    `chance / unit` times in expectation, rounded up or down.
+    """
+    order = np.arange(chances.size)
+    point, passed, place = next_below(stream, np.uint64(unit)), 0, 0
+    for k in range(order.size):
+        other = k + next_below(stream, np.uint64(order.size - k))
+        item = order[other]
+        order[other] = order[k]
+        passed += chances[item]
+        while point < passed:
+            items[place] = item
+            point += unit
+            place += 1
+
+
+def choose(
+    values: NDArray[np.float64], count: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Choose `count` items without replacement; return them and the probability of each.
+
+    The probability is min(1, c s_i), with c such that all of them sum to `count`: items of large
+    values are chosen with certainty. Values are positive. All items, if there are no more.
+    """
+    if count >= values.size:
+        return np.arange(values.size), np.ones(values.size)
+    chances, items = np.empty(values.size, dtype=np.int64), np.empty(count, dtype=np.int64)
+    fill_and_choose(values, Stream(seed).state, chances, items)
+    return items, chances[items] / UNIT
+
+
+@kernel(allocates=True)
+def fill_and_choose(
+    values: NDArray[np.float64],
+    stream: Record,
+    chances: NDArray[np.int64],
+    items: NDArray[np.int64],
+) -> None:
+    """Write the chances of all items, and those that are chosen by them."""
+    fill_chances(values, 0, UNIT, items.size * UNIT, chances)
+    choose_items(chances, UNIT, stream, items)

@@ -4,6 +4,7 @@ Any dual-feasible point proves a lower bound on the minimum, D, and any primal p
 one, P. With an intercept without penalty, feasible points have sum_i s_i a_i = 0: the dual of a
 fixed intercept is larger and proves nothing about the joint minimum. So D is that of a copy in
 which the variables of the heavier sign are scaled down until both signs balance, with its own w.
+Where they cannot balance the linear term of an objective, there is no D.
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import Any
 from tombola.compiling import kernel
 from tombola.problems.linear import ascend, conjugate, curve, slopes
 from tombola.problems.rows import add_row
+from tombola.solvers.closed_form import soft
 from tombola.solvers.dual_level import (
     move_centre,
     penalties,
@@ -85,20 +87,24 @@ def evaluate(run: Any) -> Any:
 
     Where phi is not smooth, |a| stands for phi'': the share of rows that hold w where it is.
     """
-    n, settings = run.duals.size, run.model.settings[0]
-    sign, ratio = 0.0, 1.0
+    n, d, settings, level = run.duals.size, run.w.shape[1], run.model.settings[0], run.level[0]
+    sign, ratio, held = 0.0, 1.0, n * run.tilt[d]
     if settings.intercept:
         positive, negative = sides(run)
-        run.level[0].total = (positive - negative) / run.level[0].scale
-        sign, ratio = heavier_side(positive, negative)
-    losses, conjugates, terms, curvature, trace = pass_over(run, sign, ratio)
+        level.total = (positive - negative + held) / level.scale
+        sign, ratio = heavier_side(positive, negative, held)
+    losses, conjugates, terms, curvature, trace = pass_over(run, sign, max(ratio, 0.0))
     penalty, dual_penalty = penalties(
         run.level, run.centring.mean, run.w[0], run.centre[0], run.scratch.side, ratio,
         settings.l1, settings.l2,
     )  # fmt: skip
     allowance = ROUNDING * (terms / n + dual_penalty)
-    dual = -conjugates / n - dual_penalty - allowance
-    return losses / n + penalty, dual, curvature / n, trace / n
+    dual = -conjugates / n - dual_penalty - allowance if ratio >= 0.0 else -math.inf
+    linear = run.tilt[d] * level.intercept
+    for j in range(d):
+        w = soft(run.w[0, j] - level.total * run.centring.mean[j], level.threshold)
+        linear += run.tilt[j] * w
+    return losses / n + penalty - linear, dual, curvature / n, trace / n
 
 
 @kernel
@@ -148,11 +154,17 @@ def sides(run: Any) -> Any:
 
 
 @kernel(inline=True)
-def heavier_side(positive: Any, negative: Any) -> Any:
-    """Return the sign of the dual variables to scale down, 0 for none, and the factor."""
-    if positive == negative:
+def heavier_side(positive: Any, negative: Any, held: Any) -> Any:
+    """Return the sign of the dual variables to scale down, 0 for none, and the factor.
+
+    With the amount that is held, both sides then sum to 0; a factor below 0: they cannot.
+    """
+    balance = positive - negative + held
+    if balance == 0.0:
         return 0.0, 1.0
-    return (1.0, negative / positive) if positive > negative else (-1.0, positive / negative)
+    if balance > 0.0:
+        return 1.0, (negative - held) / positive if positive > 0.0 else -1.0
+    return -1.0, (positive + held) / negative if negative > 0.0 else -1.0
 
 
 @kernel(inline=True)

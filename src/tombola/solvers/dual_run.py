@@ -27,6 +27,7 @@ class _Parts(NamedTuple):
     progress: Record  # rounds, item_gradients: rows visited; draws; since: since the last pass;
     # due: the draws at which the next pass is; passes
     model: Any
+    tilt: NDArray[np.float64]  # (d + 1,): of a linear term; zeros, but for a part of a problem
     options: Record  # smooth; roundness: 1/c; length, longest: mean and largest |x|^2 of
     # usual rows; mean_squared: |mean|^2; tolerance: of the gap; aim: the same, above 0
     centring: Centring
@@ -46,7 +47,7 @@ class DualRun(_Parts, Run):
 
     __slots__ = ()
 
-    derived = ("batch", "model", "options", "centring", "scratch")
+    derived = ("batch", "model", "tilt", "options", "centring", "scratch")
     limits: ClassVar[Limits] = {
         "progress.draws": (0, "progress.item_gradients"),
         "progress.since": (0, "progress.draws"),

@@ -1,19 +1,23 @@
 """Where `SDCA` begins: centred rows, the best constant, and dual variables of a given point."""
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel
+from tombola.compiling import kernel, new_record
 from tombola.problems.linear import conjugate, curve, slope, slopes
 from tombola.problems.rows import add_row, dot
+from tombola.solvers.dual_level import new_level
 from tombola.solvers.dual_run import DualRun
-from tombola.solvers.dual_step import Centring, rebuild
+from tombola.solvers.dual_step import Centring, Scratch, rebuild
+from tombola.solvers.loop import new_batch
 
-__all__ = ["begin_at", "best_constant", "centred", "longest_usual", "mean_curvature"]
+__all__ = ["begin_at", "best_constant", "centred", "longest_usual", "mean_curvature", "new_run"]
 
 LONG = 100.0  # a squared length this many times the median is that of a long row
+AIM = 1e-6  # the tolerance that progress is measured against where none is given
 TURNS = 200  # of the search for an intercept
 WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rounding of 1
 
@@ -65,6 +69,41 @@ def longest_usual(lengths: NDArray[np.float64], weights: NDArray[np.float64]) ->
     """Return the squared length above which a row is long: 100 times the median."""
     median = float(np.median(lengths[weights > 0])) if weights.any() else 0.0
     return LONG * median if median > 0 else np.inf
+
+
+def new_run(problem: Any, batch_size: int, tol: float) -> DualRun:
+    """Return a run at w = 0 and the best intercept, to a gap of `tol` times the objective there."""
+    model, n, d = problem.model, problem.n, problem.d
+    centring = centred(problem)
+    intercept, value = best_constant(problem)
+    longest = longest_usual(centring.lengths, model.weights)
+    best = problem.as_matrix(None)
+    if problem.fit_intercept:
+        best[0, d] = intercept
+    return DualRun(
+        batch=new_batch(batch_size),
+        progress=new_record(rounds=0, item_gradients=0, draws=0, since=0, due=-(-n // 2), passes=0),
+        model=model,
+        tilt=np.zeros(d + 1),
+        options=new_record(
+            smooth=int(math.isfinite(problem.curvature)),
+            roundness=1.0 / problem.curvature,
+            length=float((model.weights * np.minimum(centring.lengths, longest)).sum() / n),
+            longest=longest,
+            mean_squared=float(centring.mean @ centring.mean),
+            tolerance=tol * value,
+            aim=max(tol, AIM) * value,
+        ),
+        centring=centring,
+        w=np.zeros((1, d)),
+        centre=np.zeros((1, d)),
+        previous=np.zeros((1, d)),
+        duals=np.zeros(n),
+        level=new_level(problem.l1, problem.l2, n, intercept),
+        bounds=new_record(primal=value, dual=0.0, gap=value),
+        best=best,
+        scratch=Scratch(np.zeros(1), np.zeros(1), np.zeros(d), np.zeros(n)),
+    )
 
 
 def begin_at(problem: Any, run: DualRun, start: NDArray[np.float64]) -> None:

@@ -25,6 +25,9 @@ l1 = 0, rows are centred besides. That changes the meaning of the intercept alon
 and makes the intercept nearly independent of w. With `total` = (1/(strength n)) sum_i s_i a_i,
 
     w = u - total * mean,      z = x_i u - total * (x_i mean) + intercept
+
+The objective may have a linear term, -<tilt, (w, b)>. It acts as a row whose dual variable is held:
+tilt / strength is part of u and total.
 """
 
 import math
@@ -125,9 +128,10 @@ def fill_residuals(run: Any, out: NDArray[np.float64]) -> None:
 def rebuild(run: Any, out: NDArray[np.float64]) -> Any:
     """Write u as the dual variables have it, without the rounding errors of steps; return total."""
     scale, weights = run.level[0].scale, run.model.weights
+    strength = scale / weights.size
     for j in range(out.size):
-        out[j] = (1.0 - run.level[0].share) * run.centre[0, j]
-    total = 0.0
+        out[j] = (1.0 - run.level[0].share) * run.centre[0, j] + run.tilt[j] / strength
+    total = run.tilt[out.size] / strength
     for item in range(weights.size):
         share = weights[item] / scale * run.duals[item]
         if share != 0.0:

@@ -6,29 +6,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import new_record
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
 from tombola.solvers.base import Solver
 from tombola.solvers.certificate import evaluate
-from tombola.solvers.dual_level import new_level, pull_for
+from tombola.solvers.dual_level import pull_for
 from tombola.solvers.dual_run import DualRun, at_best, present
-from tombola.solvers.dual_start import (
-    begin_at,
-    best_constant,
-    centred,
-    longest_usual,
-    mean_curvature,
-)
-from tombola.solvers.dual_step import Scratch, fill_residuals
+from tombola.solvers.dual_start import begin_at, best_constant, mean_curvature, new_run
+from tombola.solvers.dual_step import fill_residuals
 from tombola.solvers.latest import Latest
-from tombola.solvers.loop import new_batch
 from tombola.solvers.result import Result
 from tombola.validation import number, whole
 
 __all__ = ["SDCA"]
-
-AIM = 1e-6  # the tolerance that progress is measured against where none is given
 
 
 class SDCA(Solver):
@@ -146,44 +136,12 @@ class SDCA(Solver):
         return Latest(problem.n, among=among, seed=self.seed)
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> DualRun:
-        model, n, d = problem.model, problem.n, problem.d
-        centring = centred(problem)
-        intercept, value = best_constant(problem)
-        longest = longest_usual(centring.lengths, model.weights)
-        length = float((model.weights * np.minimum(centring.lengths, longest)).sum() / n)
-        best = problem.as_matrix(None)
-        if problem.fit_intercept:
-            best[0, d] = intercept
-        smooth = math.isfinite(problem.curvature)
-        run = DualRun(
-            batch=new_batch(self.batch_size),
-            progress=new_record(
-                rounds=0, item_gradients=0, draws=0, since=0, due=-(-n // 2), passes=0
-            ),
-            model=model,
-            options=new_record(
-                smooth=int(smooth),
-                roundness=1.0 / problem.curvature,
-                length=length,
-                longest=longest,
-                mean_squared=float(centring.mean @ centring.mean),
-                tolerance=self.tol * value,
-                aim=max(self.tol, AIM) * value,
-            ),
-            centring=centring,
-            w=np.zeros((1, d)),
-            centre=np.zeros((1, d)),
-            previous=np.zeros((1, d)),
-            duals=np.zeros(n),
-            level=new_level(problem.l1, problem.l2, n, intercept),
-            bounds=new_record(primal=value, dual=0.0, gap=value),
-            best=best,
-            scratch=Scratch(np.zeros(1), np.zeros(1), np.zeros(d), np.zeros(n)),
-        )
+        run = new_run(problem, self.batch_size, self.tol)
         if start is not None:
             begin_at(problem, run, problem.as_matrix(start))
         if problem.fit_intercept:
-            run.level[0].pull = pull_for(run.level, length, n, mean_curvature(run))
+            length = run.options[0].length
+            run.level[0].pull = pull_for(run.level, length, problem.n, mean_curvature(run))
         return run
 
     def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:

@@ -1,0 +1,182 @@
+"""The driver's model of an objective with kinks: a few rows as they are, the others by slopes.
+
+With a_i = -phi' at a point, rows drawn with the probabilities pi_i (`tombola.dask.near_kinks`), and
+R the rows drawn, the model of (1/n) sum_i s_i phi(x_i w) is
+
+    (1/n) sum_R (s_i/pi_i) phi(x_i w) - <tilt, w>,
+    tilt = (1/n) (sum_all s_i a_i x_i - sum_R (s_i/pi_i) a_i x_i)
+
+It is unbiased at every w, has the slopes of all rows at the point, and is exact, up to a constant,
+as long as no row crosses a kink that was not certain to be drawn. With the penalty, and kappa/2
+|w - point|^2 where earlier steps went too far, it is minimised by the steps of `SDCA`.
+
+The dual variables found, with -phi' in place of those of rows that were not certain, are ones for
+all rows, so they prove a bound on the minimum of the objective itself.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tombola.compiling import kernel
+from tombola.dask.local import BATCH, take_steps
+from tombola.dask.near_kinks import NearRows
+from tombola.dask.setting import Setting
+from tombola.problems.linear import conjugate
+from tombola.solvers.certificate import FIRM, ROUNDING, heavier_side
+from tombola.solvers.dual_level import pull_for, set_strength
+from tombola.solvers.dual_run import DualRun
+from tombola.solvers.dual_start import new_run
+from tombola.solvers.dual_step import rebuild
+
+__all__ = ["KinkModel", "Least"]
+
+EPOCHS = 300.0  # over the rows of a model, at most
+
+
+class Least(NamedTuple):
+    """The minimum of a model.
+
+    Attributes
+    ----------
+    point : ndarray of shape (width,)
+    fall : float
+        How much less the model is there than at its own point.
+    bound : float
+        On the minimum of the objective.
+    """
+
+    point: NDArray[np.float64]
+    fall: float
+    bound: float
+
+
+class KinkModel:
+    """A model of an objective around a point.
+
+    Parameters
+    ----------
+    setting : Setting
+    point : ndarray of shape (width,)
+    near : list of NearRows
+        Of all partitions.
+    duals : ndarray of shape (2, d + 1)
+        The sums of s_i a_i x_i and s_i a_i over all rows, by the sign of a_i.
+    conjugates : ndarray of shape (2,)
+        The sums of s_i phi*(-a_i), likewise.
+    tilted : bool
+        Whether the model has the slopes of all rows; else only of those drawn.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        point: NDArray[np.float64],
+        near: list[NearRows],
+        duals: NDArray[np.float64],
+        conjugates: NDArray[np.float64],
+        tilted: bool,
+    ) -> None:
+        self.setting, self.point, self.tilted = setting, point, tilted
+        self.X = stacked([rows.X for rows in near])
+        self.targets, self.weights, self.duals, self.probabilities = (
+            np.concatenate([rows[k] for rows in near]) for k in range(1, 5)
+        )
+        self.tilt = np.zeros(setting.mean.size + 1)
+        if tilted:
+            drawn = self._sums(self.weights / self.probabilities * self.duals)
+            self.tilt = (duals.sum(axis=0) - drawn) / setting.n
+        self.sure = self.probabilities == 1.0
+        own, mine = self._of_sure(self.duals)
+        self.rest = duals - own, conjugates - mine  # the sums over rows that were not certain
+
+    def minimise(self, kappa: float, tolerance: float, seed: int) -> Least:
+        """Return the minimum of the model, up to a tolerance."""
+        setting, d = self.setting, self.setting.mean.size
+        alpha = setting.l1 + setting.l2 + kappa
+        problem = self._problem(
+            self.weights / self.probabilities, alpha=alpha, l1_ratio=setting.l1 / alpha
+        )
+        tilt = self.tilt.copy()
+        tilt[:d] += kappa * self.point[:d]
+        run = new_run(problem, BATCH, 0.0)._replace(tilt=tilt)
+        self._begin(problem, run, tolerance)
+        take_steps(run, setting.draws, seed, EPOCHS)
+        point = run.best[0].copy()
+        fall = problem.value(self.point) - problem.value(point)
+        fall -= float(tilt[: point.size] @ (self.point - point))
+        return Least(point, fall, self._bound(run.duals))
+
+    def _problem(self, weights: NDArray[np.float64], **options: float) -> Any:
+        """Return the problem of the rows, as a mean over them in place of one over all rows."""
+        return self.setting.kind(
+            self.X, self.targets, sample_weight=self.targets.size / self.setting.n * weights,
+            normalise=False, **{**self.setting.options, **options},
+        )  # fmt: skip
+
+    def _begin(self, problem: Any, run: DualRun, tolerance: float) -> None:
+        """Begin at the point, with the slopes there as dual variables."""
+        m, d, level = problem.n, problem.d, run.level
+        run.options[0].tolerance = run.options[0].aim = tolerance
+        run.bounds[0].primal = run.bounds[0].gap = math.inf
+        run.bounds[0].dual = -math.inf
+        run.progress[0].due = 0
+        run.duals[:] = self.duals
+        run.centre[0] = run.previous[0] = self.point[:d]
+        level[0].total = rebuild(run, run.w[0])
+        bends = run.model.weights * np.abs(run.duals)
+        trace = float(bends @ np.minimum(run.centring.lengths, run.options[0].longest)) / m
+        strength, mean = max(problem.l2, FIRM * trace / m), run.centring.mean
+        set_strength(level, mean, run.w[0], run.centre[0], strength, m, problem.l1, problem.l2)
+        if problem.fit_intercept:
+            level[0].pull = pull_for(level, run.options[0].length, m, float(bends.sum()) / m)
+            level[0].intercept = self.point[d]
+
+    def _bound(self, duals: NDArray[np.float64]) -> float:
+        """Return a bound on the minimum of the objective, by dual variables of the rows."""
+        setting, d, n = self.setting, self.setting.mean.size, self.setting.n
+        own, mine = self._of_sure(duals)
+        sums, conjugates = self.rest[0] + own, self.rest[1] + mine
+        if setting.options["fit_intercept"]:
+            sign, ratio = heavier_side(sums[0, d], -sums[1, d], 0.0)
+            side = 0 if sign > 0 else 1
+            sums[side] *= ratio
+            conjugates[side] *= ratio  # phi* is linear on either side, as phi is between kinks
+        excess = np.maximum(np.abs(sums.sum(axis=0)[:d] / n) - setting.l1, 0.0)
+        penalty = float(excess @ excess) / (2.0 * setting.l2)
+        allowance = ROUNDING * (float(np.abs(conjugates).sum()) / n + penalty)
+        return -float(conjugates.sum()) / n - penalty - allowance
+
+    def _of_sure(
+        self, duals: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return sums of s_i a_i (x_i, 1) and s_i phi*(-a_i) over rows that are sure, by sign."""
+        terms = np.empty(duals.size)
+        fill_conjugates(self._problem(self.weights).model, duals, terms)
+        amounts = self.weights * duals
+        sides = [self.sure & (amounts > 0.0), self.sure & (amounts < 0.0)]
+        return (
+            np.array([self._sums(np.where(side, amounts, 0.0)) for side in sides]),
+            np.array([self.weights[side] @ terms[side] for side in sides]),
+        )
+
+    def _sums(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the sum of the rows times amounts, and that of the amounts."""
+        return np.append(np.asarray(self.X.T @ amounts, dtype=np.float64), amounts.sum())
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Return the rows of arrays or sparse matrices, one below the other."""
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.vstack([sparse.csr_matrix(part) for part in parts], format="csr")
+    return np.concatenate(parts)
+
+
+@kernel
+def fill_conjugates(model: Any, duals: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write phi*(-a_i)."""
+    for item in range(duals.size):
+        out[item] = conjugate(model, item, duals[item])

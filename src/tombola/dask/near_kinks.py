@@ -1,0 +1,211 @@
+"""What one partition does in a round for a loss with kinks: sums over all rows, and a few rows.
+
+Away from its kinks such a loss is linear, so a row that stays on its side of them is known by its
+slope alone. A partition returns the sums of the slopes at a point, and the rows that a step is
+likely to take across a kink, each drawn with the probability
+
+    pi_i = min(1, c s_i |x_i| / r_i)        r_i: the distance of its inner product from a kink
+
+where c is such that the expected number of rows is the one asked for. The nearest rows come with
+certainty, the others thin out with their distance: about as many from r to 2r as from 2r to 4r,
+so that steps of every length are seen. In the first round, where the point says nothing yet, pi_i
+is in proportion to s_i |x_i|, for a classifier with half of the rows from each side.
+
+Nothing is kept between rounds, so the death of a worker loses nothing but its task.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import kernel
+from tombola.dask.local import centring_of, draw_key, models_of
+from tombola.dask.partition import Partition
+from tombola.dask.setting import Setting
+from tombola.problems.linear import clearance, conjugate, slope
+from tombola.problems.rows import add_row, dot, mean_entries
+from tombola.samplers.water_filling import choose
+
+__all__ = ["REACHES", "Extract", "NearRows", "Request", "extract"]
+
+REACHES = 0.5 ** np.arange(8)  # the parts of a step at which the objective is evaluated
+TOUCHING = 1e-9  # of the mean distance from a kink: nearer rows count as this near
+FULL = 2  # a partition may send this many rows for each column, even if its share is less
+
+
+class Request(NamedTuple):
+    """What the driver asks of every partition in a round; A outputs are not done yet.
+
+    Attributes
+    ----------
+    round : int
+    outputs : ndarray of shape (A,)
+        Their numbers.
+    starts, points : ndarray of shape (A, width)
+        The best solution so far, and the one after a step from there.
+    rows : ndarray of shape (A,)
+        How many rows of all partitions are wanted for each output; 0: none.
+    most : float
+        Numbers in the rows of all partitions and outputs.
+    """
+
+    round: int
+    outputs: NDArray[np.int64]
+    starts: NDArray[np.float64]
+    points: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    most: float
+
+    @property
+    def nbytes(self) -> int:
+        """The size of what is sent."""
+        return sum(part.nbytes for part in self if isinstance(part, np.ndarray))
+
+
+class NearRows(NamedTuple):
+    """Rows that were drawn: with a probability of 1 if near a kink, else with less.
+
+    Attributes
+    ----------
+    X : ndarray or CSR matrix, shape (m, d)
+    targets, weights : ndarray of shape (m,)
+        As the problem has them.
+    duals : ndarray of shape (m,)
+        -phi' at the point.
+    probabilities : ndarray of shape (m,)
+    """
+
+    X: Any
+    targets: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    duals: NDArray[np.float64]
+    probabilities: NDArray[np.float64]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of what is sent."""
+        X = self.X
+        entries = X.data.nbytes + X.indices.nbytes if hasattr(X, "tocsr") else X.nbytes
+        return int(entries) + sum(part.nbytes for part in self[1:])
+
+
+class Extract(NamedTuple):
+    """What a partition returns from a round; A outputs.
+
+    Attributes
+    ----------
+    losses : ndarray of shape (A, reaches)
+        The sum of s_i phi where each part of the step ends.
+    duals : ndarray of shape (A, 2, d + 1)
+        The sums of s_i a_i x_i and s_i a_i with a_i = -phi' at the point, over a_i > 0 and a_i < 0.
+    conjugates : ndarray of shape (A, 2)
+        The sums of s_i phi*(-a_i), over the same.
+    near : list of NearRows or None
+    visits : int
+        Rows visited, over outputs.
+    """
+
+    losses: NDArray[np.float64]
+    duals: NDArray[np.float64]
+    conjugates: NDArray[np.float64]
+    near: list[NearRows | None]
+    visits: int
+
+    @property
+    def nbytes(self) -> int:
+        """The size of what is returned."""
+        rows = sum(near.nbytes for near in self.near if near is not None)
+        return rows + self.losses.nbytes + self.duals.nbytes + self.conjugates.nbytes
+
+
+def extract(partition: Partition, number: int, setting: Setting, request: Request) -> Extract:
+    """Carry out a round on a partition."""
+    n, A, d = partition.X.shape[0], request.outputs.size, setting.mean.size
+    found = Extract(
+        losses=np.zeros((A, REACHES.size)),
+        duals=np.zeros((A, 2, d + 1)),
+        conjugates=np.zeros((A, 2)),
+        near=[None] * A,
+        visits=0,
+    )
+    if n == 0 or not (partition.weights is None or partition.weights.any()):
+        return found
+    problem, models = models_of(partition, setting, request.outputs)
+    lengths = centring_of(problem, setting).lengths + problem.fit_intercept * setting.length
+    a, away = np.empty((2, n))
+    for at, model in enumerate(models):
+        look(
+            model, request.starts[at], request.points[at], REACHES, found.losses[at],
+            found.duals[at], found.conjugates[at], a, away,
+        )  # fmt: skip
+        if request.rows[at] == 0:
+            continue
+        present = np.flatnonzero(model.weights)
+        values = model.weights[present] * np.sqrt(lengths[present])
+        if request.round == 0:
+            values /= balance(model, setting)[present]
+        else:
+            values /= np.maximum(away, TOUCHING * away.mean() or 1.0)[present]
+        if not values.all():
+            values += np.finfo(np.float64).tiny + 1e-12 * values.max()  # rows of length 0
+        share = float(model.weights.sum()) / setting.n
+        count = max(share * float(request.rows[at]), FULL * (d + 1.0))
+        count = min(count, share * request.most / (A * (mean_entries(model.rows) + 4.0)))
+        key = draw_key(setting.seed, number, request.round, int(request.outputs[at]))
+        chosen, probabilities = choose(values, max(int(count), 1), key)
+        items = present[chosen]
+        found.near[at] = NearRows(
+            partition.X[items], model.targets[items], model.weights[items], a[items], probabilities
+        )
+    return found._replace(visits=n * A)
+
+
+def balance(model: Any, setting: Setting) -> NDArray[np.float64]:
+    """Return the weight of all rows of the same class, for each row; 1 for a regression."""
+    if setting.classes is None and (np.abs(model.targets) != 1.0).any():
+        return np.ones(model.targets.size)
+    positive = model.targets > 0
+    masses = np.bincount(positive, model.weights, minlength=2)
+    return np.asarray(np.maximum(masses, np.finfo(np.float64).tiny)[positive.astype(np.int8)])
+
+
+@kernel
+def look(
+    model: Any,
+    start: Any,
+    point: Any,
+    reaches: Any,
+    losses: Any,
+    duals: Any,
+    conjugates: Any,
+    a: Any,
+    away: Any,
+) -> None:
+    """Pass over all rows: add up an `Extract`; write -phi' at the point, and distances from kinks.
+
+    The inner products at a part t of the step are z_0 + t (z_1 - z_0), and phi(z) is
+    -a z - phi*(-a) for a = -phi'(z).
+    """
+    d = duals.shape[1] - 1
+    intercept = model.settings[0].intercept
+    for item in range(a.size):
+        a[item], away[item] = 0.0, 0.0
+        weight = model.weights[item]
+        if weight == 0.0:
+            continue
+        first, last = dot(model.rows, item, start), dot(model.rows, item, point)
+        if intercept:
+            first += start[d]
+            last += point[d]
+        for k in range(reaches.size):
+            z = last if reaches[k] == 1.0 else first + reaches[k] * (last - first)
+            dual = -slope(model, item, z)
+            losses[k] -= weight * (dual * z + conjugate(model, item, dual))
+        dual = -slope(model, item, last)
+        a[item], away[item] = dual, clearance(model, item, last)
+        if dual != 0.0:
+            side = 0 if dual > 0.0 else 1
+            add_row(model.rows, item, weight * dual, duals[side])
+            duals[side, d] += weight * dual
+            conjugates[side] += weight * conjugate(model, item, dual)

@@ -1,0 +1,208 @@
+"""The driver of a fit of a loss with kinks: a model of the objective that is refined near kinks.
+
+A round evaluates the objective along the last step, and returns the slopes of all rows and a few
+rows near kinks (`tombola.dask.near_kinks`), in one load of the data. The driver minimises the model
+that they make (`tombola.dask.kink_model`): that is the next step, and a bound on the minimum. Where
+all rows that it takes across a kink were certain to be drawn, the model is exact, and so is the
+step: the last rounds of a fit take the gap from 1e-2 to nothing.
+
+The number of rounds does not depend on the number of partitions, and no partition keeps anything.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.compiling import new_record
+from tombola.dask.kink_model import KinkModel
+from tombola.dask.local import draw_key
+from tombola.dask.near_kinks import REACHES, Extract, Request, extract
+from tombola.dask.progress import Progress, named, relative_gap
+from tombola.dask.runners import Runner
+from tombola.dask.setting import Beginning, Setting
+
+__all__ = ["Refinement"]
+
+ROWS = 2**13  # that are drawn in the first round; twice as many where a round gains little
+NUMBERS = 2**24  # in the rows of a round, at most
+LITTLE = 0.5  # a round that leaves more of the gap than this gains little
+FIRMER, SOFTER = 8.0, 8.0  # by how much kappa rises where a step was too long, and falls
+SOFT = 1e-3  # of the curvature along the last step: a smaller kappa is left out
+FINE = 0.001  # of the gap: how well a model is minimised that leaves out rows
+LOWEST = 1e-9  # tolerance
+DRIVER = 2**32 - 1  # stands for a partition in the key of the driver's own draws
+
+
+class KinkOutput:
+    """One output of the fit: the best point, the next one, and bounds on its minimum.
+
+    Attributes
+    ----------
+    best : ndarray of shape (width,)
+        The best solution so far.
+    point : ndarray of shape (width,)
+        The one to be evaluated.
+    bounds : Record
+        primal, dual, gap; unit: the objective at w = 0 with the best intercept.
+    trust : Record
+        kappa: of kappa/2 |w - best|^2; firm: the curvature of the model along the last step; slack:
+        how well it was minimised; rows: to be drawn in the next round.
+    """
+
+    def __init__(self, setting: Setting, beginning: Beginning, rows: int) -> None:
+        self.point = np.zeros(setting.width)
+        self.point[setting.mean.size :] = beginning.intercept
+        self.best = self.point.copy()
+        self.bounds = new_record(primal=math.inf, dual=0.0, gap=math.inf, unit=math.nan)
+        self.trust = new_record(kappa=0.0, firm=setting.l2, slack=0.0, rows=rows)
+
+    @property
+    def relative_gap(self) -> float:
+        """The duality gap over the objective at w = 0 with the best intercept."""
+        return relative_gap(self.bounds)
+
+    def settle(self, setting: Setting, losses: NDArray[np.float64]) -> bool:
+        """Set the best point, by the losses along the step; return whether all of it was taken.
+
+        A step that is too long is taken as far as is best, and the next ones are kept shorter.
+        """
+        bounds, trust, d = self.bounds[0], self.trust[0], setting.mean.size
+        step = self.point - self.best
+        ends = self.best + REACHES[:, None] * step
+        ends[0] = self.point
+        squares, sizes = (ends[:, :d] ** 2).sum(axis=1), np.abs(ends[:, :d]).sum(axis=1)
+        values = losses / setting.n + setting.l2 / 2 * squares + setting.l1 * sizes
+        if math.isnan(bounds.unit):
+            bounds.unit = values[0]
+        if not math.isfinite(bounds.unit):
+            raise ArithmeticError("the objective is not finite: scale the data")
+        at = int(np.argmin(values))
+        if values[at] < bounds.primal:
+            bounds.primal = values[at]
+            self.best = ends[at]
+        self.point = self.best.copy()
+        self._tighten(bounds.dual)
+        if not step.any():
+            return True
+        if values[0] <= bounds.primal + trust.slack:
+            trust.kappa = trust.kappa / SOFTER if trust.kappa > SOFT * trust.firm else 0.0
+            return True
+        trust.kappa = max(FIRMER * trust.kappa, trust.firm)
+        trust.rows = min(2 * trust.rows, setting.n)
+        return False
+
+    def learn(self, setting: Setting, model: KinkModel, tol: float, key: int) -> None:
+        """Minimise a model around the best point: the next point, and a bound on the minimum."""
+        bounds, trust, before = self.bounds[0], self.trust[0], self.bounds[0].gap
+        trust.slack = 0.1 * max(tol, LOWEST) * bounds.unit
+        if model.sure.all():  # it is the objective itself
+            trust.kappa = 0.0
+        else:
+            trust.slack = max(FINE * before, trust.slack)
+        least = model.minimise(float(trust.kappa), float(trust.slack), key)
+        self._tighten(max(bounds.dual, least.bound))
+        if model.tilted and bounds.gap > LITTLE * before:
+            trust.rows = min(2 * trust.rows, setting.n)
+        self.point = least.point
+        moved = float(((self.point - self.best)[: setting.mean.size] ** 2).sum())
+        if moved > 0.0:
+            trust.firm = max(setting.l2, 2.0 * least.fall / moved)
+
+    def _tighten(self, dual: float) -> None:
+        bounds = self.bounds[0]
+        bounds.dual = min(dual, bounds.primal)
+        bounds.gap = bounds.primal - bounds.dual
+
+
+class Refinement:
+    """A fit in rounds, of a loss with kinks.
+
+    Parameters
+    ----------
+    setting : Setting
+    beginnings : sequence of Beginning
+    runner : Runner
+    tol : float
+        Of the relative duality gap.
+    rows : int, default=8192
+        That are drawn for an output in the first round.
+    """
+
+    limits: ClassVar[dict[str, tuple[float, float]]] = {  # of the numbers of an output
+        "bounds.dual": (0.0, np.inf),
+        "bounds.unit": (0.0, np.inf),
+        "trust.kappa": (0.0, np.inf),
+        "trust.firm": (0.0, np.inf),
+        "trust.slack": (0.0, np.inf),
+        "trust.rows": (1, 2**62),
+    }
+
+    def __init__(
+        self,
+        setting: Setting,
+        beginnings: Sequence[Beginning],
+        runner: Runner,
+        tol: float,
+        rows: int = ROWS,
+    ) -> None:
+        self.setting, self.runner, self.tol, self.pace = setting, runner, tol, rows
+        self.outputs = [KinkOutput(setting, beginning, rows) for beginning in beginnings]
+        self.counts = new_record(rounds=0, loads=0, visits=0, bytes=0, restarts=0)
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        return Progress.of(self.counts, self.outputs, self.setting.n)
+
+    @property
+    def active(self) -> list[int]:
+        """The outputs that are not within the tolerance."""
+        return [c for c, it in enumerate(self.outputs) if not it.relative_gap <= self.tol]
+
+    def parts(self) -> dict[str, Any]:
+        """Return what the driver keeps between rounds."""
+        outputs = named(self.outputs, ("point", "best", "bounds", "trust"))
+        return {"counts": self.counts, "outputs": outputs}
+
+    def step(self, *, last: bool = False) -> bool:
+        """Carry out a round; return whether all outputs are within the tolerance.
+
+        The last round evaluates the present point, and takes no step.
+        """
+        active, setting, counts = self.active, self.setting, self.counts[0]
+        if not active:
+            return True
+        outputs = [self.outputs[c] for c in active]
+        request = Request(
+            round=int(counts.rounds),
+            outputs=np.array(active),
+            starts=np.array([it.best for it in outputs]),
+            points=np.array([it.point for it in outputs]),
+            rows=np.array([0 if last else int(it.trust[0].rows) for it in outputs]),
+            most=float(NUMBERS),
+        )
+        found: list[Extract] = self.runner.map(extract, setting, request)
+        counts.loads += 1
+        counts.rounds += not last
+        counts.visits += sum(part.visits for part in found)
+        counts.bytes += sum(request.nbytes + part.nbytes for part in found)
+        for at, c in enumerate(active):
+            output = outputs[at]
+            whole = output.settle(setting, np.sum([part.losses[at] for part in found], axis=0))
+            if last or not whole:
+                continue
+            near = [rows for part in found if (rows := part.near[at]) is not None]
+            model = KinkModel(
+                setting,
+                request.points[at],
+                near,
+                np.sum([part.duals[at] for part in found], axis=0),
+                np.sum([part.conjugates[at] for part in found], axis=0),
+                tilted=request.round > 0,
+            )
+            key = draw_key(setting.seed, DRIVER, request.round, c)
+            output.learn(setting, model, self.tol, key)
+        return not self.active
