@@ -49,6 +49,7 @@ from tombola.solvers.loop import advance, new_batch
 __all__ = ["Plan", "Report", "Sums", "take_part"]
 
 BATCH = 16  # rows drawn at a time, as in `SDCA`
+OVERFLOW = "numbers overflow: scale the data"
 NEVER = 2**62  # draws until the next pass of the run's own
 
 
@@ -288,8 +289,9 @@ def draw_key(seed: int, partition: int, round_number: int, output: int) -> int:
 
 def take_steps(run: DualRun, draws: str, seed: int, epochs: float) -> int:
     """Take steps on rows drawn, by the residuals of the last pass; return how many at most."""
-    n = run.duals.size
-    weights = run.model.weights
+    n, weights = run.duals.size, run.model.weights
+    if not np.isfinite(run.scratch.residuals).all():
+        raise DivergenceError(OVERFLOW)
     among = None if weights.all() else np.flatnonzero(weights)
     sampler: Sampler
     if draws == "shuffled":
@@ -302,7 +304,7 @@ def take_steps(run: DualRun, draws: str, seed: int, epochs: float) -> int:
     with np.errstate(over="ignore", invalid="ignore"):
         wrong = advance(run, sampler.state, sampler.tally, n, rounds)
     if wrong >= 0 or not run.finite():
-        raise DivergenceError("numbers overflow: scale the data")
+        raise DivergenceError(OVERFLOW)
     return rounds * BATCH
 
 
