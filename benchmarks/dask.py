@@ -42,6 +42,7 @@ import pandas as pd  # noqa: E402
 from scipy import optimize, sparse  # noqa: E402
 
 from tombola.dask import LinearClassifier  # noqa: E402
+from tombola.dask.refinement import Refinement  # noqa: E402
 from tombola.dask.rounds import Ascent  # noqa: E402
 
 TARGETS = (1e-2, 1e-3, 1e-4, 1e-6)
@@ -107,7 +108,9 @@ def generated(count, rows=ROWS):
 
 def ours(X, y, alpha, draws, tol, rounds=60, **options):
     """The progress of each round, and the model."""
-    seen, step = [], Ascent.step
+    seen = []
+    kind = Refinement if options.get("loss") == "hinge" else Ascent
+    step = kind.step
 
     def watched(self, **others):
         done = step(self, **others)
@@ -116,13 +119,13 @@ def ours(X, y, alpha, draws, tol, rounds=60, **options):
         )
         return done
 
-    Ascent.step = watched
+    kind.step = watched
     try:
         model = LinearClassifier(
             alpha=alpha, tol=tol, sampler=NAMES[draws], max_iter=rounds, random_state=0, **options
         ).fit(X, y)
     finally:
-        Ascent.step = step
+        kind.step = step
     return seen, model
 
 
@@ -268,7 +271,7 @@ def cluster_of(**options):
     )  # fmt: skip
 
 
-def measure_kills(times=20, losses=(("log_loss", 1e-9), ("hinge", 1e-3))):
+def measure_kills(times=20, losses=(("log_loss", 1e-9), ("hinge", 1e-6))):
     """Each fit loses a worker at a random instant of the time that one without loss takes.
 
     Each has a cluster of its own, so that every one begins with two workers. Where a fit has ended

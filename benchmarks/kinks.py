@@ -2,11 +2,11 @@
 
     python benchmarks/kinks.py --data FOLDER           # all sets
     python benchmarks/kinks.py --data FOLDER --sets a9a cover
-    python benchmarks/kinks.py summary                 # the table, from rows on disk
 
+`make bench-page` writes the table and the picture of docs/benchmarks.md from the rows.
 Counts, not seconds. Our fits draw the rows of their models by their distance from a kink; in
 "uniform" they are drawn in proportion to their weights, all else being the same. The overview is
-counted, three seeds each. L-BFGS is scipy's, on a subgradient that is summed over partitions, which
+counted, three seeds each (10^7 generated rows: one for uniform draws, 20 rounds at most). L-BFGS is scipy's, on a subgradient that is summed over partitions, which
 do not change it; it has no guarantee there, and it gets the true distance to the minimum for
 nothing, where ours is certified. It ends after 150 loads, or where its line search fails. Gaps are
 relative to the objective at w = 0 with the best intercept. Hinge loss, with alpha = 1e-4 and 1/n;
@@ -18,7 +18,6 @@ by this program.
 
 import argparse
 import contextlib
-import csv
 import itertools
 import os
 import sys
@@ -80,7 +79,7 @@ def cut(X, y, count):
     return da.concatenate(blocks), da.from_array(y, chunks=(tuple(np.diff(cuts)),))
 
 
-def ours(X, y, loss, alpha, seed, uniform=False):
+def ours(X, y, loss, alpha, seed, uniform=False, rounds=60):
     """Return gap, loads and bytes after each round, and the objective and its unit at the end."""
     seen, step, choose = [], Refinement.step, near_kinks.choose
 
@@ -91,7 +90,7 @@ def ours(X, y, loss, alpha, seed, uniform=False):
         return done
 
     kind = LinearClassifier if loss == "hinge" else LinearRegressor
-    model = kind(loss, alpha=alpha, tol=min(TARGETS), max_iter=60, random_state=seed)
+    model = kind(loss, alpha=alpha, tol=min(TARGETS), max_iter=rounds, random_state=seed)
     Refinement.step = watched
     if uniform:
         near_kinks.choose = lambda values, count, key: choose(np.ones(values.size), count, key)
@@ -150,13 +149,16 @@ def measure(folder, sets):
         for alpha in (1e-4, 1.0 / n):
             case = {"set": name, "n": n, "d": d, "loss": loss, "alpha": f"{alpha:.2g}"}
             rows, lowest, unit = [], np.inf, 1.0
-            counts = (16,) if name == "generated" else COUNTS
-            for count, seed in itertools.product(counts, SEEDS):
+            large = name == "generated"
+            for count, seed in itertools.product((16,) if large else COUNTS, SEEDS):
                 parts = cut(X, y, count)
                 for method in ("near", "uniform"):
-                    if method == "uniform" and count != 16:
+                    if method == "uniform" and (count != 16 or (large and seed)):
                         continue
-                    trace, value, unit = ours(*parts, loss, alpha, seed, method == "uniform")
+                    rounds = 20 if large else 60
+                    trace, value, unit = ours(
+                        *parts, loss, alpha, seed, method == "uniform", rounds
+                    )
                     lowest = min(lowest, value)
                     about = {"partitions": count, "method": method, "seed": seed}
                     rows += [{**case, **about, **row} for row in reached(trace)]
@@ -173,53 +175,15 @@ def reached(trace):
         yield {"target": target, "loads": loads, "bytes": moved}
 
 
-def summary():
-    with (timing.RESULTS / "kinks.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    cells = {}
-    for row in rows:
-        case = (row["set"], row["n"], row["d"], row["alpha"])
-        key = (row["method"], row["partitions"], row["target"])
-        cells.setdefault(case, {}).setdefault(key, []).append(row["loads"])
-    columns = [("near", "4"), ("near", "16"), ("near", "64"), ("uniform", "16"), ("L-BFGS", "")]
-    targets = ("0.001", "0.0001", "1e-06")
-    print("Loads to 1e-3, 1e-4, 1e-6: the largest of three seeds; -: not reached.\n")
-    print("| set | alpha |", " | ".join(f"{m} {k}".strip() for m, k in columns), "| MB to 1e-6 |")
-    print("|---|---|" + "---|" * (len(columns) + 1))
-    for case, found in cells.items():
-        texts = [
-            ", ".join(worst(found.get((*column, target), [])) for target in targets)
-            for column in columns
-        ]
-        moved = [
-            int(row["bytes"]) for row in rows
-            if (row["set"], row["n"], row["d"], row["alpha"]) == case and row["method"] == "near"
-            and row["target"] == "1e-06" and row["bytes"]
-        ]  # fmt: skip
-        size = f"{max(moved) / 1e6:.3g}" if moved else "-"
-        label = f"{case[0]}, {int(case[1]):,} x {case[2]}"
-        print("|", " | ".join([label, case[3], *texts, size]), "|")
-
-
-def worst(loads):
-    """The largest of some loads, or - where one of them is missing."""
-    return str(max(map(int, loads))) if loads and all(loads) else "-" if loads else ""
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", nargs="?", choices=["measure", "summary"], default="measure")
     parser.add_argument("--data", type=Path, default=os.environ.get("TOMBOLA_DATA"))
     every = [*CHOSEN_ON, *REGRESSIONS, *FRESH]
     parser.add_argument("--sets", nargs="+", choices=every, default=every)
     given = parser.parse_args()
-    if given.part == "summary":
-        summary()
-        return
     if given.data is None:
         parser.error("--data FOLDER, or the environment variable TOMBOLA_DATA, is needed")
     measure(Path(given.data), given.sets)
-    summary()
 
 
 if __name__ == "__main__":

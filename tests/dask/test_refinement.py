@@ -31,14 +31,14 @@ def data(kind, n=N):
     return X, (z + rng.normal(size=n) > 0.5).astype(float)
 
 
-def request_at(fit, point, rows, number=1, start=None):
-    start = point if start is None else start
-    return Request(number, np.array([0]), start[None], point[None], np.array([rows]), 1e9)
+def request_at(fit, point, rows, number=1, start=None, width=0.0):
+    start, widths = point if start is None else start, np.array([width])
+    return Request(number, np.array([0]), start[None], point[None], widths, np.array([rows]), 1e9)
 
 
-def model_at(fit, point, rows=100, number=1):
+def model_at(fit, point, rows=100, number=1, width=0.0):
     """The model of a fit at a point, and all that partitions returned for it."""
-    request = request_at(fit, point, rows, number)
+    request = request_at(fit, point, rows, number, width=width)
     found = fit.runner.map(extract, fit.setting, request)
     near = [part.near[0] for part in found if part.near[0] is not None]
     duals = np.sum([part.duals[0] for part in found], axis=0)
@@ -268,13 +268,83 @@ def test_rows_of_length_zero_and_equal_rows():
         assert problem.value(fit.outputs[0].best) <= lowest + 1e-6
 
 
-def test_the_best_model_is_a_constant():
+def tied(n=3000):
     """No w is better than 0: rows of the larger class are all at the kink."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(N, D)), (np.arange(N) % 30 == 0).astype(float)
-    fit = finished(started(split(X, y, 3), problems.Hinge, rows=60, alpha=1e-2), 60)
+    y = (np.arange(n) % 5 == 0).astype(float)
+    return rng.normal(size=(n, D)) + 0.2 * y[:, None], y
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("alpha", [1e-2, 1e-6])
+def test_more_rows_at_a_kink_than_can_be_drawn(monkeypatch, alpha, intercept):
+    monkeypatch.setattr(refinement, "NUMBERS", 300 * (D + 4))
+    X, y = tied()
+    if not intercept:
+        X = np.c_[X, np.ones(len(X))]  # nearly without penalty, if alpha is small
+    options = {"alpha": alpha, "fit_intercept": intercept}
+    problem = problems.Hinge(X, y, **options)
+    lowest = problem.value(SDCA(tol=1e-9).minimize(problem, rounds=400_000).solution)
+    fit = started(split(X, y, 3), problems.Hinge, rows=60, **options)
+    wide = 0
+    for _ in range(40):
+        done = fit.step()
+        wide += fit.outputs[0].trust[0].width > 0
+        bounds = fit.outputs[0].bounds[0]
+        assert bounds.dual <= lowest + 1e-12
+        if done:
+            break
     assert fit.progress.gap <= 1e-6
-    assert np.isclose(fit.outputs[0].bounds[0].primal, 2 / 30, atol=1e-6)
+    assert np.isclose(bounds.primal, lowest, atol=1e-6)
+    if intercept:
+        assert wide >= 3
+        monkeypatch.setattr(refinement, "COLUMNS", 0)  # without Newton's method
+        without = finished(started(split(X, y, 3), problems.Hinge, rows=60, **options), 40)
+        assert without.progress.gap > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("Hinge", {}), ("EpsilonInsensitive", {}), ("EpsilonInsensitive", {"epsilon": 0.0})],
+)
+def test_dual_variables_in_a_width_around_a_kink(kind, options):
+    model, width = whole(kind, **options).model, 0.5
+    for item in (0, 1, 2):
+        y, seen = model.targets[item], 0
+        grid = np.linspace(-1.0, 1.0, 20_001)
+        grid = np.array([b for b in grid if type(model).inside(model, item, b)])
+        conjugates = np.array([type(model).conjugate(model, item, b) for b in grid])
+        for z in y + np.linspace(-2.0, 2.0, 401):
+            distance = type(model).clearance(model, item, z)
+            if distance >= width:
+                continue
+            middle = 0.5 * (y if kind == "Hinge" else np.sign(y - z) * (not options))
+            dual = -conjugates - grid * z - width / 2 * (grid - middle) ** 2
+            found = between_at(model, item, z, distance, width)
+            assert abs(found - grid[np.argmax(dual)]) < 2e-4
+            seen += 1
+        assert seen > 50
+
+
+def between_at(model, item, z, distance, width):
+    function = near_kinks.between
+    return getattr(function, "py_func", function)(model, item, z, distance, width)
+
+
+def test_newton_steps_end_at_the_minimum_with_rounded_kinks():
+    """With all rows drawn: the gradient of the rounded objective becomes 0."""
+    fit = started(split(*data("Hinge"), 2), problems.Hinge)
+    point, sizes = a_point("Hinge"), []
+    for _ in range(12):
+        model, _ = model_at(fit, point, rows=10**6, width=0.5)
+        penalty = np.append(np.full(D, 1e-3), 0.0)
+        sizes.append(np.abs(penalty * point - model.total / N).max())
+        point, _ = model.untie(0.5)
+    assert sizes[0] > 1e-3
+    assert sizes[-1] < 1e-12
+    dense = model.untie(0.5)[0]
+    model.X = sparse.csr_matrix(model.X)
+    assert np.allclose(model.untie(0.5)[0], dense)
 
 
 def test_more_columns_than_rows_in_a_model(monkeypatch):

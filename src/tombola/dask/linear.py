@@ -61,7 +61,7 @@ class DaskLinear(BaseEstimator):
     verbose: int = 0
     client: Any = None
     checkpoint: Any = None
-    checkpoint_every: int = 10
+    checkpoint_every: int = 1
 
     numeric: ClassVar[bool] = False
 

@@ -23,14 +23,15 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
         (1/n) sum_i s_i loss(x_i w + b, y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
 
     In a round every partition evaluates the present solution and takes steps of dual coordinate
-    ascent on its own rows, drawn by how much they matter; the driver adds up the results. Data is
-    read once in a round, and the duality gap says when to stop. The model is the same on any number
-    of workers, and a worker that dies costs a round or two.
+    ascent on its own rows, drawn by how much they matter; the driver adds up the results. With the
+    hinge loss it returns slopes and a few rows near the kink instead, and the driver takes the
+    steps. Data is read once in a round, and the duality gap says when to stop. The model is the
+    same on any number of workers, and a worker that dies costs a round or two, or none.
 
     Parameters
     ----------
     loss : {"log_loss", "hinge", "squared_hinge"}, default="log_loss"
-        The hinge loss takes many more rounds than the others.
+        The hinge loss takes the fewest rounds, and moves the most bytes: some rows of X.
     class_weight : dict, "balanced" or None, default=None
         The weight of each class; it multiplies the sample weights of its rows.
     alpha : float, default=1e-4
@@ -40,10 +41,11 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
     sampler : {"auto", "shuffle"}, default="auto"
-        How a partition draws its rows: half of them by their dual residuals, or all in shuffled
+        How the rows of steps are drawn: half of them by their dual residuals, or all in shuffled
         order.
     local_epochs : float, default=5.0
-        Draws of a partition in a round, in units of its rows. More of them save rounds.
+        Draws of a partition in a round, in units of its rows. More of them save rounds. Not used
+        with the hinge loss.
     max_iter : int, default=100
         The largest number of rounds.
     tol : float, default=1e-4
@@ -57,7 +59,7 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
         has one partition in memory at a time.
     checkpoint : path, optional
         A folder; a fit that finds its own checkpoint there goes on from it.
-    checkpoint_every : int, default=10
+    checkpoint_every : int, default=1
         Rounds between two checkpoints.
 
     Attributes

@@ -23,7 +23,7 @@ from tombola.compiling import kernel
 from tombola.dask.local import centring_of, draw_key, models_of
 from tombola.dask.partition import Partition
 from tombola.dask.setting import Setting
-from tombola.problems.linear import clearance, conjugate, slope
+from tombola.problems.linear import ascend, clearance, conjugate, slope
 from tombola.problems.rows import add_row, dot, mean_entries
 from tombola.samplers.water_filling import choose
 
@@ -31,6 +31,7 @@ __all__ = ["REACHES", "Extract", "NearRows", "Request", "extract"]
 
 REACHES = 0.5 ** np.arange(8)  # the parts of a step at which the objective is evaluated
 TOUCHING = 1e-9  # of the mean distance from a kink: nearer rows count as this near
+ACROSS = 1e-9  # beyond a kink, relative to z
 FULL = 2  # a partition may send this many rows for each column, even if its share is less
 
 
@@ -44,6 +45,8 @@ class Request(NamedTuple):
         Their numbers.
     starts, points : ndarray of shape (A, width)
         The best solution so far, and the one after a step from there.
+    widths : ndarray of shape (A,)
+        Over what width around a kink dual variables at the points go from one side to the other.
     rows : ndarray of shape (A,)
         How many rows of all partitions are wanted for each output; 0: none.
     most : float
@@ -54,6 +57,7 @@ class Request(NamedTuple):
     outputs: NDArray[np.int64]
     starts: NDArray[np.float64]
     points: NDArray[np.float64]
+    widths: NDArray[np.float64]
     rows: NDArray[np.int64]
     most: float
 
@@ -136,8 +140,8 @@ def extract(partition: Partition, number: int, setting: Setting, request: Reques
     a, away = np.empty((2, n))
     for at, model in enumerate(models):
         look(
-            model, request.starts[at], request.points[at], REACHES, found.losses[at],
-            found.duals[at], found.conjugates[at], a, away,
+            model, request.starts[at], request.points[at], REACHES, request.widths[at],
+            found.losses[at], found.duals[at], found.conjugates[at], a, away,
         )  # fmt: skip
         if request.rows[at] == 0:
             continue
@@ -170,12 +174,24 @@ def balance(model: Any, setting: Setting) -> NDArray[np.float64]:
     return np.asarray(np.maximum(masses, np.finfo(np.float64).tiny)[positive.astype(np.int8)])
 
 
-@kernel
+@kernel(inline=True)
+def between(model: Any, item: Any, z: Any, distance: Any, width: Any) -> Any:
+    """Return the dual variable of a row near a kink: between the slopes of both sides.
+
+    The b that maximises -phi*(-b) - b z - width/2 (b - a)^2, with a in the midst of the two.
+    """
+    across = distance + ACROSS * (1.0 + abs(z))
+    middle = -0.5 * (slope(model, item, z + across) + slope(model, item, z - across))
+    return ascend(model, item, middle, z, width)
+
+
+@kernel(releases_gil=True)
 def look(
     model: Any,
     start: Any,
     point: Any,
     reaches: Any,
+    width: Any,
     losses: Any,
     duals: Any,
     conjugates: Any,
@@ -202,8 +218,10 @@ def look(
             z = last if reaches[k] == 1.0 else first + reaches[k] * (last - first)
             dual = -slope(model, item, z)
             losses[k] -= weight * (dual * z + conjugate(model, item, dual))
-        dual = -slope(model, item, last)
-        a[item], away[item] = dual, clearance(model, item, last)
+        dual, distance = -slope(model, item, last), clearance(model, item, last)
+        if distance < width:
+            dual = between(model, item, last, distance, width)
+        a[item], away[item] = dual, distance
         if dual != 0.0:
             side = 0 if dual > 0.0 else 1
             add_row(model.rows, item, weight * dual, duals[side])

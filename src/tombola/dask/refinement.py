@@ -4,7 +4,8 @@ A round evaluates the objective along the last step, and returns the slopes of a
 rows near kinks (`tombola.dask.near_kinks`), in one load of the data. The driver minimises the model
 that they make (`tombola.dask.kink_model`): that is the next step, and a bound on the minimum. Where
 all rows that it takes across a kink were certain to be drawn, the model is exact, and so is the
-step: the last rounds of a fit take the gap from 1e-2 to nothing.
+step: the last rounds of a fit take the gap from 1e-2 to nothing. Where a round gains nothing and
+leaves the gap, more rows are at a kink than can be drawn, and Newton's method takes over.
 
 The number of rounds does not depend on the number of partitions, and no partition keeps anything.
 """
@@ -33,6 +34,10 @@ FIRMER, SOFTER = 8.0, 8.0  # by how much kappa rises where a step was too long, 
 SOFT = 1e-3  # of the curvature along the last step: a smaller kappa is left out
 FINE = 0.001  # of the gap: how well a model is minimised that leaves out rows
 LOWEST = 1e-9  # tolerance
+TIED = 1e-6  # of the gap: a round that gains no more, and leaves the gap, has rows at a kink
+COLUMNS = 2**12  # at most, for Newton's method
+PATIENCE = 6  # of Newton's steps with the same width
+WIDE, NARROWER = 2.0, 0.1  # where the gap is at most WIDE widths, the width becomes narrower
 DRIVER = 2**32 - 1  # stands for a partition in the key of the driver's own draws
 
 
@@ -49,7 +54,8 @@ class KinkOutput:
         primal, dual, gap; unit: the objective at w = 0 with the best intercept.
     trust : Record
         kappa: of kappa/2 |w - best|^2; firm: the curvature of the model along the last step; slack:
-        how well it was minimised; rows: to be drawn in the next round.
+        how well it was minimised; rows: to be drawn in the next round; gain: by the last step;
+        width: that kinks are rounded over; tries: Newton's steps with that width.
     """
 
     def __init__(self, setting: Setting, beginning: Beginning, rows: int) -> None:
@@ -57,7 +63,9 @@ class KinkOutput:
         self.point[setting.mean.size :] = beginning.intercept
         self.best = self.point.copy()
         self.bounds = new_record(primal=math.inf, dual=0.0, gap=math.inf, unit=math.nan)
-        self.trust = new_record(kappa=0.0, firm=setting.l2, slack=0.0, rows=rows)
+        self.trust = new_record(
+            kappa=0.0, firm=setting.l2, slack=0.0, rows=rows, gain=0.0, width=0.0, tries=0
+        )
 
     @property
     def relative_gap(self) -> float:
@@ -80,16 +88,19 @@ class KinkOutput:
         if not math.isfinite(bounds.unit):
             raise ArithmeticError("the objective is not finite: scale the data")
         at = int(np.argmin(values))
+        if step.any():
+            trust.gain = max(bounds.primal - values[at], 0.0)
         if values[at] < bounds.primal:
             bounds.primal = values[at]
             self.best = ends[at]
         self.point = self.best.copy()
         self._tighten(bounds.dual)
-        if not step.any():
+        if not step.any() or trust.width > 0.0:
             return True
         if values[0] <= bounds.primal + trust.slack:
             trust.kappa = trust.kappa / SOFTER if trust.kappa > SOFT * trust.firm else 0.0
             return True
+        trust.gain = bounds.unit  # no sign of rows at a kink
         trust.kappa = max(FIRMER * trust.kappa, trust.firm)
         trust.rows = min(2 * trust.rows, setting.n)
         return False
@@ -97,6 +108,9 @@ class KinkOutput:
     def learn(self, setting: Setting, model: KinkModel, tol: float, key: int) -> None:
         """Minimise a model around the best point: the next point, and a bound on the minimum."""
         bounds, trust, before = self.bounds[0], self.trust[0], self.bounds[0].gap
+        if trust.width > 0.0:
+            self._untie(model, tol)
+            return
         trust.slack = 0.1 * max(tol, LOWEST) * bounds.unit
         if model.sure.all():  # it is the objective itself
             trust.kappa = 0.0
@@ -106,10 +120,34 @@ class KinkOutput:
         self._tighten(max(bounds.dual, least.bound))
         if model.tilted and bounds.gap > LITTLE * before:
             trust.rows = min(2 * trust.rows, setting.n)
+            small = setting.mean.size <= COLUMNS and setting.l1 == 0.0
+            if small and trust.gain <= TIED * before and not model.sure.all():
+                trust.width, trust.tries = before, 0
+                self.point = self.best.copy()
+                return
         self.point = least.point
         moved = float(((self.point - self.best)[: setting.mean.size] ** 2).sum())
         if moved > 0.0:
             trust.firm = max(setting.l2, 2.0 * least.fall / moved)
+
+    def _untie(self, model: KinkModel, tol: float) -> None:
+        """Take a Newton step; narrow the width where the bound is as good as it allows.
+
+        The rows at a kink are there at the best point, and the point is away from it in proportion
+        to the width. Where the bound does not become good in a few steps, models go on.
+        """
+        bounds, trust = self.bounds[0], self.trust[0]
+        point, bound = model.untie(float(trust.width))
+        self._tighten(max(bounds.dual, bound))
+        ratio = 1.0
+        trust.tries += 1
+        if bounds.gap <= WIDE * trust.width:
+            ratio = max(NARROWER, 0.1 * max(tol, LOWEST) * bounds.unit / trust.width)
+            trust.tries = 0
+        elif trust.tries == PATIENCE:
+            ratio, trust.gain = 0.0, bounds.unit
+        self.point = self.best + ratio * (point - self.best)
+        trust.width *= ratio
 
     def _tighten(self, dual: float) -> None:
         bounds = self.bounds[0]
@@ -137,6 +175,9 @@ class Refinement:
         "trust.kappa": (0.0, np.inf),
         "trust.firm": (0.0, np.inf),
         "trust.slack": (0.0, np.inf),
+        "trust.gain": (0.0, np.inf),
+        "trust.width": (0.0, np.inf),
+        "trust.tries": (0, 2**62),
         "trust.rows": (1, 2**62),
     }
 
@@ -181,6 +222,7 @@ class Refinement:
             outputs=np.array(active),
             starts=np.array([it.best for it in outputs]),
             points=np.array([it.point for it in outputs]),
+            widths=np.array([it.trust[0].width for it in outputs]),
             rows=np.array([0 if last else int(it.trust[0].rows) for it in outputs]),
             most=float(NUMBERS),
         )
