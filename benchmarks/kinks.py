@@ -4,16 +4,19 @@
     python benchmarks/kinks.py --data FOLDER --sets a9a cover
 
 `make bench-page` writes the table and the picture of docs/benchmarks.md from the rows.
+
 Counts, not seconds. Our fits draw the rows of their models by their distance from a kink; in
 "uniform" they are drawn in proportion to their weights, all else being the same. The overview is
-counted, three seeds each (10^7 generated rows: one for uniform draws, 20 rounds at most). L-BFGS is scipy's, on a subgradient that is summed over partitions, which
-do not change it; it has no guarantee there, and it gets the true distance to the minimum for
-nothing, where ours is certified. It ends after 150 loads, or where its line search fails. Gaps are
-relative to the objective at w = 0 with the best intercept. Hinge loss, with alpha = 1e-4 and 1/n;
-for cover and HAPT also the epsilon-insensitive loss, of the first column by the others.
+counted, three seeds each; for 10^7 generated rows 20 rounds at most, and uniform draws of one seed.
 
-The method's constants were chosen on sets in `CHOSEN_ON`; the others were fitted for the first time
-by this program.
+L-BFGS is scipy's, on a subgradient that is summed over partitions, which do not change it; it has
+no guarantee there, and it gets the true distance to the minimum for nothing, where ours is
+certified. It ends after 150 loads, or where its line search fails. Gaps are relative to the
+objective at w = 0 with the best intercept. Hinge loss, with alpha = 1e-4 and 1/n; for cover and
+HAPT also the epsilon-insensitive loss, of the first column by the others.
+
+The method was chosen on the sets in `CHOSEN_ON`, and on the generated rows; the others were fitted
+for the first time by this program.
 """
 
 import argparse
