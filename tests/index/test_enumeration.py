@@ -71,6 +71,20 @@ def test_what_is_added_to_every_weight_counts_exactly(uniform):
         assert (drawn == np.add(weights, uniform) * words_per_dart).all(), weights
 
 
+@pytest.mark.parametrize("uniform", [0, 1, 2, 5])
+def test_the_first_and_the_last_word_of_every_dart(uniform):
+    """They are in the middle of what the guide of a plan distinguishes, by their leading bits."""
+    for weights in VECTORS[:: 1 if uniform else 4]:
+        index = board(weights)
+        area = int(index.sums[0].area) + len(weights) * uniform
+        edges = [-(-(dart << 64) // area) for dart in range(area + 1)]
+        words = np.array([*edges[:-1], *(edge - 1 for edge in edges[1:])], dtype=np.uint64)
+        out = np.empty(words.size, dtype=np.int64)
+        hits, _ = throw(index, words, np.uint64(0), out, uniform)
+        counts = np.bincount(out[:hits], minlength=len(weights))
+        assert (counts == 2 * np.add(weights, uniform)).all(), weights
+
+
 SIZES = range(1, 131)
 if numba.config.DISABLE_JIT:  # a hundred times as slow, and all sizes take the same lines
     SIZES = (1, 2, 3, 7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130)
