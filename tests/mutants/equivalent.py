@@ -273,4 +273,7 @@ EQUIVALENT = {
     SAMPLERS + "weighted.py, rebuild: 2 -> 3 in `room = np.int64(2 * HIGH)`": (
         "a total of about 2^50 is far below either"
     ),
+    SAMPLERS + "weighted.py, Weighted.value: 1.0 -> 2.0 in `return 1.0`": (
+        "all values are equal either way, and so are the weights"
+    ),
 }
