@@ -276,4 +276,17 @@ EQUIVALENT = {
     SAMPLERS + "weighted.py, Weighted.value: 1.0 -> 2.0 in `return 1.0`": (
         "all values are equal either way, and so are the weights"
     ),
+    DRAWING + "plan_of: at_least[0] * uniform -> (at_least[0] / uniform)": (
+        "the guide is where a search begins, and begins earlier"
+    ),
+    DRAWING + "locate: dart < area -> (dart <= area) in `if dart < area:`": (
+        "the first dart of a height is in the column after those before it, on level 0"
+    ),
+    DRAWING
+    + "draw_many: min(CHUNK, np.int64((out.size - done) * darts_per_hit)) -> "
+    + "max(CHUNK, np.int64((out.size - done) * darts_per_hit))": (
+        "the number of darts does not affect which items are drawn, and no more than a chunk fit"
+    ),
+    WEIGHTS
+    + "WeightIndex.draw: 0 -> 1 in `if type(size) is not int or size < 0:`": "0 passes the check",
 }
