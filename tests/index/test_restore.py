@@ -107,6 +107,11 @@ def test_building_again_forgets_the_tallest_columns():
     assert index.sums[0].at_least[63] == 0
 
 
+def test_items_of_weight_0_are_no_fault():
+    index = WeightIndex([0, 5, 0, 1])._index
+    assert faults(index.weights, index.order) == first_fault(index) == -1
+
+
 def test_items_of_weight_0_have_no_column():
     """One of them, since 64-bit sums of two wrong columns could cancel."""
     assert WeightIndex([1, 2, 3, 0])._index.sums[0].area == 1 + 2 + 4
