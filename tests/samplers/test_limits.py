@@ -5,16 +5,13 @@ import numpy as np
 import pytest
 
 import tombola
-from players import by_epochs, ours
+from players import SAMPLERS, N
 from states import same
 from tombola.checkpoint import CheckpointError
 from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.compiled import CompiledSampler, draw_one, update_one
 
 pytestmark = pytest.mark.kernels
-
-N = 40
-SAMPLERS = {**ours(N, largest=3.0, horizon=1000), **by_epochs(N, largest=3.0)}
 
 
 def play(sampler, rounds, size=7):
