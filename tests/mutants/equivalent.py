@@ -289,4 +289,19 @@ EQUIVALENT = {
     ),
     WEIGHTS
     + "WeightIndex.draw: 0 -> 1 in `if type(size) is not int or size < 0:`": "0 passes the check",
+    WEIGHTS
+    + "WeightIndex.set: 0 -> 1 in `_check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
+        "the weight is negative, whatever the total"
+    ),
+    WEIGHTS
+    + "WeightIndex.set: 1 -> 2 in `_check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
+        "the first weight is the bad one"
+    ),
+    WEIGHTS + "_one_dimension: 1 -> 2 in `return np.ascontiguousarray(array.reshape(-1))`": (
+        "numpy takes any number below 0 in the same way"
+    ),
+    DRAWING + "throw: 64 - GUIDE_BITS -> (64 + GUIDE_BITS)": (
+        "numpy shifts all bits out, and searches begin at the first height; compiled, it is "
+        "another number, which compiled tests notice"
+    ),
 }
