@@ -107,6 +107,22 @@ def test_building_again_forgets_the_tallest_columns():
     assert index.sums[0].at_least[63] == 0
 
 
+def test_no_items_are_no_fault():
+    WeightIndex([]).verify()
+    index = WeightIndex([])._index
+    index.sums[0].at_least[0] = -1
+    assert first_fault(index) == 0
+
+
+@pytest.mark.parametrize("weights", [[4, 1], [1, 4], [2, 0, 0], [0, 3, 2]])
+def test_the_first_of_two_items_that_have_changed_places_is_found(weights):
+    index = WeightIndex(weights)._index
+    item, other = index.order[:2]
+    index.order[:2] = other, item
+    index.position[item], index.position[other] = 1, 0
+    assert first_fault(index) == min(item, other)
+
+
 def test_items_of_weight_0_are_no_fault():
     index = WeightIndex([0, 5, 0, 1])._index
     assert faults(index.weights, index.order) == first_fault(index) == -1

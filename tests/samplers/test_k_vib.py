@@ -95,6 +95,13 @@ def test_estimates_are_unbiased_over_all_coins(size):
     assert (empty > 0) == (size < n)
 
 
+def test_chances_of_uniform_draws_are_equal_to_the_last_unit():
+    sampler = tombola.KVib(4, bound=1.0, mixing=1.0)
+    sampler.state.scores[:] = 1e6, 1.0, 0.0, 0.0
+    for size in (1, 3, 4, 6):
+        assert chances_of(sampler, size) == [Fraction(size, 4)] * 4
+
+
 def test_coins_are_those_of_the_chances():
     chances, unit, runs = np.array([1, 3, 0, 9, 4, 12]), 4, 4000
     stream, counts = tombola.Stream(3), np.zeros((runs, 6), dtype=int)

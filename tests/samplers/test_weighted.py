@@ -136,6 +136,17 @@ def test_weights_are_rebuilt_out_of_range_only(total, kept):
 
 
 @pytest.mark.kernels
+@pytest.mark.parametrize("real", [2.0**61, 1e18 * 2.0**61])
+def test_a_weight_leaves_the_total_within_twice_its_range(real):
+    sampler = VRB(3, bound=1.0, mixing=0.5)
+    index = sampler.state.index
+    sampler.state.sweep[0].scale = 1.0
+    weighted.put(sampler.state, 1, real)
+    assert index.weights[1] == 2**61 - index.weights[0] - index.weights[2]
+    assert first_fault(index) == -1
+
+
+@pytest.mark.kernels
 def test_a_sweep_ends_after_its_last_item():
     """Two items for each loss; no further item is refreshed once none is pending."""
     sampler = VRB(9, bound=1.0, mixing=0.1)
