@@ -304,4 +304,39 @@ EQUIVALENT = {
         "numpy shifts all bits out, and searches begin at the first height; compiled, it is "
         "another number, which compiled tests notice"
     ),
+    LAYOUT + "first_fault: 1 -> 2 in `seen = np.zeros(HEIGHTS + 1, dtype=np.int64)`": (
+        "a larger scratch array"
+    ),
+    LAYOUT
+    + "new_sums: 0 -> 1 in `return np.repeat(new_record(at_least=at_least, total=0, area=0, "
+    + "occupied=0), count)`": "all sums are computed before they are used",
+    LAYOUT
+    + "new_sums: 0 -> 1 in `return np.repeat(new_record(at_least=at_least, total=0, area=0, "
+    + "occupied=0), count)` (2)": "all sums are computed before they are used",
+    LAYOUT + "new_sums: 1 -> 2 in `at_least = np.zeros(HEIGHTS + 1, dtype=np.int64)`": (
+        "no weight has a height beyond the last one"
+    ),
+    DRAWING
+    + "draw_many: (out.size - done) * darts_per_hit -> ((out.size - done) / darts_per_hit)": (
+        "the number of darts does not affect which items are drawn"
+    ),
+    DRAWING + "draw_many: out.size - done >= FEW -> (out.size - done > FEW)": (
+        "both ways draw the same items"
+    ),
+    DRAWING
+    + "draw_many: 0 -> 1 in "
+    + "`words = np.empty(CHUNK if out.size >= FEW else 0, dtype=np.uint64)`": (
+        "a larger scratch array"
+    ),
+    DRAWING
+    + "throw: 64 -> 65 in "
+    + "`k = plan[GUIDE, np.int64(words[j] >> np.uint64(64 - GUIDE_BITS))]`": (
+        "the guide is where a search begins, and begins earlier"
+    ),
+    SETTING + "checked_set: new[j] <= room -> (new[j] < room)": (
+        "the limit is then checked exactly, with the same outcome"
+    ),
+    WEIGHTS + "WeightIndex.extend: self._draw = self._set = None -> pass": (
+        "without numba, nothing depends on types; compiled tests notice"
+    ),
 }
