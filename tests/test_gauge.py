@@ -149,6 +149,18 @@ def test_the_largest_ratio_where_squares_add_up_to_little(confidence):
     assert worst < 1.9
 
 
+def test_the_largest_ratio_where_losses_add_up_to_little():
+    """The sum that uniform draws would have is below 1; what is excluded is next to the limit."""
+    chances, losses = np.full(80, 0.002), np.full(80, 0.15)
+    chances[0] = losses[0] = 1.0
+    tally = new_tally()
+    assert record(tally, 1000, chances, losses) == -1
+    assert tally["uniform"] < 1
+    limit = 1024.005
+    assert Gauge(tally, 1000, limit).worst() == 1024.0
+    assert worst_by_definition(1000, chances, losses, limit, 0.95) == 1024.0
+
+
 def test_the_interval_is_narrowest_after_n_losses():
     """In standard deviations, and for every n alike."""
     for n in (50, 5000):

@@ -85,6 +85,13 @@ def test_the_first_and_the_last_word_of_every_dart(uniform):
         assert (counts == 2 * np.add(weights, uniform)).all(), weights
 
 
+def test_the_last_dart_of_a_large_board():
+    out, last = np.empty(1, dtype=np.int64), np.array([2**64 - 1], dtype=np.uint64)
+    for weights, uniform in (((0,), 2**63 - 1), ((0, 2**61), 2**61 - 1)):
+        assert throw(board(weights), last, np.uint64(0), out, uniform) == (1, 1)
+        assert out[0] == len(weights) - 1
+
+
 @njit
 def hits_of_single_draws(index, stream, words, uniform):
     hits = np.zeros(index.weights.size, dtype=np.int64)

@@ -11,6 +11,7 @@ from tombola.index.layout import (
     first_fault,
     new_sums,
     order_fault,
+    place_type,
     restore,
 )
 from tombola.random import is_stream
@@ -79,9 +80,14 @@ def test_the_first_fault_reads_nothing_outside():
     index = some_index()
     index.sums[0].at_least[0] = 2**40
     assert first_fault(index) == 0
-    index = some_index()
-    index.weights[4] = -5
-    assert first_fault(index) >= 0
+    for place in (-1, 12):
+        index = some_index()
+        index.position[3] = place
+        assert first_fault(index) == 3
+    for weight in (-5, 2**62):
+        index = some_index()
+        index.weights[4] = weight
+        assert first_fault(index) == 4
 
 
 def test_a_stream_is_known_by_its_fields():
@@ -121,6 +127,10 @@ def test_the_first_of_two_items_that_have_changed_places_is_found(weights):
     index.order[:2] = other, item
     index.position[item], index.position[other] = 1, 0
     assert first_fault(index) == min(item, other)
+
+
+def test_places_are_narrow_below_2_to_the_31_items():
+    assert [place_type(n) for n in (0, 2**31 - 1, 2**31)] == [np.int32, np.int32, np.int64]
 
 
 def test_items_of_weight_0_are_no_fault():
