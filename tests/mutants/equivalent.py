@@ -339,4 +339,12 @@ EQUIVALENT = {
     WEIGHTS + "WeightIndex.extend: self._draw = self._set = None -> pass": (
         "without numba, nothing depends on types; compiled tests notice"
     ),
+    SAMPLERS
+    + "parameter_free_batch.py, scratch_of: 13 -> 14 in "
+    + "`Averages(space[12, :m], space[13, :m], space[14, :m]),`": (
+        "each count of visits is read once, before the value takes its place"
+    ),
+    SAMPLERS + "safe.py, saddle_level: following > level -> (following >= level)": (
+        "if they are equal, the loop has ended before"
+    ),
 }
