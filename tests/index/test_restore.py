@@ -113,6 +113,14 @@ def test_building_again_forgets_the_tallest_columns():
     assert index.sums[0].at_least[63] == 0
 
 
+def test_a_total_beyond_the_limit_is_found_at_its_item():
+    index = WeightIndex([2**61 - 5, 2**61 - 5, 10])._index
+    assert first_fault(index) == -1
+    index.weights[2] += 6  # of the same height
+    index.sums[0].total += 6
+    assert first_fault(index) == 2
+
+
 def test_no_items_are_no_fault():
     WeightIndex([]).verify()
     index = WeightIndex([])._index

@@ -164,6 +164,8 @@ def test_scores_add_losses_over_inclusion():
 def test_theta_is_that_of_the_horizon():
     sampler = tombola.KVib(8, bound=1.0, horizon=512)
     assert sampler.state.constants[0].mixing == pytest.approx(0.25, abs=1e-9)
+    assert tombola.KVib(8, bound=1.0, horizon=7).state.constants[0].mixing == 1.0
+    assert tombola.VRB(8, bound=1.0, horizon=7).state.rule[0].mixing == 1.0
 
 
 def test_the_uniform_share_bounds_importances():
