@@ -347,4 +347,11 @@ EQUIVALENT = {
     SAMPLERS + "safe.py, saddle_level: following > level -> (following >= level)": (
         "if they are equal, the loop has ended before"
     ),
+    SAMPLERS
+    + "water_filling.py, fill_chances: real < high -> (real <= high) in "
+    + "`chances[item] = np.int64(real) if real < high else high`": "the limit either way",
+    SAMPLERS
+    + "parameter_free_batch.py, stays_above: rule.mean_square * left > 2.0 * "
+    + "least_mean(rule.first_root) -> (rule.mean_square * left >= 2.0 * "
+    + "least_mean(rule.first_root))": "loss by loss, the result is the same",
 }
