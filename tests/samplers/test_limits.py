@@ -225,6 +225,22 @@ def test_bounds_of_two_items_are_kept(make, tmp_path):
     assert (copy.probabilities() == sampler.probabilities()).all()
 
 
+def test_smoothness_of_two_items_is_kept():
+    sampler = tombola.Safe(2, smoothness=[1.0, 9.0], curvature=[1.0, 2.0])
+    copy = tombola.Safe(**sampler.parameters)
+    assert copy.state.smoothness.tolist() == [1.0, 9.0]
+    assert (copy.state.curvature == sampler.state.curvature).all()
+    assert tombola.Safe(2, smoothness=[3.0]).parameters["smoothness"] == 3.0
+
+
+def test_only_shuffled_and_chosen_epochs_are_not_independent():
+    shuffled = {"Shuffle", "VRB", "VRB, memory", "GroupVRB", "EpochVRB", "EpochVRB, share"}
+    shuffled.add("InfoBatch")
+    assert {name for name in SAMPLERS if not SAMPLERS[name](1).independent} == shuffled
+    assert tombola.VRB(3, shuffle=False).independent
+    assert tombola.GroupVRB([0, 1], shuffle=False).independent
+
+
 @pytest.mark.parametrize("name", ["VRB", "GroupVRB", "SRG", "Avare", "Safe"])
 def test_the_unit_is_that_of_the_first_loss_above_0(name):
     """However small: squares of later losses in a unit of 1 could vanish."""
