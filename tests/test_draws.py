@@ -183,6 +183,14 @@ def test_bad_input(arguments, error, message):
         Draw(*arguments)
 
 
+def test_the_least_nominal_size():
+    draw = Draw([3], [0.5], 4, nominal=1)
+    assert (draw.size, draw.nominal, draw.mean([6.0])) == (1, 1, 3.0)
+    assert Draw([], [], 5, nominal=1).mean([]) == 0.0
+    with pytest.raises(ValueError, match="nominal must be at least 1, got 0"):
+        Draw([3], [0.5], 5, nominal=0)
+
+
 def test_the_least_probability_has_a_finite_squared_importance():
     draw = Draw([0, 1], [2.0**-200, 1.0], 5)
     assert np.isfinite(draw.importances**2).all()

@@ -136,6 +136,31 @@ def test_both_bounds_are_those_of_the_definition(name, confidence):
     assert Gauge(tally, n).worst(confidence) == math.inf  # an unknown range
 
 
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_the_largest_ratio_where_squares_add_up_to_little(confidence):
+    """One large loss, then many small ones: the squares of z sum to less than 1."""
+    chances, losses = np.full(2000, 0.125), np.full(2000, 0.1)
+    chances[:2], losses[0] = (1.0, 0.03125), 1.0
+    tally = new_tally()
+    assert record(tally, 16, chances, losses) == -1
+    worst = Gauge(tally, 16, 2.0).worst(confidence)
+    assert worst == pytest.approx(worst_by_definition(16, chances, losses, 2.0, confidence))
+    assert sums_by_definition(16, chances, losses, worst)[1] < 0.2
+    assert worst < 1.9
+
+
+def test_the_largest_ratio_where_losses_add_up_to_little():
+    """The sum that uniform draws would have is below 1; what is excluded is next to the limit."""
+    chances, losses = np.full(80, 0.002), np.full(80, 0.15)
+    chances[0] = losses[0] = 1.0
+    tally = new_tally()
+    assert record(tally, 1000, chances, losses) == -1
+    assert tally["uniform"] < 1
+    limit = 1024.005
+    assert Gauge(tally, 1000, limit).worst() == 1024.0
+    assert worst_by_definition(1000, chances, losses, limit, 0.95) == 1024.0
+
+
 def test_the_interval_is_narrowest_after_n_losses():
     """In standard deviations, and for every n alike."""
     for n in (50, 5000):

@@ -8,7 +8,7 @@ import pytest
 from numba import njit
 
 from tombola import Stream, WeightIndex
-from tombola.index.drawing import locate, throw
+from tombola.index.drawing import draw_one, locate, throw
 from tombola.index.layout import Index
 
 pytestmark = pytest.mark.kernels
@@ -69,6 +69,49 @@ def test_what_is_added_to_every_weight_counts_exactly(uniform):
     for weights in [*VECTORS, (0,), (0, 0, 0)]:
         drawn, words_per_dart = hits_of_all_words(weights, uniform=uniform)
         assert (drawn == np.add(weights, uniform) * words_per_dart).all(), weights
+
+
+@pytest.mark.parametrize("uniform", [0, 1, 2, 5])
+def test_the_first_and_the_last_word_of_every_dart(uniform):
+    """They are in the middle of what the guide of a plan distinguishes, by their leading bits."""
+    for weights in VECTORS[:: 1 if uniform else 4]:
+        index = board(weights)
+        area = int(index.sums[0].area) + len(weights) * uniform
+        edges = [-(-(dart << 64) // area) for dart in range(area + 1)]
+        words = np.array([*edges[:-1], *(edge - 1 for edge in edges[1:])], dtype=np.uint64)
+        out = np.empty(words.size, dtype=np.int64)
+        hits, _ = throw(index, words, np.uint64(0), out, uniform)
+        counts = np.bincount(out[:hits], minlength=len(weights))
+        assert (counts == 2 * np.add(weights, uniform)).all(), weights
+
+
+def test_the_last_dart_of_a_large_board():
+    out, last = np.empty(1, dtype=np.int64), np.array([2**64 - 1], dtype=np.uint64)
+    for weights, uniform in (((0,), 2**63 - 1), ((0, 2**61), 2**61 - 1)):
+        assert throw(board(weights), last, np.uint64(0), out, uniform) == (1, 1)
+        assert out[0] == len(weights) - 1
+
+
+@njit
+def hits_of_single_draws(index, stream, words, uniform):
+    hits = np.zeros(index.weights.size, dtype=np.int64)
+    for word in words:
+        stream[0].position = np.uint64(1)  # within a block: what is next is in the buffer
+        stream[0].buffer[1] = word
+        item = draw_one(index, stream, uniform)
+        if stream[0].position == 2:  # it took no other word
+            hits[item] += 1
+    return hits
+
+
+@pytest.mark.parametrize("uniform", [0, 1, 2, 5])
+def test_every_dart_of_a_single_draw(uniform):
+    for weights in VECTORS:
+        index = board(weights)
+        area = int(index.sums[0].area) + len(weights) * uniform
+        words = np.array([((2 * dart + 1) << 63) // area for dart in range(area)], dtype=np.uint64)
+        hits = hits_of_single_draws(index, Stream(0).state, words, uniform)
+        assert (hits == np.add(weights, uniform)).all(), weights
 
 
 SIZES = range(1, 131)

@@ -11,6 +11,7 @@ from tombola.index.layout import (
     first_fault,
     new_sums,
     order_fault,
+    place_type,
     restore,
 )
 from tombola.random import is_stream
@@ -79,9 +80,14 @@ def test_the_first_fault_reads_nothing_outside():
     index = some_index()
     index.sums[0].at_least[0] = 2**40
     assert first_fault(index) == 0
-    index = some_index()
-    index.weights[4] = -5
-    assert first_fault(index) >= 0
+    for place in (-1, 12):
+        index = some_index()
+        index.position[3] = place
+        assert first_fault(index) == 3
+    for weight in (-5, 2**62):
+        index = some_index()
+        index.weights[4] = weight
+        assert first_fault(index) == 4
 
 
 def test_a_stream_is_known_by_its_fields():
@@ -105,6 +111,39 @@ def test_building_again_forgets_the_tallest_columns():
     build(index)
     assert first_fault(index) == -1
     assert index.sums[0].at_least[63] == 0
+
+
+def test_a_total_beyond_the_limit_is_found_at_its_item():
+    index = WeightIndex([2**61 - 5, 2**61 - 5, 10])._index
+    assert first_fault(index) == -1
+    index.weights[2] += 6  # of the same height
+    index.sums[0].total += 6
+    assert first_fault(index) == 2
+
+
+def test_no_items_are_no_fault():
+    WeightIndex([]).verify()
+    index = WeightIndex([])._index
+    index.sums[0].at_least[0] = -1
+    assert first_fault(index) == 0
+
+
+@pytest.mark.parametrize("weights", [[4, 1], [1, 4], [2, 0, 0], [0, 3, 2]])
+def test_the_first_of_two_items_that_have_changed_places_is_found(weights):
+    index = WeightIndex(weights)._index
+    item, other = index.order[:2]
+    index.order[:2] = other, item
+    index.position[item], index.position[other] = 1, 0
+    assert first_fault(index) == min(item, other)
+
+
+def test_places_are_narrow_below_2_to_the_31_items():
+    assert [place_type(n) for n in (0, 2**31 - 1, 2**31)] == [np.int32, np.int32, np.int64]
+
+
+def test_items_of_weight_0_are_no_fault():
+    index = WeightIndex([0, 5, 0, 1])._index
+    assert faults(index.weights, index.order) == first_fault(index) == -1
 
 
 def test_items_of_weight_0_have_no_column():

@@ -273,4 +273,85 @@ EQUIVALENT = {
     SAMPLERS + "weighted.py, rebuild: 2 -> 3 in `room = np.int64(2 * HIGH)`": (
         "a total of about 2^50 is far below either"
     ),
+    SAMPLERS + "weighted.py, Weighted.value: 1.0 -> 2.0 in `return 1.0`": (
+        "all values are equal either way, and so are the weights"
+    ),
+    DRAWING + "plan_of: at_least[0] * uniform -> (at_least[0] / uniform)": (
+        "the guide is where a search begins, and begins earlier"
+    ),
+    DRAWING + "locate: dart < area -> (dart <= area) in `if dart < area:`": (
+        "the first dart of a height is in the column after those before it, on level 0"
+    ),
+    DRAWING
+    + "draw_many: min(CHUNK, np.int64((out.size - done) * darts_per_hit)) -> "
+    + "max(CHUNK, np.int64((out.size - done) * darts_per_hit))": (
+        "the number of darts does not affect which items are drawn, and no more than a chunk fit"
+    ),
+    WEIGHTS
+    + "WeightIndex.draw: 0 -> 1 in `if type(size) is not int or size < 0:`": "0 passes the check",
+    WEIGHTS
+    + "WeightIndex.set: 0 -> 1 in `_check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
+        "the weight is negative, whatever the total"
+    ),
+    WEIGHTS
+    + "WeightIndex.set: 1 -> 2 in `_check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
+        "the first weight is the bad one"
+    ),
+    WEIGHTS + "_one_dimension: 1 -> 2 in `return np.ascontiguousarray(array.reshape(-1))`": (
+        "numpy takes any number below 0 in the same way"
+    ),
+    DRAWING + "throw: 64 - GUIDE_BITS -> (64 + GUIDE_BITS)": (
+        "numpy shifts all bits out, and searches begin at the first height; compiled, it is "
+        "another number, which compiled tests notice"
+    ),
+    LAYOUT + "first_fault: 1 -> 2 in `seen = np.zeros(HEIGHTS + 1, dtype=np.int64)`": (
+        "a larger scratch array"
+    ),
+    LAYOUT
+    + "new_sums: 0 -> 1 in `return np.repeat(new_record(at_least=at_least, total=0, area=0, "
+    + "occupied=0), count)`": "all sums are computed before they are used",
+    LAYOUT
+    + "new_sums: 0 -> 1 in `return np.repeat(new_record(at_least=at_least, total=0, area=0, "
+    + "occupied=0), count)` (2)": "all sums are computed before they are used",
+    LAYOUT + "new_sums: 1 -> 2 in `at_least = np.zeros(HEIGHTS + 1, dtype=np.int64)`": (
+        "no weight has a height beyond the last one"
+    ),
+    DRAWING
+    + "draw_many: (out.size - done) * darts_per_hit -> ((out.size - done) / darts_per_hit)": (
+        "the number of darts does not affect which items are drawn"
+    ),
+    DRAWING + "draw_many: out.size - done >= FEW -> (out.size - done > FEW)": (
+        "both ways draw the same items"
+    ),
+    DRAWING
+    + "draw_many: 0 -> 1 in "
+    + "`words = np.empty(CHUNK if out.size >= FEW else 0, dtype=np.uint64)`": (
+        "a larger scratch array"
+    ),
+    DRAWING
+    + "throw: 64 -> 65 in "
+    + "`k = plan[GUIDE, np.int64(words[j] >> np.uint64(64 - GUIDE_BITS))]`": (
+        "the guide is where a search begins, and begins earlier"
+    ),
+    SETTING + "checked_set: new[j] <= room -> (new[j] < room)": (
+        "the limit is then checked exactly, with the same outcome"
+    ),
+    WEIGHTS + "WeightIndex.extend: self._draw = self._set = None -> pass": (
+        "without numba, nothing depends on types; compiled tests notice"
+    ),
+    SAMPLERS
+    + "parameter_free_batch.py, scratch_of: 13 -> 14 in "
+    + "`Averages(space[12, :m], space[13, :m], space[14, :m]),`": (
+        "each count of visits is read once, before the value takes its place"
+    ),
+    SAMPLERS + "safe.py, saddle_level: following > level -> (following >= level)": (
+        "if they are equal, the loop has ended before"
+    ),
+    SAMPLERS
+    + "water_filling.py, fill_chances: real < high -> (real <= high) in "
+    + "`chances[item] = np.int64(real) if real < high else high`": "the limit either way",
+    SAMPLERS
+    + "parameter_free_batch.py, stays_above: rule.mean_square * left > 2.0 * "
+    + "least_mean(rule.first_root) -> (rule.mean_square * left >= 2.0 * "
+    + "least_mean(rule.first_root))": "loss by loss, the result is the same",
 }

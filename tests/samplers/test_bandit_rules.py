@@ -333,6 +333,74 @@ class Tau:
         }  # fmt: skip
 
 
+class Mixture:
+    """Newton steps on a mixture of distributions; see `tombola.samplers.vrm`.
+
+    Real numbers are rounded as there: between slopes that are equal but for that, rounding decides.
+    """
+
+    rtol = 1e-9
+
+    def __init__(self, components, *, step=0.1, mixing=0.1):
+        rows = np.array(components, dtype=float)
+        (k, self.n), rows = rows.shape, rows / rows.max(axis=1, keepdims=True)
+        whole = np.ceil(rows / rows.sum(axis=1, keepdims=True) * 2.0**40)
+        shares = whole / whole.sum(axis=1, keepdims=True) * self.n
+        self.p = np.vstack([shares, np.ones(self.n)])  # times n
+        self.w = np.full(k + 1, min((1 - mixing) / k, 1 / (k + 1)))
+        self.w[k] = max(mixing, 1 / (k + 1))
+        self.a = np.zeros((k + 1, k + 1))
+        self.rule = {"unit": 0.0, "largest": 0.0, "step": step, "least": mixing}
+
+    def learn(self, i, p, loss):
+        rule = self.rule
+        if rule["unit"] == 0 and loss > 0:
+            rule["unit"] = unit_of(loss)
+        row, loss = self.p[:, i], min(loss * rule["unit"], 2.0**250)
+        mixed = sum((self.w * row).tolist())
+        size = loss * loss / mixed / mixed * min(1 / (self.n * p), 2.0**200)
+        largest = row.max() * size
+        if largest > rule["largest"]:
+            self.a *= rule["largest"] / largest * (rule["largest"] / largest)
+            rule["largest"] = largest
+        if largest > 0:
+            g = -row * (size / rule["largest"])
+            self.a += np.outer(g, g)
+            self.exchange(rule["step"] * g)
+
+    def exchange(self, slope):
+        """Move mass between the two components for which it pays most, at most 100 times."""
+        least = np.append(np.zeros(len(self.w) - 1), self.rule["least"])
+        for _ in range(100):
+            i, j = slope.argmin(), np.where(self.w > least, slope, -np.inf).argmax()
+            gain = slope[j] - slope[i]
+            if not (self.w > least).any() or not gain > 1e-12:
+                break
+            bend = max(0.0, self.a[i, i] + self.a[j, j] - 2 * self.a[i, j]) + 0.2
+            all_of_it = gain / bend >= self.w[j] - least[j]
+            move = self.w[j] - least[j] if all_of_it else gain / bend
+            self.w[i] += move
+            self.w[j] = least[j] if all_of_it else self.w[j] - move
+            slope = slope + move * (self.a[:, i] - self.a[:, j])
+            slope[i] += 0.1 * move
+            slope[j] -= 0.1 * move
+        self.w = self.w / sum(self.w.tolist())
+        self.w[-1] = max(self.w[-1], self.rule["least"])
+
+    def probabilities(self):
+        tops = np.ceil(self.w * 2.0**40)
+        return tops @ self.p / tops.sum() / self.n
+
+    def draw(self, size):
+        return np.tile(self.probabilities(), (size, 1))
+
+    def largest_importance(self):
+        return (1 + 1e-9) / self.rule["least"]
+
+    def state(self):
+        return {"rule": self.rule, "mixture": self.w, "curvature": self.a}
+
+
 SHORT = {"anytime": {}, "doubling": {"schedule": "doubling"}, "mixing": {"mixing": 0.3},
          "full": {"mixing": 1.0}, "horizon": {"horizon": 500}, "memory": {"mixing": 0.1,
          "memory": 40}, "anytime, memory": {"memory": 9.5}}  # fmt: skip
@@ -391,6 +459,22 @@ def test_groups(count, given, wild):
 def test_shares_of_groups(given, wild):
     groups = np.array([0, 0, 1, 2, 2, 2, 2, 1, 0, 2])
     game(Tau(groups, **given), tombola.AdaptiveWeighted(groups, **given), 90, seed=2, wild=wild)
+
+
+@pytest.mark.parametrize("wild", [False, True])
+@pytest.mark.parametrize(
+    ("components", "given"),
+    [
+        ([[1.0, 2.0, 0.0, 5.0, 0.1, 3.0, 1.0], [0, 1, 0, 1, 1, 0, 0], [9, 1, 1, 1, 0, 0, 2]], {}),
+        ([[1.0, 2.0, 0.0, 5.0], [3.0, 1.0, 1.0, 0.5]], {"step": 3.0, "mixing": 0.4}),
+        ([[6.0, 1.0, 1.0, 1.0], [4.0, 1.0, 2.0, 1.0]], {"step": 1.0, "mixing": 0.4}),
+        ([[1.0, 0.0, 4.0]], {"step": 1.0, "mixing": 0.7}),
+        ([[3.0, 1.0, 4.0, 1.0, 5.0]], {"step": 0.02, "mixing": 1.0}),
+        ([[0.0, 0.0, 7.0], [1e-300, 0.0, 3e-300]], {"step": 0.5, "mixing": 0.01}),
+    ],
+)
+def test_mixtures(components, given, wild):
+    game(Mixture(components, **given), tombola.VRM(components, **given), 90, seed=3, wild=wild)
 
 
 def test_groups_start_from_levels_of_zero():

@@ -8,6 +8,7 @@ from numba import njit
 
 import naive
 from tombola import GroupVRB
+from tombola.index.layout import Index, build
 from tombola.samplers.group_drawing import rest_below
 from tombola.samplers.group_vrb import DARTS
 
@@ -95,6 +96,24 @@ def test_draws_are_those_of_the_slow_version(size):
         draw = sampler.draw(size)
         assert draw.indices.tolist() == [slow.draw() for _ in range(size)]
         sampler.update(draw, rng.lognormal(groups[draw.indices], 1.5))
+
+
+@pytest.mark.parametrize("size", [1, 40])
+def test_draws_by_small_weights_are_those_of_the_slow_version(size):
+    """All levels of a column are met, the first one above the weight too."""
+    groups = np.arange(30) % 5
+    sampler = GroupVRB(groups, shuffle=False, seed=6)
+    top, members, starts = sampler.state.index, sampler.state.members, sampler.state.starts
+    top.weights[:] = 3, 5, 1, 2, 9
+    members.weights[:] = 1 + np.arange(30) % 7
+    build(top)
+    for c, (first, end) in enumerate(itertools.pairwise(starts)):
+        arrays = (array[first:end] for array in members[1:])
+        build(Index(members.sums[c : c + 1], *arrays))
+    slow = SlowDraws(sampler, 6)
+    for _ in range(400 // size):
+        draw = sampler.draw(size)
+        assert draw.indices.tolist() == [slow.draw() for _ in range(size)]
 
 
 def test_probabilities_are_those_of_the_formula():

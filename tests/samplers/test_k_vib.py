@@ -95,6 +95,13 @@ def test_estimates_are_unbiased_over_all_coins(size):
     assert (empty > 0) == (size < n)
 
 
+def test_chances_of_uniform_draws_are_equal_to_the_last_unit():
+    sampler = tombola.KVib(4, bound=1.0, mixing=1.0)
+    sampler.state.scores[:] = 1e6, 1.0, 0.0, 0.0
+    for size in (1, 3, 4, 6):
+        assert chances_of(sampler, size) == [Fraction(size, 4)] * 4
+
+
 def test_coins_are_those_of_the_chances():
     chances, unit, runs = np.array([1, 3, 0, 9, 4, 12]), 4, 4000
     stream, counts = tombola.Stream(3), np.zeros((runs, 6), dtype=int)
@@ -157,6 +164,8 @@ def test_scores_add_losses_over_inclusion():
 def test_theta_is_that_of_the_horizon():
     sampler = tombola.KVib(8, bound=1.0, horizon=512)
     assert sampler.state.constants[0].mixing == pytest.approx(0.25, abs=1e-9)
+    assert tombola.KVib(8, bound=1.0, horizon=7).state.constants[0].mixing == 1.0
+    assert tombola.VRB(8, bound=1.0, horizon=7).state.rule[0].mixing == 1.0
 
 
 def test_the_uniform_share_bounds_importances():

@@ -5,16 +5,13 @@ import numpy as np
 import pytest
 
 import tombola
-from players import by_epochs, ours
+from players import SAMPLERS, N
 from states import same
 from tombola.checkpoint import CheckpointError
 from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.compiled import CompiledSampler, draw_one, update_one
 
 pytestmark = pytest.mark.kernels
-
-N = 40
-SAMPLERS = {**ours(N, largest=3.0, horizon=1000), **by_epochs(N, largest=3.0)}
 
 
 def play(sampler, rounds, size=7):
@@ -226,6 +223,22 @@ def test_bounds_of_two_items_are_kept(make, tmp_path):
     copy = tombola.load(tmp_path / "it")
     assert sampler.parameters["bound"].tolist() == copy.parameters["bound"].tolist() == [1.0, 9.0]
     assert (copy.probabilities() == sampler.probabilities()).all()
+
+
+def test_smoothness_of_two_items_is_kept():
+    sampler = tombola.Safe(2, smoothness=[1.0, 9.0], curvature=[1.0, 2.0])
+    copy = tombola.Safe(**sampler.parameters)
+    assert copy.state.smoothness.tolist() == [1.0, 9.0]
+    assert (copy.state.curvature == sampler.state.curvature).all()
+    assert tombola.Safe(2, smoothness=[3.0]).parameters["smoothness"] == 3.0
+
+
+def test_only_shuffled_and_chosen_epochs_are_not_independent():
+    shuffled = {"Shuffle", "VRB", "VRB, memory", "GroupVRB", "EpochVRB", "EpochVRB, share"}
+    shuffled.add("InfoBatch")
+    assert {name for name in SAMPLERS if not SAMPLERS[name](1).independent} == shuffled
+    assert tombola.VRB(3, shuffle=False).independent
+    assert tombola.GroupVRB([0, 1], shuffle=False).independent
 
 
 @pytest.mark.parametrize("name", ["VRB", "GroupVRB", "SRG", "Avare", "Safe"])

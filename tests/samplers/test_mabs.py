@@ -63,6 +63,13 @@ def test_large_steps_move_the_reference():
     assert (sampler.probabilities() >= 0.4 / n).all()
 
 
+def test_the_reference_is_raised_beyond_its_room_only():
+    sampler = MABS(1, step=4.0)  # each loss of 1 adds 4 to the logarithm
+    for reference in (0.0, 8.0, 8.0, 16.0):
+        sampler.update(Draw([0], [1.0], 1), [1.0])
+        assert sampler.state.rule[0].reference == reference
+
+
 def test_many_items_follow_by_the_sweep(monkeypatch):
     """With more than SMALL items nothing is rebuilt at once; here n = 50 counts as many."""
     monkeypatch.setattr(mabs, "SMALL", 10)

@@ -87,10 +87,12 @@ def test_the_mass_and_the_floor_hold_for_long(n):
 def test_magnifying_changes_no_probability():
     sampler = MirrorDescent(4, bound=1.0, step=0.01)
     sampler.update(sampler.draw(20), np.zeros(20))
-    before = sampler.probabilities()
+    before, partial = sampler.probabilities(), sampler.state.scores[:2].sum()
+    sampler.state.rule[0].summed, sampler.state.rule[0].mass_of_summed = 2, partial
     mirror_descent.magnify(sampler.state)
     assert (sampler.probabilities() == before).all()
     assert sampler.state.rule[0].mass == pytest.approx(sampler.state.scores.sum())
+    assert sampler.state.rule[0].mass_of_summed == sampler.state.scores[:2].sum()
 
 
 def test_a_batch_is_its_losses_one_by_one_and_others_draws_count():

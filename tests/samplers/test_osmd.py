@@ -107,6 +107,15 @@ def test_masses_stay_finite():
     assert sampler.state.scores.max() <= 2.0**500
 
 
+def test_masses_are_projected_below_the_tolerance_only():
+    """Here the level is 0.99 of what the projection makes of it, to the last digit, or less."""
+    for level, then in ((0.99, 0.99), (np.nextafter(0.99, 0.0), 1.0)):
+        sampler = OSMD(1, bound=1.0, step=1.0, floor=1.0)
+        sampler.state.rule[0].level = level
+        sampler.update(Draw([0], [1.0], 1), [0.0])
+        assert sampler.state.rule[0].level == then
+
+
 def test_one_item_and_equal_losses():
     sampler = OSMD(1, bound=1.0)
     sampler.update(sampler.draw(5), np.ones(5))

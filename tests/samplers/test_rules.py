@@ -229,6 +229,13 @@ class MirrorDescent(Rule):
         return (257 / 256) / self.floor * (1 if self.pending == 0 else 2)
 
 
+def floor_level(h, eps):
+    """eps lambda, with lambda such that p = max(h / lambda, eps) sums to 1, for sorted h."""
+    levels = eps * h[::-1].cumsum()[::-1] / (1 - np.arange(len(h)) * eps)  # with so many below
+    fits = (levels > 0) & (h >= levels * (1 - 1e-12))
+    return float(levels[fits.argmax()]) if fits.any() else 0.0
+
+
 class Avare(Rule):
     rtol = 1e-9
 
@@ -250,22 +257,78 @@ class Avare(Rule):
         rule["least"] = (f + (1 - f) * (1 + fed * (1 - f) / n) ** (-rule["decay"] / 3)) / n
         others = (sum(self.weights) - self.weights[i]) / self.scale
         if due or rule["level"] < rule["least"] / 2 * (others + self.value(i)):
-            rule["level"] = self.level(np.sort(h)) or 1.0
+            rule["level"] = floor_level(np.sort(h), rule["least"]) or 1.0
             rule["due"] = fed + max(1, min(n // 4, max(n // 64, fed)))
             self.rebuild()
-
-    def level(self, h):
-        """eps lambda, with lambda such that p = max(h / lambda, eps) sums to 1."""
-        eps, n = self.rule["least"], self.n
-        levels = eps * h[::-1].cumsum()[::-1] / (1 - np.arange(n) * eps)  # with so many below
-        fits = (levels > 0) & (h >= levels * (1 - 1e-12))
-        return float(levels[fits.argmax()]) if fits.any() else 0.0
 
     def value(self, i):
         return max(self.arrays["scores"][i], self.rule["level"])
 
     def largest_importance(self):
         return 1.001 * 2 / (self.n * self.rule["least"])
+
+
+class OSMD(Rule):
+    rtol = 1e-9
+
+    def __init__(self, n, *, bound, horizon=None, floor=0.4, step=None):
+        unit = unit_of(math.sqrt(bound))
+        falling = step is None and horizon is None
+        if step is None:
+            step = math.sqrt(math.log(n) / 2 / (horizon or 1))
+        super().__init__(
+            n, unit=unit, bound=bound * unit**2, step=step, falling=int(falling), floor=floor,
+            least=floor / n, level=floor,
+        )  # fmt: skip
+        self.arrays["scores"] = np.ones(n)
+        self.begin()
+
+    def absorb(self, i, p, loss):
+        rule, q, n = self.rule, self.arrays["scores"], self.n
+        step = rule["step"]
+        if rule["falling"]:
+            step /= math.sqrt(max(n, rule["fed"] + 1))
+        a = min(loss * rule["unit"], 2.0**250) ** 2 / rule["bound"]
+        rise = min(1.0, a * min(1.0, rule["floor"] / (n * p)) ** 3)
+        q[i] = max(q[i], rule["level"]) * math.exp(step * rise)
+        total = (sum(self.weights) - self.weights[i]) / self.scale + q[i]
+        if rule["level"] < 0.99 * rule["least"] * total or q[i] > 2.0**500:
+            q[:] = np.maximum(q, rule["level"])
+            if q.max() > 2.0**500:
+                q /= 2.0**500
+                rule["level"] /= 2.0**500
+            rule["level"] = max(rule["level"], floor_level(np.sort(q), rule["least"]))
+            self.rebuild()
+
+    def value(self, i):
+        return max(self.arrays["scores"][i], self.rule["level"])
+
+    def largest_importance(self):
+        return (257 / 256) / (0.99 * self.rule["floor"]) * (1 if self.pending == 0 else 2)
+
+
+class Stale(Rule):
+    stale = True
+
+    def __init__(self, n, *, mixing=0.1):
+        super().__init__(n, mixing, unit=0.0, mean_loss=2.0**-200)
+        self.arrays["table"] = np.full(n, -1.0)
+        self.begin()
+
+    def absorb(self, i, p, loss):
+        rule, n = self.rule, self.n
+        if rule["unit"] == 0 and loss > 0:
+            rule["unit"] = unit_of(loss)
+        self.arrays["table"][i] = entry = min(loss * rule["unit"], 2.0**250)
+        gap = entry * min(1 / (n * p), 2.0**200) - rule["mean_loss"]
+        share = max(1 / (rule["fed"] + 1), 1 / n)
+        rule["mean_loss"] = max(2.0**-200, rule["mean_loss"] + share * gap)
+
+    def value(self, i):
+        entry, mean = self.arrays["table"][i], self.rule["mean_loss"]
+        if self.rule["unit"] == 0:
+            return 1.0
+        return mean if entry < 0 else max(entry, 2.0**-200 * mean)
 
 
 class SRG(Rule):
@@ -460,6 +523,10 @@ GAMES = {
                       ((5,), {"bound": 4.0, "step": 30.0, "floor": 0.9, "clip": 0.9})],
     "Avare": [((1,), {}), ((7,), {}), ((90,), {}), ((320,), {"floor": 0.05}),
               ((12,), {"floor": 0.0, "decay": 0.5}), ((20,), {"floor": 1.0, "decay": 0.0})],
+    "OSMD": [((6,), {"bound": 4.0}), ((30,), {"bound": 1.0, "step": 3.0, "floor": 0.1}),
+             ((9,), {"bound": 3.0, "horizon": 50, "floor": 0.9}),
+             ((5,), {"bound": 1e-200, "step": 100.0}), ((1,), {"bound": 1.0, "step": 0.5})],
+    "Stale": [((1,), {}), ((6,), {}), ((40,), {"mixing": 0.3}), ((5,), {"mixing": 1.0})],
     "SRG": [((1,), {}), ((6,), {}), ((9,), {"refresh": "always", "mixing": 0.2}),
             ((5,), {"mixing": 1.0}), ((30,), {"mixing": 0.05})],
     "Safe": [((1,), {"smoothness": 1.0}), ((8,), {"smoothness": 0.5, "mixing": 0.0}),
@@ -490,10 +557,10 @@ def test_step_by_step(name, given, parameters, wild):
 
 @pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="needs another constant in the kernels")
 @pytest.mark.parametrize("more", [0, 2])
-@pytest.mark.parametrize("name", ["MABS", "MirrorDescent", "SRG", "Static"])
+@pytest.mark.parametrize("name", ["MABS", "MirrorDescent", "OSMD", "SRG", "Static"])
 def test_many_items_are_rescaled_by_the_sweep(name, more, monkeypatch):
     """As for 2^20 items, and more; the limit is lower here."""
-    given, parameters = GAMES[name][0 if name in ("MABS", "MirrorDescent") else 1]
+    given, parameters = GAMES[name][0 if name in ("MABS", "MirrorDescent", "OSMD") else 1]
     rule, sampler = both(name, *given, **parameters)
     monkeypatch.setattr(weighted, "SMALL", rule.n - more)
     monkeypatch.setattr(mabs, "SMALL", rule.n - more)

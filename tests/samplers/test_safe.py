@@ -81,6 +81,11 @@ def test_no_other_distribution_has_a_smaller_worst_case():
             assert worst_case(other / other.sum(), low, up, s) >= best * (1 - 1e-6)
 
 
+def test_any_curvature_above_zero_is_one():
+    sampler = Safe(2, smoothness=1.0, curvature=[5e-324, 5e-324])
+    assert sampler.probabilities().tolist() == [0.5, 0.5]
+
+
 def test_nothing_known_and_everything_known():
     s = np.array([1.0, 2.0, 3.0])
     sampler = Safe(3, smoothness=1.0, curvature=s**2, mixing=0.0, resolve=1)

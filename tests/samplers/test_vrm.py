@@ -184,6 +184,15 @@ def test_a_foreign_draw_of_any_probability_is_taken():
     assert sampler.mixture.sum() == pytest.approx(1)
 
 
+def test_components_are_a_copy_that_cannot_be_written():
+    given = np.array([[1.0, 3.0]])
+    sampler = VRM(given)
+    given[:] = 1.0
+    assert sampler.parameters["components"].tolist() == [[1.0, 3.0]]
+    with pytest.raises(ValueError, match="read-only"):
+        sampler.parameters["components"][0, 0] = 2.0
+
+
 def test_groups_of_any_labels():
     sampler = VRM.over(["a", "b", "b", "b"])
     assert sampler.mixture == pytest.approx([1 / 3, 1 / 3, 1 / 3])

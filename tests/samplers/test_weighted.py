@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tombola
-from tombola import VRB, Draw
+from tombola import OSMD, VRB, Draw
 from tombola.index.layout import first_fault
 from tombola.samplers import weighted
 from tombola.testing import check_sampler
@@ -120,6 +120,30 @@ def test_more_items_than_are_rebuilt_at_once(parameters):
         drawn = sampler.draw(1000)
         assert np.isfinite(drawn.importances).all()
         assert sampler.probabilities().sum() == pytest.approx(1, rel=1e-6)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(
+    ("total", "kept"), [(2**10 - 1, False), (2**10, True), (2**60, True), (2**60 + 2**10, False)]
+)
+def test_weights_are_rebuilt_out_of_range_only(total, kept):
+    """One item of value 1, whose weight is the scale."""
+    sampler = OSMD(1, bound=1.0, step=1.0)
+    sampler.state.sweep[0].scale = total
+    sampler.update(Draw([0], [1.0], 1), [0.0])
+    assert (sampler.state.index.weights[0] == total) == kept
+    assert (sampler.state.sweep[0].scale == total) == kept
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("real", [2.0**61, 1e18 * 2.0**61])
+def test_a_weight_leaves_the_total_within_twice_its_range(real):
+    sampler = VRB(3, bound=1.0, mixing=0.5)
+    index = sampler.state.index
+    sampler.state.sweep[0].scale = 1.0
+    weighted.put(sampler.state, 1, real)
+    assert index.weights[1] == 2**61 - index.weights[0] - index.weights[2]
+    assert first_fault(index) == -1
 
 
 @pytest.mark.kernels
