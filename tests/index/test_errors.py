@@ -233,12 +233,13 @@ def test_growing_takes_half_as_much_again():
     assert index.total == len(index) == 1500
 
 
-def test_the_largest_uniform_weight():
-    """2 * total + n * uniform may be 2^63, and no more."""
-    index = WeightIndex([2**60, 2**60])
-    assert set(index.draw(50, Stream(1), uniform=2**61)) == {0, 1}
-    with pytest.raises(ValueError, match=r"is beyond 2\^63"):
-        index.draw(50, Stream(1), uniform=2**61 + 1)
+@pytest.mark.parametrize(("weights", "uniform"), [([2**60, 2**60], 2**61), ([0, 0], 2**62)])
+def test_the_largest_uniform_weight(weights, uniform):
+    """2 * total + n * uniform must be below 2^63."""
+    index = WeightIndex(weights)
+    assert set(index.draw(50, Stream(1), uniform=uniform - 1)) == {0, 1}
+    with pytest.raises(ValueError, match=r"must be below 2\^63"):
+        index.draw(50, Stream(1), uniform=uniform)
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (1, 2)])

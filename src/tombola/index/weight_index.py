@@ -126,8 +126,8 @@ class WeightIndex:
             raise ValueError("uniform must be 0 in draws without replacement")
         if len(self) == 0:
             raise ValueError("nothing to draw from: the index has no items")
-        if 2 * self.total + len(self) * whole("uniform", uniform) > 2**63:
-            raise ValueError(f"uniform is {uniform}: 2 * total + n * uniform is beyond 2^63")
+        if 2 * self.total + len(self) * whole("uniform", uniform) >= 2**63:
+            raise ValueError(f"uniform is {uniform}: 2 * total + n * uniform must be below 2^63")
         return int(uniform)
 
     def set(self, items: ArrayLike, weights: ArrayLike) -> None:
