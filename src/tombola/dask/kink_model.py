@@ -53,11 +53,14 @@ class Least(NamedTuple):
         How much less the model is there than at its own point.
     bound : float
         On the minimum of the objective.
+    tied : float
+        The share of all rows that is at a kink there and was not certain to be drawn, estimated.
     """
 
     point: NDArray[np.float64]
     fall: float
     bound: float
+    tied: float
 
 
 class KinkModel:
@@ -115,7 +118,8 @@ class KinkModel:
         point = run.best[0].copy()
         fall = problem.value(self.point) - problem.value(point)
         fall -= float(tilt[: point.size] @ (self.point - point))
-        return Least(point, fall, self._bound(run.duals))
+        tied = float(self._between(run.duals)[~self.sure].sum()) / setting.n
+        return Least(point, fall, self._bound(run.duals), tied)
 
     def untie(self, width: float) -> tuple[NDArray[np.float64], float]:
         """Return the end of a Newton step, and a bound, with kinks rounded over a width.
@@ -123,8 +127,7 @@ class KinkModel:
         The gradient is that of all rows, the Hessian that of the rows drawn.
         """
         setting, d, size = self.setting, self.setting.mean.size, self.point.size
-        inside = (np.abs(self.duals) > 0.0) & (np.abs(self.duals) < 1.0)
-        bends = np.where(inside, self.weights / self.probabilities, 0.0) / (width * setting.n)
+        bends = self._between(self.duals) / (width * setting.n)
         hessian = np.zeros((d + 1, d + 1))
         if sparse.issparse(self.X):
             hessian[:d, :d] = (self.X.T @ self.X.multiply(bends[:, None])).toarray()
@@ -136,6 +139,12 @@ class KinkModel:
         gradient = penalty[:size] * self.point - self.total[:size] / setting.n
         step = np.linalg.lstsq(hessian[:size, :size], gradient, rcond=None)[0]
         return self.point - step, self._bound(self.duals)
+
+    def _between(self, duals: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weights of rows whose dual variables are between those of two sides."""
+        sizes = np.abs(duals)
+        inside = (sizes > 0.0) & (sizes < 1.0)
+        return np.where(inside, self.weights / self.probabilities, 0.0)
 
     def _problem(self, weights: NDArray[np.float64], **options: float) -> Any:
         """Return the problem of the rows, as a mean over them in place of one over all rows."""

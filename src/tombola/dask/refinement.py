@@ -34,7 +34,7 @@ FIRMER, SOFTER = 8.0, 8.0  # by how much kappa rises where a step was too long, 
 SOFT = 1e-3  # of the curvature along the last step: a smaller kappa is left out
 FINE = 0.001  # of the gap: how well a model is minimised that leaves out rows
 LOWEST = 1e-9  # tolerance
-TIED = 1e-6  # of the gap: a round that gains no more, and leaves the gap, has rows at a kink
+NOTHING, TIED = 1e-6, 0.05  # a round that gains no more, of the gap, with more rows at a kink
 COLUMNS = 2**12  # at most, for Newton's method
 PATIENCE = 6  # of Newton's steps with the same width
 WIDE, NARROWER = 2.0, 0.1  # where the gap is at most WIDE widths, the width becomes narrower
@@ -121,7 +121,7 @@ class KinkOutput:
         if model.tilted and bounds.gap > LITTLE * before:
             trust.rows = min(2 * trust.rows, setting.n)
             small = setting.mean.size <= COLUMNS and setting.l1 == 0.0
-            if small and trust.gain <= TIED * before and not model.sure.all():
+            if small and trust.gain <= NOTHING * before and least.tied > TIED:
                 trust.width, trust.tries = before, 0
                 self.point = self.best.copy()
                 return
