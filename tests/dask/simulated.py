@@ -1,4 +1,4 @@
-"""Partitions in this process, without Dask: a runner for `Ascent`, and fits by it."""
+"""Partitions in this process, without Dask: a runner, and fits by it."""
 
 import itertools
 

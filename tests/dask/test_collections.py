@@ -161,6 +161,16 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
         LinearClassifier(random_state=1, checkpoint=folder).fit(rows, target)
 
 
+def test_a_class_of_weight_zero_alone_in_a_partition():
+    X, y = data()
+    labels = np.sort(np.digitize(y, [-1.0, 1.0]))
+    options = {"class_weight": {0: 0.0, 1: 1.0, 2: 1.0}, "random_state": 0, "tol": 1e-5}
+    rows, target = da.from_array(X, chunks=(100, D)), da.from_array(labels, chunks=100)
+    assert (labels[:100] == 0).all()
+    found = LinearClassifier("hinge", **options).fit(rows, target)
+    assert np.max(found.dual_gap_) <= 1e-5
+
+
 def test_what_is_wrong_is_one_sentence():
     X, y = data()
     rows, target = da.from_array(X, chunks=(300, D)), da.from_array(y, chunks=300)

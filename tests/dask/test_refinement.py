@@ -43,7 +43,8 @@ def model_at(fit, point, rows=100, number=1, width=0.0):
     near = [part.near[0] for part in found if part.near[0] is not None]
     duals = np.sum([part.duals[0] for part in found], axis=0)
     conjugates = np.sum([part.conjugates[0] for part in found], axis=0)
-    return KinkModel(fit.setting, point, near, duals, conjugates, tilted=number > 0), found
+    terms = float(sum(part.terms[0] for part in found))
+    return KinkModel(fit.setting, point, near, duals, conjugates, terms, tilted=number > 0), found
 
 
 def value(model, point):
@@ -236,6 +237,28 @@ def test_rows_near_a_kink_come_with_certainty_and_long_ones_sooner():
     scale = near.probabilities[some] / expected[some]
     assert np.ptp(scale) < 1e-6 * scale.mean()
     assert (expected[~some] * scale.mean() > 1.0 - 1e-6).all()
+
+
+@pytest.mark.parametrize("kind", KINKED)
+@pytest.mark.parametrize("rows", [100, 10**6])
+def test_columns_far_from_zero_and_of_unlike_scale(kind, rows):
+    X, y = data(kind)
+    X = X * np.array([1.0, 3.0, 10.0, 30.0]) + 1e3
+    problem = getattr(problems, kind)(X, y, alpha=1e-3, fit_intercept=True)
+    lowest = problem.value(SDCA(tol=1e-9).minimize(problem, rounds=2_000_000).solution)
+    fit = finished(started(split(X, y, 2), getattr(problems, kind), rows=rows), 40)
+    assert fit.progress.gap <= 1e-6
+    assert fit.progress.rounds <= 20
+    assert problem.value(fit.outputs[0].best) <= lowest + 2e-6
+
+
+def test_the_rows_of_a_round_do_not_grow_with_partitions():
+    sizes = []
+    for count in (2, 60):
+        fit = started(split(*data("Hinge"), count), problems.Hinge, rows=120)
+        found = fit.runner.map(extract, fit.setting, request_at(fit, np.zeros(D + 1), 120))
+        sizes.append(sum(len(part.near[0].targets) for part in found))
+    assert sizes == [120, 120]
 
 
 def test_the_first_rows_are_from_both_classes():

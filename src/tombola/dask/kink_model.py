@@ -40,7 +40,7 @@ from tombola.solvers.dual_step import rebuild
 __all__ = ["KinkModel", "Least"]
 
 RIDGE = 1e-10  # of the mean curvature, added to a Hessian
-EPOCHS = 300.0  # over the rows of a model, at most
+EPOCHS, DRAWS = 300.0, 3e6  # of a model, at most; ten times as many if it has all rows
 
 
 class Least(NamedTuple):
@@ -76,6 +76,8 @@ class KinkModel:
         The sums of s_i a_i x_i and s_i a_i over all rows, by the sign of a_i.
     conjugates : ndarray of shape (2,)
         The sums of s_i phi*(-a_i), likewise.
+    terms : float
+        The sum of their absolute values.
     tilted : bool
         Whether the model has the slopes of all rows; else only of those drawn.
     """
@@ -87,9 +89,10 @@ class KinkModel:
         near: list[NearRows],
         duals: NDArray[np.float64],
         conjugates: NDArray[np.float64],
+        terms: float,
         tilted: bool,
     ) -> None:
-        self.setting, self.point, self.tilted = setting, point, tilted
+        self.setting, self.point, self.terms, self.tilted = setting, point, terms, tilted
         self.total = duals.sum(axis=0)
         self.X = stacked([rows.X for rows in near])
         self.targets, self.weights, self.duals, self.probabilities = (
@@ -100,6 +103,7 @@ class KinkModel:
             drawn = self._sums(self.weights / self.probabilities * self.duals)
             self.tilt = (self.total - drawn) / setting.n
         self.sure = self.probabilities == 1.0
+        self.losses = self._problem(self.weights).model
         own, mine = self._of_sure(self.duals)
         self.rest = duals - own, conjugates - mine  # the sums over rows that were not certain
 
@@ -114,7 +118,8 @@ class KinkModel:
         tilt[:d] += kappa * self.point[:d]
         run = new_run(problem, BATCH, 0.0)._replace(tilt=tilt)
         self._begin(problem, run, tolerance)
-        take_steps(run, setting.draws, seed, EPOCHS)
+        epochs = max(EPOCHS, DRAWS / problem.n)
+        take_steps(run, setting.draws, seed, 10 * epochs if self.sure.all() else epochs)
         point = run.best[0].copy()
         fall = problem.value(self.point) - problem.value(point)
         fall -= float(tilt[: point.size] @ (self.point - point))
@@ -169,7 +174,8 @@ class KinkModel:
         set_strength(level, mean, run.w[0], run.centre[0], strength, m, problem.l1, problem.l2)
         if problem.fit_intercept:
             level[0].pull = pull_for(level, run.options[0].length, m, float(bends.sum()) / m)
-            level[0].intercept = self.point[d]
+            w = run.w[0] - level[0].total * mean  # rows are centred: mean w + b stays
+            level[0].intercept = self.point[d] + float(mean @ (self.point[:d] - w))
 
     def _bound(self, duals: NDArray[np.float64]) -> float:
         """Return a bound on the minimum of the objective, by dual variables of the rows."""
@@ -183,7 +189,7 @@ class KinkModel:
             conjugates[side] *= ratio  # phi* is linear on either side, as phi is between kinks
         excess = np.maximum(np.abs(sums.sum(axis=0)[:d] / n) - setting.l1, 0.0)
         penalty = float(excess @ excess) / (2.0 * setting.l2)
-        allowance = ROUNDING * (float(np.abs(conjugates).sum()) / n + penalty)
+        allowance = ROUNDING * (self.terms / n + penalty)
         return -float(conjugates.sum()) / n - penalty - allowance
 
     def _of_sure(
@@ -191,7 +197,7 @@ class KinkModel:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return sums of s_i a_i (x_i, 1) and s_i phi*(-a_i) over rows that are sure, by sign."""
         terms = np.empty(duals.size)
-        fill_conjugates(self._problem(self.weights).model, duals, terms)
+        fill_conjugates(self.losses, duals, terms)
         amounts = self.weights * duals
         sides = [self.sure & (amounts > 0.0), self.sure & (amounts < 0.0)]
         return (

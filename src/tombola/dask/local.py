@@ -167,7 +167,7 @@ def take_part(
         restarted=restarted,
         visits=0,
     )
-    if n == 0 or not (partition.weights is None or partition.weights.any()):
+    if n == 0 or not targets_of(partition, setting)[1].any():
         return report, duals
     visits = 0
     for at, run in enumerate(runs(partition, duals, setting, plan)):
@@ -219,7 +219,7 @@ def runs(
             model=model,
             tilt=np.zeros(d + 1),
             options=new_record(
-                smooth=int(math.isfinite(first.curvature)),
+                smooth=1,
                 roundness=1.0 / first.curvature,
                 length=setting.length,
                 longest=setting.longest,

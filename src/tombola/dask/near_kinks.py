@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.dask.local import centring_of, draw_key, models_of
+from tombola.dask.local import centring_of, draw_key, models_of, targets_of
 from tombola.dask.partition import Partition
 from tombola.dask.setting import Setting
 from tombola.problems.linear import ascend, clearance, conjugate, slope
@@ -32,7 +32,7 @@ __all__ = ["REACHES", "Extract", "NearRows", "Request", "extract"]
 REACHES = 0.5 ** np.arange(8)  # the parts of a step at which the objective is evaluated
 TOUCHING = 1e-9  # of the mean distance from a kink: nearer rows count as this near
 ACROSS = 1e-9  # beyond a kink, relative to z
-FULL = 2  # a partition may send this many rows for each column, even if its share is less
+FULL = 2  # rows for each column, at least
 
 
 class Request(NamedTuple):
@@ -105,6 +105,8 @@ class Extract(NamedTuple):
         The sums of s_i a_i x_i and s_i a_i with a_i = -phi' at the point, over a_i > 0 and a_i < 0.
     conjugates : ndarray of shape (A, 2)
         The sums of s_i phi*(-a_i), over the same.
+    terms : ndarray of shape (A,)
+        The sum of their absolute values.
     near : list of NearRows or None
     visits : int
         Rows visited, over outputs.
@@ -113,6 +115,7 @@ class Extract(NamedTuple):
     losses: NDArray[np.float64]
     duals: NDArray[np.float64]
     conjugates: NDArray[np.float64]
+    terms: NDArray[np.float64]
     near: list[NearRows | None]
     visits: int
 
@@ -130,10 +133,11 @@ def extract(partition: Partition, number: int, setting: Setting, request: Reques
         losses=np.zeros((A, REACHES.size)),
         duals=np.zeros((A, 2, d + 1)),
         conjugates=np.zeros((A, 2)),
+        terms=np.zeros(A),
         near=[None] * A,
         visits=0,
     )
-    if n == 0 or not (partition.weights is None or partition.weights.any()):
+    if n == 0 or not targets_of(partition, setting)[1].any():
         return found
     problem, models = models_of(partition, setting, request.outputs)
     lengths = centring_of(problem, setting).lengths + problem.fit_intercept * setting.length
@@ -141,7 +145,8 @@ def extract(partition: Partition, number: int, setting: Setting, request: Reques
     for at, model in enumerate(models):
         look(
             model, request.starts[at], request.points[at], REACHES, request.widths[at],
-            found.losses[at], found.duals[at], found.conjugates[at], a, away,
+            found.losses[at], found.duals[at], found.conjugates[at], found.terms[at : at + 1], a,
+            away,
         )  # fmt: skip
         if request.rows[at] == 0:
             continue
@@ -154,10 +159,10 @@ def extract(partition: Partition, number: int, setting: Setting, request: Reques
         if not values.all():
             values += np.finfo(np.float64).tiny + 1e-12 * values.max()  # rows of length 0
         share = float(model.weights.sum()) / setting.n
-        count = max(share * float(request.rows[at]), FULL * (d + 1.0))
+        count = share * max(float(request.rows[at]), FULL * (d + 1.0))
         count = min(count, share * request.most / (A * (mean_entries(model.rows) + 4.0)))
         key = draw_key(setting.seed, number, request.round, int(request.outputs[at]))
-        chosen, probabilities = choose(values, max(int(count), 1), key)
+        chosen, probabilities = choose(values, max(round(count), 1), key)
         items = present[chosen]
         found.near[at] = NearRows(
             partition.X[items], model.targets[items], model.weights[items], a[items], probabilities
@@ -195,6 +200,7 @@ def look(
     losses: Any,
     duals: Any,
     conjugates: Any,
+    terms: Any,
     a: Any,
     away: Any,
 ) -> None:
@@ -226,4 +232,6 @@ def look(
             side = 0 if dual > 0.0 else 1
             add_row(model.rows, item, weight * dual, duals[side])
             duals[side, d] += weight * dual
-            conjugates[side] += weight * conjugate(model, item, dual)
+            term = weight * conjugate(model, item, dual)
+            conjugates[side] += term
+            terms[0] += abs(term)

@@ -26,7 +26,7 @@ class Setting(NamedTuple):
     n : int
         Rows of all partitions.
     parts : int
-        Partitions that have rows: sigma' of CoCoA+.
+        Partitions that have rows.
     factor : float
         Sample weights are multiplied by this, which gives them the mean 1.
     classes : ndarray or None
