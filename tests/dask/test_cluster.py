@@ -13,6 +13,7 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
+from distributed.comm import CommClosedError
 
 from tombola.dask import KMeans, LinearClassifier, coreset
 from tombola.dask.refinement import Refinement
@@ -125,6 +126,31 @@ def test_a_worker_that_dies_costs_rounds_and_not_the_optimum(client, monkeypatch
     assert hurt.n_iter_ <= 2 * plain.n_iter_ + 5
     values = [objective(model) for model in (plain, hurt)]
     assert abs(values[0] - values[1]) <= 2e-6
+
+
+def test_a_worker_that_dies_while_it_is_sent_something(client, monkeypatch):
+    X, y = collections()
+    plain = LinearClassifier("hinge", random_state=0, tol=1e-6).fit(X, y)
+    calls, scatter = [], client.scatter
+
+    def closed(*args, **options):
+        calls.append(args)
+        if len(calls) in (1, 3, 4):
+            raise CommClosedError("stream is closed")
+        return scatter(*args, **options)
+
+    monkeypatch.setattr(client, "scatter", closed)
+    found = LinearClassifier("hinge", random_state=0, tol=1e-6, client=client).fit(X, y)
+    assert len(calls) > 4
+    assert np.array_equal(found.coef_, plain.coef_)
+    monkeypatch.setattr("tombola.dask.runners.PAUSE", 0.0)
+    monkeypatch.setattr(client, "scatter", broken)
+    with pytest.raises(RuntimeError, match="died in all of 20 attempts"):
+        LinearClassifier("hinge", client=client).fit(X, y)
+
+
+def broken(*args, **options):
+    raise CommClosedError("stream is closed")
 
 
 def objective(model):

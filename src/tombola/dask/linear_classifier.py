@@ -31,7 +31,7 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
     Parameters
     ----------
     loss : {"log_loss", "hinge", "squared_hinge"}, default="log_loss"
-        The hinge loss takes the fewest rounds, and moves the most bytes: some rows of X.
+        With the hinge loss, some rows of X are sent to the driver.
     class_weight : dict, "balanced" or None, default=None
         The weight of each class; it multiplies the sample weights of its rows.
     alpha : float, default=1e-4

@@ -27,7 +27,7 @@ class LinearRegressor(RegressorMixin, DaskLinear):
     ----------
     loss : {"squared_error", "huber", "epsilon_insensitive"}, default="squared_error"
         Of a residual r: r^2 / 2; the same up to epsilon and then linear; max(0, |r| - epsilon).
-        The last one takes the fewest rounds, and moves the most bytes: some rows of X.
+        With the last one, some rows of X are sent to the driver, and `local_epochs` is not used.
     epsilon : float, optional
         For the last two losses, in the unit of y; by default 1.35 and 0.1.
     alpha, l1_ratio, fit_intercept, sampler, local_epochs, max_iter, tol, random_state, verbose, \

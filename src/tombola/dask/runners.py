@@ -6,6 +6,7 @@ that the driver's client owns and that Dask may spill or move. They have no hist
 that task graphs do not grow; where they are lost with a worker, the partition begins anew.
 """
 
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
@@ -22,6 +23,7 @@ from tombola.dask.setting import Setting
 __all__ = ["ClusterRunner", "LocalRunner", "Runner", "current_client", "make_runner"]
 
 TRIES = 20  # of a round, where workers die in it
+PAUSE = 0.5  # seconds before the next one, where nothing could be sent
 
 
 class Runner(Protocol):
@@ -161,7 +163,11 @@ class ClusterRunner:
         alone: set[int] = set()  # that were tried without dual variables
         for _ in range(TRIES):
             self.attempts += 1
-            (sent,) = self.client.scatter([data], broadcast=True, hash=False)
+            try:
+                (sent,) = self.client.scatter([data], broadcast=True, hash=False)
+            except OSError:  # a worker died while it was sent something
+                time.sleep(PAUSE)
+                continue
             tasks = [call(k, sent, f"{self.name}-{self.attempts}-{k}") for k in missing]
             futures = dict(zip(missing, self.client.compute(tasks), strict=True))
             failed = []
