@@ -1,8 +1,10 @@
 """Damage a sound state in one field at a time: what an attacker with valid checksums would do."""
 
 import copy
+import functools
 import hashlib
 import io
+import reprlib
 import zipfile
 
 import numpy as np
@@ -10,8 +12,15 @@ import numpy as np
 from states import same
 from tombola import archive
 
-NUMBERS = [-1, -(2**63), 2**31, 2**62, 2**63 - 1, 2**64, 1e308, -1e308, float("nan"), float("inf")]
-ODD = [None, "text", [], {}, True, [1, 2], {"a": 1}]
+NUMBERS = [
+    0, -1, -(2**63), 2**31, 2**62, 2**63 - 1, 2**64, 10**400, 1e308, -1e308, float("nan"),
+    float("inf"),
+]  # fmt: skip
+ODD = [
+    None, "text", [], {}, True, [1, 2], {"a": 1}, np.array(["a", "b"]), np.array(2**63 - 1),
+    [0.0] * 400 + ["x" * 10**6], np.ma.masked_all(3),
+    functools.reduce(lambda inner, _: {"a": inner}, range(400), {}),
+]  # fmt: skip
 
 
 def places(state, path=()):
@@ -59,16 +68,19 @@ def _wrong(value, rng):
         return None, "removed"
     if kind == 1:
         odd = ODD[rng.integers(len(ODD))]
-        return odd, f"became {odd!r}"
+        return odd, f"became {reprlib.repr(odd)}"
+    if isinstance(value, dict) and rng.integers(2):
+        odd = [*ODD, *NUMBERS][rng.integers(len(ODD) + len(NUMBERS))]
+        return {**value, "more": odd}, f"got a new entry {reprlib.repr(odd)}"
     if isinstance(value, np.ndarray) and value.ndim and value.size:
         return _wrong_array(value, rng)
     if isinstance(value, (int, float)) or (isinstance(value, np.ndarray) and value.ndim == 0):
         number = NUMBERS[rng.integers(len(NUMBERS))]
         if rng.integers(2):
             number = np.asarray(value).item() + int(rng.integers(-3, 4))
-        return number, f"{value} became {number}"
+        return number, f"{value} became {reprlib.repr(number)}"
     odd = ODD[rng.integers(len(ODD))]
-    return odd, f"became {odd!r}"
+    return odd, f"became {reprlib.repr(odd)}"
 
 
 def _wrong_array(array, rng):
@@ -79,7 +91,8 @@ def _wrong_array(array, rng):
     if kind == 6 and array.size < 10_000:
         return np.resize(array, 1000 * array.size), "a thousand times longer"
     if kind == 1:
-        return array.astype(np.float32 if array.dtype != np.float32 else np.float64), "other type"
+        other = np.float32 if array.dtype.kind in "biuf" and array.dtype != np.float32 else "U9"
+        return array.astype(other), "other type"
     if kind == 2:
         return array.reshape(1, *array.shape), "another dimension"
     if kind == 3 and array.size > 1:

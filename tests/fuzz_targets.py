@@ -218,6 +218,10 @@ class ResultFile(OfFile):
         except DivergenceError:
             return "diverged"
         require(np.isfinite(again.solution).all(), "a solution that is not finite")
+        with contextlib.suppress(ValueError, TypeError, DivergenceError):  # of bad arguments
+            start, carry = result.solution, result.state["carried"]
+            again = solver.minimize(problem, sampler=sampler(), rounds=3, start=start, carry=carry)
+            require(np.isfinite(again.solution).all(), "a carried solution that is not finite")
         return None
 
 

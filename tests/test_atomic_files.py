@@ -119,3 +119,16 @@ def test_an_error_names_the_file_unless_it_is_about_another(name, renamed, tmp_p
         raise error
     assert raised.value.filename == (str(tmp_path / "it") if renamed else name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_permissions_are_kept(tmp_path):
+    """What only its owner may read stays so; a new file has the usual permissions."""
+    path = tmp_path / "file"
+    for mode in (0o600, 0o640, 0o666):
+        path.touch()
+        path.chmod(mode)
+        write_text(path, "again")
+        assert path.stat().st_mode & 0o777 == mode
+    write_text(tmp_path / "new", "")
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode

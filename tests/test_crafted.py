@@ -1,8 +1,10 @@
 """States that somebody crafted: valid checksums, one field wrong. Refused, or harmless."""
 
+import functools
 import hashlib
 import io
 import json
+import os
 import zipfile
 
 import numpy as np
@@ -86,6 +88,12 @@ HUGE = (
 
 
 NOTHING = HUGE.replace(b"<f8", b"<U0")  # a million million strings of no length
+LONG = np.lib.format.magic(1, 0) + b"\x58\x1b" + b"-" * 7000  # Python's parser has no memory for it
+X = {"array": "x"}  # an array that is used more than once
+
+
+def nested(depth):
+    return functools.reduce(lambda inner, _: {"dict": {"a": inner}}, range(depth), {"dict": {}})
 
 
 @pytest.mark.parametrize(
@@ -105,6 +113,12 @@ NOTHING = HUGE.replace(b"<f8", b"<U0")  # a million million strings of no length
         ([("json.npy", HUGE)], "the size of an array does not match its header"),
         ([("json.npy", NOTHING)], "unsupported dtype <U0"),
         ([("json.npy", b"no array")], "is not a valid checkpoint"),
+        ([("json.npy", LONG)], "is not a valid checkpoint"),
+        ([("json.npy", text(nested(65)))], "nested more than 64 deep"),
+        (
+            [("x.npy", np.zeros(3)), ("json.npy", text({"dict": {"a": X, "b": {"list": [X]}}}))],
+            "is not a valid checkpoint: 'x'",
+        ),
     ],
 )
 def test_odd_archives(members, message, tmp_path):
@@ -228,3 +242,143 @@ def test_the_fuzz_changes_something():
     honest = played("VRB").state_dict()
     assert all(not same(honest, damaged(honest, rng)[0]) for _ in range(100))
     assert Stream(0).position == 0
+
+
+# ---- what no field has
+
+
+ODD_ENTRIES = ["text", None, np.zeros(3), {"a": {"b": 1}}, 10**400]
+
+
+@pytest.mark.parametrize("odd", ODD_ENTRIES, ids=str)
+@pytest.mark.parametrize("where", ["tally", "parts", "rule"])
+def test_entries_that_nothing_belongs_to_are_refused(where, odd):
+    sampler = tombola.VRB(5)
+    state = sampler.state_dict()
+    (state["parts"]["rule"] if where == "rule" else state[where])["more"] = odd
+    with pytest.raises(CheckpointError, match="unknown entry 'more'"):
+        sampler.load_state_dict(state)
+    assert same(sampler.state_dict(), tombola.VRB(5).state_dict())
+
+
+@pytest.mark.parametrize("field", ["class", "format"])
+@pytest.mark.parametrize("odd", [np.array(["a", "b"]), np.array("VRB"), np.array(2), [2], True])
+def test_a_class_or_format_of_another_type_is_refused(field, odd, tmp_path):
+    state = {**tombola.VRB(5).state_dict(), field: odd}
+    with pytest.raises(CheckpointError):
+        tombola.VRB(5).load_state_dict(state)
+    checkpoint.write(tmp_path / "it", state)
+    with pytest.raises(CheckpointError, match="it"):
+        tombola.load(tmp_path / "it")
+
+
+def test_a_number_may_be_an_array_without_dimensions_but_not_too_large():
+    sampler = tombola.VRB(5)
+    state = sampler.state_dict()
+    state["tally"]["rounds"] = np.array(7)
+    sampler.load_state_dict(state)
+    assert sampler.rounds == 7
+    state["tally"]["rounds"] = np.array(2**63 - 1)
+    with pytest.raises(CheckpointError, match=r"tally\.rounds is 9223372036854775807, not from 0"):
+        sampler.load_state_dict(state)
+    assert sampler.rounds == 7
+
+
+def test_masked_arrays_are_refused():
+    """Their masked values would be copied as they are, or not at all."""
+    sampler = tombola.VRM([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    state = sampler.state_dict()
+    state["parts"]["mixture"] = np.ma.masked_array(np.full(3, 1 / 3), mask=True)
+    with pytest.raises(CheckpointError, match="mixture has another type"):
+        sampler.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [
+        ("scores", [0.0] * 400 + ["x" * 10**6]),  # 1.6 GB as an array
+        ("visits", ["x" * 10**6] * 2),
+    ],
+)
+def test_a_list_with_a_long_text_does_not_become_an_array(name, odd, tmp_path):
+    state = tombola.VRB(400).state_dict()
+    state["parts"][name] = odd
+    checkpoint.write(tmp_path / "it", state)
+    with pytest.raises(CheckpointError, match=f"{name} has another type"):
+        tombola.load(tmp_path / "it")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "name", "odd"),
+    [
+        (tombola.Static([1.0, 2.0]), "weights", [1.0] * 400 + ["x" * 10**6]),
+        (tombola.GroupVRB(["a", "b"]), "labels", ["a"] * 400 + ["b" * 10**6]),
+        (tombola.GroupVRB(["a", "b"]), "labels", [["a"], "b"]),
+        (tombola.MABS(3, step=1.0), "bound", ["x" * 10**6] * 400),
+    ],
+)
+def test_a_parameter_that_is_a_list_is_not_longer_than_the_state(sampler, name, odd, tmp_path):
+    state = sampler.state_dict()
+    state["parameters"][name] = odd
+    checkpoint.write(tmp_path / "it", state)
+    with pytest.raises(CheckpointError, match=f"parameters.{name} is a list that is not of this"):
+        tombola.load(tmp_path / "it")
+
+
+@pytest.mark.parametrize("labels", [["short", "a label of some length"], [3, 5], [True, False]])
+def test_labels_of_groups_are_loaded(labels, tmp_path):
+    sampler = tombola.GroupVRB(np.array(labels)[[0, 1, 1]], labels=labels)
+    sampler.save(tmp_path / "it")
+    assert tombola.load(tmp_path / "it").labels == labels
+
+
+@pytest.mark.parametrize(
+    ("sampler", "name", "odd", "message"),
+    [
+        (tombola.Static([1.0, 2.0]), "weights", np.ones(1000), "has no array of n=1000"),
+        (tombola.GroupVRB(["a", "b"]), "groups", np.zeros(1000, int), "has no array of n=1000"),
+        (tombola.VRM([[1.0, 2.0]]), "components", np.ones((1000, 1)), "no array of n=1002001"),
+        (tombola.VRM([[1.0, 2.0]]), "components", np.ones((1, 2), bool), "not an array of float64"),
+        (tombola.VRM([[1.0, 2.0]]), "components", np.ones(2), "not an array of float64"),
+        (tombola.VRM([[1.0, 2.0]]), "components", None, "not an array of float64"),
+        (tombola.Uniform(3), "n", 2**64, "n must be from 1 to"),
+    ],
+)
+def test_samplers_are_not_made_larger_than_their_state(sampler, name, odd, message, tmp_path):
+    state = sampler.state_dict()
+    state["parameters"][name] = odd
+    checkpoint.write(tmp_path / "it", state)
+    with pytest.raises(CheckpointError, match=message):
+        tombola.load(tmp_path / "it")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"n": 10**400}, {"n": -5}, {"n": 2**63}, {"nominal": 10**400}, {"round": "5"},
+        {"round": 2.7}, {"round": -1}, {"tags": np.array([0.5])}, {"tags": np.array([256])},
+        {"tags": np.array(["a"])}, {"tags": np.array([-1])},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_odd_draws_are_refused(odd, tmp_path):
+    arrays = {**Draw([1], [0.5], n=3).to_arrays(), **odd}
+    checkpoint.write(tmp_path / "it", {"class": "Draw", "format": 1, "arrays": arrays})
+    with pytest.raises(CheckpointError, match=next(iter(odd))):
+        tombola.load(tmp_path / "it")
+
+
+def test_a_draw_of_another_format_is_refused(tmp_path):
+    arrays = Draw([1], [0.5], n=3).to_arrays()
+    checkpoint.write(tmp_path / "it", {"class": "Draw", "format": 9, "arrays": arrays})
+    with pytest.raises(CheckpointError, match="of format 9; this version reads 1"):
+        tombola.load(tmp_path / "it")
+
+
+def test_what_is_no_file_is_not_read(tmp_path):
+    """A device may not end, and a pipe waits for somebody who writes."""
+    with pytest.raises(CheckpointError, match="is not a file"):
+        tombola.load("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="is not a file"):
+        tombola.load(tmp_path / "pipe")

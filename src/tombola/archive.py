@@ -23,13 +23,15 @@ from numpy.lib import format as npy
 
 from tombola.files import replaced_file
 
-__all__ = ["CheckpointError", "read", "write"]
+__all__ = ["CheckpointError", "is_of", "read", "write"]
 
 MARK = b"tombola2"
 _OLD_MARK = b"tombola1"
 _TEXT = "json"  # the archive member that holds everything but the arrays
 BLOCK = 2**20  # bytes that are read at a time
 LARGEST = 2**36  # bytes: by default, larger files are refused
+HEADER = 1000  # bytes: the longest header of an array
+DEEPEST = 64  # dicts and lists within one another
 
 
 class CheckpointError(ValueError):
@@ -53,8 +55,8 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
     ----------
     path : path-like
     largest : int, default=2**36
-        Maximum size in bytes; larger files are refused. The state takes no more memory than the
-        file.
+        Maximum size in bytes; larger files are refused. The arrays of a state take no more memory
+        than the file, what is stored as text up to 30 times its bytes.
 
     Raises
     ------
@@ -62,6 +64,8 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
         If the file is not a complete and valid archive of this library.
     """
     path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a device or a pipe may not end
+        raise CheckpointError(f"{path} is not a file")
     tail = hashlib.sha256().digest_size + len(MARK)
     with path.open("rb") as file:
         size = file.seek(0, io.SEEK_END)
@@ -71,7 +75,7 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
                 "pass largest= to read it"
             )
         file.seek(max(0, size - tail))
-        end = file.read()
+        end = file.read(tail)
         if end.endswith(_OLD_MARK):
             raise CheckpointError(
                 f"{path} is a checkpoint of an earlier format, which this version does not read"
@@ -92,6 +96,12 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
         except (*_ODD, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{path} is not a valid checkpoint: {error}") from None
     return state
+
+
+def is_of(state: Any, kind: str, form: int) -> bool:
+    """Return whether a state says that it is of a class and a format."""
+    said = state.get("class"), state.get("format")
+    return type(said[0]) is str and type(said[1]) is int and said == (kind, form)
 
 
 # what zipfile, and numpy for the header of an array, raise for malformed archives
@@ -121,7 +131,7 @@ def _array(stream: Any, size: int) -> Any:
     """Return the array of an npy file; its header must describe exactly what follows it."""
     if npy.read_magic(stream) != (1, 0):
         raise ValueError("an array has an unsupported version of the npy format")
-    shape, fortran, dtype = npy.read_array_header_1_0(stream)
+    shape, fortran, dtype = npy.read_array_header_1_0(stream, max_header_size=HEADER)
     if dtype.kind not in "biufUS" or dtype.itemsize == 0:  # numpy makes one byte of none
         raise ValueError(f"an array has the unsupported dtype {dtype}")
     rest = size - stream.tell()
@@ -182,17 +192,19 @@ def _without_arrays(value: Any, name: str, arrays: dict[str, Any]) -> Any:
     raise TypeError(f"{name} is of type {type(value).__name__}, which a checkpoint cannot keep")
 
 
-def _with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
-    """Put the arrays back where `_without_arrays` took them from."""
+def _with_arrays(value: Any, arrays: dict[str, Any], depth: int = 0) -> Any:
+    """Put the arrays back where `_without_arrays` took them from, each in one place."""
     if not isinstance(value, dict):
         return value
+    if depth > DEEPEST:
+        raise ValueError(f"its description is nested more than {DEEPEST} deep")
     if len(value) != 1:
         raise ValueError("its description does not have the structure of a saved state")
     kind, inner = next(iter(value.items()))
     if kind == "array":
-        return arrays[inner]
+        return arrays.pop(inner)
     if kind == "list" and isinstance(inner, list):
-        return [_with_arrays(part, arrays) for part in inner]
+        return [_with_arrays(part, arrays, depth + 1) for part in inner]
     if kind == "dict" and isinstance(inner, dict):
-        return {key: _with_arrays(part, arrays) for key, part in inner.items()}
+        return {key: _with_arrays(part, arrays, depth + 1) for key, part in inner.items()}
     raise ValueError("its description does not have the structure of a saved state")

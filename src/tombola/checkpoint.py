@@ -1,16 +1,21 @@
 """Save and load samplers and draws, one file each; safe against crashes and crafted files."""
 
+import math
 import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tombola import samplers
-from tombola.archive import CheckpointError, read, write
+from tombola.archive import CheckpointError, is_of, read, write
 from tombola.draws import Draw
 from tombola.samplers.base import check_parameters
 
-__all__ = ["CheckpointError", "load", "read", "save", "write"]
+__all__ = ["CheckpointError", "is_of", "load", "read", "save", "write"]
+
+DRAW_FORMAT = 1  # of saved draws
 
 
 def save(thing: samplers.Sampler | Draw, path: str | os.PathLike[str]) -> None:
@@ -29,7 +34,7 @@ def save(thing: samplers.Sampler | Draw, path: str | os.PathLike[str]) -> None:
     True
     """
     if isinstance(thing, Draw):
-        write(path, {"class": "Draw", "format": 1, "arrays": thing.to_arrays()})
+        write(path, {"class": "Draw", "format": DRAW_FORMAT, "arrays": thing.to_arrays()})
     elif isinstance(thing, samplers.Sampler):
         thing.save(path)
     elif isinstance(thing, (str, os.PathLike)):
@@ -50,8 +55,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     state = read(path)
     try:
-        if state.get("class") == "Draw":
+        if is_of(state, "Draw", DRAW_FORMAT):
             return Draw.from_arrays(state["arrays"])
+        if str(state.get("class")) == "Draw":
+            raise CheckpointError(
+                f"the draw is of format {state.get('format')}; this version reads {DRAW_FORMAT}"
+            )
         sampler = restored(state)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
@@ -73,15 +82,31 @@ def restored(state: dict[str, Any]) -> samplers.Sampler | None:
         return None
     kind = getattr(samplers, name)
     check_parameters(kind, state)
+    sizes = [array.size for array in _arrays_in(state["parts"])]
     entries = kind._entries(state["parameters"])
-    if _largest_array(state["parts"]) < entries:
+    if max(sizes, default=0) < entries:
         raise CheckpointError(f"the state has no array of n={entries} items")
+    room = sum(array.nbytes for array in _arrays_in(state))
+    for parameter, value in state["parameters"].items():
+        if isinstance(value, list) and not _bytes_as_array(value) <= room:
+            raise CheckpointError(f"parameters.{parameter} is a list that is not of this state")
     sampler: samplers.Sampler = kind(**state["parameters"])
     sampler.load_state_dict(state)
     return sampler
 
 
-def _largest_array(parts: Any) -> int:
-    if isinstance(parts, dict):
-        return max((_largest_array(part) for part in parts.values()), default=0)
-    return parts.size if isinstance(parts, np.ndarray) else 0
+def _arrays_in(state: Any) -> Iterator[NDArray[Any]]:
+    """Yield the arrays of a nested state."""
+    if isinstance(state, np.ndarray):
+        yield state
+    elif isinstance(state, Mapping):
+        for part in state.values():
+            yield from _arrays_in(part)
+
+
+def _bytes_as_array(values: list[Any]) -> float:
+    """Return the memory of a list as an array, where a text takes as much as the longest does."""
+    if not all(isinstance(value, (str, int, float)) for value in values):
+        return math.inf
+    longest = max((len(value) for value in values if isinstance(value, str)), default=2)
+    return 4.0 * longest * len(values)

@@ -73,8 +73,7 @@ class Draw:
         tags: ArrayLike | None = None,
         nominal: int | None = None,
     ) -> None:
-        if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)):
-            raise TypeError(f"n must be an integer, got {n!r} of type {type(n).__name__}")
+        n, number = whole("n", n, 1, 2**63), whole("round", round, 0, 2**63)
         items = np.asarray(indices)
         if items.size and items.dtype.kind not in "iu":
             raise TypeError(f"indices must hold integers, got dtype {items.dtype}")
@@ -88,12 +87,10 @@ class Draw:
         _refuse_first("indices", items, (items < 0) | (items >= n), f"not from 0 to {n - 1}")
         wrong = ~((chances >= SMALLEST) & (chances <= 1))
         _refuse_first("probabilities", chances, wrong, "not from 2^-200 to 1")
-        marks = None if tags is None else np.array(tags, dtype=np.uint8)
-        if marks is not None and marks.shape != items.shape:
-            raise ValueError(f"tags must have shape {items.shape}, got {marks.shape}")
+        marks = None if tags is None else _checked_tags(tags, items.shape)
         if nominal is not None:
-            nominal = whole("nominal", nominal, 1)
-        _fill(self, items, chances, int(n), int(round), marks, nominal)
+            nominal = whole("nominal", nominal, 1, 2**63)
+        _fill(self, items, chances, n, number, marks, nominal)
 
     @classmethod
     def made(
@@ -235,6 +232,17 @@ _set_round = Draw.__dict__["round"].__set__
 _set_tags = Draw.__dict__["tags"].__set__
 _set_nominal = Draw.__dict__["nominal"].__set__
 _set_importances = Draw.__dict__["_importances"].__set__
+
+
+def _checked_tags(tags: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Return a copy of tags, or raise an error that names the first bad one."""
+    marks = np.asarray(tags)
+    if marks.size and marks.dtype.kind not in "biu":
+        raise TypeError(f"tags must hold integers, got dtype {marks.dtype}")
+    if marks.shape != shape:
+        raise ValueError(f"tags must have shape {shape}, got {marks.shape}")
+    _refuse_first("tags", marks, (marks < 0) | (marks > 255), "not from 0 to 255")
+    return marks.astype(np.uint8)
 
 
 def _refuse_first(name: str, array: NDArray[Any], wrong: NDArray[Any], reason: str) -> None:

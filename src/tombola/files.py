@@ -15,9 +15,9 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing; it replaces `path` once its content is safely on disk.
 
     The content goes to a temporary file in the same folder, which is flushed and then renamed. A
-    symbolic link is followed: the file that it points to is replaced. An error of the file system
-    names `path`, which then holds the old content (the new one if only the flush of the folder
-    failed), and the temporary file is removed.
+    file that is replaced keeps its permissions. A symbolic link is followed: the file that it
+    points to is replaced. An error of the file system names `path`, which then holds the old
+    content (the new one if only the flush of the folder failed), and the temporary file is removed.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
+        os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         os.replace(name, path)
         name = None
         _flush_folder(path.parent)

@@ -1,10 +1,13 @@
 """Validate arguments, with errors that name the argument and its value."""
 
+import reprlib
 from typing import Any
 
 import numpy as np
 
 __all__ = ["number", "positive_count", "share", "whole"]
+
+HUGE = 2**53  # an upper limit from here on is not worth naming where a number is too small
 
 
 def number(name: str, value: Any) -> float:
@@ -13,7 +16,10 @@ def number(name: str, value: Any) -> float:
         value, (int, float, np.integer, np.floating)
     ):
         raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be below 1.8e308, got an integer beyond it") from None
 
 
 def share(name: str, value: Any, *, zero: bool = True) -> float:
@@ -36,8 +42,8 @@ def whole(name: str, value: Any, least: int = 0, below: int | None = None) -> in
     """Return an argument as an int from `least` to `below` - 1, or raise an error that names it."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
-    if below is not None and not least <= value < below:
-        raise ValueError(f"{name} must be from {least} to {below - 1}, got {value}")
+    if below is not None and (value >= below or (value < least and below < HUGE)):
+        raise ValueError(f"{name} must be from {least} to {below - 1}, got {reprlib.repr(value)}")
     if value < least:
         range_ = "not be negative" if least == 0 else f"be at least {least}"
         raise ValueError(f"{name} must {range_}, got {value}")

@@ -96,3 +96,24 @@ def test_the_loss_on_the_way_is_an_estimate_of_the_mean_loss():
         until=lambda rounds, solution, loss: seen.append(loss),
     )  # fmt: skip
     assert seen == pytest.approx([np.log(2)] * 2, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("odd", "error", "message"),
+    [
+        ({"squares": np.full(5, np.nan)}, ValueError, "'squares'.* not finite and at least 0"),
+        ({"rounds": np.array(-1)}, ValueError, "'rounds'.* not finite and at least 0"),
+        ({"square_sum": np.array(np.inf)}, ValueError, "'square_sum'.* not finite"),
+        ({"squares": np.array(["a"] * 5)}, TypeError, "'squares'.* must hold numbers"),
+    ],
+    ids=str,
+)
+def test_carried_numbers_are_checked(odd, error, message):
+    carried = AdaGrad(0.3).minimize(problem(), rounds=5).state["carried"]
+    with pytest.raises(error, match=message):
+        AdaGrad(0.3).minimize(problem(), rounds=5, carry={**carried, **odd})
+
+
+def test_carry_is_a_dict():
+    with pytest.raises(TypeError, match="carry must be a dict, got str"):
+        AdaGrad(0.3).minimize(problem(), rounds=5, carry="text")

@@ -1,11 +1,12 @@
 """Save and load nested state: named tuples of arrays and records become plain dicts."""
 
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = ["check_fit", "leaves", "load_parts", "saved_parts"]
+__all__ = ["check_fit", "check_names", "leaves", "load_parts", "saved_parts"]
 
 
 def saved_parts(part: Any) -> Any:
@@ -33,20 +34,34 @@ def check_fit(part: Any, saved: Any, name: str = "") -> None:
             raise ValueError(f"the state does not fit: {name} is missing or not a dict")
         for key, inner in fields.items():
             check_fit(inner, saved.get(key), f"{name}.{key}" if name else key)
+        check_names(fields, saved, name)
         return
-    array = np.asarray(saved)
-    if saved is None or array.shape != part.shape:
+    plain = type(saved) is np.ndarray  # not one that is masked, or of another class
+    if saved is not None and part.ndim and not plain:
+        raise ValueError(f"the state does not fit: {name} has another type")
+    if saved is None or (saved.shape if plain else ()) != part.shape:
         raise ValueError(f"the state does not fit: {name} is missing or has another shape")
     if part.ndim == 0:
-        kind = {"f": float, "i": int, "u": int, "b": bool}[part.dtype.kind]
-        if type(array.item()) is not kind:
-            raise ValueError(f"the state does not fit: {name} is {saved!r}, not a number")
+        given: Any = saved.item() if plain or isinstance(saved, np.generic) else saved
+        kind: Any = {"f": float, "i": int, "u": int, "b": bool}[part.dtype.kind]
+        if type(given) is not kind:
+            shown = reprlib.repr(saved)
+            raise ValueError(f"the state does not fit: {name} is {shown}, not a number")
         if part.dtype.kind in "iu":
             limits = np.iinfo(part.dtype)
-            if not limits.min <= array.item() <= limits.max:
-                raise ValueError(f"the state does not fit: {name} is {saved!r}, out of range")
-    elif not isinstance(saved, np.ndarray) or array.dtype != part.dtype:
+            if not limits.min <= given <= limits.max:
+                shown = reprlib.repr(saved)
+                raise ValueError(f"the state does not fit: {name} is {shown}, out of range")
+    elif saved.dtype != part.dtype:
         raise ValueError(f"the state does not fit: {name} has another type")
+
+
+def check_names(fields: Mapping[str, Any], saved: Mapping[str, Any], name: str) -> None:
+    """Raise a ValueError that names the first entry of a saved dict that nothing belongs to."""
+    for key in saved:
+        if key not in fields:
+            where = f"{name} has" if name else "it has"
+            raise ValueError(f"the state does not fit: {where} an unknown entry {key!r}")
 
 
 def leaves(saved: Any, name: str = "") -> dict[str, Any]:

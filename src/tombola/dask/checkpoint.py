@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tombola.checkpoint import CheckpointError, read, write
+from tombola.checkpoint import CheckpointError, is_of, read, write
 from tombola.compiling import check_fit, leaves, load_parts, saved_parts
 from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
@@ -77,9 +77,9 @@ class Checkpoint:
         if not path.exists():
             return False
         saved = read(path)
-        if saved.get("class") != "dask fit" or saved.get("format") != FORMAT:
+        if not is_of(saved, "dask fit", FORMAT):
             raise CheckpointError(f"{path} does not hold a fit of format {FORMAT}")
-        if saved.get("fingerprint") != self._fingerprint():
+        if self._fingerprint() != str(saved.get("fingerprint")):
             raise CheckpointError(
                 f"{path} is of a fit of other data, partitions or parameters: remove the folder, "
                 "or give another one"
@@ -109,7 +109,7 @@ class Checkpoint:
         if not path.exists():
             raise CheckpointError(f"{path} is not there")
         saved = read(path)
-        if saved.get("class") != "duals" or saved.get("format") != FORMAT:
+        if not is_of(saved, "duals", FORMAT):
             raise CheckpointError(f"{path} does not hold duals of format {FORMAT}")
         duals = saved.get("duals")
         if not (isinstance(duals, np.ndarray) and duals.dtype == np.float64):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.archive import CheckpointError, write
+from tombola.archive import CheckpointError, is_of, write
 from tombola.compiling import check_fit, entry, load_parts, saved_parts
 from tombola.draws import Draw
 from tombola.gauge import Gauge, new_tally, record
@@ -70,7 +70,7 @@ class Sampler(ABC):
         *,
         quantity: str = "loss",
     ) -> None:
-        self.n = whole("n", n, 1)
+        self.n = whole("n", n, 1, LARGEST_COUNT)
         self.quantity = str(quantity)
         self.parameters: dict[str, Any] = {"n": self.n, **(parameters or {}), "seed": seed}
         if self.quantity != "loss":
@@ -103,8 +103,11 @@ class Sampler(ABC):
 
         A file that holds less cannot make us allocate more.
         """
+        if not cls.keeps_items:
+            return 0
         n = parameters.get("n")
-        return n if cls.keeps_items and isinstance(n, int) else 0
+        given = [value.size for value in parameters.values() if isinstance(value, np.ndarray)]
+        return n if isinstance(n, int) else max(given, default=0)
 
     def _largest_importance(self) -> float:
         """Return an upper bound on 1 / (n p) over all items, in the current state."""
@@ -240,14 +243,15 @@ class Sampler(ABC):
         check_parameters(type(self), state)
         for name, mine in self.parameters.items():
             given = state["parameters"].get(name)
-            if name != "quantity" and not np.array_equal(mine, given):
+            if name != "quantity" and not _same(mine, given):
                 raise CheckpointError(f"the state was saved with another {name}")
         try:
             position = whole("position", state["position"], 0, 2**63)
             check_fit(self.tally, state["tally"], "tally")
         except (TypeError, ValueError) as error:
             raise CheckpointError(str(error)) from None
-        for name, given in state["tally"].items():
+        for name, saved in state["tally"].items():
+            given = np.asarray(saved).item()
             largest = LARGEST_COUNT if isinstance(given, int) else LARGEST_SUM
             if not 0 <= given <= largest and name != "cross_spread":
                 raise CheckpointError(f"tally.{name} is {given}, not from 0 to {largest}")
@@ -289,7 +293,7 @@ def check_parameters(kind: type[Sampler], state: Mapping[str, Any]) -> None:
     """Raise a CheckpointError unless a state is complete, and of this class and format."""
     if not isinstance(state, Mapping):
         raise CheckpointError(f"a state is a dict, got {type(state).__name__}")
-    if state.get("class") != kind.__name__ or state.get("format") != FORMAT:
+    if not is_of(state, kind.__name__, FORMAT):
         raise CheckpointError(
             f"the state is of {state.get('class')!r}, format {state.get('format')}; "
             f"this is a {kind.__name__}, format {FORMAT}"
@@ -304,6 +308,16 @@ def _made_again(kind: Any, state: dict[str, Any]) -> Any:
     sampler = kind(**state["parameters"])
     sampler.load_state_dict(state)
     return sampler
+
+
+def _same(mine: Any, given: Any) -> bool:
+    """Return whether a saved parameter equals that of a sampler, whatever it holds."""
+    if isinstance(mine, np.ndarray):
+        return type(given) is np.ndarray and np.array_equal(mine, given)
+    if isinstance(mine, (list, tuple)):
+        alike = isinstance(given, (list, tuple)) and len(given) == len(mine)
+        return alike and all(map(_same, mine, given))
+    return not isinstance(given, (list, tuple)) and np.ndim(given) == 0 and bool(mine == given)
 
 
 def _copied(value: Any) -> Any:

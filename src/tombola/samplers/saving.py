@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tombola.archive import CheckpointError
-from tombola.compiling import check_fit, load_parts, saved_parts
+from tombola.compiling import check_fit, check_names, load_parts, saved_parts
 from tombola.index.layout import Index, order_fault, restore
 from tombola.random import is_stream, seek
 from tombola.samplers.deck import Deck, is_permutation
@@ -28,14 +28,15 @@ def save_state(state: Any) -> dict[str, Any]:
 
 def check_state(state: Any, saved: Mapping[str, Any]) -> None:
     """Raise a CheckpointError if saved parts do not fit a state or are invalid."""
-    limits = type(state).limits(state)
-    for name, part in _changing(state).items():
-        given = saved.get(name)
-        try:
-            check_fit(_expected(part), given, name)
-        except ValueError as error:
-            raise CheckpointError(str(error)) from None
-        assert given is not None
+    limits, changing = type(state).limits(state), _changing(state)
+    try:
+        for name, part in changing.items():
+            check_fit(_expected(part), saved.get(name), name)
+        check_names(changing, saved, "")
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
+    for name, part in changing.items():
+        given = saved[name]
         if isinstance(part, Index):
             starts = type(state).index_starts(state, name)
             if order_fault(given["weights"], given["order"], starts) >= 0:

@@ -301,6 +301,14 @@ class VRM(CompiledSampler):
         mixture: NDArray[np.float64] = self.state.mixture.copy()
         return mixture
 
+    @classmethod
+    def _entries(cls, parameters: Mapping[str, Any]) -> int:
+        components: Any = parameters.get("components")
+        array = isinstance(components, np.ndarray) and components.dtype == np.float64
+        if not array or components.ndim != 2:
+            raise CheckpointError("components is not an array of float64, of shape (k, n)")
+        return (len(components) + 1) ** 2  # of the curvature
+
     def _check(self, parts: Mapping[str, Any]) -> None:
         super()._check(parts)
         total, uniform = float(parts["mixture"].sum()), float(parts["mixture"][-1])

@@ -18,7 +18,7 @@ from tombola.solvers.interrupts import interruptions
 from tombola.solvers.loop import advance, look_once, step_once
 from tombola.solvers.result import Result, Trace
 from tombola.solvers.run import Run
-from tombola.validation import whole
+from tombola.validation import number, whole
 
 __all__ = ["DivergenceError", "Solver", "fingerprint", "variance_ratio"]
 
@@ -214,6 +214,7 @@ class Solver(ABC):
         sampler = self._default_sampler(problem) if sampler is None else sampler
         run = self._new_run(problem, start, sampler)
         if carry is not None:
+            check_carry(carry)
             self._carry(run, carry)
         return Execution(problem, sampler, run)
 
@@ -400,13 +401,28 @@ def _marks(trace: int | Sequence[int], rounds: int) -> set[int]:
     return {int(mark) for mark in np.linspace(0, rounds, times + 1).round()} if times else set()
 
 
+def check_carry(carry: Any) -> None:
+    """Raise an error that names what in `carry` is not a number that a result could hold."""
+    if not isinstance(carry, Mapping):
+        raise TypeError(f"carry must be a dict, got {type(carry).__name__}")
+    for name, given in carry.items():
+        array = np.asarray(given)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"carry[{name!r}] must hold numbers, got dtype {array.dtype}")
+        if array.size and not 0 <= array.min() <= array.max() < np.inf:  # false for NaN
+            raise ValueError(f"carry[{name!r}] holds a value that is not finite and at least 0")
+
+
 def _checked_asked(state: Mapping[str, Any], rounds: int) -> dict[str, Any] | None:
     """Return where the estimate of the mean loss begins, as a result says; None if it does not."""
     asked = state.get("asked")
     if asked is None:
         return None
     try:
-        found = {"rounds": int(asked["rounds"]), "loss_sum": float(asked["loss_sum"])}
+        found = {
+            "rounds": whole("rounds", asked["rounds"]),
+            "loss_sum": number("loss_sum", asked["loss_sum"]),
+        }
     except (TypeError, KeyError, ValueError):
         raise CheckpointError("cannot resume: asked is not rounds and loss_sum") from None
     if not 0 <= found["rounds"] <= rounds or not math.isfinite(found["loss_sum"]):

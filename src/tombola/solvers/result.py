@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola import checkpoint
-from tombola.checkpoint import CheckpointError
+from tombola.checkpoint import CheckpointError, is_of
 from tombola.samplers import Sampler
 
 __all__ = ["Result", "Trace"]
@@ -93,12 +93,10 @@ class Result:
         A sampler of a class of your own is not restored: `resume` then needs one.
         """
         saved = checkpoint.read(path)
-        if saved.get("class") != "Result":
-            raise CheckpointError(f"{os.fspath(path)} does not hold a solver's result")
-        if saved.get("format") != FORMAT:
+        if not is_of(saved, "Result", FORMAT):
             raise CheckpointError(
-                f"{os.fspath(path)} holds a result of format {saved.get('format')}; this version "
-                f"reads format {FORMAT}"
+                f"{os.fspath(path)} does not hold a solver's result of format {FORMAT}, but a "
+                f"{saved.get('class')!r} of format {saved.get('format')}"
             )
         try:
             _check(saved)
@@ -138,6 +136,8 @@ def _check(saved: Mapping[str, Any]) -> None:
     for name in ("rounds", "item_gradients", "seconds"):
         if not 0 <= saved[name] < np.inf or isinstance(saved[name], bool):
             raise ValueError(f"{name} is {saved[name]}")
+    if type(saved["state"]["sampler"].get("class")) is not str:
+        raise ValueError("state.sampler.class is missing or not a str")
     solution = saved["solution"]
     if solution.dtype != np.float64 or not np.isfinite(solution).all():
         raise ValueError("solution holds a value that is not a finite number")
