@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from states import same
-from tombola import VRB, AdaptiveWeighted, Draw, Uniform
+from tombola import VRB, AdaptiveWeighted, Draw, Uniform, load, save
 from tombola.checkpoint import CheckpointError
-from tombola.samplers.arithmetic import cube_root
+from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
 from tombola.samplers.compiled import Compiled, CompiledSampler
 
 pytestmark = pytest.mark.kernels
@@ -49,6 +49,13 @@ def test_rounds_count_draws():
     assert numbers == [0, 1, 2, 3]
     assert sampler.rounds == 4
     assert sampler.state_dict()["tally"]["rounds"] == 4
+
+
+def test_a_state_without_arrays_is_loaded_for_any_number_of_items(tmp_path):
+    sampler = Uniform(10**12, seed=2)
+    sampler.draw(3)
+    save(sampler, tmp_path / "it")
+    assert load(tmp_path / "it").draw(9) == sampler.draw(9)
 
 
 @pytest.mark.parametrize("size", [0, np.int64(0), 1, np.uint8(2)])
@@ -205,3 +212,18 @@ def test_the_digits_of_cube_roots():
     np.testing.assert_allclose(roots, np.cbrt(x), rtol=4e-16)
     assert np.sum(np.ldexp(roots, 60) % 2**8) == 176224  # of their last bits
     assert cube_root(1e-30) == pytest.approx(1e-10, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("x", "power"),
+    [(0.5, 1.0), (0.75, 1.0), (1.0, 2.0), (3.0, 4.0), (2.0**-950, 2.0**-949), (2.0**998, 2.0**999),
+     (2.0**-951, 2.0**-950), (2.0**-952, 2.0**-950), (5e-324, 2.0**-950), (2.0**999, 2.0**1000),
+     (2.0**1000, 2.0**1000), (1.7e308, 2.0**1000)],
+)  # fmt: skip
+def test_powers_of_two_near_a_number(x, power):
+    assert power_of_two_near(x) == power
+
+
+def test_losses_in_a_unit_have_finite_squares():
+    assert normalised(3.0, 0.5) == 1.5
+    assert normalised(2.0**250, 1.0) == normalised(1e300, 1e300) == 2.0**250

@@ -8,8 +8,9 @@ import pytest
 
 import tombola
 from states import same
+from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
-from tombola.samplers import water_filling
+from tombola.samplers import epoch_vrb, water_filling
 
 N = 40
 LOSSES = (1.0 + np.arange(N) % 9) ** 2
@@ -187,10 +188,26 @@ def test_large_epochs_fit_into_integers():
     assert int(sampler.state.epoch[0].total) < 2**62
 
 
+@pytest.mark.parametrize(("share", "unit"), [(0.3, 2**32), (0.4, 2**31), (1.0, 2**30)])
+def test_chances_of_long_epochs_are_in_larger_units(share, unit, monkeypatch):
+    """As for 2^30 draws and more: with a lower limit, epochs of 16 and 40 draws are long."""
+    monkeypatch.setattr(epoch_vrb, "TOTAL_BITS", 36)
+    sampler = tombola.EpochVRB(N, share=share, seed=1)
+    play(sampler, 3)
+    epoch = sampler.state.epoch[0]
+    assert (epoch.unit, epoch.total) == (unit, round(share * N) * unit)
+    assert sampler.state.chances.sum() == epoch.total < 2**36
+
+
 @pytest.mark.parametrize("share", [0, -0.5, np.nan, np.inf, 1e40])
 def test_shares_that_are_no_length_are_refused(share):
     with pytest.raises(ValueError, match="share must be positive"):
         tombola.EpochVRB(5, share=share)
+
+
+def test_an_epoch_of_too_many_draws_is_refused_before_it_is_made():
+    with pytest.raises(ValueError, match=r"an epoch less than 2\^40 draws"):
+        tombola.EpochVRB(10**6, share=1e12)
 
 
 def test_a_small_share_is_one_draw():
@@ -237,3 +254,14 @@ def test_a_state_whose_epoch_is_wrong_is_refused(damage, message):
     with pytest.raises(CheckpointError, match=message):
         sampler.load_state_dict(state)
     assert same(sampler.state_dict(), before)
+
+
+def test_a_share_cannot_ask_for_more_memory_than_the_file_holds(tmp_path):
+    sampler = tombola.EpochVRB(N, share=1.5, seed=1)
+    checkpoint.write(tmp_path / "it", sampler.state_dict())
+    assert tombola.load(tmp_path / "it").draw(90) == sampler.draw(90)
+    state = sampler.state_dict()
+    state["parameters"]["share"] = 2.0
+    checkpoint.write(tmp_path / "it", state)
+    with pytest.raises(CheckpointError, match="has no array of n=80 items"):
+        tombola.load(tmp_path / "it")

@@ -147,6 +147,11 @@ def test_the_last_61_bits_give_each_integer_equally_often():
             assert last - first + 1 == 2**61 // bound
             for word in (first, last, first + 2**63, last + 3 * 2**61):
                 assert below(sampler.state.stream, np.uint64(word), np.uint64(bound)) == value
+            assert sampler.state.stream[0].position == 0  # no other word was needed
+            if (first - 1) * bound >= value * 2**61:
+                below(sampler.state.stream, np.uint64(first - 1), np.uint64(bound))
+                assert sampler.state.stream[0].position > 0
+                sampler.reset()
 
 
 @njit

@@ -4,6 +4,7 @@ import pytest
 import budget
 import tombola
 from tombola import GroupVRB, Stream
+from tombola.samplers.group_rule import rebuild_groups
 from tombola.samplers.groups import group_numbers
 
 
@@ -157,6 +158,17 @@ def test_groups_without_losses_are_refreshed_in_turn():
         assert sampler.state.index.weights[turn] == int(np.sqrt(level) * scale)
 
 
+@pytest.mark.kernels
+@pytest.mark.parametrize(("real", "weight"), [(0.5, 1), (1.5, 1), (2.5, 2), (3.5, 3)])
+def test_weights_of_groups_are_rounded_down_to_1_at_least(real, weight):
+    sampler = GroupVRB([0, 1])
+    sampler.state.rule[0].level = 1.0
+    sampler.state.seen[:] = 1
+    sampler.state.levels[:] = 1.0, (real * 2.0**-49) ** 2  # the total is just above 1
+    rebuild_groups(sampler.state)
+    assert sampler.state.index.weights.tolist() == [2**49, weight]
+
+
 def test_the_floor_holds_whatever_the_losses():
     groups = np.repeat([0, 1, 2], [1, 9, 90])
     sampler = GroupVRB(groups)
@@ -230,6 +242,17 @@ def test_save_and_load_keep_the_labels(tmp_path):
     tombola.save(sampler, tmp_path / "sampler.npz")
     copy = tombola.load(tmp_path / "sampler.npz")
     assert copy.labels == ["a", "b"]
+    assert copy.draw(20) == sampler.draw(20)
+
+
+@pytest.mark.parametrize("labels", [["a", 1, 2.5], [("a", 1), ("b", 2)], [("a",), ("b", 2)]])
+def test_labels_that_are_not_of_one_simple_kind_are_saved_as_numbers(labels, tmp_path):
+    sampler = GroupVRB([*labels, labels[0]], labels=labels)
+    assert sampler.labels == labels
+    sampler.update(sampler.draw(4), np.ones(4))
+    tombola.save(sampler, tmp_path / "sampler.npz")
+    copy = tombola.load(tmp_path / "sampler.npz")
+    assert copy.labels == list(range(len(labels)))
     assert copy.draw(20) == sampler.draw(20)
 
 
@@ -383,6 +406,29 @@ def test_levels_that_do_not_fit():
     sampler.update(draw, [1.0])
     with pytest.raises(ValueError, match="must be called before the first draw"):
         sampler.start_from({"a": (1.0, 3)})
+
+
+@pytest.mark.parametrize("pair", [5.0, "ab", (1.0,), (1.0, 2, 3), (-1.0, 3), (np.inf, 3), (1.0, 0)])
+def test_levels_that_are_no_pairs_of_a_level_and_a_count(pair):
+    with pytest.raises(ValueError, match=r"levels\['a'\] is .*: a finite level, not negative, and"):
+        GroupVRB(["a", "b"]).start_from({"a": pair})
+
+
+def test_levels_come_before_the_first_draw_and_the_first_loss():
+    drawn, fed = GroupVRB(["a", "b"]), GroupVRB(["a", "b"])
+    drawn.draw(1)
+    fed.update(tombola.Draw([0], [0.5], 2), [1.0])
+    for sampler in (drawn, fed):
+        with pytest.raises(ValueError, match="before the first draw and the first update"):
+            sampler.start_from({"a": (1.0, 3)})
+
+
+def test_levels_are_kept_in_the_unit_of_the_largest():
+    """As if it were the first loss; in that of another one it could overflow."""
+    sampler = GroupVRB(["a", "b"])
+    sampler.start_from({"a": (1e-200, 5), "b": (0.75 * 2.0**600, 5)})
+    assert sampler.state.rule[0].unit == 2.0**-600
+    assert sampler.group_levels() == {"a": (0.0, 5), "b": (0.75 * 2.0**600, 5)}
 
 
 def test_after_a_million_zeros_it_learns_again():

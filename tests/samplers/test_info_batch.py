@@ -87,6 +87,12 @@ def test_the_first_epoch_and_the_last_eighth_are_full(epochs, until, lengths):
     assert sampler.probabilities().tolist() == [1 / 6] * 6  # weights are those of a full epoch
 
 
+def test_the_first_epoch_is_full_whatever_is_known():
+    sampler = tombola.InfoBatch(6, 20, seed=1)
+    sampler.update(tombola.Draw(np.arange(6), np.full(6, 1 / 6), 6), LOSSES)  # another's draw
+    assert [len(epoch) for epoch in play(sampler, 2)] == [6, 4]
+
+
 @pytest.mark.parametrize(("prune", "kept"), [(0.0, 5), (0.2, 4), (0.5, 3), (0.9, 1), (0.99, 1)])
 def test_weights_are_counts_over_kept_for_any_share(prune, kept):
     losses = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 9.0])

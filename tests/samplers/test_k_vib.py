@@ -102,6 +102,26 @@ def test_chances_of_uniform_draws_are_equal_to_the_last_unit():
         assert chances_of(sampler, size) == [Fraction(size, 4)] * 4
 
 
+def test_a_draw_of_size_n_has_every_item_once():
+    """Whatever was learnt, there is no choice: every chance is 1, to the last unit."""
+    sampler, rng = tombola.KVib(5, bound=1.0, mixing=0.5), np.random.default_rng(0)
+    for _ in range(50):
+        sampler.state.scores[:] = 10.0 ** rng.uniform(-3, 6, 5)
+        assert chances_of(sampler, 5) == [1] * 5
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_both_terms_of_a_chance_are_rounded_up_by_at_most_a_unit(size):
+    """The first item has almost all of the evidence: its pi is 1, others may have a pi of 0."""
+    sampler, unit = tombola.KVib(4, bound=1.0, mixing=0.5), k_vib._unit(size)
+    sampler.state.scores[0] = 2.0**900
+    excess = [(chance - Fraction(size, 8)) * unit for chance in chances_of(sampler, size)]
+    assert min(excess) >= 0  # above theta K / n
+    assert max(excess) <= unit // 2 + 2  # 1 - theta more
+    if size == 1:
+        assert excess[1:] == [1] * 3
+
+
 def test_coins_are_those_of_the_chances():
     chances, unit, runs = np.array([1, 3, 0, 9, 4, 12]), 4, 4000
     stream, counts = tombola.Stream(3), np.zeros((runs, 6), dtype=int)
@@ -129,6 +149,7 @@ def test_draws_carry_their_nominal_size_and_may_be_empty():
     sampler.update(empty, [])
     nothing = sampler.draw(0)
     assert nothing.size == 0
+    assert nothing.indices.shape == nothing.probabilities.shape == (0,)
     with pytest.raises(ValueError, match="estimates nothing"):
         nothing.mean([])
 
@@ -185,6 +206,7 @@ def test_the_uniform_share_bounds_importances():
         ({"bound": 1.0}, ValueError, "give one of mixing and horizon"),
         ({"bound": 1.0, "mixing": 0.5, "horizon": 9}, ValueError, "give one of mixing and horizon"),
         ({"bound": -1.0, "mixing": 0.5}, ValueError, r"bound\[0\] is -1.0"),
+        ({"bound": [1.0, 2.0], "mixing": 0.5}, ValueError, "bound must be one number"),
         ({"bound": 1.0, "mixing": 0.0}, ValueError, "mixing must be above 0"),
     ],
 )
@@ -193,6 +215,14 @@ def test_bad_arguments_are_named(options, error, message):
         tombola.KVib(5, **options)
     with pytest.raises(ValueError, match=r"size must be at most 2\^31"):
         tombola.KVib(5, bound=1.0, mixing=0.5).draw(2**31 + 1)
+
+
+def test_the_largest_draw_is_allowed(monkeypatch):
+    monkeypatch.setattr(k_vib, "LARGEST_DRAW", 6)  # 2^31 items would not fit into memory
+    sampler = tombola.KVib(3, bound=1.0, mixing=1.0)
+    assert sampler.draw(6).indices.tolist() == [0, 0, 1, 1, 2, 2]
+    with pytest.raises(ValueError, match="size must be at most"):
+        sampler.draw(7)
 
 
 @pytest.mark.parametrize(

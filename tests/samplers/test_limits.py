@@ -1,5 +1,7 @@
 """What holds for all samplers: the largest importance, valid ranges of a state, sizes of draws."""
 
+from functools import partial
+
 import numba
 import numpy as np
 import pytest
@@ -216,7 +218,7 @@ def test_mirror_descent_allows_for_half_the_floor_during_a_sweep():
     assert sampler.gauge.importance_limit == pytest.approx(4.0, rel=0.01)
 
 
-@pytest.mark.parametrize("make", [tombola.VRB, tombola.FTRL])
+@pytest.mark.parametrize("make", [tombola.VRB, tombola.FTRL, partial(tombola.MABS, horizon=9)])
 def test_bounds_of_two_items_are_kept(make, tmp_path):
     sampler = make(2, bound=[1.0, 9.0], seed=2)
     tombola.save(sampler, tmp_path / "it")
