@@ -10,6 +10,8 @@ import budget
 import tombola
 from tombola import VRM, Draw
 from tombola.checkpoint import CheckpointError
+from tombola.index.layout import build
+from tombola.samplers.vrm import build_members
 
 pytestmark = pytest.mark.kernels
 
@@ -92,6 +94,17 @@ def test_the_draws_of_a_batch_are_independent():
     wrong = rng.integers(3, size=(20_000, 2)) + 3 * (rng.random(20_000) < p[3:].sum())[:, None]
     counts = np.bincount(6 * wrong[:, 0] + wrong[:, 1], minlength=36)
     assert budget.chi_square_excess(counts, np.outer(p, p).ravel()) > 1
+
+
+def test_what_has_no_weight_is_never_drawn():
+    """Neither a component nor an item of one, however small the other weights."""
+    sampler = VRM([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], seed=8)
+    members = sampler.state.components.members
+    members.weights[:] = [1, 0, 1]
+    build_members(sampler.state.components)
+    sampler.state.index.weights[:] = [1, 0, 0]
+    build(sampler.state.index)
+    assert sampler.draw(50).indices.tolist() == [0] * 50
 
 
 class Oracle:
@@ -219,7 +232,10 @@ def test_bad_arguments(components, options, message):
         VRM([["a", "b"]])
 
 
-@pytest.mark.parametrize("mixture", [[0.5, 0.2, 0.2, 0.2], [0.4, 0.3, 0.25, 0.05]])
+@pytest.mark.parametrize(
+    "mixture",
+    [[0.5, 0.2, 0.2, 0.2], [0.4, 0.3, 0.25, 0.05], [0.4, 0.3, 0.2, 0.1 + 1.5e-6]],
+)
 def test_a_state_without_a_mixture_is_refused(mixture):
     sampler = fed(VRM(overlapping(5)))
     state = sampler.state_dict()
