@@ -623,6 +623,15 @@ def test_mixing_falls_with_the_losses_received():
     assert sampler.probabilities().min() >= sampler.state.rule[0].mixing / 100 * (1 - 1e-9)
 
 
+def test_mixing_begins_at_1():
+    sampler = VRB(23, seed=28)
+    for fed in range(30):
+        draw = sampler.draw(1)
+        mixing = min(1.0, math.sqrt(23 / (4 * fed))) if fed else 1.0
+        assert sampler.state.rule[0].mixing == pytest.approx(mixing, rel=1e-12)
+        sampler.update(draw, [1.0])
+
+
 def test_frequencies_while_it_adapts():
     """The counts against the sum of all distributions that they came from."""
     n = 30

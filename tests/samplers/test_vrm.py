@@ -11,7 +11,7 @@ import tombola
 from tombola import VRM, Draw
 from tombola.checkpoint import CheckpointError
 from tombola.index.layout import build
-from tombola.samplers.vrm import build_members
+from tombola.samplers.vrm import build_members, take_step
 
 pytestmark = pytest.mark.kernels
 
@@ -151,6 +151,16 @@ def test_the_step_is_that_of_a_generic_solver(step):
         oracle.w = sampler.mixture
         bound.append(sampler.mixture[-1] == 0.05 or sampler.mixture.min() == 0.0)
     assert step < 1 or 0 < sum(bound) < 40
+
+
+def test_a_component_that_gives_all_its_room_is_left_with_its_least_share():
+    """To the last digit, also if a step moves just that much."""
+    sampler = VRM([[1.0, 0.0]], mixing=0.17)
+    state = sampler.state
+    state.mixture[:] = [1 - 0.78, 0.78]
+    state.slope[:] = [0.0, 2.0 * 0.1 * (0.78 - 0.17)]
+    take_step(state)
+    assert sampler.mixture.tolist() == [0.83, 0.17]
 
 
 def test_it_finds_the_best_mixture():

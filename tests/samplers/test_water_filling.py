@@ -91,6 +91,26 @@ def test_what_is_left_over_goes_to_the_first_items_that_have_room():
     assert chances.tolist() == [48, 16, 16, 60, 60]
 
 
+def test_what_is_too_much_is_taken_from_where_there_is_room():
+    """The level is good enough, but the second item lacks 500 of its limit."""
+    low, total = 2**50, 3 * 2**50
+    chances = filled([float(total - low + 500), float(low - 500)], low, 4 * low, total)
+    assert chances.tolist() == [total - low, low]
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "total"),
+    [
+        ([19.0, 11.0, 11.0, 1.0, 1.0, 23.0], 12, 28, 72),
+        ([7.0, 6.0, 10.0, 6.0, 3.0], 6, 7, 32),
+        ([9.0, 1.0, 21.0, 24.0, 14.0, 14.0], 4, 28, 166),
+    ],
+)
+def test_the_level_where_an_item_is_exactly_at_a_limit(values, low, high, total):
+    level = level_of(np.array(values), low, high, total)
+    assert np.clip(level * np.array(values), low, high).sum() == pytest.approx(total, rel=1e-12)
+
+
 @pytest.mark.parametrize("unit", [2.0**-50, 1.0, 2.0**50])
 @pytest.mark.parametrize("low", [0.0, 0.2, 0.5])
 def test_the_unit_of_limits_and_total_does_not_matter(unit, low):
