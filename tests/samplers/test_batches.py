@@ -81,6 +81,19 @@ def _played(sampler):
     return state
 
 
+@pytest.mark.parametrize(
+    ("scale", "kept"), [(2**10 - 1, False), (2**10, True), (2**59, True), (2**59 + 2**10, False)]
+)
+def test_the_scale_is_kept_at_the_ends_of_its_range(scale, kept):
+    """Two items of value 1, whose weights are the scale; the total is from 2 * 2^10 to 2^60."""
+    sampler, draw = tombola.VRB(2), tombola.Draw([0, 1] * 4, [0.5] * 8, 2)
+    sampler.update(draw, np.ones(8))
+    sampler.state.sweep[0].scale = scale
+    sampler.update(draw, np.ones(8))
+    assert (sampler.state.index.weights.tolist() == [scale, scale]) == kept
+    assert (sampler.state.sweep[0].scale == scale) == kept
+
+
 def test_a_change_of_scale_in_the_middle_of_a_batch():
     # losses that grow a thousandfold within one batch: the total passes its limit half way
     n = 300

@@ -38,6 +38,11 @@ def test_no_importance_exceeds_the_limit_of_the_gauge(name):
         play(sampler, 3)
 
 
+@pytest.mark.parametrize("make", [tombola.Uniform, tombola.Shuffle])
+def test_uniform_and_shuffled_draws_have_importance_1(make):
+    assert make(7).gauge.importance_limit == 1.0
+
+
 class Plain(tombola.Sampler):
     """A sampler without kernels, with one array."""
 

@@ -52,6 +52,26 @@ def test_steps_are_those_of_the_rule(n, floor, clip, step, bound):
             p = dense_step(p, item, chance, loss, step / bound, bound, floor, clip)
 
 
+def test_an_estimate_of_the_largest_size_changes_nothing():
+    """c is 0, in numbers that are exact."""
+    sampler = MirrorDescent(4, bound=1.0, floor=1.0, clip=1.0)
+    before = sampler.state_dict()["parts"]
+    for loss in (1.0, 1.5):
+        sampler.update(Draw([2], [0.25], 4), [loss])
+        assert sampler.state.scores.tolist() == before["scores"].tolist()
+        assert sampler.state.index.weights.tolist() == before["index"]["weights"].tolist()
+
+
+def test_masses_are_magnified_below_their_limit_only():
+    for mass, scores in ((2.0**-500, [2.0**-501] * 2), (2.0**-501, [2.0**-2] * 2)):
+        sampler = MirrorDescent(2, bound=1.0, floor=0.1)
+        sampler.state.scores[:] = mass / 2
+        sampler.state.rule[0].mass = mass
+        sampler.state.sweep[0].scale /= mass
+        mirror_descent.shrink(sampler.state, 0, 1.0)
+        assert sampler.state.scores.tolist() == scores
+
+
 def test_the_step_of_a_horizon_and_without_one():
     n, floor, root = 10, 0.5, np.sqrt(2 * np.log(10) / 10)
     planned = MirrorDescent(n, bound=4.0, horizon=900)

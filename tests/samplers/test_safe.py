@@ -86,6 +86,22 @@ def test_any_curvature_above_zero_is_one():
     assert sampler.probabilities().tolist() == [0.5, 0.5]
 
 
+def test_a_curvature_of_almost_nothing_beside_a_large_one():
+    """s^2 is below the smallest number; what is known of such an item says nothing about m."""
+    sampler = Safe(2, smoothness=1.0, curvature=[5e-324, 1e308], mixing=0.0, resolve=1)
+    sampler.update(everything(2)[0], [1.0])
+    np.testing.assert_allclose(sampler.probabilities(), [0.0, 1.0], atol=1e-12)
+
+
+def test_nothing_is_solved_before_a_loss_above_zero():
+    """However wide the bounds are."""
+    sampler = Safe(2, smoothness=1e200, resolve=1)
+    for _ in range(2):
+        sampler.update(everything(2), [0.0, 0.0], moved=1e200)
+    assert sampler.state.rule[0].level == 1.0
+    assert sampler.probabilities().tolist() == [0.5, 0.5]
+
+
 def test_nothing_known_and_everything_known():
     s = np.array([1.0, 2.0, 3.0])
     sampler = Safe(3, smoothness=1.0, curvature=s**2, mixing=0.0, resolve=1)

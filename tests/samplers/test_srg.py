@@ -8,7 +8,9 @@ import pytest
 import tombola
 from budget import chi_square_excess
 from tombola import SRG, Draw, Uniform
+from tombola.random import Stream
 from tombola.samplers.compiled import draw_one, update_one
+from tombola.samplers.srg import flip
 from tombola.samplers.weighted import rebuild
 
 pytestmark = pytest.mark.kernels
@@ -62,6 +64,13 @@ def test_coin_and_item_have_the_joint_distribution_of_the_rule():
     # a coin that does not look at the item is rejected
     wrong = np.random.default_rng(0).uniform(size=size) < 0.4
     assert chi_square_excess(np.bincount(draw.indices[wrong], minlength=5), np.ones(5)) > 1
+
+
+def test_a_coin_shows_uniform_for_exactly_its_share_of_the_words():
+    """53 bits of a word are k: k + 1 of 2^53 is the least share for which it does."""
+    k = int(Stream(3).words(1)[0]) >> 11
+    assert not flip(Stream(3).state, k / 2**53)
+    assert flip(Stream(3).state, (k + 1) / 2**53)
 
 
 def test_feedback_without_tags_refreshes_a_uniform_sample():

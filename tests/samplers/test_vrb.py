@@ -132,6 +132,26 @@ def test_anytime():
     assert oracle.mixing < 0.35
 
 
+def test_theta_of_one_item():
+    sampler = VRB(1, bound=1.0)
+    for drawn in range(4):
+        assert sampler.draw(1).probabilities.tolist() == [1.0]
+        theta = max(1, drawn) ** (-1 / 3)
+        assert sampler.state.rule[0].mixing == pytest.approx(theta, rel=1e-12)
+
+
+def test_theta_is_at_most_1_however_early_it_is_due():
+    """In a saved state, say: theta_t = min(1, (n/t)^(1/3)) holds before n draws, too."""
+    sampler = VRB(N, bound=1.0, seed=5)
+    saved = sampler.state_dict()
+    for drawn in (0, 1, N // 2):
+        saved["parts"]["rule"].update(drawn=drawn, due=0)
+        sampler.load_state_dict(saved)
+        sampler.draw(1)
+        rule = sampler.state.rule[0]
+        assert (rule.mixing, rule.factor, rule.due) == (1.0, N, N)
+
+
 @pytest.mark.parametrize("memory", [N, 10 * N])
 def test_memory(memory):
     sampler = VRB(N, bound=1.0, mixing=0.125, memory=memory, seed=6)
@@ -601,6 +621,15 @@ def test_mixing_falls_with_the_losses_received():
     sampler.draw(1)
     assert sampler.state.rule[0].mixing == pytest.approx(math.sqrt(100 / (4 * 1000)), rel=1e-12)
     assert sampler.probabilities().min() >= sampler.state.rule[0].mixing / 100 * (1 - 1e-9)
+
+
+def test_mixing_begins_at_1():
+    sampler = VRB(23, seed=28)
+    for fed in range(30):
+        draw = sampler.draw(1)
+        mixing = min(1.0, math.sqrt(23 / (4 * fed))) if fed else 1.0
+        assert sampler.state.rule[0].mixing == pytest.approx(mixing, rel=1e-12)
+        sampler.update(draw, [1.0])
 
 
 def test_frequencies_while_it_adapts():

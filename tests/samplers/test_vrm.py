@@ -10,6 +10,8 @@ import budget
 import tombola
 from tombola import VRM, Draw
 from tombola.checkpoint import CheckpointError
+from tombola.index.layout import build
+from tombola.samplers.vrm import build_members, take_step
 
 pytestmark = pytest.mark.kernels
 
@@ -94,6 +96,17 @@ def test_the_draws_of_a_batch_are_independent():
     assert budget.chi_square_excess(counts, np.outer(p, p).ravel()) > 1
 
 
+def test_what_has_no_weight_is_never_drawn():
+    """Neither a component nor an item of one, however small the other weights."""
+    sampler = VRM([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], seed=8)
+    members = sampler.state.components.members
+    members.weights[:] = [1, 0, 1]
+    build_members(sampler.state.components)
+    sampler.state.index.weights[:] = [1, 0, 0]
+    build(sampler.state.index)
+    assert sampler.draw(50).indices.tolist() == [0] * 50
+
+
 class Oracle:
     """The rule, with dense matrices and a generic solver."""
 
@@ -138,6 +151,16 @@ def test_the_step_is_that_of_a_generic_solver(step):
         oracle.w = sampler.mixture
         bound.append(sampler.mixture[-1] == 0.05 or sampler.mixture.min() == 0.0)
     assert step < 1 or 0 < sum(bound) < 40
+
+
+def test_a_component_that_gives_all_its_room_is_left_with_its_least_share():
+    """To the last digit, also if a step moves just that much."""
+    sampler = VRM([[1.0, 0.0]], mixing=0.17)
+    state = sampler.state
+    state.mixture[:] = [1 - 0.78, 0.78]
+    state.slope[:] = [0.0, 2.0 * 0.1 * (0.78 - 0.17)]
+    take_step(state)
+    assert sampler.mixture.tolist() == [0.83, 0.17]
 
 
 def test_it_finds_the_best_mixture():
@@ -219,7 +242,10 @@ def test_bad_arguments(components, options, message):
         VRM([["a", "b"]])
 
 
-@pytest.mark.parametrize("mixture", [[0.5, 0.2, 0.2, 0.2], [0.4, 0.3, 0.25, 0.05]])
+@pytest.mark.parametrize(
+    "mixture",
+    [[0.5, 0.2, 0.2, 0.2], [0.4, 0.3, 0.25, 0.05], [0.4, 0.3, 0.2, 0.1 + 1.5e-6]],
+)
 def test_a_state_without_a_mixture_is_refused(mixture):
     sampler = fed(VRM(overlapping(5)))
     state = sampler.state_dict()

@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 
 from budget import ALPHA
 from tombola.compiling import kernel
-from tombola.samplers.water_filling import choose, fill_chances
+from tombola.samplers.water_filling import choose, fill_chances, water_level
 
 UNIT = 2**32
 
@@ -15,6 +15,11 @@ UNIT = 2**32
 @kernel
 def fill(values, low, high, total, chances):
     fill_chances(values, low, high, total, chances)
+
+
+@kernel
+def level_of(values, low, high, total):
+    return water_level(values, low, high, total)
 
 
 def filled(values, low, high, total):
@@ -78,6 +83,41 @@ def test_what_is_left_over_goes_where_there_is_room():
     values = np.array([100.0] * 10 + [1.0] + [100.0] * 10)
     chances = filled(values, 1, 50, 20 * 50 + 33)
     assert chances.tolist() == [50] * 10 + [33] + [50] * 10
+
+
+def test_what_is_left_over_goes_to_the_first_items_that_have_room():
+    """Items of value 0 get what the others have no room for: evenly, then the first the rest."""
+    chances = filled([0.0, 0.0, 0.0, 1.0, 1.0], 0, 60, 200)
+    assert chances.tolist() == [48, 16, 16, 60, 60]
+
+
+def test_what_is_too_much_is_taken_from_where_there_is_room():
+    """The level is good enough, but the second item lacks 500 of its limit."""
+    low, total = 2**50, 3 * 2**50
+    chances = filled([float(total - low + 500), float(low - 500)], low, 4 * low, total)
+    assert chances.tolist() == [total - low, low]
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "total"),
+    [
+        ([19.0, 11.0, 11.0, 1.0, 1.0, 23.0], 12, 28, 72),
+        ([7.0, 6.0, 10.0, 6.0, 3.0], 6, 7, 32),
+        ([9.0, 1.0, 21.0, 24.0, 14.0, 14.0], 4, 28, 166),
+    ],
+)
+def test_the_level_where_an_item_is_exactly_at_a_limit(values, low, high, total):
+    level = level_of(np.array(values), low, high, total)
+    assert np.clip(level * np.array(values), low, high).sum() == pytest.approx(total, rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [2.0**-50, 1.0, 2.0**50])
+@pytest.mark.parametrize("low", [0.0, 0.2, 0.5])
+def test_the_unit_of_limits_and_total_does_not_matter(unit, low):
+    values = np.random.default_rng(1).lognormal(0, 2, 20)
+    level = level_of(values, low * unit, unit, 12.0 * unit)
+    assert level == unit * level_of(values, low, 1.0, 12.0)
+    assert np.clip(level * values, low * unit, unit).sum() == pytest.approx(12 * unit, rel=1e-12)
 
 
 def chosen(values, count, seeds):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tombola
-from tombola import OSMD, VRB, Draw
+from tombola import OSMD, VRB, Draw, MirrorDescent
 from tombola.index.layout import first_fault
 from tombola.samplers import weighted
 from tombola.testing import check_sampler
@@ -144,6 +144,16 @@ def test_a_weight_leaves_the_total_within_twice_its_range(real):
     weighted.put(sampler.state, 1, real)
     assert index.weights[1] == 2**61 - index.weights[0] - index.weights[2]
     assert first_fault(index) == -1
+
+
+@pytest.mark.kernels
+def test_all_weights_together_leave_the_total_within_its_limit():
+    """Values so large that no scale is small enough for them."""
+    sampler = MirrorDescent(5, bound=1.0)
+    sampler.state.scores[:] = 2.0**1015
+    weighted.rebuild(sampler.state)
+    assert first_fault(sampler.state.index) == -1
+    assert sampler.state.index.weights.min() >= 1
 
 
 @pytest.mark.kernels
