@@ -3,7 +3,6 @@
 import argparse
 import csv
 import io
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from tombola.archive import CheckpointError
 from tombola.cli.data import name_of
 from tombola.cli.errors import CommandError
 from tombola.cli.progress import Progress
+from tombola.cli.train_record import read_record
 from tombola.files import replaced_file
 
 if TYPE_CHECKING:
@@ -95,17 +95,18 @@ def _model(folder: Path) -> "SavedModel":
 
     if not folder.exists():
         raise CommandError(f"there is no folder {folder}")
-    record = folder / "run.json"
     try:
-        if folder.is_dir() and not json.loads(record.read_text(encoding="utf-8"))["finished"]:
+        if folder.is_dir() and not read_record(folder)["finished"]:
             raise CommandError(f"the run in {folder} is not finished: continue it with --resume")
         return read_model(folder)
     except FileNotFoundError:
         raise CommandError(f"{folder} holds no model of `tombola train`") from None
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, CheckpointError):
-            raise CommandError(f"the model cannot be used: {error}") from None
-        raise CommandError(f"{record} is not the record of a run of `tombola train`") from None
+    except CheckpointError as error:
+        raise CommandError(f"the model cannot be used: {error}") from None
+    except ValueError as error:
+        raise CommandError(
+            f"{folder / 'run.json'} is not the record of a run of `tombola train`: {error}"
+        ) from None
 
 
 def _names(model: "SavedModel") -> list[str]:
