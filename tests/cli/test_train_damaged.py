@@ -13,7 +13,7 @@ import pytest
 
 from states import assert_same, same
 from tombola.checkpoint import CheckpointError, read, write
-from tombola.cli import train_part
+from tombola.cli import train_part, train_scores
 from tombola.cli.main import main
 from tombola.cli.train_record import read_record
 from tombola.cli.train_rule import Book
@@ -69,7 +69,7 @@ def changed(path, at, value):
 
 
 REMOVED = object()
-SHAPE = SimpleNamespace(shape=(31,))  # of the problem
+SHAPE = SimpleNamespace(shape=(31,), value=lambda w: w @ w)  # of the problem
 
 COLUMN_NAMES = ("rounds", "gaps", "seconds")
 WRONG_COLUMNS = [
@@ -86,6 +86,7 @@ WRONG_COLUMNS = [
     ("solution", np.zeros(3)),
     ("solution", np.zeros(31, dtype=np.float32)),
     ("solution", np.full(31, np.nan)),
+    ("solution", np.full(31, 1e300)),
     ("rounds", np.zeros(0)),
     ("rounds", np.zeros((2, 2))),
     ("rounds", np.array([0, 1, 2])),
@@ -124,6 +125,11 @@ def test_a_trace_by_columns_rises(name, here):
     changed(path, [name], read(path)[name][::-1].copy())
     with pytest.raises(CheckpointError, match=rf"{name} must be .* rising order"):
         train_part._loaded_columns(path, SHAPE, 100)
+
+
+def test_scores_that_are_not_finite_are_said_plainly(here, capsys, monkeypatch):
+    monkeypatch.setattr(train_scores, "scores_of", lambda fit: {"R squared": float("inf")})
+    assert "a score is not a finite number" in refused("columns", COLUMNS, capsys)
 
 
 def test_an_honest_state_by_columns_is_taken(here):

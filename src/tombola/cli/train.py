@@ -205,6 +205,12 @@ def _save(folder: Path, fit: "Fit", record: dict[str, Any]) -> None:
         "code": {"predict": snippet(fit), "fit": fit.plan.code()},
         "finished": True,
     }
+    try:
+        _as_json(record)
+    except ValueError:  # nothing that training ends with, but a state may hold any number
+        raise CommandError(
+            "the run cannot be finished: its objective or a score is not a finite number"
+        ) from None
     text = io.StringIO()
     names, rows = fit.trace()
     csv.writer(text, lineterminator="\n").writerows([names, *rows])

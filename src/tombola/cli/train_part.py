@@ -311,7 +311,10 @@ def _loaded_columns(path: Path, problem: Any, most: int) -> dict[str, Any]:
         require(rising, found, "rounds", f"whole numbers to {most} in rising order")
         require(bool((np.diff(seconds) >= 0).all()), found, "seconds", "in rising order")
         require(number_in(found, "gap") == gaps[-1], found, "gap", f"the last of gaps, {gaps[-1]}")
-        finite_in(found, "solution", problem.shape)
+        solution = finite_in(found, "solution", problem.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sound = math.isfinite(problem.value(solution))
+        require(sound, found, "solution", "one with a finite objective")
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
     return found
