@@ -231,9 +231,11 @@ class OfRun(OfFile):
     kind, inside, share = "run", ("state", "parts"), 0.1
     arguments = ("train", "iris", "--epochs", "3", "--solver", "adagrad", "--sampler", "vrb")
 
-    def __init__(self, name, file, how="fields"):
+    def __init__(self, name, file, how="fields", inside=None, arguments=None):
         super().__init__(name, how)
         self.file = file
+        self.inside = self.inside if inside is None else inside
+        self.arguments = self.arguments if arguments is None else arguments
 
     @functools.cached_property
     def path(self):
@@ -247,10 +249,7 @@ class OfRun(OfFile):
         return self.path.parents[len(Path(self.file).parts) - 1]
 
     def main(self, *more):
-        from tombola.cli.main import main
-
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            return main([*self.arguments, "--out", str(self.folder), *more])
+        return command(*self.arguments, "--out", str(self.folder), *more)
 
     def save(self):
         require(self.path is not None and self.main() == 0, "an honest run failed")
@@ -265,9 +264,116 @@ class OfRun(OfFile):
         return super().place(state)
 
     def load(self):
-        code = self.main("--resume")
-        require(code in (0, 2), f"exit status {code}")
-        return "refused" if code == 2 else "harmless"
+        return judged(self.main("--resume"))
+
+
+def command(*arguments):
+    """The exit status of a command, which prints nothing."""
+    from tombola.cli.main import main
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        code = main(list(arguments))
+    require("not enough memory" not in said.getvalue(), said.getvalue())
+    return code
+
+
+def judged(code):
+    require(code in (0, 2), f"exit status {code}")
+    return "refused" if code == 2 else "harmless"
+
+
+class OfRecord(OfRun):
+    """run.json of an interrupted run, by its fields, and --resume."""
+
+    inside = ()
+
+    @functools.cached_property
+    def _honest(self):
+        self.save()
+        return json.loads(self.path.read_text())
+
+    def place(self, state):
+        super(OfFile, self).place(state)
+        self.path.write_text(json.dumps(state))
+        return True
+
+
+class OfReport(OfRecord):
+    """The record of a finished run, by its fields, or the bytes of its trace; and its page."""
+
+    def save(self):
+        require(self.path is not None and self.main() == 0, "an honest run failed")
+
+    @functools.cached_property
+    def _honest(self):
+        if self.how == "fields":
+            return super()._honest
+        self.save()
+        return self.path.read_bytes()
+
+    def place(self, state):
+        if self.how == "fields":
+            return super().place(state)
+        self.path.write_bytes(state)
+        return True
+
+    def load(self):
+        return judged(command("report", str(self.folder)))
+
+
+class OfModel(OfFile):
+    """The model of `tombola train`, and `tombola predict`."""
+
+    kind, inside, share = "model", ("prepare",), 0.3
+
+    def __init__(self, name, how="fields"):
+        super().__init__(name, how)
+        self.task = name
+
+    def damage(self, state, rng):
+        while True:
+            with contextlib.suppress(ValueError):  # text that cannot become numbers
+                return super().damage(state, rng)
+
+    def frame(self, n):
+        """Rows for every kind of rule."""
+        import pandas as pd
+
+        rng = np.random.default_rng(n)
+        size = rng.normal(size=n)
+        columns = {
+            "size": size,
+            "kind": rng.choice(["cat", "dog", "owl"], size=n),
+            "city": [f"c{k}" for k in rng.integers(0, 250, size=n)],
+            "code": [f"x{k}" for k in range(n)],
+            "own": [f"y{k}" for k in range(n)],
+            "when": [f"2021-{m:02}-{d:02}" for d, m in rng.integers(1, 13, size=(n, 2))],
+            "label": np.where(size > 0.5, "yes", np.where(size < -1, "never", "no")),
+        }
+        return pd.DataFrame(columns)
+
+    def save(self):
+        folder = self.path.parent
+        train, self.new = folder / "train.csv", folder / "new.csv"
+        self.frame(700).to_csv(train, index=False)
+        self.frame(60).to_csv(self.new, index=False)
+        more = {
+            "classification": ["--target", "label"],
+            "regression": ["--target", "size"],
+            "clustering": ["--task", "clustering"],
+        }[self.task]
+        run, few = folder / "run", ["--epochs", "2", "--keep", "code"]
+        code = command("train", str(train), *more, *few, "--out", str(run))
+        require(code == 0, "an honest run failed")
+        shutil.copy(run / "model.npz", self.path)
+
+    def load(self):
+        out = self.path.parent / "predictions.csv"
+        out.unlink(missing_ok=True)
+        outcome = judged(command("predict", str(self.path), str(self.new), "--out", str(out)))
+        require(out.exists() == (outcome == "harmless"), "a file without predictions")
+        return outcome
 
 
 class OfDask(OfRun):
@@ -526,6 +632,7 @@ class Faulty(Target):
 # ---- all of them
 
 BLIND = ("bytes", "members")
+BY_COLUMNS = ("train", "breast_cancer", "--l1-ratio", "1", "--alpha", "0.01")
 
 
 def all_targets(only=()):
@@ -543,7 +650,13 @@ def all_targets(only=()):
     found += [ResultFile(name, how) for name in ("dual", "lazy") for how in BLIND]
     found += [OfRun("state of a class", "state/1.npz")]
     found += [OfRun("state of a class", "state/1.npz", how) for how in BLIND]
-    found += [OfRun("record", "run.json", "bytes")]
+    found += [OfRun("rule of a class", "state/1.rule", how, ()) for how in ("fields", *BLIND)]
+    found += [OfRun("state by columns", "state/0.npz", how, (), BY_COLUMNS)
+              for how in ("fields", *BLIND)]  # fmt: skip
+    found += [OfRun("record", "run.json", "bytes"), OfRecord("record", "run.json")]
+    found += [OfReport("page", "run.json"), OfReport("page", "trace.csv", "bytes")]
+    found += [OfModel(task) for task in ("classification", "regression", "clustering")]
+    found += [OfModel("classification", how) for how in BLIND]
     if find_spec("dask"):
         found += [OfDask("driver", "fit.npz"), OfDask("driver, hinge", "fit.npz", loss="hinge")]
         found += [OfDask("driver", "fit.npz", how) for how in BLIND]

@@ -15,7 +15,9 @@ import fuzz_campaign
 from fuzz_targets import FAULTS, all_targets
 
 SEED = 138  # of three attempts on a faulty target, one is in the place that it minds
-TARGETS = {target.name: target for target in all_targets() if target.kind in ("file", "torch")}
+TARGETS = {
+    target.name: target for target in all_targets() if target.kind in ("file", "model", "torch")
+}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,5 +1,9 @@
-"""Atomic file writes: a crash at any time leaves the old file or the new one, never a part."""
+"""Atomic file writes: a crash at any time leaves the old file or the new one, never a part.
 
+And JSON files, which may hold anything when they are read.
+"""
+
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -7,7 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["replaced_file", "write_text"]
+__all__ = ["read_json", "replaced_file", "write_text"]
+
+DEEPEST = 50  # levels of a JSON file
 
 
 @contextmanager
@@ -56,6 +62,24 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file atomically, in UTF-8."""
     with replaced_file(path) as file:
         file.write(text.encode())
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the object in a JSON file; raise a ValueError if it does not hold one."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds a {type(found).__name__}, not an object")
+    level: list[Any] = [found]
+    for _ in range(DEEPEST):
+        inside = [it.values() if isinstance(it, dict) else it for it in level]
+        level = [it for inner in inside for it in inner if isinstance(it, (dict, list))]
+    if level:
+        raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+    json.dumps(found, ensure_ascii=False).encode()  # an error for half a surrogate pair
+    return found
 
 
 def _is_ours(name: Any, folder: Path) -> bool:

@@ -1,5 +1,6 @@
 """`tombola report` of runs of `tombola train`: one again, several side by side."""
 
+import csv
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ import pytest
 
 from tombola.cli import compare
 from tombola.cli.main import main
+from tombola.report import Page
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +163,66 @@ def test_a_wrong_folder_is_named(said, here, capsys):
     assert main(["report", "default", "short"]) == 2
     assert said in capsys.readouterr().err
     assert not Path("default/comparison.html").exists()
+
+
+def entries(record, way=()):
+    """The ways to all entries of a record."""
+    for key, inner in record.items() if isinstance(record, dict) else enumerate(record):
+        yield (*way, key)
+        if isinstance(inner, (dict, list)):
+            yield from entries(inner, (*way, key))
+
+
+def with_entry(record, way, value):
+    record = json.loads(json.dumps(record))
+    holder = record
+    for key in way[:-1]:
+        holder = holder[key]
+    holder[way[-1]] = value
+    return record
+
+
+@pytest.mark.parametrize("value", [[[1]], None, -1e308])
+def test_a_record_with_one_entry_of_another_type(value, here, capsys, monkeypatch):
+    """It is refused with a sentence, or harmless."""
+    monkeypatch.setattr(Page, "save", lambda page, path: None)
+    monkeypatch.setattr(Page, "figure", lambda page, *drawn: None)
+    path = Path("short/run.json")
+    record = json.loads(path.read_text())
+    refused = set()
+    for way in entries(record):
+        path.write_text(json.dumps(with_entry(record, way, value)))
+        for folders in (["short"], ["default", "short"]):
+            capsys.readouterr()
+            code = main(["report", *folders])
+            said = capsys.readouterr().err
+            assert code in (0, 2), way
+            assert code == 0 or len(said.splitlines()) == 1, (way, said)
+            if code == 2:
+                refused.add(way[0])
+    assert {"data", "parts"} <= refused
+
+
+TRACES = {
+    "line 2: objective is inf": ("objective", "inf"),
+    "could not convert string to float": ("gap", "much"),
+    "does not say how": ("seconds", "nan"),
+    "field larger than field limit": ("epoch", "7" * 140_000),
+}
+
+
+@pytest.mark.parametrize("said", TRACES)
+def test_a_trace_that_is_not_sound_is_refused(said, here, capsys):
+    name, value = TRACES[said]
+    with Path("short/trace.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    rows[0][name] = value
+    with Path("short/trace.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    assert main(["report", "short"]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_run_given_twice(here, capsys):

@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from tombola.archive import CheckpointError, read, write
+from tombola.cli import predict as predict_module
 from tombola.cli.main import main
 from tombola.datasets import csv_files, read_table
 from tombola.datasets.encode import RULES
@@ -273,6 +274,51 @@ CRAFTED = [
     (["prepare", "encoding", 3, "first"], "x"),
     (["read_as"], {"reading": {"nothing": 1}}),
     (["read_as"], {"first": 7}),
+    (["read_as"], {"first": 1.0}),
+    (["read_as"], {"other": 7}),
+    (["read_as"], []),
+    (["read_as"], {"reading": [1]}),
+    (["read_as"], {"reading": {"decimal": 5}}),
+    (["read_as"], {"reading": {"decimal": ",,"}}),
+    (["read_as"], {"reading": {"thousands": None}}),
+    (["read_as"], {"reading": {"encoding": 5}}),
+    (["read_as"], {"reading": {"encoding": "utf\0"}}),
+    (["read_as"], {"reading": {"missing": [1]}}),
+    (["read_as"], {"reading": {"drop": [[1]]}}),
+    (["read_as"], {"reading": {"drop": 5}}),
+    (["read_as"], {"reading": {"target": ["a"]}}),
+    (["read_as"], {"reading": {"impute": "yes"}}),
+    (["class"], np.array(["model", "model"])),
+    (["format"], np.array([1, 1])),
+    (["format"], True),
+    (["task"], np.array(["classification"])),
+    (["parameters"], [1]),
+    (["parameters", "loss"], "hinge"),
+    (["coef"], np.full((3, 9), 1e308)),
+    (["coef"], "x"),
+    (["intercept"], np.full(3, -1e308)),
+    (["classes"], np.array([1, 2, 0x7FFFFFFF], dtype=np.uint32).view("<U1")),
+    (["classes"], np.array([1, 2, 0xD800], dtype=np.uint32).view("<U1")),
+    (["classes"], np.array([1, 2, 0xD800], dtype=">u4").view(">U1")),
+    (["classes"], np.array([1.0, 2.0, np.nan])),
+    (["classes"], np.array([b"a", b"b", b"c"])),
+    (["kept"], 5),
+    (["mean"], np.zeros(9, dtype=np.float32)),
+    (["prepare"], None),
+    (["prepare", "width"], 10**12),
+    (["prepare", "names"], 5),
+    (["prepare", "parameters", "keep"], 5),
+    (["prepare", "parameters", "keep"], ["\ud800"]),
+    (["prepare", "parameters", "impute"], np.zeros(2)),
+    (["prepare", "parameters", "encode"], "other"),
+    (["prepare", "parameters", "scale"], 1),
+    (["prepare", "encoding"], 5),
+    (["prepare", "encoding", 0], np.zeros(3)),
+    (["prepare", "encoding", 0], {}),
+    (["prepare", "encoding", 0, "rule"], ["AsIs"]),
+    (["prepare", "encoding", 2, "shares"], None),
+    (["prepare", "encoding", 3, "first"], 10**30),
+    (["prepare", "encoding", 3, "form"], np.zeros(2)),
 ]
 
 
@@ -285,6 +331,92 @@ def test_a_crafted_model_is_refused(home, at, tmp_path):
     write(tmp_path / "model.npz", state)
     with pytest.raises(CheckpointError, match=r"model.npz"):
         read_model(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize("width", [2**17, 10**12])
+def test_columns_without_names_are_not_more_than_the_file_holds(width, tmp_path):
+    """Of an array without names, constant columns are left out: the width is above the kept."""
+    assert main(["train", "imbalanced", "--epochs", "1", "--out", "run"]) == 0
+    state = read("run/model.npz")
+    assert state["prepare"]["names"] == []
+    changed(state, ["prepare", "width"], 100)
+    write("run/model.npz", state)
+    assert read_model("run").prepare.n_features_in_ == 100
+    changed(state, ["prepare", "width"], width)
+    write("run/model.npz", state)
+    with pytest.raises(CheckpointError, match=f"of {width} columns, it keeps 50"):
+        read_model("run")
+
+
+def hashed(column, size=64):
+    return {"rule": "Hashed", "column": column, "size": size}
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ([hashed("a", 2**16)], "size of a rule is 65536"),
+        ([hashed("a")] * 200, "its encoding is not that of its columns"),
+        ([hashed("a"), hashed("b")], "its encoding is not that of its columns"),
+        ([hashed("b")], "its encoding is not that of its columns"),
+        ([hashed("a" * 2**18)], "the names of its columns are too long"),
+    ],
+)
+def test_an_encoding_makes_no_more_columns_than_the_file_holds(rules, said, home, tmp_path):
+    state = read(home / "classification" / "model.npz")
+    names = [rules[0]["column"]] if len(rules[0]["column"]) > 1 else ["a"]
+    state["prepare"] |= {"encoding": [hashed(names[0])], "width": 1, "names": names}
+    if "long" not in said:
+        write(tmp_path / "model.npz", state)
+        made = read_model(tmp_path / "model.npz").prepare.preparation_.columns
+        assert made == tuple(f"a#{k}" for k in state["kept"])
+    state["prepare"]["encoding"] = rules
+    write(tmp_path / "model.npz", state)
+    with pytest.raises(CheckpointError, match=said):
+        read_model(tmp_path / "model.npz")
+
+
+def test_long_classes_and_many_of_them_are_predicted_in_parts(home, monkeypatch):
+    assert predict(home, "classification") == 0
+    monkeypatch.setattr(predict_module, "ANSWER", 500)
+    seen = []
+    monkeypatch.setattr(
+        LinearClassifier, "predict", spied(LinearClassifier.predict, lambda X: seen.append(len(X)))
+    )
+    assert predict(home, "classification", "new.csv", "parts.csv") == 0
+    pd.testing.assert_frame_equal(pd.read_csv("parts.csv"), pd.read_csv("p.csv"))
+    assert len(seen) > 5
+    assert sum(seen) == 100
+
+
+def spied(method, note):
+    def call(self, X):
+        note(X)
+        return method(self, X)
+
+    return call
+
+
+@pytest.mark.parametrize("change", [{"scale": 5e-324}, {"mean": 1e308, "scale": 1e-5}])
+def test_numbers_that_overflow_are_said_plainly(change, home, tmp_path, capsys):
+    shutil.copytree(home / "classification", "copy")
+    state = read("copy/model.npz")
+    for name, value in change.items():
+        state[name][:] = value
+    write("copy/model.npz", state)
+    assert main(["predict", "copy", str(home / "new.csv")]) == 2
+    assert "too large for the model" in capsys.readouterr().err
+    assert not (tmp_path / "predictions.csv").exists()
+
+
+def test_probabilities_that_overflow_are_said_plainly(home, capsys):
+    shutil.copytree(home / "classification", "copy")
+    state = read("copy/model.npz")
+    state["coef"][:] = 1e154 * (-1.0) ** np.arange(state["kept"].size)
+    state["mean"][:], state["scale"][:] = 1.0, 1e-200
+    write("copy/model.npz", state)
+    assert main(["predict", "copy", str(home / "new.csv")]) == 2
+    assert "too large for the model" in capsys.readouterr().err
 
 
 def test_the_model_of_the_tests_has_all_kinds_of_rules(home):

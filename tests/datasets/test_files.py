@@ -2,6 +2,8 @@
 
 import csv
 import decimal
+import io
+import zipfile
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from tombola.datasets import DataError, read
 from tombola.datasets.base import checksum_of_file
+from tombola.datasets.reading import Reading
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3)) * [1.0, 1e-30, 1e30]
@@ -236,3 +239,137 @@ def test_a_given_task_needs_no_note(tmp_path):
     assert read(path, task="clustering").X.shape == (2, 2)
     with pytest.raises(DataError, match="task must be classification, regression or clustering"):
         read(path, "y", task="ranking")
+
+
+# --- files that somebody crafted ----------------------------------------------------------------
+
+
+def npy(header, data=b""):
+    """An npy file with this header, whatever it says."""
+    text = header.encode().ljust(117) + b"\n"
+    return np.lib.format.magic(1, 0) + len(text).to_bytes(2, "little") + text + data
+
+
+def npy_of(array):
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.asarray(array))
+    return stream.getvalue()
+
+
+def shaped(shape, kind="<f8"):
+    return npy(f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}")
+
+
+HEADERS = [
+    (npy("-" * 9000), "nested too deeply"),
+    (shaped((10**12,)), "has only 0 bytes"),
+    (shaped((10**12,), "<U0"), "has only 0 bytes"),
+    (shaped((-5,)), r"of shape \(-5,\)"),
+    (b"\x93NUMPY\x07\x00" + shaped((1,))[8:], "version 7.0 of the npy format"),
+    (npy("{"), ""),
+]
+
+
+@pytest.mark.parametrize("at", range(len(HEADERS)))
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_a_crafted_header_is_refused(at, suffix, tmp_path):
+    content, said = HEADERS[at]
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "npy":
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr("X.npy", content)
+    with pytest.raises(DataError, match=rf"a.{suffix} is not a readable .*{said}"):
+        read(path, task="clustering")
+
+
+def test_arrays_after_which_there_is_more_are_read(tmp_path):
+    (tmp_path / "a.npy").write_bytes(npy_of(X) + b"more")
+    np.testing.assert_array_equal(read(tmp_path / "a.npy", task="clustering").X, X)
+    np.savez_compressed(tmp_path / "a.npz", X=np.eye(500), y=np.arange(500.0))
+    assert read(tmp_path / "a.npz").X.shape == (500, 500)
+
+
+def test_a_member_cannot_say_that_it_is_larger_than_deflate_can_make_it(tmp_path):
+    header = shaped((10**10,))
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("X.npy", header)
+        packed.filelist[0].file_size = len(header) + 8 * 10**10
+    with pytest.raises(DataError, match=r"'X.npy' cannot have 80,000,000,"):
+        read(tmp_path / "a.npz", task="clustering")
+
+
+@pytest.mark.parametrize("wrong", ["text", "damaged"])
+def test_members_that_are_no_arrays_are_refused(wrong, tmp_path):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("X.npy", npy_of(np.arange(3000.0).reshape(-1, 3)))
+        if wrong == "text":
+            packed.writestr("y", "hello")
+    if wrong == "damaged":
+        content = bytearray(path.read_bytes())
+        content[60:90] = b"\xff" * 30
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a.npz is not a readable npz archive"):
+        read(path, task="clustering")
+
+
+CSR = {"indices": np.array([0, 1]), "indptr": np.array([0, 1, 2, 2]), "shape": np.array([3, 2])}
+WRONG_CSR = [
+    {"shape": np.array([3, 2**62])},
+    {"shape": np.array([2**62, 2])},
+    {"shape": np.array([-1, 2]), "indptr": np.zeros(0, dtype=int)},
+    {"shape": np.array([3.0, 2.0])},
+    {"shape": np.array(["3", "2"])},
+    {"indices": np.array(["a", "b"])},
+    {"indptr": np.array([0.0, 1.0, 2.0, 2.0])},
+    {"data": np.array(["a", "b"])},
+    {"format": np.array("csc"), "shape": np.array([2**62, 3])},
+    {"format": np.array("csc"), "shape": np.array([2**30, 3])},
+    {"format": np.array(["csc", "csc"]), "shape": np.array([3, 1])},
+]
+
+
+@pytest.mark.parametrize("at", range(len(WRONG_CSR)))
+def test_a_crafted_sparse_matrix_is_refused(at, tmp_path):
+    np.savez(tmp_path / "a.npz", **CSR)
+    assert read(tmp_path / "a.npz", task="clustering").X.shape == (3, 2)
+    np.savez(tmp_path / "a.npz", **{**CSR, **WRONG_CSR[at]})
+    with pytest.raises(DataError, match=r"not a valid CSR matrix|columns, more than|rows, but far"):
+        read(tmp_path / "a.npz", task="clustering")
+
+
+def test_a_sparse_matrix_may_be_wide_but_then_columns_have_no_names(tmp_path):
+    np.savez(tmp_path / "a.npz", **{**CSR, "shape": np.array([3, 2**39])})
+    assert read(tmp_path / "a.npz", task="clustering").X.shape == (3, 2**39)
+    with pytest.raises(DataError, match="too many for --drop and --keep"):
+        read(tmp_path / "a.npz", task="clustering", drop=["5"])
+
+
+@pytest.mark.parametrize("column", [2**40, 2**62, 10**30, "1" * 5000])
+def test_a_libsvm_column_that_is_too_large_is_refused(column, tmp_path):
+    path = written(tmp_path / "a.libsvm", f"1 3:2\n0 {column}:1\n")
+    with pytest.raises(DataError, match=r"line 2 of a.libsvm has column \d{1,30}, which is not"):
+        read(path)
+    path = written(tmp_path / "b.libsvm", f"1 3:2\n0 000{2**40 - 1}:1\n")
+    assert read(path).X.shape == (2, 2**40 - 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"decimal": 5},
+        {"thousands": None},
+        {"encoding": 5},
+        {"encoding": "utf\0"},
+        {"missing": [1]},
+        {"drop": [["a"]]},
+        {"drop": 5},
+        {"target": ["a"]},
+        {"impute": "yes"},
+    ],
+)
+def test_options_of_another_type_are_named(wrong):
+    with pytest.raises(DataError, match=next(iter(wrong))):
+        Reading(**wrong)

@@ -209,7 +209,21 @@ def test_a_folder_that_was_hardly_begun_is_continued(toys, tmp_path):
     assert len(read(sweep.sweep("toy", tmp_path, runs=1))) == 4
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"experiment": "toy"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"experiment": "toy"}',
+        '{"experiment": "toy", "settings": [], "data": {}}',
+        '{"experiment": "toy", "settings": {}, "data": 5}',
+        '{"experiment": ["toy"], "settings": {}, "data": {}}',
+        '{"a":' * 100_000,
+        '{"a":' * 60 + "{}" + "}" * 60,
+    ],
+    ids=range(9),
+)
 def test_a_broken_record_is_named(toys, tmp_path, text):
     folder = sweep.sweep("toy", tmp_path, runs=1)
     (folder / "about.json").write_text(text)
@@ -225,6 +239,15 @@ def test_damaged_rows_are_named(toys, tmp_path, end, words):
     path = folder / "runs" / "part=race,run=0.csv"
     path.write_text(path.read_text() + end + ("\n" if "line" in words else ""))
     with pytest.raises(sweep.SweepError, match=words):
+        read(folder)
+
+
+@pytest.mark.parametrize("cell", [b"\xff\xfe", b"7" * 140_000], ids=["no UTF-8", "too long"])
+def test_rows_that_are_no_table_are_named(toys, tmp_path, cell):
+    folder = sweep.sweep("toy", tmp_path, runs=1)
+    path = folder / "runs" / "part=race,run=0.csv"
+    path.write_bytes(path.read_bytes() + b"race,0,1,0.5," + cell + b"\n")
+    with pytest.raises(sweep.SweepError, match=r"run=0\.csv cannot be read"):
         read(folder)
 
 

@@ -1,7 +1,6 @@
 """Runs of `tombola train` side by side: settings that differ, curves and scores."""
 
 import csv
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tombola.cli.errors import CommandError
+from tombola.cli.train_record import FINISHED, check_form, read_record
 from tombola.cli.train_report import capital, how, legend, report
 from tombola.cli.train_scores import meaning
 from tombola.cli.train_verdict import Course, courses, percent
@@ -23,6 +23,7 @@ __all__ = ["TrainRun", "comparison", "is_run", "read_run", "write_runs"]
 
 # the settings that decide what is minimised; the others decide how
 PROBLEM = ("task", "target", "impute", "scale", "alpha", "l1_ratio", "n_clusters")
+NUMBERS = ("epoch", "seconds", "objective", "variance_ratio", "gap", "held_out_loss")
 NEEDED = ("settings", "data", "versions", "parts", "scores", "seconds", "verdict", "code")
 
 
@@ -55,9 +56,7 @@ def is_run(folder: Path) -> bool:
 def read_run(folder: Path, label: str) -> TrainRun:
     """Return a run that has ended, or raise an error that says what is wrong with its folder."""
     try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        if record["command"] != "train":
-            raise KeyError("command")
+        record = read_record(folder)
         if not record["finished"]:
             raise CommandError(
                 f"{folder} holds a run that has not ended: the same command with --resume "
@@ -69,18 +68,31 @@ def read_run(folder: Path, label: str) -> TrainRun:
             raise CommandError(
                 f"{folder} holds a run of another version, without {missing[0]!r}: train again"
             )
+        check_form(record, FINISHED)
         with (folder / "trace.csv").open(encoding="utf-8", newline="") as file:
             trace: list[dict[str, Any]] = list(csv.DictReader(file))
         parts = courses(record["parts"], trace)
-        if not all(len(part.epochs) for part in parts):
+        if not parts or not all(len(part.epochs) for part in parts):
             raise ValueError("trace.csv lacks rows")
+        _check_trace(parts, trace)
     except FileNotFoundError as error:
         raise CommandError(f"{folder} has no {Path(error.filename).name}: train again") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
         raise CommandError(
             f"{folder} does not hold a sound run of `tombola train` ({error}): train again"
         ) from None
     return TrainRun(label, record, trace, parts)
+
+
+def _check_trace(parts: Sequence[Course], trace: Sequence[dict[str, Any]]) -> None:
+    """Refuse infinite numbers in a trace, and parts without an objective at their end."""
+    for line, row in enumerate(trace, 2):
+        for name in NUMBERS:
+            if math.isinf(float(row[name])):
+                raise ValueError(f"trace.csv, line {line}: {name} is {row[name]}")
+    for part in parts:
+        if not np.isfinite([*part.epochs, *part.seconds, part.objective[-1]]).all():
+            raise ValueError(f"trace.csv does not say how {part.name!r} went")
 
 
 def write_runs(folders: Sequence[Path], path: Path) -> None:
@@ -214,6 +226,8 @@ def _not_comparable(runs: Sequence[TrainRun]) -> str | None:
             return f"{runs[0].label} and {run.label} are of different data"
         if not _same_split(first, run.record):
             return f"{runs[0].label} and {run.label} are trained on different rows"
+        if [part.name for part in run.parts] != [part.name for part in runs[0].parts]:
+            return f"{runs[0].label} and {run.label} have different classes"
         for name in PROBLEM:
             ours, theirs = (record["settings"].get(name) for record in (first, run.record))
             if ours != theirs:

@@ -3,7 +3,6 @@
 import argparse
 import csv
 import io
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,8 @@ from tombola.archive import CheckpointError
 from tombola.cli.data import name_of
 from tombola.cli.errors import CommandError
 from tombola.cli.progress import Progress
+from tombola.cli.train_record import read_record
+from tombola.datasets import DataError
 from tombola.files import replaced_file
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
+ANSWER = 2**23  # bytes of predictions that are made at a time
 KINDS = (".csv", ".tsv", ".parquet", ".npz")
 
 
@@ -69,24 +71,36 @@ def run(options: argparse.Namespace) -> int:
     ):
         rows = new_rows(options.file, model.prepare, model.read_as, notes=notes, progress=progress)
         for piece in rows:
-            columns = predicted(model, piece)
-            write(columns)
-            found, numbers = np.unique(columns[0], return_counts=True)
-            if model.task != "regression":
-                for value, number in zip(found.tolist(), numbers.tolist(), strict=True):
-                    counts[value] = counts.get(value, 0) + number
-            counts[None] = counts.get(None, 0) + len(columns[0])
+            for columns in predicted(model, piece):
+                write(columns)
+                found, numbers = np.unique(columns[0], return_counts=True)
+                if model.task != "regression":
+                    for value, number in zip(found.tolist(), numbers.tolist(), strict=True):
+                        counts[value] = counts.get(value, 0) + number
+                counts[None] = counts.get(None, 0) + len(columns[0])
     _say(options, model, counts, notes)
     return 0
 
 
-def predicted(model: "SavedModel", rows: Any) -> list[Any]:
-    """Return the columns of the answer for some rows."""
-    X = model.prepare.transform(rows)
-    columns = [model.estimator.predict(X)]
-    if model.task == "classification":
-        columns += list(model.estimator.predict_proba(X).T)
-    return columns
+def predicted(model: "SavedModel", rows: Any) -> Iterator[list[Any]]:
+    """Yield the columns of the answer for some rows, part by part where they are large."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        X = model.prepare.transform(rows)
+        _check_size(X.data if hasattr(X, "tocsr") else X)
+        classes = getattr(model.estimator, "classes_", np.zeros(1))
+        step = max(1, ANSWER // (classes.itemsize + 8 * len(classes)))
+        for start in range(0, X.shape[0], step):
+            part = X[start : start + step]
+            columns = [model.estimator.predict(part)]
+            if model.task == "classification":
+                columns += list(model.estimator.predict_proba(part).T)
+            _check_size(columns[-1])
+            yield columns
+
+
+def _check_size(values: Any) -> None:
+    if not np.isfinite(values).all():
+        raise DataError("a number in the rows is missing, or too large for the model")
 
 
 def _model(folder: Path) -> "SavedModel":
@@ -95,17 +109,18 @@ def _model(folder: Path) -> "SavedModel":
 
     if not folder.exists():
         raise CommandError(f"there is no folder {folder}")
-    record = folder / "run.json"
     try:
-        if folder.is_dir() and not json.loads(record.read_text(encoding="utf-8"))["finished"]:
+        if folder.is_dir() and not read_record(folder)["finished"]:
             raise CommandError(f"the run in {folder} is not finished: continue it with --resume")
         return read_model(folder)
     except FileNotFoundError:
         raise CommandError(f"{folder} holds no model of `tombola train`") from None
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, CheckpointError):
-            raise CommandError(f"the model cannot be used: {error}") from None
-        raise CommandError(f"{record} is not the record of a run of `tombola train`") from None
+    except CheckpointError as error:
+        raise CommandError(f"the model cannot be used: {error}") from None
+    except ValueError as error:
+        raise CommandError(
+            f"{folder / 'run.json'} is not the record of a run of `tombola train`: {error}"
+        ) from None
 
 
 def _names(model: "SavedModel") -> list[str]:

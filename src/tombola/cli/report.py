@@ -73,7 +73,14 @@ def show(folder: Path) -> tuple[Exhibit, dict[str, Any]]:
         return experiment(known["experiment"]).show(rows), known
     except SweepError as error:
         raise CommandError(str(error)) from None
-    except (ValueError, KeyError, IndexError, TypeError, StopIteration) as error:
+    except (
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        StopIteration,
+    ) as error:
         raise CommandError(
             f"the results in {folder} cannot be read ({type(error).__name__}: {error}): "
             "run the experiment again, or remove them"

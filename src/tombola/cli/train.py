@@ -12,6 +12,7 @@ from tombola.cli.arguments import add_data_arguments, number_from, whole_number
 from tombola.cli.data import OpenData, check_clusters, name_of, open_data, wants_scale
 from tombola.cli.errors import CommandError
 from tombola.cli.folders import check_folder
+from tombola.cli.train_record import read_record
 from tombola.datasets import DataError
 from tombola.files import write_text
 from tombola.report.record import versions
@@ -169,18 +170,25 @@ def _check_same(folder: Path, record: dict[str, Any]) -> None:
             raise CommandError(f"{folder} holds no run of `tombola train`: it has no run.json")
         return
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        settings, checksum = before["settings"], before["data"]["checksum"]
-    except (ValueError, KeyError, TypeError):
-        raise CommandError(f"{path} is not the record of a run of `tombola train`") from None
+        before = read_record(folder)
+    except ValueError as error:
+        raise CommandError(
+            f"{path} is not the record of a run of `tombola train`: {error}"
+        ) from None
+    settings, checksum = before["settings"], before["data"]["checksum"]
     for name, value in record["settings"].items():
         if settings.get(name) != value:
             raise CommandError(
-                f"{folder} was begun with {name} = {settings.get(name)}, this is {value}: resume "
-                "with the same arguments, or use another folder"
+                f"{folder} was begun with {name} = {_shown(settings.get(name))}, this is {value}: "
+                "resume with the same arguments, or use another folder"
             )
     if checksum != record["data"]["checksum"]:
         raise CommandError(f"{folder} was begun with other data than {record['data']['source']}")
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) < 100 else f"{text[:96]} ..."
 
 
 def _save(folder: Path, fit: "Fit", record: dict[str, Any]) -> None:
@@ -197,6 +205,12 @@ def _save(folder: Path, fit: "Fit", record: dict[str, Any]) -> None:
         "code": {"predict": snippet(fit), "fit": fit.plan.code()},
         "finished": True,
     }
+    try:
+        _as_json(record)
+    except ValueError:  # nothing that training ends with, but a state may hold any number
+        raise CommandError(
+            "the run cannot be finished: its objective or a score is not a finite number"
+        ) from None
     text = io.StringIO()
     names, rows = fit.trace()
     csv.writer(text, lineterminator="\n").writerows([names, *rows])

@@ -13,6 +13,14 @@ from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
 from tombola.cli.errors import CommandError
 from tombola.cli.train_rule import Book, Held, marks_of
+from tombola.cli.train_state import (
+    class_in,
+    dicts_in,
+    finite_in,
+    number_in,
+    require,
+    whole_in,
+)
 from tombola.estimators.base import Part
 from tombola.estimators.part_fit import Task, goes_by_columns
 from tombola.estimators.solver_table import CERTIFIED, REDUCED
@@ -209,19 +217,35 @@ def _loaded(path: Path, book: Book) -> Result:
     """Return a saved result, and set the stopping rule to what it knew then."""
     try:
         result = Result.load(path)
-        rules = checkpoint.read(path.with_suffix(".rule"))["rules"]
-        book.load(next(state for state in rules if state["rounds"] == result.rounds))
+        _load_rule(path.with_suffix(".rule"), book, result.rounds)
     except FileNotFoundError as error:
         raise CommandError(
             f"the saved run cannot be continued: {error.filename} is missing"
         ) from None
-    except (CheckpointError, KeyError, TypeError, StopIteration) as error:
-        said = str(error) or f"{path.with_suffix('.rule')} does not fit {path.name}"
-        raise CommandError(f"the saved run cannot be continued: {said}") from None
+    except CheckpointError as error:
+        raise CommandError(f"the saved run cannot be continued: {error}") from None
     return result
 
 
+def _load_rule(path: Path, book: Book, rounds: int) -> None:
+    """Set the stopping rule to what it knew after some rounds."""
+    saved = checkpoint.read(path)
+    try:
+        class_in(saved, "Rule")
+        fitting = [
+            state for state in dicts_in(saved, "rules") if whole_in(state, "rounds") == rounds
+        ]
+        if not fitting:
+            raise CheckpointError(f"it does not fit a result of {rounds} rounds")
+        book.load(fitting[0])
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
 # --- by columns ---------------------------------------------------------------------------------
+
+
+COLUMNS = ("rounds", "gaps", "seconds")
 
 
 class Stopped(Exception):  # noqa: N818
@@ -230,11 +254,10 @@ class Stopped(Exception):  # noqa: N818
 
 def _by_columns(model: Any, problem: Any, job: Job) -> Outcome | None:
     """Minimise by working sets of columns; what was not finished begins anew."""
-    columns = ("rounds", "gaps", "seconds")
     unit, held, found = unit_of(problem), job.held, None
     if job.resume and job.path.exists():
         try:
-            found = checkpoint.read(job.path)
+            found = _loaded_columns(job.path, problem, model.max_iter)
         except CheckpointError as error:
             raise CommandError(f"the saved run cannot be continued: {error}") from None
     if found is None:
@@ -254,10 +277,10 @@ def _by_columns(model: Any, problem: Any, job: Job) -> Outcome | None:
         rows = np.array([row for k, row in enumerate(seen) if k == 0 or row[0] > seen[k - 1][0]])
         rows[-1] = seen[-1]
         found = {"solution": result.solution, "gap": float(result.gap)}
-        found |= dict(zip(columns, np.ascontiguousarray(rows.T), strict=True))
+        found |= dict(zip(COLUMNS, np.ascontiguousarray(rows.T), strict=True))
         checkpoint.write(job.path, {"class": "Columns", **found})
     job.progress(1.0)
-    rounds, gaps, seconds = (found[name] for name in columns)
+    rounds, gaps, seconds = (found[name] for name in COLUMNS)
     objective = np.full(len(rounds), math.nan)
     objective[-1] = problem.value(found["solution"])
     losses = np.full(len(rounds), math.nan)
@@ -273,3 +296,25 @@ def _by_columns(model: Any, problem: Any, job: Job) -> Outcome | None:
         second_moment=math.nan, rule="gap", ended=found["gap"] <= model.tol, gap=found["gap"],
         unit=unit,
     )  # fmt: skip
+
+
+def _loaded_columns(path: Path, problem: Any, most: int) -> dict[str, Any]:
+    """Return what was saved of a fit by columns of at most `most` rounds, after checking it."""
+    found = checkpoint.read(path)
+    try:
+        class_in(found, "Columns")
+        rounds = finite_in(found, "rounds", (None,), 0.0)
+        require(len(rounds) > 0, found, "rounds", "not empty")
+        gaps, seconds = (finite_in(found, name, rounds.shape, 0.0) for name in COLUMNS[1:])
+        counts = (rounds == np.floor(rounds)) & (rounds <= most)
+        rising = bool(counts.all() and (np.diff(rounds) > 0).all())
+        require(rising, found, "rounds", f"whole numbers to {most} in rising order")
+        require(bool((np.diff(seconds) >= 0).all()), found, "seconds", "in rising order")
+        require(number_in(found, "gap") == gaps[-1], found, "gap", f"the last of gaps, {gaps[-1]}")
+        solution = finite_in(found, "solution", problem.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sound = math.isfinite(problem.value(solution))
+        require(sound, found, "solution", "one with a finite objective")
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    return found

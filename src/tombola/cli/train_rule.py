@@ -2,10 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tombola.checkpoint import CheckpointError
+from tombola.cli.train_state import array_in, dict_in, finite_in, require, whole_in
 
 __all__ = ["Book", "Held", "marks_of"]
 
@@ -101,12 +105,36 @@ class Book:
         return {"rounds": rounds, "rule": rule, **noted}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Set it to a saved state."""
-        self.saved = state
-        for name, value in state["rule"].items():
-            if name in self.fields:
-                setattr(self.watch, name, value)
-        for name in ("gaps", "losses"):
-            column = state[name]
-            pairs = zip(column["rounds"].tolist(), column["values"].tolist(), strict=True)
-            setattr(self, name, dict(pairs))
+        """Set it to a saved state, which may hold anything.
+
+        Raises
+        ------
+        CheckpointError
+            If the state does not fit; nothing is changed.
+        """
+        rule, rounds = dict_in(state, "rule"), whole_in(state, "rounds")
+        found: dict[str, Any] = {}
+        if self.watch is not None:
+            found["epoch"] = whole_in(rule, "epoch", rounds)
+            found["idle"] = whole_in(rule, "idle", found["epoch"])
+            found["best"], found["converged"] = rule.get("best"), rule.get("converged")
+            good = type(found["best"]) is float and not math.isnan(found["best"])
+            require(good, rule, "best", "a number")
+            require(type(found["converged"]) is bool, rule, "converged", "a bool")
+            found["solution"] = finite_in(rule, "solution", self.watch.solution.shape)
+        gaps, losses = self._noted(state, "gaps"), self._noted(state, "losses")
+        for name, value in found.items():
+            setattr(self.watch, name, value)
+        self.saved, self.gaps, self.losses = state, gaps, losses
+
+    def _noted(self, state: dict[str, Any], name: str) -> dict[int, float]:
+        """Return what a state says was noted, by rounds."""
+        column = dict_in(state, name)
+        try:
+            rounds = array_in(column, "rounds", np.int64, (None,)).tolist()
+            values = array_in(column, "values", np.float64, (len(rounds),)).tolist()
+            rising = all(a < b for a, b in pairwise(rounds)) and self.marks.issuperset(rounds)
+            require(rising, column, "rounds", "marks in rising order")
+        except CheckpointError as error:
+            raise CheckpointError(f"{name}.{error}") from None
+        return dict(zip(rounds, values, strict=True))

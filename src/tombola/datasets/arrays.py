@@ -1,10 +1,16 @@
 """Read files that hold arrays: NPZ and NPY."""
 
+import lzma
+import math
+import struct
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from tombola.datasets.assemble import (
@@ -21,13 +27,24 @@ from tombola.datasets.sources import Source
 
 __all__ = ["read_archive", "read_arrays", "rows_of"]
 
+DEFLATED = 1100  # what deflate packs into a byte, at most
+MOST_NAMED = 2**22  # columns of a sparse matrix that can be named one by one
+FEW_ROWS = 2**20  # of a sparse matrix by columns, whatever the file holds
+
+# what zipfile, its unpacking, and numpy for the header of an array raise for malformed files
+_ODD = (ValueError, OSError, EOFError, LookupError, ArithmeticError, TypeError, AttributeError,
+        RuntimeError, SyntaxError, struct.error, tokenize.TokenError, zipfile.BadZipFile,
+        zlib.error, lzma.LZMAError)  # fmt: skip
+
 
 def read_archive(path: Path, name: str | None = None) -> dict[str, NDArray[Any]]:
     """Return the arrays of an NPZ file; refuse Python objects, which could run code."""
     try:
+        with zipfile.ZipFile(path) as packed:
+            _check_members(packed, path.stat().st_size)
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError, AttributeError) as error:
+    except _ODD as error:
         pickled = "pickle" in str(error)
         reason = "damaged, no archive, or with Python objects" if pickled else str(error)
         raise DataError(f"{name or path} is not a readable npz archive: {reason}") from None
@@ -39,9 +56,38 @@ def _arrays(source: Source) -> dict[str, NDArray[Any]]:
         if source.kind == "npz":
             return read_archive(path, source.name)
         try:
+            with path.open("rb") as file:
+                _check_header(file, path.stat().st_size)
             return {"X": np.load(path, allow_pickle=False)}
-        except (EOFError, OSError, ValueError) as error:
+        except _ODD as error:
             raise DataError(f"{source.name} is not a readable npy file: {error}") from None
+
+
+def _check_members(packed: zipfile.ZipFile, size: int) -> None:
+    """Refuse members that are no arrays, or whose headers ask for more than the file can hold."""
+    for member in packed.infolist():
+        if member.file_size > DEFLATED * min(member.compress_size, size):
+            raise ValueError(f"{member.filename!r} cannot have {member.file_size:,} bytes")
+        if not member.filename.endswith(".npy"):
+            raise ValueError(f"{member.filename!r} is no array")
+        with packed.open(member) as stream:
+            _check_header(stream, member.file_size)
+
+
+def _check_header(stream: Any, size: int) -> None:
+    """Refuse an npy file of `size` bytes whose header cannot be read, or asks for more."""
+    version = npy.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"version {version[0]}.{version[1]} of the npy format is not supported")
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    try:
+        shape, _, dtype = read(stream)
+    except (MemoryError, RecursionError):  # of Python's parser
+        raise ValueError("the header of an array is nested too deeply") from None
+    rest = size - stream.tell()
+    wanted = max(dtype.itemsize, 1) * math.prod(shape)
+    if any(length < 0 for length in shape) or (wanted > rest and not dtype.hasobject):
+        raise ValueError(f"an array of shape {shape} and type {dtype} has only {rest:,} bytes")
 
 
 def rows_of(source: Source, reading: Reading) -> tuple[Any, dict[str, NDArray[Any]], list[str]]:
@@ -76,7 +122,10 @@ def read_arrays(source: Source, reading: Reading) -> dict[str, Any]:
     """Return X, y, columns and notes of an NPZ or NPY file; see `tombola.datasets.read`."""
     name, target = source.name, reading.target
     X, arrays, notes = rows_of(source, reading)
-    names = tuple(map(str, range(X.shape[1])))
+    named = not hasattr(X, "tocsr") or bool(reading.drop or reading.keep)
+    if named and hasattr(X, "tocsr") and X.shape[1] > MOST_NAMED:
+        raise DataError(f"{name} has {X.shape[1]:,} columns, too many for --drop and --keep")
+    names = tuple(map(str, range(X.shape[1]))) if named else ()
     check_names(names, reading)
     key = "y" if target is None else target
     y, label, dropped = arrays.get(key), repr(key), [int(it) for it in reading.drop]
@@ -116,12 +165,16 @@ def _is_whole(target: str) -> bool:
 
 
 def _csr(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    indices, indptr, shape = arrays["indices"], arrays["indptr"], arrays["shape"]
+    indices, indptr = arrays["indices"], arrays["indptr"]
     values = arrays.get("data", np.ones(indices.shape))
-    by_columns = "format" in arrays and arrays["format"].item() in (b"csc", "csc")
+    by_columns = "format" in arrays and arrays["format"].tolist() in (b"csc", "csc")
+    whole = all(arrays[part].dtype.kind in "iu" for part in ("indices", "indptr", "shape"))
+    shape = arrays["shape"].tolist() if whole and arrays["shape"].shape == (2,) else [-1, -1]
     shape = shape[::-1] if by_columns else shape
     fits = (
-        shape.shape == (2,)
+        whole
+        and min(shape) >= 0
+        and values.dtype.kind in "fiub"
         and indices.ndim == indptr.ndim == 1
         and values.shape == indices.shape
         and len(indptr) == shape[0] + 1
@@ -134,6 +187,8 @@ def _csr(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         raise DataError(f"indices, indptr, shape (and data) in {name} are not a valid CSR matrix")
     X = as_csr(values, indices, indptr, shape)
     if by_columns:
+        if shape[1] > max(FEW_ROWS, *(array.size for array in arrays.values())):
+            raise DataError(f"{name} has {shape[1]:,} rows, but far fewer numbers")
         X = X.T.tocsr()
         X = as_csr(X.data, X.indices, X.indptr, X.shape)
     return X

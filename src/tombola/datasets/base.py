@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "TASKS",
+    "WIDEST",
     "DataError",
     "Dataset",
     "as_csr",
@@ -25,6 +26,7 @@ __all__ = [
 
 TASKS = ("classification", "regression", "clustering")
 Progress = Callable[[int, int], None]  # called with the amount done and the total
+WIDEST = 2**40  # columns that a sparse matrix may have
 NARROW = 2**31  # below this, the indices of a sparse matrix fit 32 bits
 
 
@@ -109,6 +111,8 @@ def as_csr(values: Any, indices: Any, indptr: Any, shape: Any) -> Any:
     from scipy.sparse import csr_matrix
 
     n, d = (int(size) for size in shape)
+    if d > WIDEST:
+        raise DataError(f"there are {d:,} columns, more than {WIDEST:,}")
     kind = np.int32 if max(len(indices), n, d) < NARROW else np.int64
     parts = (np.asarray(values, dtype=np.float64), indices.astype(kind), indptr.astype(kind))
     return csr_matrix(parts, shape=(n, d))

@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from tombola.datasets.base import DataError, Progress, as_csr
+from tombola.datasets.base import WIDEST, DataError, Progress, as_csr
 from tombola.datasets.cells import as_number
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import Source
@@ -123,6 +123,8 @@ def _pairs(words: list[str]) -> tuple[str | None, list[tuple[int, float]]]:
             continue
         if not (column.isdecimal() and np.isfinite(as_number(value))):
             return f"has {word!r}, which is not column:number", []
+        if len(column.lstrip("0")) > len(str(WIDEST)) or int(column) >= WIDEST:
+            return f"has column {column[:30]}, which is not below {WIDEST}", []
         pairs.append((int(column), as_number(value)))
     pairs.sort()
     twice = next((a for (a, _), (b, _) in pairwise(pairs) if a == b), None)

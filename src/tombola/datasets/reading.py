@@ -1,5 +1,7 @@
 """The options of reading a file, and tables as they come out of one."""
 
+import reprlib
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,6 +31,12 @@ class Reading:
     skip_bad_rows: bool = False
 
     def __post_init__(self) -> None:
+        for name, (fine, words) in _KINDS.items():
+            given = getattr(self, name)
+            if not fine(given):
+                raise DataError(f"{name} must be {words}, got {reprlib.repr(given)}")
+        if self.encoding is not None and "\0" in self.encoding:
+            raise DataError(f"encoding {self.encoding!r} is not the name of an encoding")
         if self.task is not None and self.task not in TASKS:
             raise DataError(
                 f"task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {self.task!r}"
@@ -48,6 +56,32 @@ class Reading:
         """Return the options that are not at their default."""
         default = asdict(Reading())
         return {name: it for name, it in asdict(self).items() if it != default[name]}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, Collection) and all(map(_is_text, value)))
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(
+        ("target", "task", "features", "encoding", "dates"), (_is_text_or_none, "a string or None")
+    ),
+    **dict.fromkeys(("drop", "keep", "missing"), (_are_texts, "a string or several")),
+    **dict.fromkeys(("decimal", "thousands"), (_is_text, "a string")),
+    **dict.fromkeys(("impute", "skip_bad_rows"), (_is_flag, "a bool")),
+}
 
 
 @dataclass

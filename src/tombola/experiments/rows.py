@@ -69,10 +69,13 @@ def _shortened(row: Row) -> Row:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    text = path.read_text()
+    try:
+        text = path.read_text(encoding="utf-8")
+        lines = list(csv.reader(text.splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SweepError(f"{path} cannot be read: {error}") from None
     if not text.endswith("\n"):
         raise SweepError(f"{path} is truncated: its last line does not end")
-    lines = list(csv.reader(text.splitlines()))
     for number, line in enumerate(lines[1:], 2):
         if len(line) != len(lines[0]):
             raise SweepError(f"{path}, line {number}: {len(line)} cells, not {len(lines[0])}")

@@ -29,7 +29,7 @@ from typing import Any
 import tombola
 from tombola.experiments.exhibit import Row, Setting
 from tombola.experiments.rows import SweepError, file_name, read, write_run
-from tombola.files import write_text
+from tombola.files import read_json, write_text
 from tombola.report.record import versions
 
 __all__ = ["NAMES", "SweepError", "about", "check", "experiment", "sweep"]
@@ -54,10 +54,11 @@ def check(name: str, data: Path | None) -> dict[str, str]:
 def about(folder: Path) -> dict[str, Any]:
     """Return the record of the runs in a folder."""
     try:
-        known = json.loads((folder / "about.json").read_text())
+        known = read_json(folder / "about.json")
     except (OSError, ValueError) as error:
         raise SweepError(f"{folder / 'about.json'} cannot be read: {error}") from None
-    if not isinstance(known, dict) or not {"experiment", "settings", "data"} <= known.keys():
+    kinds = {"experiment": str, "settings": dict, "data": dict}
+    if not all(isinstance(known.get(name), kind) for name, kind in kinds.items()):
         raise SweepError(f"{folder / 'about.json'} is not the record of an experiment")
     return known
 

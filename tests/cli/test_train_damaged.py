@@ -1,0 +1,260 @@
+"""What `tombola train --resume` finds in its folder may be anything: one sentence, no traceback."""
+
+import copy
+import itertools
+import json
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from states import assert_same, same
+from tombola.checkpoint import CheckpointError, read, write
+from tombola.cli import train_part, train_scores
+from tombola.cli.main import main
+from tombola.cli.train_record import read_record
+from tombola.cli.train_rule import Book
+from tombola.estimators.watch import Watch
+from tombola.files import read_json
+
+ROWS = ["iris", "--epochs", "3", "--solver", "adagrad"]
+COLUMNS = ["breast_cancer", "--l1-ratio", "1", "--alpha", "0.01"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs, one by rows and one by columns; tests copy them."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, arguments in {"rows": ROWS, "columns": COLUMNS}.items():
+        assert main(["train", *arguments, "--out", str(folder / name)]) == 0
+        record = json.loads((folder / name / "run.json").read_text())
+        (folder / name / "run.json").write_text(json.dumps({**record, "finished": False}))
+    return folder
+
+
+@pytest.fixture
+def here(runs, tmp_path, monkeypatch):
+    shutil.copytree(runs, tmp_path / "runs")
+    monkeypatch.chdir(tmp_path / "runs")
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def refused(folder, arguments, capsys):
+    """What a run that cannot be continued says; the folder stays as it is, but for run.json."""
+    before = files(folder)
+    assert main(["train", *arguments, "--out", folder, "--resume"]) == 2
+    record = Path(folder, "run.json")
+    assert {**files(folder), record: b""} == {**before, record: b""}
+    return capsys.readouterr().err
+
+
+def changed(path, at, value):
+    """Change an entry of a checkpoint, or remove it where the value is REMOVED."""
+    state = read(path)
+    *way, last = at
+    holder = state
+    for key in way:
+        holder = holder[key]
+    if value is REMOVED:
+        del holder[last]
+    else:
+        holder[last] = value
+    write(path, state)
+
+
+REMOVED = object()
+SHAPE = SimpleNamespace(shape=(31,), value=lambda w: w @ w)  # of the problem
+
+COLUMN_NAMES = ("rounds", "gaps", "seconds")
+WRONG_COLUMNS = [
+    *((name, REMOVED) for name in ("class", "solution", "gap", *COLUMN_NAMES)),
+    *((name, 5) for name in ("class", "solution", *COLUMN_NAMES)),
+    ("class", "Result"),
+    ("class", np.array(["Columns", "Columns"])),
+    ("gap", float("nan")),
+    ("gap", float("inf")),
+    ("gap", -5.0),
+    ("gap", 1),
+    ("gap", "x"),
+    ("gap", 0.25),
+    ("solution", np.zeros(3)),
+    ("solution", np.zeros(31, dtype=np.float32)),
+    ("solution", np.full(31, np.nan)),
+    ("solution", np.full(31, 1e300)),
+    ("rounds", np.zeros(0)),
+    ("rounds", np.zeros((2, 2))),
+    ("rounds", np.array([0, 1, 2])),
+]
+
+
+@pytest.mark.parametrize("at", range(len(WRONG_COLUMNS)))
+def test_a_crafted_state_by_columns_is_refused(at, here, capsys):
+    name, value = WRONG_COLUMNS[at]
+    changed("columns/state/0.npz", [name], value)
+    with pytest.raises(CheckpointError, match=rf"^columns/state/0.npz: {name}"):
+        train_part._loaded_columns(Path("columns/state/0.npz"), SHAPE, 100)
+    if at == 0:
+        said = refused("columns", COLUMNS, capsys)
+        assert "the saved run cannot be continued: columns/state/0.npz: class" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*itertools.product(COLUMN_NAMES, [np.nan, np.inf, -1.0]), ("rounds", 0.5), ("rounds", 101.0)],
+)
+@pytest.mark.parametrize("at", [0, -1])
+def test_a_crafted_trace_by_columns_is_refused(name, value, at, here):
+    path = Path("columns/state/0.npz")
+    found = train_part._loaded_columns(path, SHAPE, 100)
+    column = found[name].copy()
+    column[at] = value
+    changed(path, [name], column)
+    with pytest.raises(CheckpointError, match=rf"^columns/state/0.npz: {name}"):
+        train_part._loaded_columns(path, SHAPE, 100)
+
+
+@pytest.mark.parametrize("name", ["rounds", "seconds"])
+def test_a_trace_by_columns_rises(name, here):
+    path = Path("columns/state/0.npz")
+    changed(path, [name], read(path)[name][::-1].copy())
+    with pytest.raises(CheckpointError, match=rf"{name} must be .* rising order"):
+        train_part._loaded_columns(path, SHAPE, 100)
+
+
+def test_scores_that_are_not_finite_are_said_plainly(here, capsys, monkeypatch):
+    monkeypatch.setattr(train_scores, "scores_of", lambda fit: {"R squared": float("inf")})
+    assert "a score is not a finite number" in refused("columns", COLUMNS, capsys)
+
+
+def test_an_honest_state_by_columns_is_taken(here):
+    assert main(["train", *COLUMNS, "--out", "columns", "--resume"]) == 0
+
+
+WRONG_RULES = [
+    (["class"], "Result"),
+    (["class"], REMOVED),
+    (["rules"], REMOVED),
+    (["rules"], np.zeros(3)),
+    (["rules"], [1, 2]),
+    (["rules"], []),
+    (["rules", -1, "rounds"], REMOVED),
+    (["rules", -1, "rounds"], "x"),
+    (["rules", -1, "rounds"], 10**30),
+    (["rules", -1, "rule"], None),
+    (["rules", -1, "rule", "epoch"], "x"),
+    (["rules", -1, "rule", "epoch"], REMOVED),
+    (["rules", -1, "rule", "epoch"], 2**62),
+    (["rules", -1, "rule", "idle"], -1),
+    (["rules", -1, "rule", "best"], None),
+    (["rules", -1, "rule", "best"], float("nan")),
+    (["rules", -1, "rule", "converged"], np.zeros(2)),
+    (["rules", -1, "rule", "solution"], np.zeros(3)),
+    (["rules", -1, "rule", "solution"], np.full(5, np.inf)),
+    (["rules", -1, "gaps"], REMOVED),
+    (["rules", -1, "gaps"], [1]),
+    (["rules", -1, "gaps", "rounds"], np.arange(2)),
+    (["rules", -1, "gaps", "rounds"], "x"),
+    (["rules", -1, "gaps", "values"], None),
+    (["rules", -1, "losses", "values"], np.zeros((4, 2))),
+    (["rules", -1, "losses", "rounds"], np.zeros(4)),
+]
+
+
+@pytest.mark.parametrize("at", range(len(WRONG_RULES)))
+def test_a_crafted_rule_is_refused(at, here, capsys):
+    way, value = WRONG_RULES[at]
+    changed("rows/state/1.rule", way, value)
+    book, rounds = book_of(4, range(400)), read("rows/state/1.npz")["rounds"]
+    with pytest.raises(CheckpointError, match=rf"^rows/state/1.rule: .*({way[-1]}|values|fit)"):
+        train_part._load_rule(Path("rows/state/1.rule"), book, rounds)
+    if at == 0:
+        said = refused("rows", ROWS, capsys)
+        assert "the saved run cannot be continued: rows/state/1.rule: class" in said
+
+
+def test_an_honest_rule_is_taken(here):
+    book, rounds = book_of(4, range(400)), read("rows/state/1.npz")["rounds"]
+    train_part._load_rule(Path("rows/state/1.rule"), book, rounds)
+    assert_same(book.state(rounds), read("rows/state/1.rule")["rules"][-1])
+
+
+@pytest.mark.parametrize("order", [slice(None, None, -1), [0, 0, 2], [0, 1, 2]])
+def test_rounds_that_were_noted_are_marks_in_order(order):
+    book = book_of()
+    book.load(book.state(0))
+    state = book.state(0)
+    rounds = np.array([0, 4, 8])[order] + (order == [0, 1, 2])
+    state["gaps"] = {"rounds": rounds, "values": np.zeros(3)}
+    with pytest.raises(CheckpointError, match=r"gaps.rounds must be marks in rising order"):
+        book.load(state)
+
+
+def book_of(d=3, marks=(0, 4, 8)):
+    problem = SimpleNamespace(shape=(d + 1,))
+    return Book(marks, Watch(problem, None, True, 0.1, None, None), None)
+
+
+def test_a_book_that_refuses_stays_as_it_is():
+    book = book_of()
+    before = copy.deepcopy(book.state(0))
+    wrong = copy.deepcopy({**before, "rounds": 4})
+    wrong["rule"]["epoch"] = 1
+    wrong["losses"]["values"] = np.zeros(7)
+    with pytest.raises(CheckpointError, match=r"losses.values must be an array of 0 float64"):
+        book.load(wrong)
+    assert same(book.state(0), before)
+    assert book.saved is None
+
+
+# --- run.json -----------------------------------------------------------------------------------
+
+RECORDS = {
+    "nested too deeply": "[" * 100_000,
+    "nested more than 50": '{"a":' * 60 + "{}" + "}" * 60,
+    "not an object": "[1]",
+    "it has no command": "{}",
+    "'utf-8' codec can't decode": b"\xff\xfe",
+    "surrogates not allowed": '{"a": "\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("said", RECORDS)
+def test_a_file_that_is_no_record_is_refused(said, here, capsys):
+    text = RECORDS[said]
+    Path("rows/run.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=said) if said != "it has no command" else nullcontext():
+        read_json("rows/run.json")
+    for command in (
+        ["train", *ROWS, "--out", "rows", "--resume"],
+        ["predict", "rows", "no.csv"],
+        ["report", "rows"],
+    ):
+        assert main(command) == 2
+        words = capsys.readouterr().err
+        assert said in words
+        assert len(words.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["settings", "data", "finished", "command"])
+@pytest.mark.parametrize("value", [[1], "x", None])
+def test_a_record_of_other_types_is_refused(name, value, here, capsys):
+    record = json.loads(Path("rows/run.json").read_text())
+    Path("rows/run.json").write_text(json.dumps({**record, name: value}))
+    with pytest.raises(ValueError, match=rf"^{name} is"):
+        read_record(Path("rows"))
+    assert main(["train", *ROWS, "--out", "rows", "--resume"]) == 2
+    said = capsys.readouterr().err
+    assert f"rows/run.json is not the record of a run of `tombola train`: {name} is" in said
+
+
+def test_a_long_setting_is_not_shown_whole(here, capsys):
+    record = json.loads(Path("rows/run.json").read_text())
+    record["settings"]["sampler"] = "x" * 10**6
+    Path("rows/run.json").write_text(json.dumps(record))
+    assert "was begun with sampler = xxx" in refused("rows", ROWS, capsys)[:200]
