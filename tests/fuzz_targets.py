@@ -663,5 +663,7 @@ def all_targets(only=()):
         found += [OfDask("duals", "duals-3-1.npz"), OfDask("duals", "duals-3-1.npz", "members")]
     others = {target.kind for target in found}
     if not only or any(word.split(":")[0] not in others for word in only):
-        found += list(torch_targets())  # slow to import
+        from fuzz_torch_targets import targets  # slow
+
+        found += [*(known := list(torch_targets())), *targets(known)]
     return [target for target in found if not only or any(word in target.name for word in only)]

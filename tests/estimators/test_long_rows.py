@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 
 from tombola.estimators import LinearClassifier, LinearRegressor
-from tombola.estimators.long_rows import describe_long_rows
+from tombola.estimators.long_rows import describe_long_rows, is_far
 from tombola.problems import LeastSquares
 from tombola.solvers import SDCA, dual_start
 from tombola.solvers.gap import relative_gap
@@ -60,6 +60,68 @@ def test_no_descent_stops_far_away_in_silence(solver, factor):
     problem = LeastSquares(X, y, alpha=ALPHA, fit_intercept=True)
     reached = relative_gap(problem, np.append(model.coef_, model.intercept_))
     assert caught or reached < 0.5
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e6])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_target_as_far_away_as_the_row_is_long(factor, seed):
+    """The long row is nearly all of the objective at 0: a small share of it is all other rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 4))
+    X[LONG] *= factor
+    y = X @ [1.0, -2.0, 0.5, 0.0] + 0.1 * rng.normal(size=300)
+    with pytest.warns(ConvergenceWarning, match="row 7"):
+        LinearRegressor(solver="sgd", random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lengths", ["one row", "lognormal"])
+def test_noise_alone_is_no_reason_to_warn(lengths, seed):
+    """A duality gap is large then, however close the solver is."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 4))
+    if lengths == "one row":
+        X[LONG] *= 30.0
+    else:
+        X *= np.exp(0.5 * rng.normal(size=300))[:, None]
+    y = X @ [1.0, -1.0, 0.5, 0.0] + 2.0 * rng.normal(size=300)
+    problem = LeastSquares(X, y, alpha=1e-4, fit_intercept=True)
+    best = Ridge(1e-4 * 300, solver="svd").fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = LinearRegressor(solver="adagrad", random_state=0).fit(X, y)
+    values = [problem.value(np.append(m.coef_, m.intercept_)) for m in (model, best)]
+    assert values[0] < 1.05 * values[1]
+    assert relative_gap(problem, np.append(model.coef_, model.intercept_)) > 0.3
+
+
+@pytest.mark.parametrize("long", [[7], [7, 8, 90]])
+def test_a_classifier_that_has_learnt_nothing_of_noisy_labels(long):
+    """Little could be learnt, and all of it is missing."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 20))
+    X[long] *= 1e4
+    labels = X @ rng.normal(size=20) + 5.0 * rng.logistic(size=2000) > 0
+    with pytest.warns(ConvergenceWarning, match="row"):
+        LinearClassifier(solver="sgd", random_state=0).fit(X, labels)
+
+
+def test_long_rows_whose_losses_vanish_take_several_rounds():
+    rng = np.random.default_rng([20, 300, 4])
+    X, w = rng.normal(size=(300, 4)), rng.normal(size=4)
+    X[[7, 8, 90]] *= 1e5
+    labels = X @ w + 0.1 * rng.logistic(size=300) > 0
+    with pytest.warns(ConvergenceWarning, match="rows"):
+        LinearClassifier(solver="sgd", random_state=0).fit(X, labels)
+
+
+def test_no_point_is_far_from_itself():
+    X, y = data(1e4)
+    problem = LeastSquares(X, y, alpha=ALPHA, fit_intercept=True)
+    best = Ridge(ALPHA * len(y), solver="svd").fit(X, y)
+    optimum = np.append(best.coef_, best.intercept_)
+    assert not is_far(problem, optimum, 3.0)
+    assert is_far(problem, np.zeros(9), 3.0)
 
 
 def test_without_a_penalty_there_is_a_warning_too():

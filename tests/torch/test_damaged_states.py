@@ -153,6 +153,10 @@ def test_every_damaged_entry_is_refused_and_changes_nothing(mode):
         (("handed",), 0, "handed must be an integer from 1 to 6, got 0"),
         (("left",), N + 1, f"left must be an integer from 0 to {N}, got {N + 1}"),
         (("open",), 1, "open must be a bool, got 1 of type int"),
+        (("open",), False, "open is False, but of 6 batches drawn 4 are handed out"),
+        pytest.param(("epoch",), 10**5000, "epoch must be .* got one too long to show", id="huge"),
+        (("format",), np.array(["a", "b"]), "not from state_dict"),
+        (("shards", 0, "counts"), torch.zeros(N).int().to_sparse(), "numpy cannot hold"),
         (("rank",), 1, "rank must be an integer from 0 to 0"),
         (("world",), 0, "world must be an integer from 1"),
         (("batch_size",), 0, "batch_size must be an integer from 1"),
@@ -191,6 +195,28 @@ def test_draws_of_other_shards_are_refused():
     fewer = {**state, "shards": state["shards"][:1]}
     with pytest.raises(CheckpointError, match="items must be from 0 to 15"):
         make("sharded").load_state_dict(fewer)
+
+
+def ended(mode):
+    """A state after the last batch of an epoch that says that the epoch is open."""
+    loader = make(mode)
+    for (items,), draw in loader:
+        loader.update(draw, loss_of(items, draw.number))
+    state = through_a_file(loader.state_dict())
+    assert (state["open"], state["left"], state["epoch"]) == (False, 0, 1)
+    return {**state, "open": True}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_epoch_without_a_batch_left_is_not_open(mode):
+    loader = trained(mode, 2)
+    before = digest(loader.state_dict())
+    state = ended(mode)
+    moved = [{**state, "world": 2, "rank": rank} for rank in range(2)]
+    for wrong in [state, [state], moved if mode == "sharded" else [state]]:
+        with pytest.raises(CheckpointError, match="open is True and left is 0"):
+            loader.load_state_dict(wrong)
+        assert digest(loader.state_dict()) == before
 
 
 def test_lists_of_states_are_checked():

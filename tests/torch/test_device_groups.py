@@ -319,6 +319,8 @@ def test_states_continue(new):
 
 BAD_STATES = [
     (["groups"], torch.tensor(GROUPS, dtype=torch.int32).roll(1), "the state has groups"),
+    (["groups"], torch.tensor(GROUPS, dtype=torch.int32).to("meta"), "groups must be .* on meta"),
+    (["groups"], torch.tensor(GROUPS, dtype=torch.int32).to_sparse(), "groups must .*sparse_coo"),
     (["state", "reals", "mean_square"], math.nan, "reals.mean_square is nan"),
     (["state", "scores"], torch.zeros(8).double(), r"scores\[0\] is 0.0, not from 0.0625"),
     (["state", "visits"], torch.full((8,), 16, dtype=torch.uint8), r"visits\[0\] is 16"),

@@ -476,16 +476,25 @@ def test_states_continue_the_stream(new):
 
 
 BAD_STATES = [
-    ({"format": 2}, "format 2 is not known"),
+    ({"format": 2}, "format 2 of type int is not known"),
+    ({"format": np.array(["a", "b"])}, "format an array of <U1 of shape .* is not known"),
     ({"seed": -1}, "seed must be from 0"),
     ({"seed": 2.0}, "seed must be an integer"),
     ({"position": 2**63}, "position must be from 0"),
     ({"position": True}, "position must be an integer"),
-    ({"weights": [1, 2, 3]}, "weights must be a tensor of integers"),
-    ({"weights": torch.ones(3)}, "weights must be a tensor of integers"),
-    ({"weights": torch.ones(4, dtype=torch.int64)}, r"of shape \(4,\), the index has 3 items"),
-    ({"order": torch.ones(4, dtype=torch.int64)}, r"order is of shape \(4,\), the index has 3"),
-    ({"order": [2, 1, 0]}, "order must be a tensor of integers"),
+    ({"weights": [1, 2, 3]}, "weights must be a tensor of torch.int64 or torch.int32"),
+    ({"weights": torch.ones(3)}, "weights must be a tensor of torch.int64 or torch.int32"),
+    ({"weights": torch.ones(4).long()}, r"weights must be .* length 3, got .* of shape \(4,\)"),
+    ({"order": torch.ones(4).long()}, r"order must be .* length 3, got .* of shape \(4,\)"),
+    ({"order": [2, 1, 0]}, "order must be a tensor of torch.int64 or torch.int32"),
+    *[
+        ({name: tensor}, f"{name} must be a tensor .* got {shown}")
+        for name in ("weights", "order")
+        for tensor, shown in (
+            (torch.ones(3).long().to("meta"), "a tensor of torch.int64 of shape .* on meta"),
+            (torch.ones(3).long().to_sparse(), "a torch.sparse_coo tensor"),
+        )
+    ],
     ({"weights": torch.tensor([1, 2, -3])}, r"weights\[2\] is -3"),
     ({"weights": torch.tensor([1, 2**62, 3])}, r"weights\[1\] is 4611686018427387904"),
     ({"more": 1}, "has the entries"),

@@ -6,6 +6,7 @@ On the CPU the same class gathers from tensors there; what only a GPU can show n
 import io
 import math
 
+import numpy as np
 import pytest
 import torch
 from device_case import CUDA, changed, cuda_tests
@@ -149,12 +150,19 @@ def test_states_continue_in_the_middle_of_an_epoch():
 
 BAD_STATES = [
     (["class"], "Other", "not a state of a DeviceLoader"),
+    (["class"], np.array(["a", "b"]), "not a state of a DeviceLoader"),
+    (["format"], np.array(["a", "b"]), "not a state of a DeviceLoader"),
     (["epoch"], -1, "epoch must be from 0"),
     (["left"], N + 1, "left must be from 0"),
-    (["open"], 1, "open is 1, not a bool"),
+    (["left"], 0, "open is True and left is 0"),
+    (["open"], 1, "open is 1 of type int, not a bool"),
     (["skipped"], 0.5, "skipped must be"),
     (["counts"], torch.zeros(3, dtype=torch.int32), f"int32 and length {N}"),
-    (["sampler", "n"], 3, "the state has n 3, the sampler 23"),
+    (["counts"], torch.zeros(N, dtype=torch.int32, device="meta"), "of shape .* on meta"),
+    (["counts"], torch.zeros(N, dtype=torch.int32).to_sparse(), "got a torch.sparse_coo tensor"),
+    (["counts"], -torch.arange(N, dtype=torch.int32), r"counts\[1\] is -1"),
+    (["sampler", "n"], 3, "the state has n 3 of type int, the sampler 23"),
+    pytest.param(["sampler", "seed"], 10**5000, "seed one too long to show", id="huge seed"),
     (["more"], 1, "has the entries"),
 ]
 
@@ -162,11 +170,33 @@ BAD_STATES = [
 @pytest.mark.parametrize(("path", "value", "message"), BAD_STATES)
 def test_bad_states_change_nothing(path, value, message):
     loader = new(5)
-    next(iter(loader))
+    list(zip(range(2), loader, strict=False))
+    loader.sampler.draw(3)
     state = loader.state_dict()
+    other = changed(new(5).state_dict() | {"open": True, "left": 3}, path, value)
+    with pytest.raises(CheckpointError, match=message):
+        loader.load_state_dict(other)
+    assert repr(loader.state_dict()) == repr(state)
     with pytest.raises(CheckpointError, match=message):
         loader.load_state_dict(changed(state, path, value))
     assert repr(loader.state_dict()) == repr(state)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_states_after_every_batch_are_taken(drop_last):
+    """That of the last batch of an epoch has nothing left, and no epoch that is open."""
+    loader, other = new(5, drop_last=drop_last), new(5, drop_last=drop_last)
+    for _ in range(2):
+        for _ in loader:
+            other.load_state_dict(loader.state_dict())
+            assert other.epoch == loader.epoch
+    assert len(list(other)) == len(other)
+
+
+@pytest.mark.parametrize("value", [None, 3, [{}]])
+def test_what_is_no_state_is_refused(value):
+    with pytest.raises(CheckpointError, match="the state has the entries"):
+        new().load_state_dict(value)
 
 
 def test_arguments_are_checked():

@@ -639,19 +639,24 @@ def test_states_continue(new):
 
 
 BAD_STATES = [
-    (["format"], 2, "format 2, the sampler 1"),
-    (["n"], 4, "n 4, the sampler 3"),
+    (["format"], 2, "format 2 of type int, the sampler 1"),
+    (["format"], np.array(["a", "b"]), "format an array of <U1"),
+    (["n"], 4, "n 4 of type int, the sampler 3"),
     (["calls"], -1, "calls must be from 0"),
     (["state"], None, "has the entries"),
     (["state", "position"], 2**63, "position must be from 0"),
     (["state", "reals"], {}, "reals has the entries"),
-    (["state", "reals", "mixing"], 0.0, "reals.mixing is 0.0, not a float"),
+    (["state", "reals", "mixing"], 0.0, "reals.mixing is 0.0 of type float, not a float from"),
     (["state", "reals", "mean_square"], math.nan, "reals.mean_square is nan"),
-    (["state", "reals", "scale"], 1, "reals.scale is 1, not a float"),
+    (["state", "reals", "scale"], 1, "reals.scale is 1 of type int, not a float"),
+    pytest.param(["state", "reals", "scale"], 10**5000, "scale is one too long", id="huge scale"),
     (["state", "wholes", "cursor"], 3, "wholes.cursor must be from 0"),
     (["state", "wholes", "left"], 10**6, "wholes.left must be from 0"),
     (["state", "wholes", "shuffling"], 2, "wholes.shuffling must be from 0"),
     (["state", "weights"], torch.ones(3), "weights must be a tensor of torch.int64"),
+    (["state", "weights"], torch.ones(3).long().to("meta"), "weights must be .* on meta"),
+    (["state", "weights"], torch.ones(3).long().to_sparse(), "weights must be .*sparse_coo"),
+    (["state", "visits"], torch.zeros(3).to("meta"), "visits must be .* on meta"),
     (["state", "weights"], torch.tensor([1, 0, 1]), r"weights\[1\] is 0, not from 1"),
     (["state", "weights"], torch.tensor([2**61] * 3), "the sum of all weights is above"),
     (["state", "scores"], torch.tensor([0, math.nan, 0]).double(), r"scores\[1\] is nan"),
@@ -669,6 +674,15 @@ def test_bad_states_change_nothing(on_board, path, value, message):
     with pytest.raises(CheckpointError, match=message):
         sampler.load_state_dict(changed(state, path, value))
     assert repr(sampler.state_dict()) == repr(state)
+
+
+@needs_triton
+def test_a_state_with_gradients_leaves_none(on_board):
+    sampler = on_board(3)
+    state = sampler.state_dict()
+    scores = state["state"]["scores"].requires_grad_()
+    sampler.load_state_dict(changed(state, ["state", "scores"], scores))
+    assert not sampler.state_dict()["state"]["scores"].requires_grad
 
 
 def test_states_of_the_cpu_are_checked():

@@ -484,14 +484,21 @@ def test_a_state_and_the_sampler_do_not_share_memory():
     assert continued(other) == expected == continued(sampler)
 
 
+NUMBERS = ("alpha", "beta", "eps", "scale", "largest")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"format": 2}, "not from tombola's PrioritizedSampler"),
+        ({"format": np.array(["a", "b"])}, "not from tombola's PrioritizedSampler"),
         ({"max_capacity": 61}, "saved with max_capacity=61, here it is 60"),
         ({"alpha": -1.0}, "alpha must be finite and not negative"),
         ({"eps": 0.0}, "eps must be finite and above 0"),
         ({"beta": "x"}, "beta must be a number"),
+        *[({name: 10**400}, rf"the state\.{name}") for name in NUMBERS],
+        ({"max_capacity": 10**5000}, "max_capacity must be an integer from 1"),
+        ({"priorities": torch.zeros(60).double().to_sparse()}, "numpy cannot hold"),
         ({"priorities": torch.zeros(3)}, "priorities must be a vector of length 60"),
         ({"priorities": torch.full((60,), -1.0).double()}, r"priorities\[0\] is -1.0"),
         ({"priorities": torch.full((60,), torch.nan).double()}, "units and scale do not fit"),
@@ -512,6 +519,15 @@ def test_a_state_that_does_not_fit_changes_nothing(change, message):
         del state[name]
         with pytest.raises(CheckpointError):
             sampler.load_state_dict(state)
+    assert continued(sampler) == expected
+
+
+def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path):
+    sampler = used()
+    expected = continued(copy.deepcopy(sampler))
+    PrioritizedSampler(61, 0.8, 0.6).dumps(tmp_path)
+    with pytest.raises(CheckpointError, match=r"prioritized_sampler\.npz: .* max_capacity=61"):
+        sampler.loads(tmp_path)
     assert continued(sampler) == expected
 
 

@@ -196,7 +196,8 @@ def test_forgotten_batches_change_the_rest():
     first, state = train(make(2), stop=4)
     assert len(state["loader"]["waiting"]) == 3
     assert len(state["loader"]["given"]) > 0
-    for forgotten in ({"waiting": [], "drawn": state["loader"]["handed"]}, {"given": []}):
+    drawn_again = {"waiting": [], "drawn": state["loader"]["handed"], "left": 18}
+    for forgotten in (drawn_again, {"given": []}):
         loader = make(2)
         loader.load_state_dict({**state["loader"], **forgotten})
         assert first + train(loader)[0] != undisturbed
@@ -288,5 +289,51 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
 
 
 def test_what_is_no_state_is_refused():
-    with pytest.raises(TypeError, match="state must be from state_dict"):
-        ImportanceLoader(TensorDataset(torch.arange(4.0)), 2).load_state_dict(3)
+    loader = ImportanceLoader(TensorDataset(torch.arange(4.0)), 2)
+    for wrong in (None, 3, "state", [None]):
+        with pytest.raises(CheckpointError, match="a state must be a dict, got"):
+            loader.load_state_dict(wrong)
+
+
+def test_a_state_within_itself_is_refused():
+    loader = ImportanceLoader(TensorDataset(torch.arange(4.0)), 2)
+    state = loader.state_dict()
+    state["given"].append(state)
+    with pytest.raises(CheckpointError, match="the state is nested too deeply"):
+        loader.load_state_dict(state)
+
+
+def test_lists_of_the_same_lists_are_not_unfolded():
+    loader = ImportanceLoader(TensorDataset(torch.arange(4.0)), 2)
+    nested = []
+    for _ in range(60):  # 2^60 lists, if each were visited
+        nested = [nested, nested]
+    with pytest.raises(CheckpointError, match=r"given\.0 must be a dict, got list"):
+        loader.load_state_dict({**loader.state_dict(), "given": nested})
+
+
+SAVED = {
+    "plain": {},
+    "a lag": {"lag": 4},
+    "drop_last": {"drop_last": True},
+    "workers": {"num_workers": 2, "lag": 5},
+    "sharded": {"distributed": "sharded", "shards": 3},
+    "chosen epochs": {"share": 0.5},
+}
+
+
+@pytest.mark.parametrize("options", SAVED.values(), ids=SAVED)
+def test_states_after_every_batch_are_taken(options):
+    """That of the last batch of an epoch looks as if nothing was left: then none is open."""
+    loader, other = (ImportanceLoader(DATA, 8, seed=5, **options) for _ in range(2))
+    seen = 0
+    for _ in range(2):
+        for (items,), draw in loader:
+            loader.update(draw, loss_of(items, draw.number))
+            state = through_a_file(loader.state_dict())
+            other.load_state_dict(state)
+            assert digest(other.state_dict()) == digest(state)
+            assert other.epoch == loader.epoch
+            seen += not state["open"]
+    assert seen == 2
+    assert len(list(other)) == len(other)

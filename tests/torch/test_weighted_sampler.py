@@ -599,6 +599,8 @@ def altered(position, value):
         ("taken", lambda _: None),
         ("taken", lambda taken: ~taken),
         ("epoch", lambda _: -1),
+        ("epoch", lambda _: 10**5000),
+        ("format", lambda _: np.array(["a", "b"])),
         ("open", lambda _: 3),
         ("open.seed", lambda _: -1),
         ("open.position", lambda _: 1.5),
@@ -632,8 +634,9 @@ def test_every_entry_is_needed():
             with pytest.raises(CheckpointError):
                 make(False).load_state_dict(state)
             entries[key] = value
-    with pytest.raises(TypeError, match="state must be from state_dict"):
-        sampler.load_state_dict([state])
+    for wrong in ([state], None, 3):
+        with pytest.raises(CheckpointError, match="a state must be a dict, got"):
+            sampler.load_state_dict(wrong)
 
 
 # --- several processes ------------------------------------------------------------------------

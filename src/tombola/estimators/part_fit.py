@@ -100,7 +100,7 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
     if tol is not None and (name in DESCENTS or not converged):
         least = LONG_FOR_A_RATE if name in DESCENTS else LONG
         long = describe_long_rows(problem, least, numbered=task.held is None)
-        if converged and long and not is_far(problem, solution):
+        if converged and long and not is_far(problem, solution, least):
             long = ""
     if isinstance(sampler, GroupVRB):
         levels = {**levels, **sampler.group_levels()}

@@ -199,9 +199,7 @@ process_group, share
         The state may come from anywhere: every entry is checked first. One that is missing,
         damaged or does not fit raises a `tombola.checkpoint.CheckpointError`, and nothing changes.
         """
-        if not isinstance(state, (Mapping, list, tuple)):
-            raise TypeError(f"state must be from state_dict(), got {type(state).__name__}")
-        self._checkpoints.resume([state] if isinstance(state, Mapping) else state)
+        self._checkpoints.resume(state if isinstance(state, (list, tuple)) else [state])
 
     @property
     def time_share(self) -> float:

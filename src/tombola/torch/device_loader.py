@@ -16,6 +16,7 @@ from tombola.torch.labels import resolve_groups
 from tombola.torch.loader import ImportanceLoader
 from tombola.torch.monitoring import Stopwatch, logged_values, most_drawn
 from tombola.torch.tensor_draw import TensorDraw
+from tombola.torch.tensors import is_exactly, shown, vector
 from tombola.validation import whole
 
 __all__ = ["DeviceLoader"]
@@ -239,15 +240,17 @@ class DeviceLoader(ImportanceLoader):
         names = {"class", "format", "epoch", "left", "open", "counts", "skipped", "sampler"}
         if not isinstance(state, Mapping) or set(state) != names:
             raise CheckpointError(f"the state has the entries {sorted(names)}")
-        if (state["class"], state["format"]) != ("DeviceLoader", 1):
-            raise CheckpointError(f"not a state of a DeviceLoader: {state['class']!r}")
-        counts = state["counts"]
-        if (
-            not isinstance(counts, Tensor)
-            or counts.dtype != torch.int32
-            or counts.shape != (self.n,)
-        ):
-            raise CheckpointError(f"counts must be a tensor of torch.int32 and length {self.n}")
+        if not (is_exactly(state["class"], "DeviceLoader") and is_exactly(state["format"], 1)):
+            raise CheckpointError(
+                f"not a state of a DeviceLoader, format 1: class is {shown(state['class'])}, "
+                f"format {shown(state['format'])}"
+            )
+        counts = vector("counts", state["counts"], [torch.int32], self.n)
+        if (counts < 0).any():
+            where = int((counts < 0).int().argmax())
+            raise CheckpointError(
+                f"counts[{where}] is {int(counts[where])}: counts must not be negative"
+            )
         try:
             epoch = whole("epoch", state["epoch"], 0, 2**63)
             left = whole("left", state["left"], 0, self.n + 1)
@@ -255,7 +258,11 @@ class DeviceLoader(ImportanceLoader):
         except (TypeError, ValueError) as error:
             raise CheckpointError(str(error)) from None
         if not isinstance(state["open"], bool):
-            raise CheckpointError(f"open is {state['open']!r}, not a bool")
+            raise CheckpointError(f"open is {shown(state['open'])}, not a bool")
+        if state["open"] and left == 0:
+            raise CheckpointError(
+                "open is True and left is 0: after its last batch, an epoch is over"
+            )
         self._sampler.load_state_dict(state["sampler"])
         self._epoch, self._left, self._open = epoch, left, state["open"]
         self._drawn.copy_(counts)

@@ -12,7 +12,7 @@ from tombola.draws import Draw
 from tombola.torch.epochs import Position
 from tombola.torch.feedback import MOST_UNANSWERED
 from tombola.torch.messages import Feedback
-from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.torch.tensors import from_tensors, is_exactly, shown, to_tensors
 
 __all__ = ["Entry", "LoaderState", "SavedBatch", "SavedShard", "Settings"]
 
@@ -105,8 +105,7 @@ class LoaderState:
         if not isinstance(state, Mapping):
             raise CheckpointError(f"a state must be a dict, got {type(state).__name__}")
         entry = Entry(from_tensors(state))
-        saved_format = entry.value.get("format")
-        if type(saved_format) is not int or saved_format != FORMAT:
+        if not is_exactly(entry.value.get("format"), FORMAT):
             raise CheckpointError(
                 f"the state is not from state_dict() of a loader, format {FORMAT}"
             )
@@ -158,7 +157,7 @@ class Entry:
         value = self.get(key)
         if type(value) is not int or not least <= value <= most:
             raise CheckpointError(
-                f"{self.path(key)} must be an integer from {least} to {most}, got {_shown(value)}"
+                f"{self.path(key)} must be an integer from {least} to {most}, got {shown(value)}"
             )
         return value
 
@@ -166,7 +165,7 @@ class Entry:
         """Return a bool entry."""
         value = self.get(key)
         if type(value) is not bool:
-            raise CheckpointError(f"{self.path(key)} must be a bool, got {_shown(value)}")
+            raise CheckpointError(f"{self.path(key)} must be a bool, got {shown(value)}")
         return value
 
     def array(self, key: str, dtype: Any, size: int | None = None) -> NDArray[Any]:
@@ -178,7 +177,7 @@ class Entry:
             length = "" if size is None else f" of length {size}"
             raise CheckpointError(
                 f"{self.path(key)} must be a vector{length} of {np.dtype(dtype)}, "
-                f"got {_shown(value)}"
+                f"got {shown(value)}"
             )
         return value
 
@@ -196,15 +195,8 @@ class Entry:
         """Return the dicts of a list entry."""
         value = self.get(key)
         if not isinstance(value, list):
-            raise CheckpointError(f"{self.path(key)} must be a list, got {_shown(value)}")
+            raise CheckpointError(f"{self.path(key)} must be a list, got {shown(value)}")
         return [Entry(one, f"{self.path(key)}.{k}") for k, one in enumerate(value)]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} of shape {value.shape}"
-    text = repr(value)
-    return f"{text if len(text) < 40 else text[:36] + ' ...'} of type {type(value).__name__}"
 
 
 def _check_settings(entry: Entry, expected: Settings) -> None:
@@ -225,8 +217,15 @@ def _check_settings(entry: Entry, expected: Settings) -> None:
 def _position(entry: Entry, expected: Settings, longest: int) -> Position:
     drawn = entry.whole("drawn")
     handed = entry.whole("handed", max(0, drawn - expected.lag - 1), drawn)
-    left = entry.whole("left", 0, longest)
-    return Position(drawn, handed, left, entry.flag("open"), entry.whole("epoch"))
+    left, opened = entry.whole("left", 0, longest), entry.flag("open")
+    if opened and left == 0 and drawn == handed:
+        raise CheckpointError("open is True and left is 0: after its last batch, an epoch is over")
+    if not opened and drawn > handed:
+        raise CheckpointError(
+            f"open is False, but of {drawn} batches drawn {handed} are handed out: an epoch is "
+            "over after its last batch"
+        )
+    return Position(drawn, handed, left, opened, entry.whole("epoch"))
 
 
 def _shard(entry: Entry, n: int) -> SavedShard:

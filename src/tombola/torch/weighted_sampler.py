@@ -278,8 +278,6 @@ class WeightedSampler(Sampler[int]):
         The state may come from anywhere: every entry is checked first. One that is missing,
         damaged or does not fit raises a `tombola.checkpoint.CheckpointError`, and nothing changes.
         """
-        if not isinstance(state, Mapping):
-            raise TypeError(f"state must be from state_dict(), got {type(state).__name__}")
         read = WeightedState.from_dict(state, self._settings)
         if self.generator is not None and read.generator is not None:
             set_generator(self.generator, read.generator)

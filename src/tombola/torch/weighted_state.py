@@ -10,7 +10,7 @@ from tombola.checkpoint import CheckpointError
 from tombola.index.layout import place_type
 from tombola.torch.loader_state import Entry
 from tombola.torch.real_weights import LARGEST_EXPONENT, RealWeights
-from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.torch.tensors import from_tensors, is_exactly, to_tensors
 
 __all__ = ["SavedEpoch", "Settings", "WeightedState"]
 
@@ -84,7 +84,7 @@ class WeightedState(NamedTuple):
         if not isinstance(state, Mapping):
             raise CheckpointError(f"a state must be a dict, got {type(state).__name__}")
         entry = Entry(from_tensors(state))
-        if type(entry.value.get("format")) is not int or entry.value["format"] != FORMAT:
+        if not is_exactly(entry.value.get("format"), FORMAT):
             raise CheckpointError(
                 f"the state is not from state_dict() of a WeightedSampler, format {FORMAT}"
             )

@@ -10,6 +10,7 @@ from tombola.checkpoint import CheckpointError
 from tombola.torch.device.board import MOST_CHANGES, Board
 from tombola.torch.device.host import Host
 from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Fault
+from tombola.torch.tensors import is_exactly, shown, vector
 from tombola.validation import whole
 
 __all__ = ["IndexDraw", "WeightIndex"]
@@ -221,23 +222,19 @@ class WeightIndex:
         names = {"format", "seed", "position", "weights", "order"}
         if not isinstance(state, Mapping) or set(state) != names:
             raise CheckpointError(f"the state of an index has the entries {sorted(names)}")
-        if state["format"] != 1:
-            raise CheckpointError(f"format {state['format']!r} is not known; this version reads 1")
+        if not is_exactly(state["format"], 1):
+            raise CheckpointError(
+                f"format {shown(state['format'])} is not known; this version reads 1"
+            )
         try:
             seed = whole("seed", state["seed"], 0, 2**64)
             position = whole("position", state["position"], 0, 2**63 - 1)
         except (TypeError, ValueError) as error:
             raise CheckpointError(str(error)) from None
-        weights, order = state["weights"], state["order"]
-        for name, part in {"weights": weights, "order": order}.items():
-            if part is None and name == "order":
-                continue
-            if not isinstance(part, Tensor) or part.dtype not in (torch.int64, torch.int32):
-                raise CheckpointError(f"{name} must be a tensor of integers")
-            if tuple(part.shape) != (self._n,):
-                raise CheckpointError(
-                    f"{name} is of shape {tuple(part.shape)}, the index has {self._n} items"
-                )
+        types = (torch.int64, torch.int32)
+        weights, order = vector("weights", state["weights"], types, self._n), state["order"]
+        if order is not None:
+            order = vector("order", order, types, self._n)
         _check_range(weights, self._limit, CheckpointError)
         self._engine.load(weights, seed, position, order)
         self._seed = seed

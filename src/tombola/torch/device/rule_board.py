@@ -204,7 +204,7 @@ class RuleBoard(ABC):
             for name, number in given.items():
                 part[places[name]] = number
         for name in self.arrays:
-            getattr(self, name).copy_(state[name])
+            getattr(self, name).copy_(state[name].detach())
 
 
 def unfused(load: Callable[[], tuple[Any, ...]]) -> list[Unfused]:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tombola.checkpoint import CheckpointError
 from tombola.torch.device.layout import LIMIT
 from tombola.torch.device.vrb_layout import NEVER
+from tombola.torch.tensors import shown, vector
 from tombola.validation import whole
 
 __all__ = ["check_arrays", "check_numbers"]
@@ -37,7 +37,9 @@ def check_numbers(
         if name in ("largest_loss",):
             high = math.nextafter(math.inf, 0.0)
         if not isinstance(number, float) or not low <= number <= high:
-            raise CheckpointError(f"reals.{name} is {number!r}, not a float from {low} to {high}")
+            raise CheckpointError(
+                f"reals.{name} is {shown(number)}, not a float from {low} to {high}"
+            )
     limits = {
         "left": (0, block) if block < NEVER else (1, NEVER),
         "shuffling": (0, 1),
@@ -60,9 +62,8 @@ def check_arrays(
 ) -> None:
     """Raise a CheckpointError unless all arrays fit, and all their values are within range."""
     for name, (low, high) in {"weights": (1, LIMIT), **ranges}.items():
-        given, mine = state[name], expected[name]
-        if not isinstance(given, Tensor) or given.dtype != mine.dtype or given.shape != mine.shape:
-            raise CheckpointError(f"{name} must be a tensor of {mine.dtype} and length {len(mine)}")
+        mine = expected[name]
+        given = vector(name, state[name], [mine.dtype], len(mine))
         wrong = ~((given >= low) & (given <= high))
         if wrong.any():
             where = int(wrong.long().argmax())

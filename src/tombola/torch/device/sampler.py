@@ -12,6 +12,7 @@ from tombola.torch.device.device_draw import DeviceDraw
 from tombola.torch.device.layout import POSITION_BITS
 from tombola.torch.device.vrb_layout import Trouble
 from tombola.torch.tensor_draw import TensorDraw, wrong_shape
+from tombola.torch.tensors import is_exactly, shown, vector
 from tombola.validation import whole
 
 __all__ = ["DeviceSampler", "place_of", "runs_kernels"]
@@ -169,8 +170,10 @@ class DeviceSampler:
         if not isinstance(state, Mapping) or set(state) != names:
             raise CheckpointError(f"the state has the entries {sorted(names)}")
         for name, own in mine.items():
-            if not _equal(state[name], own):
-                raise CheckpointError(f"the state has {name} {state[name]!r}, the sampler {own!r}")
+            if not _equal(name, state[name], own):
+                raise CheckpointError(
+                    f"the state has {name} {shown(state[name])}, the sampler {own!r}"
+                )
         try:
             calls = whole("calls", state["calls"], 0, 2**63)
         except (TypeError, ValueError) as error:
@@ -182,11 +185,11 @@ class DeviceSampler:
         return f"{type(self).__name__}(n={self.n}, device='{self.device}', seed={self.seed})"
 
 
-def _equal(given: Any, own: Any) -> bool:
+def _equal(name: str, given: Any, own: Any) -> bool:
     """Return whether two entries of a state are equal; tensors in all their values."""
     if isinstance(own, Tensor):
-        return isinstance(given, Tensor) and given.dtype == own.dtype and torch.equal(given, own)
-    return type(given) is type(own) and bool(given == own)
+        return torch.equal(vector(name, given, [own.dtype], len(own)).to(own.device), own)
+    return is_exactly(given, own)
 
 
 def place_of(device: torch.device | str | None) -> torch.device:

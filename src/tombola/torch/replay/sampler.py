@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tombola.archive import read, write
+from tombola.archive import CheckpointError, read, write
 from tombola.torch.replay.base import base_class
 from tombola.torch.replay.board import PriorityBoard
 from tombola.torch.replay.inputs import fault, has_coordinates, items_of, priorities_of
@@ -311,7 +311,12 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
 
     def loads(self, path: str | os.PathLike[str]) -> None:
         """Continue from what `dumps` wrote."""
-        self.load_state_dict(read(Path(path) / FILE))
+        file = Path(path) / FILE
+        state = read(file)
+        try:
+            self.load_state_dict(state)
+        except CheckpointError as error:
+            raise CheckpointError(f"{file}: {error}") from None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle keeps: all but the generator, which belongs to the buffer."""

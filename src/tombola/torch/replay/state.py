@@ -1,6 +1,6 @@
 """The state of a `PrioritizedSampler` as a plain dict, and back with every entry checked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from tombola.checkpoint import CheckpointError
 from tombola.index.layout import place_type
 from tombola.torch.loader_state import Entry
 from tombola.torch.replay.board import PriorityBoard
-from tombola.torch.tensors import from_tensors
+from tombola.torch.tensors import from_tensors, is_exactly
 from tombola.validation import number
 
 __all__ = ["exponent", "new_state", "positive", "read_state"]
@@ -48,7 +48,7 @@ def new_state(board: PriorityBoard, beta: float) -> dict[str, Any]:
 def read_state(state: Mapping[str, Any], expected: int) -> tuple[PriorityBoard, float]:
     """Return the board and beta of a dict that may hold anything, or raise a `CheckpointError`."""
     entry = Entry(from_tensors(state), "the state")
-    if entry.value.get("format") != FORMAT:
+    if not is_exactly(entry.value.get("format"), FORMAT):
         raise CheckpointError(
             f"the state is not from tombola's PrioritizedSampler, format {FORMAT}"
         )
@@ -63,12 +63,9 @@ def read_state(state: Mapping[str, Any], expected: int) -> tuple[PriorityBoard, 
         ((priorities >= 0) & (priorities < np.inf)) | np.isnan(priorities),
         "priorities must be finite and not negative",
     )
-    try:
-        alpha, beta = (exponent(name, entry.get(name)) for name in ("alpha", "beta"))
-        eps = positive("eps", entry.get("eps"))
-        scale, largest = (number(name, entry.get(name)) for name in ("scale", "largest"))
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(str(error)) from None
+    alpha, beta = (_checked(entry, name, exponent) for name in ("alpha", "beta"))
+    eps = _checked(entry, "eps", positive)
+    scale, largest = (_checked(entry, name, number) for name in ("scale", "largest"))
     board = PriorityBoard.restored(
         alpha,
         eps,
@@ -79,3 +76,10 @@ def read_state(state: Mapping[str, Any], expected: int) -> tuple[PriorityBoard, 
         largest,
     )
     return board, beta
+
+
+def _checked(entry: Entry, name: str, check: Callable[[str, Any], float]) -> float:
+    try:
+        return check(name, entry.get(name))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"{entry.path(name)}: {error}") from None
