@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from tombola import estimators
+from tombola.checkpoint import CheckpointError
 from tombola.dask import KMeans, LinearClassifier, LinearRegressor, coreset
 from tombola.dask.refinement import Refinement
 
@@ -159,6 +160,51 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
         assert not np.array_equal(fitted(half, loss=loss).coef_, plain.coef_)
     with pytest.raises(ValueError, match="other data, partitions or parameters"):
         LinearClassifier(random_state=1, checkpoint=folder).fit(rows, target)
+
+
+def interrupted(folder, kind, rows, target, *weights, **options):
+    """One round of a fit, with a checkpoint."""
+    it = kind(random_state=0, tol=0.0, max_iter=1, checkpoint=folder, **options)
+    return it.fit(rows, target, *weights)
+
+
+@pytest.mark.parametrize("changed", ["y", "weights", "columns", "rows", "labels", "indicators"])
+def test_a_checkpoint_of_other_data_is_refused(tmp_path, changed):
+    X, y = data()
+    labels, indicators = np.where(y > 0, "yes", "no"), np.column_stack([y > 0, y > 1])
+    kind = LinearClassifier if changed in ("labels", "indicators") else LinearRegressor
+    target = {"labels": labels, "indicators": indicators}.get(changed, y)
+    weights = np.ones(N)
+    before = X, target, weights.copy()
+    if changed == "weights":
+        weights[:2] = 0.5, 1.5
+    elif changed == "columns":
+        X = X[:, ::-1]
+    elif changed == "rows":
+        X = np.concatenate([X[299::-1], X[300:]])
+    else:
+        target = np.concatenate([target[299::-1], target[300:]])
+
+    def fit(X, target, weights):
+        given = [da.from_array(it, chunks=(300, *it.shape[1:])) for it in (X, target, weights)]
+        return interrupted(tmp_path, kind, *given, fit_intercept=False)
+
+    fit(*before)
+    fit(*before)
+    with pytest.raises(CheckpointError, match="other data, partitions or parameters"):
+        fit(X, target, weights)
+
+
+def test_labels_that_are_objects_go_on_in_another_process(tmp_path):
+    X, y = data()
+    rows, models = da.from_array(X, chunks=(300, D)), []
+    for _ in range(2):  # the same labels, elsewhere in memory
+        labels = np.array([" ".join(["class", str(it)]) for it in y > 0], dtype=object)
+        target = da.from_array(labels, chunks=300)
+        models.append(interrupted(tmp_path, LinearClassifier, rows, target))
+    first, again = (it.classes_ for it in models)
+    assert first[0] is not again[0]
+    assert first.tolist() == again.tolist() == ["class False", "class True"]
 
 
 def test_a_class_of_weight_zero_alone_in_a_partition():

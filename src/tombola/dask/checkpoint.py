@@ -15,12 +15,13 @@ import numpy as np
 
 from tombola.checkpoint import CheckpointError, read, write
 from tombola.compiling import check_fit, leaves, load_parts, saved_parts
+from tombola.dask.overview import mark_of
 from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
 
 __all__ = ["Checkpoint"]
 
-FORMAT = 3
+FORMAT = 4
 
 
 class Checkpoint:
@@ -33,12 +34,14 @@ class Checkpoint:
         What is saved, and restored.
     sizes : sequence of int
         The rows of each partition.
+    mark : str
+        A hash of the data.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], fit: Ascent | Refinement, sizes: list[int]
+        self, folder: str | os.PathLike[str], fit: Ascent | Refinement, sizes: list[int], mark: str
     ) -> None:
-        self.folder, self.fit, self.sizes = Path(folder), fit, sizes
+        self.folder, self.fit, self.sizes, self.mark = Path(folder), fit, sizes, mark
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"checkpoint must be a folder, {self.folder} is a file")
 
@@ -123,10 +126,10 @@ class Checkpoint:
     def _fingerprint(self) -> str:
         """Return a hash of what a fit depends on, as far as the driver knows it."""
         setting = self.fit.setting
-        digest = hashlib.sha256(repr((self.sizes, self.fit.pace)).encode())
+        digest = hashlib.sha256(repr((self.sizes, self.fit.pace, self.mark)).encode())
         for name, part in zip(setting._fields, setting, strict=True):
-            text = part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
-            digest.update(name.encode() + text)
+            text = mark_of(part) if isinstance(part, np.ndarray) else repr(part)
+            digest.update((name + text).encode())
         return digest.hexdigest()[:16]
 
 

@@ -144,18 +144,18 @@ class DaskLinear(BaseEstimator):
         fit.counts[0].loads += 1
         fit.counts[0].visits += overview.rows * target.outputs
         try:
-            self._run(fit, [part.rows for part in parts])
+            self._run(fit, [part.rows for part in parts], overview.mark)
         finally:
             runner.close()
         self._set_fitted(fit, blocks.columns, blocks.names)
         return self
 
-    def _run(self, fit: Ascent | Refinement, sizes: list[int]) -> None:
+    def _run(self, fit: Ascent | Refinement, sizes: list[int], mark: str) -> None:
         """Carry out rounds until all outputs are within the tolerance, or `max_iter`."""
         bar = Bar(self.tol) if self.verbose else None
         saved = None
         if self.checkpoint is not None:
-            saved = Checkpoint(self.checkpoint, fit, sizes)
+            saved = Checkpoint(self.checkpoint, fit, sizes, mark)
             saved.restore()
         done = not fit.active
         try:

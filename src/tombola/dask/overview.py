@@ -4,6 +4,7 @@ Every partition is summed up by numbers that do not grow with its rows (`look_at
 merged by the driver (`merge`).
 """
 
+import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,8 @@ class Overview(NamedTuple):
         For an indicator matrix: the weight of the rows with a one, by column; else empty.
     points, shares : ndarray
         For a regression: targets, and the weight that each stands for; else empty.
+    mark : str
+        A hash of targets, weights and lengths of all rows, and of their sums.
     """
 
     rows: int
@@ -54,6 +57,7 @@ class Overview(NamedTuple):
     positive: NDArray[np.float64]
     points: NDArray[np.float64]
     shares: NDArray[np.float64]
+    mark: str = ""
 
 
 def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> Overview:
@@ -103,7 +107,17 @@ def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> O
         positive=weights @ (y > 0) if several else empty,
         points=points,
         shares=masses,
+        mark=mark_of(labels, y if numeric or several else codes, weights, lengths, sums),
     )
+
+
+def mark_of(*parts: NDArray[Any]) -> str:
+    """Return a hash of arrays, the same in every process."""
+    digest = hashlib.sha256()
+    for part in parts:
+        plain = part.dtype != object  # the bytes of objects are addresses
+        digest.update(part.tobytes() if plain else repr(part.tolist()).encode())
+    return digest.hexdigest()
 
 
 def sums_of(codes: Any, values: Any, count: int) -> NDArray[np.float64]:
@@ -167,4 +181,5 @@ def merge(overviews: list[Overview]) -> Overview:
         positive=np.sum([o.positive for o in some], axis=0),
         points=np.concatenate([o.points for o in some]),
         shares=np.concatenate([o.shares for o in some]),
+        mark=" ".join(o.mark for o in some),
     )
