@@ -232,8 +232,17 @@ def test_what_is_wrong_is_one_sentence():
         LinearClassifier().fit(rows, da.ones(N, chunks=300, dtype=int))
     with pytest.raises(ValueError, match="all sample weights are 0"):
         model().fit(rows, target, da.zeros(N, chunks=300))
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match=r"partition \d: sample_weight\[0\] is -1\.0, which"):
         model().fit(rows, target, -da.ones(N, chunks=300))
+    with pytest.raises(ValueError, match=r"partition \d: sample_weight\[0\] is nan, not finite"):
+        model().fit(rows, target, np.nan * da.ones(N, chunks=300))
+    for fit in (model().fit, KMeans(2).fit):
+        with pytest.raises(ValueError, match="sum of the sample weights is inf: scale them"):
+            fit(rows, target, da.full(N, 1e308, chunks=300))
+        with pytest.raises(ValueError, match="sum of the sample weights is inf: scale them"):
+            fit(1e-9 * rows[::300], target[::300], da.full(4, 1e308, chunks=1))
+    with pytest.raises(ValueError, match=r"partition \d: X\[\d+, \d\] is nan, not finite"):
+        KMeans(2).fit(da.where(rows > 3, np.nan, rows))
     with pytest.raises(ValueError, match=r"partition \d: X\[\d+, \d\] is nan, not finite"):
         model().fit(da.where(rows > 3, np.nan, rows), target)
     with pytest.raises(ValueError, match=r"checkpoint must be a folder, .*\.py is a file"):
@@ -243,6 +252,87 @@ def test_what_is_wrong_is_one_sentence():
         model().fit(table[list("abcd")], target)
     with pytest.raises(ValueError, match="alpha"):
         model(alpha=0.0).fit(rows, target)
+
+
+def spoilt(values, at, value, dtype=None):
+    """Values with one of them changed, in blocks of 300 rows."""
+    values = np.array(values, dtype=dtype)
+    values[at] = value
+    return da.from_array(values, chunks=(300, *values.shape[1:]))
+
+
+def as_simplest(block):
+    return np.array(block.tolist())
+
+
+POSITIVE = data()[1] > 0
+TARGETS = {
+    "nan label": (spoilt(POSITIVE, 307, np.nan, float), r"partition 1: y\[7\] is nan"),
+    "infinite label": (spoilt(POSITIVE, 307, np.inf, float), r"partition 1: y\[7\] is inf"),
+    "number": (spoilt(POSITIVE, 307, 0.5, float), r"y\[7\] is 0.5: labels .* are whole"),
+    "none": (spoilt(POSITIVE, 307, None, object), r"partition 1: y\[7\] is None"),
+    "missing": (spoilt(POSITIVE, 307, pd.NA, object), r"partition 1: y\[7\] is <NA>"),
+    "mixed": (spoilt(POSITIVE, 307, "x", object), "partition 1 of y has labels of several types"),
+    "mixed partitions": (
+        spoilt(POSITIVE, slice(300, None), "x", object).map_blocks(as_simplest, dtype=object),
+        "y has labels of several types",
+    ),
+    "indicators": (spoilt(np.eye(2)[POSITIVE * 1], (307, 1), np.nan), r"y\[7, 1\] is nan: an ind"),
+    "twos": (spoilt(np.eye(2)[POSITIVE * 1], (307, 1), 2), r"y\[7, 1\] is 2.0: an indicator"),
+    "deep": (da.zeros((N, 2, 2), chunks=(300, 2, 2)), r"one column, got shape \(300, 2, 2\)"),
+}
+NUMBERS = {
+    "nan": (spoilt(data()[1], 307, np.nan), r"partition 1: y\[7\] is nan, not finite"),
+    "infinite": (spoilt(data()[1], 307, np.inf), r"partition 1: y\[7\] is inf, not finite"),
+    "columns": (da.zeros((N, 2), chunks=(300, 2)), r"must be one column, got shape \(300, 2\)"),
+    "text": (da.full(N, "a", chunks=300), "partition [0-3]: y must hold numbers, got dtype <U1"),
+}
+
+
+@pytest.mark.parametrize("wrong", [*TARGETS, *NUMBERS])
+def test_targets_that_are_wrong(wrong):
+    rows = da.from_array(data()[0], chunks=(300, D))
+    kind = LinearClassifier if wrong in TARGETS else LinearRegressor
+    target, message = {**TARGETS, **NUMBERS}[wrong]
+    found = kind(random_state=0, max_iter=1, tol=0.0)
+    with pytest.raises((TypeError, ValueError), match=message):
+        found.fit(rows, target)
+    if wrong in ("mixed", "mixed partitions", "indicators", "twos"):
+        return
+    found.fit(rows, da.from_array(POSITIVE, chunks=300))
+    with pytest.raises((TypeError, ValueError), match=message):
+        found.score(rows, target)
+
+
+def test_scores_need_targets_like_those_of_the_fit():
+    rows, labels = da.from_array(data()[0], chunks=(300, D)), da.from_array(POSITIVE, chunks=300)
+    found = LinearClassifier(random_state=0, max_iter=1, tol=0.0).fit(rows, labels)
+    with pytest.raises(ValueError, match="y must be a Dask array or series, got None"):
+        found.score(rows, None)
+    indicators = da.stack([labels, ~labels], axis=1)
+    with pytest.raises(ValueError, match=r"y has shape \(300, 2\), predictions have \(300,\)"):
+        found.score(rows, indicators)
+    with pytest.raises(ValueError, match="y must be a Dask array or series, got None"):
+        LinearRegressor(max_iter=1, tol=0.0).fit(rows, labels).score(rows, None)
+
+
+@pytest.mark.parametrize("kind", [LinearRegressor, LinearClassifier, KMeans])
+def test_columns_are_those_of_the_fit(kind):
+    table = dd.from_pandas(frame(), npartitions=3)
+    X, y = table[list("abcd")], table["y"] > 0
+    found = (KMeans(2) if kind is KMeans else kind(max_iter=1, tol=0.0)).fit(X, y)
+    swapped = table[list("abdc")]
+    wide = da.zeros((6, D + 1), chunks=(3, D + 1))
+    methods = [found.predict, lambda X: found.score(X, y)]
+    for call in methods:
+        with pytest.raises(ValueError, match="column 2 of X is 'd', that of the fit was 'c'"):
+            call(swapped)
+        with pytest.raises(ValueError, match="X has 3 columns, the model was fitted to 4"):
+            call(table[list("abc")])
+        with pytest.raises(ValueError, match="X has 5 columns, the model was fitted to 4"):
+            call(wide)
+        call(X)
+    assert found.predict(X.to_dask_array()).compute().shape == (N,)
 
 
 def test_clusters_as_on_one_machine():

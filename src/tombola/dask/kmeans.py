@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tombola import estimators
-from tombola.dask.collections import blocks_of, lazily
+from tombola.dask.collections import blocks_of, check_columns, lazily
 from tombola.dask.coreset import draw_rows, merge_spreads, spread_of
-from tombola.dask.linear import Predict
+from tombola.dask.linear import Predict, set_names
 from tombola.dask.overview import sums_of
 from tombola.dask.partition import Partition
 from tombola.dask.runners import make_runner
@@ -154,8 +154,7 @@ default="k-means++"
         ).fit(rows, sample_weight=weights)  # fmt: skip
         self.n_iter_, self.coreset_size_, self.loads_ = first.n_iter_, size, 2
         self.n_features_in_ = blocks.columns
-        if blocks.names is not None:
-            self.feature_names_in_ = np.array(blocks.names, dtype=object)
+        set_names(self, blocks.names)
         self._polish(runner, np.asarray(first.cluster_centers_, dtype=np.float64))
         self.labels_ = self.predict(X)
         return self
@@ -211,12 +210,14 @@ default="k-means++"
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the sum of squared distances to the nearest centres; computed at once."""
         check_is_fitted(self)
+        check_columns(X, self)
         runner = make_runner(blocks_of(X, None, sample_weight).parts, self.client)
         centres = np.asarray(self.cluster_centers_, dtype=np.float64)
         return -float(sum(step.cost for step in runner.map(step_of, centres)))
 
     def _lazily(self, X: Any, method: str) -> Any:
         model = self.to_local()
+        check_columns(X, model)
         if hasattr(model, "feature_names_in_"):
             del model.feature_names_in_  # blocks are plain arrays there
         like = np.asarray(getattr(model, method)(np.zeros((1, model.n_features_in_))))

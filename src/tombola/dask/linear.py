@@ -14,9 +14,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tombola.dask.checkpoint import Checkpoint
-from tombola.dask.collections import blocks_of, lazily
+from tombola.dask.collections import blocks_of, check_columns, lazily
 from tombola.dask.overview import Overview, look_at, merge
-from tombola.dask.partition import Partition, plain
+from tombola.dask.partition import Partition, check_targets, plain
 from tombola.dask.progress import Bar
 from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
@@ -26,6 +26,7 @@ from tombola.estimators.base import checks_parameters, draw_seeds
 
 __all__ = ["DaskLinear", "Target"]
 
+NO_TARGETS = "y must be a Dask array or series, got None"
 DRAWS = {"auto": "adaptive", "shuffle": "shuffled"}
 
 
@@ -116,7 +117,7 @@ class DaskLinear(BaseEstimator):
         self
         """
         if y is None:
-            raise ValueError("y must be a Dask array or series, got None")
+            raise ValueError(NO_TARGETS)
         blocks = blocks_of(X, y, sample_weight)
         kind, options = self._problem()
         centre = self.fit_intercept and self.l1_ratio == 0
@@ -185,10 +186,7 @@ class DaskLinear(BaseEstimator):
         """Set the attributes that end in an underscore."""
         progress, outputs = fit.progress, fit.outputs
         self.n_features_in_ = columns
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        set_names(self, names)
         solution = np.array([output.best for output in outputs])
         if self.numeric:
             solution = solution[0]
@@ -215,10 +213,19 @@ class DaskLinear(BaseEstimator):
     def _lazily(self, X: Any, method: str) -> Any:
         """Return a Dask array of what a method of the local estimator returns."""
         model = self.to_local()
+        check_columns(X, model)
         if hasattr(model, "feature_names_in_"):
             del model.feature_names_in_  # blocks are plain arrays there
         like = np.asarray(getattr(model, method)(np.zeros((1, model.n_features_in_))))
         return lazily(X, Predict(model, method), like)
+
+
+def set_names(model: Any, names: list[str] | None) -> None:
+    """Set the names of the columns that a model was fitted to, where they have any."""
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    elif hasattr(model, "feature_names_in_"):
+        del model.feature_names_in_
 
 
 class Predict:
@@ -260,11 +267,12 @@ class Moments(NamedTuple):
 
 def squared_errors(partition: Partition, number: int, predict: Predict) -> Moments:
     """Return the sums of a regression's score over a partition."""
-    y = np.asarray(partition.y, dtype=np.float64)
-    weights = np.ones(y.size) if partition.weights is None else partition.weights
+    y = np.asarray(partition.y)
+    weights = np.ones(len(y)) if partition.weights is None else partition.weights
     total = float(weights.sum())
     if total == 0.0:
         return Moments(0.0, 0.0, 0.0, 0.0)
+    check_targets(y, number, numeric=True)
     mean = float(weights @ y) / total
     away = y - predict(partition.X)
     return Moments(total, float(weights @ away**2), mean, float(weights @ (y - mean) ** 2))
@@ -274,15 +282,26 @@ def hits(partition: Partition, number: int, predict: Predict) -> Moments:
     """Return the weight of a partition's rows, and of those that are predicted wrongly."""
     y = np.asarray(partition.y)
     weights = np.ones(len(y)) if partition.weights is None else partition.weights
-    wrong = predict(partition.X) != y
+    if not len(y):
+        return Moments(0.0, 0.0, 0.0, 0.0)
+    check_targets(y, number, numeric=False)
+    predicted = predict(partition.X)
+    if predicted.shape != y.shape:
+        raise ValueError(
+            f"partition {number}: y has shape {y.shape}, predictions have {predicted.shape}"
+        )
+    wrong = predicted != y
     wrong = wrong.any(axis=1) if wrong.ndim == 2 else wrong
     return Moments(float(weights.sum()), float(weights @ wrong), 0.0, 0.0)
 
 
 def summed(model: Any, task: Any, X: Any, y: Any, sample_weight: Any, client: Any) -> Moments:
     """Return the sums of a score over all rows."""
-    blocks = blocks_of(X, y, sample_weight)
+    if y is None:
+        raise ValueError(NO_TARGETS)
     local = model.to_local()
+    check_columns(X, local)
+    blocks = blocks_of(X, y, sample_weight)
     if hasattr(local, "feature_names_in_"):
         del local.feature_names_in_
     total = Moments(0.0, 0.0, 0.0, 0.0)
