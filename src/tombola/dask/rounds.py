@@ -22,7 +22,13 @@ from tombola.dask.progress import Progress, named, relative_gap
 from tombola.dask.runners import Runner
 from tombola.dask.setting import Beginning, Setting
 from tombola.solvers.certificate import FIRM, ROUNDING, heavier_side
-from tombola.solvers.dual_level import new_level, pull_for, set_strength, write_solution
+from tombola.solvers.dual_level import (
+    intercept_at,
+    new_level,
+    pull_for,
+    set_strength,
+    write_solution,
+)
 
 __all__ = ["Ascent"]
 
@@ -123,9 +129,8 @@ class Output:
         self.w[:] = own[:-1] / strength + (1.0 - level.share) * self.centre
         level.total = own[-1] / strength
         if setting.options["fit_intercept"]:
-            middle = self.point[d] + float(mean @ w)  # the intercept of centred rows
-            away = level.pull * level.total - float(mean @ (self.w - level.total * mean))
-            level.intercept = middle + away
+            level.intercept = intercept_at(self.level, mean, self.w, self.point)
+            level.intercept += level.pull * level.total
 
     def _strengthen(self, setting: Setting, curvature: float, trace: float) -> None:
         """Set the strength and the pull for the curvature of the losses."""
