@@ -30,6 +30,9 @@ def data():
     return X, X @ rng.normal(size=D) + rng.normal(size=N)
 
 
+POSITIVE = data()[1] > 0
+
+
 def frame():
     X, y = data()
     return pd.DataFrame(X, columns=list("abcd")).assign(y=y, label=np.where(y > 0, "yes", "no"))
@@ -245,13 +248,66 @@ def test_what_is_wrong_is_one_sentence():
         KMeans(2).fit(da.where(rows > 3, np.nan, rows))
     with pytest.raises(ValueError, match=r"partition \d: X\[\d+, \d\] is nan, not finite"):
         model().fit(da.where(rows > 3, np.nan, rows), target)
-    with pytest.raises(ValueError, match=r"checkpoint must be a folder, .*\.py is a file"):
-        LinearClassifier(checkpoint=__file__).fit(rows, target > 0)
     table = dd.from_pandas(frame(), npartitions=3)
     with pytest.raises(ValueError, match="X has 3 partitions, y has 4"):
         model().fit(table[list("abcd")], target)
     with pytest.raises(ValueError, match="alpha"):
         model(alpha=0.0).fit(rows, target)
+
+
+def unread(*args):
+    raise AssertionError("a row was read")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"checkpoint": 3}, "checkpoint must be the path of a folder, got 3"),
+        ({"checkpoint": __file__}, r"checkpoint must be a folder, .*\.py is a file"),
+        ({"checkpoint": f"{__file__}/a/b"}, r"checkpoint='.*/a/b' cannot be made: .*Not a dir"),
+        ({"client": "tcp://x"}, r"client must be a distributed\.Client, got 'tcp://x'"),
+    ],
+)
+def test_parameters_that_are_wrong_before_a_row_is_read(options, message):
+    rows = da.from_array(data()[0], chunks=(300, D)).map_blocks(unread, dtype=float)
+    with pytest.raises((TypeError, ValueError), match=message):
+        LinearClassifier(**options).fit(rows, da.from_array(POSITIVE, chunks=300))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({False: -1.0}, r"class_weight\[False\] is -1\.0, not a number from 0 on"),
+        ({False: np.nan}, r"class_weight\[False\] is nan"),
+        ({False: "heavy"}, r"class_weight\[False\] is 'heavy'"),
+        ({False: 0, True: 0}, "leaves no row of positive weight"),
+        ({"no": 1.0, 7: 1.0}, "class_weight names 'no', which is not in y"),
+    ],
+)
+def test_class_weights_that_are_wrong(weights, message):
+    rows, labels = da.from_array(data()[0], chunks=(300, D)), da.from_array(POSITIVE, chunks=300)
+    with pytest.raises(ValueError, match=message):
+        LinearClassifier(class_weight=weights).fit(rows, labels)
+
+
+def test_a_refit_that_fails_leaves_the_model(monkeypatch):
+    table = dd.from_pandas(frame(), npartitions=3)
+    X, y = table[list("abcd")], table["label"]
+    models = [LinearClassifier(max_iter=1, tol=0.0).fit(X, y), KMeans(2).fit(X)]
+    before = [{k: v for k, v in vars(model).items() if k.endswith("_")} for model in models]
+    monkeypatch.setattr("tombola.dask.linear.begin", unread)
+    monkeypatch.setattr("tombola.dask.kmeans.step_of", unread)
+    rows = da.from_array(data()[0] + 1, chunks=(300, D))
+    indicators = da.from_array(np.column_stack([POSITIVE, ~POSITIVE]), chunks=(300, 2))
+    for model in models:
+        with pytest.raises(AssertionError, match="a row was read"):
+            model.fit(rows, indicators)
+    for model, right in zip(models, before, strict=True):
+        assert {k: v for k, v in vars(model).items() if k.endswith("_")} == right
+    monkeypatch.undo()
+    for model in models:
+        model.fit(rows, da.from_array(POSITIVE, chunks=300))
+        assert not hasattr(model, "feature_names_in_")
 
 
 def spoilt(values, at, value, dtype=None):
@@ -265,7 +321,6 @@ def as_simplest(block):
     return np.array(block.tolist())
 
 
-POSITIVE = data()[1] > 0
 TARGETS = {
     "nan label": (spoilt(POSITIVE, 307, np.nan, float), r"partition 1: y\[7\] is nan"),
     "infinite label": (spoilt(POSITIVE, 307, np.inf, float), r"partition 1: y\[7\] is inf"),

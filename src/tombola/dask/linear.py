@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tombola.dask.checkpoint import Checkpoint
-from tombola.dask.collections import blocks_of, check_columns, lazily
+from tombola.dask.checkpoint import Checkpoint, folder_at
+from tombola.dask.collections import Blocks, blocks_of, check_columns, lazily
 from tombola.dask.overview import Overview, look_at, merge
 from tombola.dask.partition import Partition, check_targets, plain
 from tombola.dask.progress import Bar
@@ -35,6 +35,8 @@ class Target(NamedTuple):
 
     Attributes
     ----------
+    labels : ndarray or None
+        Those of outputs: classes, or columns of an indicator matrix; None for a regression.
     classes : ndarray or None
         The labels; None for a regression and for an indicator matrix.
     class_weights : ndarray or None
@@ -42,6 +44,7 @@ class Target(NamedTuple):
         The number of problems.
     """
 
+    labels: NDArray[Any] | None = None
     classes: NDArray[Any] | None = None
     class_weights: NDArray[np.float64] | None = None
     outputs: int = 1
@@ -118,6 +121,7 @@ class DaskLinear(BaseEstimator):
         """
         if y is None:
             raise ValueError(NO_TARGETS)
+        folder = None if self.checkpoint is None else folder_at(self.checkpoint)
         blocks = blocks_of(X, y, sample_weight)
         kind, options = self._problem()
         centre = self.fit_intercept and self.l1_ratio == 0
@@ -145,18 +149,20 @@ class DaskLinear(BaseEstimator):
         fit.counts[0].loads += 1
         fit.counts[0].visits += overview.rows * target.outputs
         try:
-            self._run(fit, [part.rows for part in parts], overview.mark)
+            saved = None
+            if folder is not None:
+                sizes = [part.rows for part in parts]
+                saved = Checkpoint(folder, fit, sizes, overview.mark)
+            self._run(fit, saved)
         finally:
             runner.close()
-        self._set_fitted(fit, blocks.columns, blocks.names)
+        self._set_fitted(fit, target, blocks)
         return self
 
-    def _run(self, fit: Ascent | Refinement, sizes: list[int], mark: str) -> None:
+    def _run(self, fit: Ascent | Refinement, saved: Checkpoint | None) -> None:
         """Carry out rounds until all outputs are within the tolerance, or `max_iter`."""
         bar = Bar(self.tol) if self.verbose else None
-        saved = None
-        if self.checkpoint is not None:
-            saved = Checkpoint(self.checkpoint, fit, sizes, mark)
+        if saved is not None:
             saved.restore()
         done = not fit.active
         try:
@@ -182,11 +188,13 @@ class DaskLinear(BaseEstimator):
                 stacklevel=5,
             )
 
-    def _set_fitted(self, fit: Ascent | Refinement, columns: int, names: list[str] | None) -> None:
+    def _set_fitted(self, fit: Ascent | Refinement, target: Target, blocks: Blocks) -> None:
         """Set the attributes that end in an underscore."""
-        progress, outputs = fit.progress, fit.outputs
+        progress, outputs, columns = fit.progress, fit.outputs, blocks.columns
         self.n_features_in_ = columns
-        set_names(self, names)
+        set_names(self, blocks.names)
+        if target.labels is not None:
+            self.classes_, self.multilabel_ = target.labels, target.classes is None
         solution = np.array([output.best for output in outputs])
         if self.numeric:
             solution = solution[0]
