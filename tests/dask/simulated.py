@@ -36,6 +36,9 @@ class Simulated:
     def load(self, duals):
         self.duals = list(duals)
 
+    def close(self):
+        self.duals = [None] * len(self.parts)
+
 
 def cuts_of(n, count, uneven=False):
     """Where rows are cut; uneven: sizes grow, and one partition is empty."""

@@ -1,8 +1,10 @@
 """Fits on a cluster of two processes: the same model as here, and workers that die."""
 
 import functools
+import logging
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -13,6 +15,7 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
+from distributed import Client, LocalCluster
 from distributed.comm import CommClosedError
 
 from tombola.dask import KMeans, LinearClassifier, coreset
@@ -145,8 +148,25 @@ def test_a_worker_that_dies_while_it_is_sent_something(client, monkeypatch):
     assert np.array_equal(found.coef_, plain.coef_)
     monkeypatch.setattr("tombola.dask.runners.PAUSE", 0.0)
     monkeypatch.setattr(client, "scatter", broken)
-    with pytest.raises(RuntimeError, match="died in all of 20 attempts"):
+    with pytest.raises(RuntimeError, match="died in all of 20 attempts") as raised:
         LinearClassifier("hinge", client=client).fit(X, y)
+    assert isinstance(raised.value.__cause__, CommClosedError)
+
+
+def test_a_fit_waits_for_workers(monkeypatch):
+    monkeypatch.setattr("tombola.dask.runners.TRIES", 2)
+    monkeypatch.setattr("tombola.dask.runners.PAUSE", 0.0)
+    X, y = collections()
+    options = {"n_workers": 0, "processes": False, "dashboard_address": None}
+    with (
+        LocalCluster(**options, threads_per_worker=1, silence_logs=logging.CRITICAL) as empty,
+        Client(empty, timeout=0.3) as client,
+    ):
+        later = threading.Timer(2.0, empty.scale, [1])
+        later.start()
+        found = LinearClassifier(random_state=0, max_iter=2, tol=0.0, client=client).fit(X, y)
+        later.join()
+    assert found.n_iter_ == 2
 
 
 def broken(*args, **options):

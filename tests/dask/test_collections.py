@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from tombola import estimators
+from tombola.checkpoint import CheckpointError
 from tombola.dask import KMeans, LinearClassifier, LinearRegressor, coreset
 from tombola.dask.refinement import Refinement
 
@@ -27,6 +28,9 @@ def data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, D)) + 0.2
     return X, X @ rng.normal(size=D) + rng.normal(size=N)
+
+
+POSITIVE = data()[1] > 0
 
 
 def frame():
@@ -161,6 +165,51 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
         LinearClassifier(random_state=1, checkpoint=folder).fit(rows, target)
 
 
+def interrupted(folder, kind, rows, target, *weights, **options):
+    """One round of a fit, with a checkpoint."""
+    it = kind(random_state=0, tol=0.0, max_iter=1, checkpoint=folder, **options)
+    return it.fit(rows, target, *weights)
+
+
+@pytest.mark.parametrize("changed", ["y", "weights", "columns", "rows", "labels", "indicators"])
+def test_a_checkpoint_of_other_data_is_refused(tmp_path, changed):
+    X, y = data()
+    labels, indicators = np.where(y > 0, "yes", "no"), np.column_stack([y > 0, y > 1])
+    kind = LinearClassifier if changed in ("labels", "indicators") else LinearRegressor
+    target = {"labels": labels, "indicators": indicators}.get(changed, y)
+    weights = np.ones(N)
+    before = X, target, weights.copy()
+    if changed == "weights":
+        weights[:2] = 0.5, 1.5
+    elif changed == "columns":
+        X = X[:, ::-1]
+    elif changed == "rows":
+        X = np.concatenate([X[299::-1], X[300:]])
+    else:
+        target = np.concatenate([target[299::-1], target[300:]])
+
+    def fit(X, target, weights):
+        given = [da.from_array(it, chunks=(300, *it.shape[1:])) for it in (X, target, weights)]
+        return interrupted(tmp_path, kind, *given, fit_intercept=False)
+
+    fit(*before)
+    fit(*before)
+    with pytest.raises(CheckpointError, match="other data, partitions or parameters"):
+        fit(X, target, weights)
+
+
+def test_labels_that_are_objects_go_on_in_another_process(tmp_path):
+    X, y = data()
+    rows, models = da.from_array(X, chunks=(300, D)), []
+    for _ in range(2):  # the same labels, elsewhere in memory
+        labels = np.array([" ".join(["class", str(it)]) for it in y > 0], dtype=object)
+        target = da.from_array(labels, chunks=300)
+        models.append(interrupted(tmp_path, LinearClassifier, rows, target))
+    first, again = (it.classes_ for it in models)
+    assert first[0] is not again[0]
+    assert first.tolist() == again.tolist() == ["class False", "class True"]
+
+
 def test_a_class_of_weight_zero_alone_in_a_partition():
     X, y = data()
     labels = np.sort(np.digitize(y, [-1.0, 1.0]))
@@ -186,17 +235,159 @@ def test_what_is_wrong_is_one_sentence():
         LinearClassifier().fit(rows, da.ones(N, chunks=300, dtype=int))
     with pytest.raises(ValueError, match="all sample weights are 0"):
         model().fit(rows, target, da.zeros(N, chunks=300))
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match=r"partition \d: sample_weight\[0\] is -1\.0, which"):
         model().fit(rows, target, -da.ones(N, chunks=300))
+    with pytest.raises(ValueError, match=r"partition \d: sample_weight\[0\] is nan, not finite"):
+        model().fit(rows, target, np.nan * da.ones(N, chunks=300))
+    for fit in (model().fit, KMeans(2).fit):
+        with pytest.raises(ValueError, match="sum of the sample weights is inf: scale them"):
+            fit(rows, target, da.full(N, 1e308, chunks=300))
+        with pytest.raises(ValueError, match="sum of the sample weights is inf: scale them"):
+            fit(1e-9 * rows[::300], target[::300], da.full(4, 1e308, chunks=1))
+    with pytest.raises(ValueError, match=r"partition \d: X\[\d+, \d\] is nan, not finite"):
+        KMeans(2).fit(da.where(rows > 3, np.nan, rows))
     with pytest.raises(ValueError, match=r"partition \d: X\[\d+, \d\] is nan, not finite"):
         model().fit(da.where(rows > 3, np.nan, rows), target)
-    with pytest.raises(ValueError, match=r"checkpoint must be a folder, .*\.py is a file"):
-        LinearClassifier(checkpoint=__file__).fit(rows, target > 0)
     table = dd.from_pandas(frame(), npartitions=3)
     with pytest.raises(ValueError, match="X has 3 partitions, y has 4"):
         model().fit(table[list("abcd")], target)
     with pytest.raises(ValueError, match="alpha"):
         model(alpha=0.0).fit(rows, target)
+
+
+def unread(*args):
+    raise AssertionError("a row was read")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"checkpoint": 3}, "checkpoint must be the path of a folder, got 3"),
+        ({"checkpoint": __file__}, r"checkpoint must be a folder, .*\.py is a file"),
+        ({"checkpoint": f"{__file__}/a/b"}, r"checkpoint='.*/a/b' cannot be made: .*Not a dir"),
+        ({"client": "tcp://x"}, r"client must be a distributed\.Client, got 'tcp://x'"),
+    ],
+)
+def test_parameters_that_are_wrong_before_a_row_is_read(options, message):
+    rows = da.from_array(data()[0], chunks=(300, D)).map_blocks(unread, dtype=float)
+    with pytest.raises((TypeError, ValueError), match=message):
+        LinearClassifier(**options).fit(rows, da.from_array(POSITIVE, chunks=300))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({False: -1.0}, r"class_weight\[False\] is -1\.0, not a number from 0 on"),
+        ({False: np.nan}, r"class_weight\[False\] is nan"),
+        ({False: "heavy"}, r"class_weight\[False\] is 'heavy'"),
+        ({False: 0, True: 0}, "leaves no row of positive weight"),
+        ({"no": 1.0, 7: 1.0}, "class_weight names 'no', which is not in y"),
+    ],
+)
+def test_class_weights_that_are_wrong(weights, message):
+    rows, labels = da.from_array(data()[0], chunks=(300, D)), da.from_array(POSITIVE, chunks=300)
+    with pytest.raises(ValueError, match=message):
+        LinearClassifier(class_weight=weights).fit(rows, labels)
+
+
+def test_a_refit_that_fails_leaves_the_model(monkeypatch):
+    table = dd.from_pandas(frame(), npartitions=3)
+    X, y = table[list("abcd")], table["label"]
+    models = [LinearClassifier(max_iter=1, tol=0.0).fit(X, y), KMeans(2).fit(X)]
+    before = [{k: v for k, v in vars(model).items() if k.endswith("_")} for model in models]
+    monkeypatch.setattr("tombola.dask.linear.begin", unread)
+    monkeypatch.setattr("tombola.dask.kmeans.step_of", unread)
+    rows = da.from_array(data()[0] + 1, chunks=(300, D))
+    indicators = da.from_array(np.column_stack([POSITIVE, ~POSITIVE]), chunks=(300, 2))
+    for model in models:
+        with pytest.raises(AssertionError, match="a row was read"):
+            model.fit(rows, indicators)
+    for model, right in zip(models, before, strict=True):
+        assert {k: v for k, v in vars(model).items() if k.endswith("_")} == right
+    monkeypatch.undo()
+    for model in models:
+        model.fit(rows, da.from_array(POSITIVE, chunks=300))
+        assert not hasattr(model, "feature_names_in_")
+
+
+def spoilt(values, at, value, dtype=None):
+    """Values with one of them changed, in blocks of 300 rows."""
+    values = np.array(values, dtype=dtype)
+    values[at] = value
+    return da.from_array(values, chunks=(300, *values.shape[1:]))
+
+
+def as_simplest(block):
+    return np.array(block.tolist())
+
+
+TARGETS = {
+    "nan label": (spoilt(POSITIVE, 307, np.nan, float), r"partition 1: y\[7\] is nan"),
+    "infinite label": (spoilt(POSITIVE, 307, np.inf, float), r"partition 1: y\[7\] is inf"),
+    "number": (spoilt(POSITIVE, 307, 0.5, float), r"y\[7\] is 0.5: labels .* are whole"),
+    "none": (spoilt(POSITIVE, 307, None, object), r"partition 1: y\[7\] is None"),
+    "missing": (spoilt(POSITIVE, 307, pd.NA, object), r"partition 1: y\[7\] is <NA>"),
+    "mixed": (spoilt(POSITIVE, 307, "x", object), "partition 1 of y has labels of several types"),
+    "mixed partitions": (
+        spoilt(POSITIVE, slice(300, None), "x", object).map_blocks(as_simplest, dtype=object),
+        "y has labels of several types",
+    ),
+    "indicators": (spoilt(np.eye(2)[POSITIVE * 1], (307, 1), np.nan), r"y\[7, 1\] is nan: an ind"),
+    "twos": (spoilt(np.eye(2)[POSITIVE * 1], (307, 1), 2), r"y\[7, 1\] is 2.0: an indicator"),
+    "deep": (da.zeros((N, 2, 2), chunks=(300, 2, 2)), r"one column, got shape \(300, 2, 2\)"),
+}
+NUMBERS = {
+    "nan": (spoilt(data()[1], 307, np.nan), r"partition 1: y\[7\] is nan, not finite"),
+    "infinite": (spoilt(data()[1], 307, np.inf), r"partition 1: y\[7\] is inf, not finite"),
+    "columns": (da.zeros((N, 2), chunks=(300, 2)), r"must be one column, got shape \(300, 2\)"),
+    "text": (da.full(N, "a", chunks=300), "partition [0-3]: y must hold numbers, got dtype <U1"),
+}
+
+
+@pytest.mark.parametrize("wrong", [*TARGETS, *NUMBERS])
+def test_targets_that_are_wrong(wrong):
+    rows = da.from_array(data()[0], chunks=(300, D))
+    kind = LinearClassifier if wrong in TARGETS else LinearRegressor
+    target, message = {**TARGETS, **NUMBERS}[wrong]
+    found = kind(random_state=0, max_iter=1, tol=0.0)
+    with pytest.raises((TypeError, ValueError), match=message):
+        found.fit(rows, target)
+    if wrong in ("mixed", "mixed partitions", "indicators", "twos"):
+        return
+    found.fit(rows, da.from_array(POSITIVE, chunks=300))
+    with pytest.raises((TypeError, ValueError), match=message):
+        found.score(rows, target)
+
+
+def test_scores_need_targets_like_those_of_the_fit():
+    rows, labels = da.from_array(data()[0], chunks=(300, D)), da.from_array(POSITIVE, chunks=300)
+    found = LinearClassifier(random_state=0, max_iter=1, tol=0.0).fit(rows, labels)
+    with pytest.raises(ValueError, match="y must be a Dask array or series, got None"):
+        found.score(rows, None)
+    indicators = da.stack([labels, ~labels], axis=1)
+    with pytest.raises(ValueError, match=r"y has shape \(300, 2\), predictions have \(300,\)"):
+        found.score(rows, indicators)
+    with pytest.raises(ValueError, match="y must be a Dask array or series, got None"):
+        LinearRegressor(max_iter=1, tol=0.0).fit(rows, labels).score(rows, None)
+
+
+@pytest.mark.parametrize("kind", [LinearRegressor, LinearClassifier, KMeans])
+def test_columns_are_those_of_the_fit(kind):
+    table = dd.from_pandas(frame(), npartitions=3)
+    X, y = table[list("abcd")], table["y"] > 0
+    found = (KMeans(2) if kind is KMeans else kind(max_iter=1, tol=0.0)).fit(X, y)
+    swapped = table[list("abdc")]
+    wide = da.zeros((6, D + 1), chunks=(3, D + 1))
+    methods = [found.predict, lambda X: found.score(X, y)]
+    for call in methods:
+        with pytest.raises(ValueError, match="column 2 of X is 'd', that of the fit was 'c'"):
+            call(swapped)
+        with pytest.raises(ValueError, match="X has 3 columns, the model was fitted to 4"):
+            call(table[list("abc")])
+        with pytest.raises(ValueError, match="X has 5 columns, the model was fitted to 4"):
+            call(wide)
+        call(X)
+    assert found.predict(X.to_dask_array()).compute().shape == (N,)
 
 
 def test_clusters_as_on_one_machine():

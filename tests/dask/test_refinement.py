@@ -278,6 +278,18 @@ def test_rows_fit_into_what_a_round_may_hold(monkeypatch):
     assert fit.progress.bytes < 3 * fit.progress.rounds * 8 * (4096 + 100)
 
 
+def test_all_that_is_returned_is_counted():
+    X, y = data("Hinge")
+    for rows in (X, sparse.csr_matrix(X)):
+        fit = started(split(rows, y, 1), problems.Hinge)
+        point = np.zeros(D + 1)
+        (found,) = fit.runner.map(extract, fit.setting, request_at(fit, point, 50))
+        near = found.near[0]
+        parts = ("data", "indices", "indptr") if rows is not X else ()
+        arrays = [*found, *near, *(getattr(near.X, name) for name in parts)]
+        assert found.nbytes == sum(it.nbytes for it in arrays if isinstance(it, np.ndarray))
+
+
 def test_rows_of_length_zero_and_equal_rows():
     rng = np.random.default_rng(0)
     X = np.repeat(rng.integers(-1, 2, size=(12, 3)), 60, axis=0).astype(float)

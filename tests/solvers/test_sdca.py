@@ -224,6 +224,16 @@ def test_a_start_near_the_optimum_saves_work(kind):
     assert far.rounds < ROUNDS
 
 
+def test_a_start_saves_work_where_columns_are_far_from_zero():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 10))
+    y = X @ rng.normal(size=10) + rng.normal(size=300)
+    problem = LeastSquares(X + 1e4, y, alpha=1e-2, fit_intercept=True)
+    near, cold = (SDCA(tol=tol).minimize(problem, rounds=ROUNDS) for tol in (1e-3, 1e-4))
+    warm = SDCA(tol=1e-4).minimize(problem, rounds=ROUNDS, start=near.solution)
+    assert warm.item_gradients <= cold.item_gradients
+
+
 def test_what_cannot_be_minimised_is_named():
     X, y, _ = data("Logistic")
     for problem in (Softmax(X, y.astype(int), alpha=0.1), KMeans(X, 3), "a problem"):

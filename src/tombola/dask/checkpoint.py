@@ -15,12 +15,13 @@ import numpy as np
 
 from tombola.checkpoint import CheckpointError, is_of, read, write
 from tombola.compiling import check_fit, leaves, load_parts, saved_parts
+from tombola.dask.overview import mark_of
 from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "folder_at"]
 
-FORMAT = 3
+FORMAT = 4
 
 
 class Checkpoint:
@@ -33,19 +34,16 @@ class Checkpoint:
         What is saved, and restored.
     sizes : sequence of int
         The rows of each partition.
+    mark : str
+        A hash of the data.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], fit: Ascent | Refinement, sizes: list[int]
-    ) -> None:
-        self.folder, self.fit, self.sizes = Path(folder), fit, sizes
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"checkpoint must be a folder, {self.folder} is a file")
+    def __init__(self, folder: Path, fit: Ascent | Refinement, sizes: list[int], mark: str) -> None:
+        self.folder, self.fit, self.sizes, self.mark = folder, fit, sizes, mark
 
     def save(self) -> None:
         """Write the fit as it is."""
         number, missing = int(self.fit.counts[0].rounds), []
-        self.folder.mkdir(parents=True, exist_ok=True)
         for k, duals in enumerate(self.fit.runner.state()):
             if duals is None:
                 missing.append(k)
@@ -81,8 +79,8 @@ class Checkpoint:
             raise CheckpointError(f"{path} does not hold a fit of format {FORMAT}")
         if self._fingerprint() != str(saved.get("fingerprint")):
             raise CheckpointError(
-                f"{path} is of a fit of other data, partitions or parameters: remove the folder, "
-                "or give another one"
+                f"{path} is of a fit of other data, partitions or parameters (with "
+                "random_state=None every fit has its own): remove the folder, or give another one"
             )
         parts: Any = saved.get("parts")
         missing = saved.get("missing")
@@ -123,10 +121,10 @@ class Checkpoint:
     def _fingerprint(self) -> str:
         """Return a hash of what a fit depends on, as far as the driver knows it."""
         setting = self.fit.setting
-        digest = hashlib.sha256(repr((self.sizes, self.fit.pace)).encode())
+        digest = hashlib.sha256(repr((self.sizes, self.fit.pace, self.mark)).encode())
         for name, part in zip(setting._fields, setting, strict=True):
-            text = part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
-            digest.update(name.encode() + text)
+            text = mark_of(part) if isinstance(part, np.ndarray) else repr(part)
+            digest.update((name + text).encode())
         return digest.hexdigest()[:16]
 
 
@@ -146,3 +144,17 @@ def check_numbers(parts: Any, limits: Mapping[str, tuple[float, float]]) -> None
         bounds = output["bounds"]
         if bounds["gap"] != bounds["primal"] - bounds["dual"] or bounds["gap"] < 0.0:
             raise ValueError(f"outputs.{c}.bounds is {bounds}")
+
+
+def folder_at(path: Any) -> Path:
+    """Return a folder for checkpoints, which is made; or raise an error that says why not."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be the path of a folder, got {path!r}")
+    folder = Path(path)
+    if folder.is_file():
+        raise ValueError(f"checkpoint must be a folder, {folder} is a file")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"checkpoint={str(path)!r} cannot be made: {error}") from error
+    return folder

@@ -9,7 +9,7 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 
-__all__ = ["Blocks", "blocks_of", "is_array", "is_frame", "lazily"]
+__all__ = ["Blocks", "blocks_of", "check_columns", "is_array", "is_frame", "lazily"]
 
 
 class Blocks(NamedTuple):
@@ -73,6 +73,21 @@ def check_rows(X: Any) -> None:
         )
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, got {X.ndim}")
+
+
+def check_columns(X: Any, model: Any) -> None:
+    """Raise an error where X has other columns than a model was fitted to, or in another order."""
+    check_rows(X)
+    count = model.n_features_in_
+    if X.shape[1] != count and not math.isnan(X.shape[1]):
+        raise ValueError(f"X has {X.shape[1]} columns, the model was fitted to {count}")
+    if is_frame(X) and hasattr(model, "feature_names_in_"):
+        for j, (name, right) in enumerate(zip(X.columns, model.feature_names_in_, strict=True)):
+            if name != right:
+                raise ValueError(
+                    f"column {j} of X is {name!r}, that of the fit was {right!r}: give the same "
+                    "columns, in the same order"
+                )
 
 
 def uncut(X: Any) -> Any:

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from tombola.coreset import Coreset, _squared_distances, draw_coreset
 from tombola.dask.collections import blocks_of
-from tombola.dask.partition import Partition
+from tombola.dask.partition import Partition, check_total
 from tombola.dask.runners import make_runner
 from tombola.problems.rows import as_rows
 from tombola.validation import whole
@@ -87,7 +87,7 @@ def spread_of(partition: Partition, number: int) -> Spread:
     mass = float(weights.sum())
     if mass == 0.0:
         return Spread(n, 0, 0.0, np.zeros(d), 0.0)
-    as_rows(partition.X)  # or an error that names a value that is not finite
+    as_rows(partition.X, f"partition {number}: X")  # or an error that names what is not finite
     mean = np.asarray(partition.X.T @ (weights / mass), dtype=np.float64).ravel()
     squares = float(weights @ _squared_distances(partition.X, weights))
     return Spread(n, int(np.count_nonzero(weights)), mass, mean, squares)
@@ -95,12 +95,11 @@ def spread_of(partition: Partition, number: int) -> Spread:
 
 def merge_spreads(spreads: list[Spread]) -> Spread:
     """Return how all rows are spread, or raise an error where there are none."""
-    mass = math.fsum(spread.mass for spread in spreads)
     rows = sum(spread.rows for spread in spreads)
     if rows == 0:
         raise ValueError("X has no rows")
-    if not mass > 0:
-        raise ValueError("all sample weights are 0: at least one must be positive")
+    check_total([spread.mass for spread in spreads])
+    mass = math.fsum(spread.mass for spread in spreads)
     mean = np.sum([spread.mass / mass * spread.mean for spread in spreads], axis=0)
     squares = math.fsum(spread.around(mean) for spread in spreads)
     return Spread(rows, sum(spread.present for spread in spreads), mass, mean, squares)

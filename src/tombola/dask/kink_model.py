@@ -32,7 +32,7 @@ from tombola.dask.near_kinks import NearRows
 from tombola.dask.setting import Setting
 from tombola.problems.linear import conjugate
 from tombola.solvers.certificate import FIRM, ROUNDING, heavier_side
-from tombola.solvers.dual_level import pull_for, set_strength
+from tombola.solvers.dual_level import intercept_at, pull_for, set_strength
 from tombola.solvers.dual_run import DualRun
 from tombola.solvers.dual_start import new_run
 from tombola.solvers.dual_step import rebuild
@@ -174,8 +174,7 @@ class KinkModel:
         set_strength(level, mean, run.w[0], run.centre[0], strength, m, problem.l1, problem.l2)
         if problem.fit_intercept:
             level[0].pull = pull_for(level, run.options[0].length, m, float(bends.sum()) / m)
-            w = run.w[0] - level[0].total * mean  # rows are centred: mean w + b stays
-            level[0].intercept = self.point[d] + float(mean @ (self.point[:d] - w))
+            level[0].intercept = intercept_at(level, mean, run.w[0], self.point)
 
     def _bound(self, duals: NDArray[np.float64]) -> float:
         """Return a bound on the minimum of the objective, by dual variables of the rows."""

@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tombola import estimators
-from tombola.dask.collections import blocks_of, lazily
+from tombola.dask.collections import blocks_of, check_columns, lazily
 from tombola.dask.coreset import draw_rows, merge_spreads, spread_of
-from tombola.dask.linear import Predict
+from tombola.dask.linear import Predict, set_names
 from tombola.dask.overview import sums_of
 from tombola.dask.partition import Partition
 from tombola.dask.runners import make_runner
@@ -152,11 +152,11 @@ default="k-means++"
             k, init=self.init, n_init=self.n_init, max_iter=self.max_iter, tol=self.tol,
             random_state=rng,
         ).fit(rows, sample_weight=weights)  # fmt: skip
-        self.n_iter_, self.coreset_size_, self.loads_ = first.n_iter_, size, 2
+        centres = np.asarray(first.cluster_centers_, dtype=np.float64)
+        self.cluster_centers_, self.inertia_, steps = self._polished(runner, centres)
+        self.n_iter_, self.coreset_size_, self.loads_ = first.n_iter_ + steps - 1, size, 2 + steps
         self.n_features_in_ = blocks.columns
-        if blocks.names is not None:
-            self.feature_names_in_ = np.array(blocks.names, dtype=object)
-        self._polish(runner, np.asarray(first.cluster_centers_, dtype=np.float64))
+        set_names(self, blocks.names)
         self.labels_ = self.predict(X)
         return self
 
@@ -169,25 +169,25 @@ default="k-means++"
             raise ValueError(f"coreset_size must be at least n_clusters={k}, got {size}")
         return min(int(size), present)
 
-    def _polish(self, runner: Any, centres: NDArray[np.float64]) -> None:
-        """Take Lloyd's steps over all rows, and keep the last centres and their cost."""
-        before = np.inf
-        for number in range(self.polish + 1):
+    def _polished(
+        self, runner: Any, centres: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], float, int]:
+        """Take Lloyd's steps over all rows; return the last centres, their cost, and loads."""
+        number, before = 0, np.inf
+        while True:
             steps = runner.map(step_of, centres)
-            self.loads_ += 1
-            self.cluster_centers_ = centres
-            self.inertia_ = float(sum(step.cost for step in steps))
+            cost = float(sum(step.cost for step in steps))
             if self.verbose:
-                print(f"step {number} over all rows: the cost is {self.inertia_:.6g}")
-            if number == self.polish or before - self.inertia_ <= LITTLE * before < np.inf:
-                break
-            before = self.inertia_
+                print(f"step {number} over all rows: the cost is {cost:.6g}")
+            if number == self.polish or before - cost <= LITTLE * before < np.inf:
+                return centres, cost, number + 1
+            before = cost
             masses = np.sum([step.masses for step in steps], axis=0)
             sums = np.sum([step.sums for step in steps], axis=0)
             some = masses > 0
             centres = centres.copy()
             centres[some] = sums[some] / masses[some, None]
-            self.n_iter_ += 1
+            number += 1
 
     def to_local(self) -> Any:
         """Return the fitted estimator of `tombola.estimators`, for rows in memory."""
@@ -211,12 +211,14 @@ default="k-means++"
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the sum of squared distances to the nearest centres; computed at once."""
         check_is_fitted(self)
+        check_columns(X, self)
         runner = make_runner(blocks_of(X, None, sample_weight).parts, self.client)
         centres = np.asarray(self.cluster_centers_, dtype=np.float64)
         return -float(sum(step.cost for step in runner.map(step_of, centres)))
 
     def _lazily(self, X: Any, method: str) -> Any:
         model = self.to_local()
+        check_columns(X, model)
         if hasattr(model, "feature_names_in_"):
             del model.feature_names_in_  # blocks are plain arrays there
         like = np.asarray(getattr(model, method)(np.zeros((1, model.n_features_in_))))

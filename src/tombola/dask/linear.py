@@ -13,10 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tombola.dask.checkpoint import Checkpoint
-from tombola.dask.collections import blocks_of, lazily
+from tombola.dask.checkpoint import Checkpoint, folder_at
+from tombola.dask.collections import Blocks, blocks_of, check_columns, lazily
 from tombola.dask.overview import Overview, look_at, merge
-from tombola.dask.partition import Partition, plain
+from tombola.dask.partition import Partition, check_targets, plain
 from tombola.dask.progress import Bar
 from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
@@ -26,6 +26,7 @@ from tombola.estimators.base import checks_parameters, draw_seeds
 
 __all__ = ["DaskLinear", "Target"]
 
+NO_TARGETS = "y must be a Dask array or series, got None"
 DRAWS = {"auto": "adaptive", "shuffle": "shuffled"}
 
 
@@ -34,6 +35,8 @@ class Target(NamedTuple):
 
     Attributes
     ----------
+    labels : ndarray or None
+        Those of outputs: classes, or columns of an indicator matrix; None for a regression.
     classes : ndarray or None
         The labels; None for a regression and for an indicator matrix.
     class_weights : ndarray or None
@@ -41,6 +44,7 @@ class Target(NamedTuple):
         The number of problems.
     """
 
+    labels: NDArray[Any] | None = None
     classes: NDArray[Any] | None = None
     class_weights: NDArray[np.float64] | None = None
     outputs: int = 1
@@ -116,7 +120,8 @@ class DaskLinear(BaseEstimator):
         self
         """
         if y is None:
-            raise ValueError("y must be a Dask array or series, got None")
+            raise ValueError(NO_TARGETS)
+        folder = None if self.checkpoint is None else folder_at(self.checkpoint)
         blocks = blocks_of(X, y, sample_weight)
         kind, options = self._problem()
         centre = self.fit_intercept and self.l1_ratio == 0
@@ -144,18 +149,20 @@ class DaskLinear(BaseEstimator):
         fit.counts[0].loads += 1
         fit.counts[0].visits += overview.rows * target.outputs
         try:
-            self._run(fit, [part.rows for part in parts])
+            saved = None
+            if folder is not None:
+                sizes = [part.rows for part in parts]
+                saved = Checkpoint(folder, fit, sizes, overview.mark)
+            self._run(fit, saved)
         finally:
             runner.close()
-        self._set_fitted(fit, blocks.columns, blocks.names)
+        self._set_fitted(fit, target, blocks)
         return self
 
-    def _run(self, fit: Ascent | Refinement, sizes: list[int]) -> None:
+    def _run(self, fit: Ascent | Refinement, saved: Checkpoint | None) -> None:
         """Carry out rounds until all outputs are within the tolerance, or `max_iter`."""
         bar = Bar(self.tol) if self.verbose else None
-        saved = None
-        if self.checkpoint is not None:
-            saved = Checkpoint(self.checkpoint, fit, sizes)
+        if saved is not None:
             saved.restore()
         done = not fit.active
         try:
@@ -181,14 +188,13 @@ class DaskLinear(BaseEstimator):
                 stacklevel=5,
             )
 
-    def _set_fitted(self, fit: Ascent | Refinement, columns: int, names: list[str] | None) -> None:
+    def _set_fitted(self, fit: Ascent | Refinement, target: Target, blocks: Blocks) -> None:
         """Set the attributes that end in an underscore."""
-        progress, outputs = fit.progress, fit.outputs
+        progress, outputs, columns = fit.progress, fit.outputs, blocks.columns
         self.n_features_in_ = columns
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        set_names(self, blocks.names)
+        if target.labels is not None:
+            self.classes_, self.multilabel_ = target.labels, target.classes is None
         solution = np.array([output.best for output in outputs])
         if self.numeric:
             solution = solution[0]
@@ -215,10 +221,19 @@ class DaskLinear(BaseEstimator):
     def _lazily(self, X: Any, method: str) -> Any:
         """Return a Dask array of what a method of the local estimator returns."""
         model = self.to_local()
+        check_columns(X, model)
         if hasattr(model, "feature_names_in_"):
             del model.feature_names_in_  # blocks are plain arrays there
         like = np.asarray(getattr(model, method)(np.zeros((1, model.n_features_in_))))
         return lazily(X, Predict(model, method), like)
+
+
+def set_names(model: Any, names: list[str] | None) -> None:
+    """Set the names of the columns that a model was fitted to, where they have any."""
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    elif hasattr(model, "feature_names_in_"):
+        del model.feature_names_in_
 
 
 class Predict:
@@ -260,11 +275,12 @@ class Moments(NamedTuple):
 
 def squared_errors(partition: Partition, number: int, predict: Predict) -> Moments:
     """Return the sums of a regression's score over a partition."""
-    y = np.asarray(partition.y, dtype=np.float64)
-    weights = np.ones(y.size) if partition.weights is None else partition.weights
+    y = np.asarray(partition.y)
+    weights = np.ones(len(y)) if partition.weights is None else partition.weights
     total = float(weights.sum())
     if total == 0.0:
         return Moments(0.0, 0.0, 0.0, 0.0)
+    check_targets(y, number, numeric=True)
     mean = float(weights @ y) / total
     away = y - predict(partition.X)
     return Moments(total, float(weights @ away**2), mean, float(weights @ (y - mean) ** 2))
@@ -274,15 +290,26 @@ def hits(partition: Partition, number: int, predict: Predict) -> Moments:
     """Return the weight of a partition's rows, and of those that are predicted wrongly."""
     y = np.asarray(partition.y)
     weights = np.ones(len(y)) if partition.weights is None else partition.weights
-    wrong = predict(partition.X) != y
+    if not len(y):
+        return Moments(0.0, 0.0, 0.0, 0.0)
+    check_targets(y, number, numeric=False)
+    predicted = predict(partition.X)
+    if predicted.shape != y.shape:
+        raise ValueError(
+            f"partition {number}: y has shape {y.shape}, predictions have {predicted.shape}"
+        )
+    wrong = predicted != y
     wrong = wrong.any(axis=1) if wrong.ndim == 2 else wrong
     return Moments(float(weights.sum()), float(weights @ wrong), 0.0, 0.0)
 
 
 def summed(model: Any, task: Any, X: Any, y: Any, sample_weight: Any, client: Any) -> Moments:
     """Return the sums of a score over all rows."""
-    blocks = blocks_of(X, y, sample_weight)
+    if y is None:
+        raise ValueError(NO_TARGETS)
     local = model.to_local()
+    check_columns(X, local)
+    blocks = blocks_of(X, y, sample_weight)
     if hasattr(local, "feature_names_in_"):
         del local.feature_names_in_
     total = Moments(0.0, 0.0, 0.0, 0.0)

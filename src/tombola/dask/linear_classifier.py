@@ -1,9 +1,12 @@
 """Linear classifiers of rows in partitions."""
 
+import math
 from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
@@ -115,24 +118,32 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
         return PROBLEMS[self.loss], {name: getattr(self, name) for name in names}
 
     def _target(self, overview: Overview) -> Target:
-        self.multilabel_ = overview.positive.size > 0
-        if self.multilabel_:
+        if overview.positive.size > 0:
             return self._columns(overview)
         classes = overview.labels
         if len(classes) < 2:
             raise ValueError(
                 f"LinearClassifier needs at least two classes, y has 1 class: {classes[0]}"
             )
-        self.classes_ = classes
         weights = None
         if self.class_weight == "balanced":
             weights = overview.rows / (len(classes) * overview.counts)
         elif self.class_weight is not None:
-            unknown = set(self.class_weight) - set(classes.tolist())
-            if unknown:
-                raise ValueError(f"class_weight names {min(unknown)!r}, which is not in y")
-            weights = np.array([self.class_weight.get(c, 1.0) for c in classes.tolist()], float)
-        return Target(classes, weights, 1 if len(classes) == 2 else len(classes))
+            weights = self._class_weights(overview)
+        return Target(classes, classes, weights, 1 if len(classes) == 2 else len(classes))
+
+    def _class_weights(self, overview: Overview) -> NDArray[np.float64]:
+        """Return the weight of each class, or raise an error that names one that is wrong."""
+        labels = overview.labels.tolist()
+        for label, weight in self.class_weight.items():
+            if label not in labels:
+                raise ValueError(f"class_weight names {label!r}, which is not in y")
+            if not (isinstance(weight, Real) and 0.0 <= float(weight) < math.inf):
+                raise ValueError(f"class_weight[{label!r}] is {weight!r}, not a number from 0 on")
+        weights = np.array([self.class_weight.get(label, 1.0) for label in labels], float)
+        if not weights @ overview.masses > 0:
+            raise ValueError(f"class_weight={self.class_weight} leaves no row of positive weight")
+        return weights
 
     def _columns(self, overview: Overview) -> Target:
         """Return what an indicator matrix asks for."""
@@ -149,8 +160,8 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
                 f"column {k} of y is the same in every row: there is nothing to learn from it, "
                 "leave it out"
             )
-        self.classes_ = np.arange(overview.positive.size)
-        return Target(outputs=overview.positive.size)
+        count = overview.positive.size
+        return Target(np.arange(count), outputs=count)
 
     def _local(self) -> Any:
         names = (

@@ -90,8 +90,8 @@ class NearRows(NamedTuple):
     def nbytes(self) -> int:
         """The size of what is sent."""
         X = self.X
-        entries = X.data.nbytes + X.indices.nbytes if hasattr(X, "tocsr") else X.nbytes
-        return int(entries) + sum(part.nbytes for part in self[1:])
+        arrays = (X.data, X.indices, X.indptr) if hasattr(X, "tocsr") else (X,)
+        return sum(array.nbytes for array in (*arrays, *self[1:]))
 
 
 class Extract(NamedTuple):
@@ -123,7 +123,7 @@ class Extract(NamedTuple):
     def nbytes(self) -> int:
         """The size of what is returned."""
         rows = sum(near.nbytes for near in self.near if near is not None)
-        return rows + self.losses.nbytes + self.duals.nbytes + self.conjugates.nbytes
+        return rows + sum(part.nbytes for part in self[:4])
 
 
 def extract(partition: Partition, number: int, setting: Setting, request: Request) -> Extract:

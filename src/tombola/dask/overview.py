@@ -4,13 +4,14 @@ Every partition is summed up by numbers that do not grow with its rows (`look_at
 merged by the driver (`merge`).
 """
 
+import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tombola.dask.partition import Partition
+from tombola.dask.partition import Partition, check_targets, check_total
 from tombola.problems.rows import as_rows, squared_norms
 from tombola.solvers.dual_start import longest_usual
 
@@ -40,6 +41,8 @@ class Overview(NamedTuple):
         For an indicator matrix: the weight of the rows with a one, by column; else empty.
     points, shares : ndarray
         For a regression: targets, and the weight that each stands for; else empty.
+    mark : str
+        A hash of targets, weights and lengths of all rows, and of their sums.
     """
 
     rows: int
@@ -54,6 +57,7 @@ class Overview(NamedTuple):
     positive: NDArray[np.float64]
     points: NDArray[np.float64]
     shares: NDArray[np.float64]
+    mark: str = ""
 
 
 def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> Overview:
@@ -62,9 +66,12 @@ def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> O
     y = np.zeros(n) if partition.y is None else partition.y
     weights = np.ones(n) if partition.weights is None else partition.weights
     several = y.ndim == 2
+    if n:
+        check_targets(y, number, numeric)
     labels, codes = np.zeros(1), np.zeros(n, dtype=np.int64)
     if not numeric and not several:
-        labels, codes = np.unique(y, return_inverse=True)
+        labels = sorted_labels(y, f"partition {number} of y")
+        codes = np.searchsorted(labels, y)
     L = len(labels)
     empty = np.empty(0)
     if n == 0:
@@ -74,10 +81,7 @@ def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> O
             0, d, labels, np.zeros(L, dtype=np.int64), zeros, zeros, zeros, np.zeros((L, d)), 0.0,
             positive, empty, empty,
         )  # fmt: skip
-    try:
-        rows = as_rows(partition.X)
-    except ValueError as error:
-        raise ValueError(f"partition {number}: {error}") from None
+    rows = as_rows(partition.X, f"partition {number}: X")
     lengths = squared_norms(rows)
     shares = weights * (lengths <= longest_usual(lengths, weights))
     by_label = sparse.csr_matrix((shares, (codes, np.arange(n))), shape=(L, n))
@@ -103,7 +107,25 @@ def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> O
         positive=weights @ (y > 0) if several else empty,
         points=points,
         shares=masses,
+        mark=mark_of(labels, y if numeric or several else codes, weights, lengths, sums),
     )
+
+
+def mark_of(*parts: NDArray[Any]) -> str:
+    """Return a hash of arrays, the same in every process."""
+    digest = hashlib.sha256()
+    for part in parts:
+        plain = part.dtype != object  # the bytes of objects are addresses
+        digest.update(part.tobytes() if plain else repr(part.tolist()).encode())
+    return digest.hexdigest()
+
+
+def sorted_labels(y: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return the labels that occur, in order."""
+    try:
+        return np.unique(y)
+    except TypeError:
+        raise TypeError(f"{name} has labels of several types, which have no order") from None
 
 
 def sums_of(codes: Any, values: Any, count: int) -> NDArray[np.float64]:
@@ -137,7 +159,10 @@ def merge(overviews: list[Overview]) -> Overview:
     some = [o for o in overviews if o.rows]
     if not some:
         raise ValueError("X has no rows")
-    labels = np.unique(np.concatenate([o.labels for o in some]))
+    check_total([o.masses.sum() for o in some])
+    numbers = {o.labels.dtype.kind in "biuf" for o in some}
+    kind = None if len(numbers) == 1 else object  # or numbers would become text
+    labels = sorted_labels(np.concatenate([o.labels for o in some], dtype=kind), "y")
     L = len(labels)
     counts, masses, usual, squares = np.zeros((4, L))
     sums = np.zeros((L, columns))
@@ -148,8 +173,6 @@ def merge(overviews: list[Overview]) -> Overview:
         usual[at] += o.usual
         squares[at] += o.squares
         sums[at] += o.sums
-    if not masses.sum() > 0:
-        raise ValueError("all sample weights are 0: at least one must be positive")
     medians = np.array([o.median for o in some])
     heavy = np.array([o.masses.sum() for o in some])
     order = np.argsort(medians, kind="stable")
@@ -167,4 +190,5 @@ def merge(overviews: list[Overview]) -> Overview:
         positive=np.sum([o.positive for o in some], axis=0),
         points=np.concatenate([o.points for o in some]),
         shares=np.concatenate([o.shares for o in some]),
+        mark=" ".join(o.mark for o in some),
     )

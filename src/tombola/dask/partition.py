@@ -3,11 +3,12 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from tombola.problems.rows import checked_array
 
-__all__ = ["Partition", "assemble"]
+__all__ = ["Partition", "assemble", "check_targets", "check_total"]
 
 
 class Partition(NamedTuple):
@@ -53,14 +54,56 @@ def assemble(number: int, X: Any, y: Any = None, weights: Any = None) -> Partiti
                 "give all of them the same partitions"
             )
     if shares is not None and shares.size:
-        checked_array(shares, f"sample_weight, in partition {number},", 1)
+        checked_array(shares, f"partition {number}: sample_weight", 1)
         if shares.min() < 0:
             at = int(shares.argmin())
             raise ValueError(
-                f"row {at} of partition {number} has the sample weight {shares[at]}, which is "
-                "negative"
+                f"partition {number}: sample_weight[{at}] is {shares[at]}, which is negative"
             )
+        added_up(shares)
     return Partition(rows, target, shares)
+
+
+def check_targets(y: NDArray[Any], number: int, numeric: bool) -> None:
+    """Raise an error that names the first target of a partition that is no number, or no label.
+
+    Parameters
+    ----------
+    y : ndarray
+    number : int
+        The number of the partition.
+    numeric : bool
+        Whether targets are those of a regression; else labels or an indicator matrix.
+    """
+    name = f"partition {number}: y"
+    if y.ndim > 2 or (numeric and y.ndim == 2):
+        raise ValueError(f"{name} must be one column, got shape {y.shape}")
+    if numeric:
+        checked_array(y, name, 1)
+        return
+    wrong, right = pd.isna(y), "a label is a whole number, a text or another value with an order"
+    if y.ndim == 2:
+        wrong, right = wrong | ((y != 0) & (y != 1)), "an indicator matrix holds 0 and 1"
+    elif y.dtype.kind == "f":
+        wrong, right = ~np.isfinite(y) | (y != np.floor(y)), "labels that are numbers are whole"
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0].tolist())
+        raise ValueError(f"{name}[{', '.join(map(str, at))}] is {y[at]}: {right}")
+
+
+def check_total(masses: Any) -> None:
+    """Raise an error where the sum of all sample weights is 0 or not finite."""
+    if not added_up(masses) > 0:
+        raise ValueError("all sample weights are 0: at least one must be positive")
+
+
+def added_up(weights: Any) -> float:
+    """Return the sum of sample weights, or raise an error where it is not finite."""
+    with np.errstate(over="ignore"):
+        total = float(np.sum(weights))
+    if not np.isfinite(total):
+        raise ValueError(f"the sum of the sample weights is {total}: scale them")
+    return total
 
 
 def plain(block: Any) -> Any:

@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import new_record
+from tombola.dask.fit import Fit
 from tombola.dask.kink_model import KinkModel
 from tombola.dask.local import draw_key
 from tombola.dask.near_kinks import REACHES, Extract, Request, extract
-from tombola.dask.progress import Progress, named, relative_gap
+from tombola.dask.progress import named, relative_gap
 from tombola.dask.runners import Runner
 from tombola.dask.setting import Beginning, Setting
 
@@ -157,7 +158,7 @@ class KinkOutput:
         bounds.gap = bounds.primal - bounds.dual
 
 
-class Refinement:
+class Refinement(Fit):
     """A fit in rounds, of a loss with kinks.
 
     Parameters
@@ -191,19 +192,8 @@ class Refinement:
         tol: float,
         rows: int = ROWS,
     ) -> None:
-        self.setting, self.runner, self.tol, self.pace = setting, runner, tol, rows
-        self.outputs = [KinkOutput(setting, beginning, rows) for beginning in beginnings]
-        self.counts = new_record(rounds=0, loads=0, visits=0, bytes=0, restarts=0)
-
-    @property
-    def progress(self) -> Progress:
-        """How far it is."""
-        return Progress.of(self.counts, self.outputs, self.setting.n)
-
-    @property
-    def active(self) -> list[int]:
-        """The outputs that are not within the tolerance."""
-        return [c for c, it in enumerate(self.outputs) if not it.relative_gap <= self.tol]
+        outputs = [KinkOutput(setting, beginning, rows) for beginning in beginnings]
+        super().__init__(setting, outputs, runner, tol, rows)
 
     def parts(self) -> dict[str, Any]:
         """Return what the driver keeps between rounds."""

@@ -17,12 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import new_record
+from tombola.dask.fit import Fit
 from tombola.dask.local import Plan, Report, Sums
-from tombola.dask.progress import Progress, named, relative_gap
+from tombola.dask.progress import named, relative_gap
 from tombola.dask.runners import Runner
 from tombola.dask.setting import Beginning, Setting
 from tombola.solvers.certificate import FIRM, ROUNDING, heavier_side
-from tombola.solvers.dual_level import new_level, pull_for, set_strength, write_solution
+from tombola.solvers.dual_level import (
+    intercept_at,
+    new_level,
+    pull_for,
+    set_strength,
+    write_solution,
+)
 
 __all__ = ["Ascent"]
 
@@ -123,9 +130,8 @@ class Output:
         self.w[:] = own[:-1] / strength + (1.0 - level.share) * self.centre
         level.total = own[-1] / strength
         if setting.options["fit_intercept"]:
-            middle = self.point[d] + float(mean @ w)  # the intercept of centred rows
-            away = level.pull * level.total - float(mean @ (self.w - level.total * mean))
-            level.intercept = middle + away
+            level.intercept = intercept_at(self.level, mean, self.w, self.point)
+            level.intercept += level.pull * level.total
 
     def _strengthen(self, setting: Setting, curvature: float, trace: float) -> None:
         """Set the strength and the pull for the curvature of the losses."""
@@ -141,7 +147,7 @@ def least_firm(setting: Setting) -> float:
     return max(1.0, LEAST * setting.parts)
 
 
-class Ascent:
+class Ascent(Fit):
     """A fit in rounds, of a smooth loss.
 
     Parameters
@@ -175,22 +181,11 @@ class Ascent:
         tol: float,
         epochs: float,
     ) -> None:
-        self.setting, self.runner, self.tol, self.pace = setting, runner, tol, epochs
-        self.outputs = [Output(setting, beginning) for beginning in beginnings]
+        outputs = [Output(setting, beginning) for beginning in beginnings]
+        super().__init__(setting, outputs, runner, tol, epochs)
         C, d = len(self.outputs), setting.mean.size
         self.contributions = np.zeros((partitions, C, d + 1))
         self.positive, self.negative = np.zeros((2, partitions, C))
-        self.counts = new_record(rounds=0, loads=0, visits=0, bytes=0, restarts=0)
-
-    @property
-    def progress(self) -> Progress:
-        """How far it is."""
-        return Progress.of(self.counts, self.outputs, self.setting.n)
-
-    @property
-    def active(self) -> list[int]:
-        """The outputs that are not within the tolerance."""
-        return [c for c, it in enumerate(self.outputs) if not it.relative_gap <= self.tol]
 
     def parts(self) -> dict[str, Any]:
         """Return what the driver keeps between rounds."""

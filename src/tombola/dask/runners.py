@@ -45,13 +45,19 @@ class Runner(Protocol):
         """Set the dual variables of each partition."""
         ...
 
+    def close(self) -> None:
+        """Forget the dual variables."""
+        ...
+
 
 def current_client(client: Any) -> Any:
     """Return the client that was given, the current one, or None where there is none."""
-    if client is not None:
-        return client
-    from distributed import get_client
+    from distributed import Client, get_client
 
+    if client is not None:
+        if not isinstance(client, Client):
+            raise TypeError(f"client must be a distributed.Client, got {client!r}")
+        return client
     try:
         return get_client()
     except ValueError:
@@ -161,11 +167,14 @@ class ClusterRunner:
         results: dict[int, Any] = {}
         missing = list(range(len(self.parts)))
         alone: set[int] = set()  # that were tried without dual variables
+        lost: Exception | None = None
         for _ in range(TRIES):
             self.attempts += 1
             try:
+                self._wait()
                 (sent,) = self.client.scatter([data], broadcast=True, hash=False)
-            except OSError:  # a worker died while it was sent something
+            except OSError as error:  # a worker died while it was sent something
+                lost = error
                 time.sleep(PAUSE)
                 continue
             tasks = [call(k, sent, f"{self.name}-{self.attempts}-{k}") for k in missing]
@@ -174,7 +183,8 @@ class ClusterRunner:
             for k, future in futures.items():
                 try:
                     results[k] = future.result()
-                except CancelledError:
+                except CancelledError as error:
+                    lost = error
                     failed.append(k)
                 except KilledWorker as error:
                     raise RuntimeError(
@@ -196,7 +206,12 @@ class ClusterRunner:
                         )
                     alone.add(k)
             missing = failed
-        raise RuntimeError(f"workers died in all of {TRIES} attempts at a round")
+        raise RuntimeError(f"workers died in all of {TRIES} attempts at a round") from lost
+
+    def _wait(self) -> None:
+        """Wait for a worker where there is none, as any task does: only they can be sent data."""
+        if not self.client.ncores():
+            self.client.submit(int, pure=False).result()
 
     def _is_held(self, future: Any) -> bool:
         """Return whether a worker has the data of a future."""

@@ -8,11 +8,22 @@ all rows, and a driver that has none and adds up what others computed (`tombola.
 import math
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tombola.compiling import kernel, new_record
 from tombola.compiling.records import Record
 from tombola.solvers.closed_form import soft
 
-__all__ = ["move_centre", "new_level", "penalties", "pull_for", "set_strength", "write_solution"]
+__all__ = [
+    "intercept_at",
+    "move_centre",
+    "new_level",
+    "penalties",
+    "pull_for",
+    "set_strength",
+    "write_solution",
+]
 
 NEAR, STIFF = 0.1, 100.0  # the pull is at least NEAR |x|^2, and STIFF strength / (mean curvature)
 MOST = 1e3  # and at most this many times |x|^2 + strength
@@ -27,6 +38,14 @@ def new_level(l1: float, l2: float, n: int, intercept: float) -> Record:
     return new_record(
         scale=l2 * n, share=1.0, threshold=l1 / l2, total=0.0, intercept=intercept, pull=0.0
     )
+
+
+def intercept_at(
+    level: Record, mean: NDArray[np.float64], w: NDArray[np.float64], point: NDArray[np.float64]
+) -> float:
+    """Return the intercept where steps begin at w, near a point: mean w + b stays."""
+    away = point[: mean.size] - (w - level[0].total * mean)
+    return float(point[mean.size] + mean @ away)
 
 
 @kernel

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tombola.compiling import kernel, new_record
 from tombola.problems.linear import conjugate, curve, slope, slopes
 from tombola.problems.rows import add_row, dot
-from tombola.solvers.dual_level import new_level
+from tombola.solvers.dual_level import intercept_at, new_level
 from tombola.solvers.dual_run import DualRun
 from tombola.solvers.dual_step import Centring, Scratch, rebuild
 from tombola.solvers.loop import new_batch
@@ -126,7 +126,7 @@ def begin_at(problem: Any, run: DualRun, start: NDArray[np.float64]) -> None:
         run.best[:] = start
         run.bounds[0].primal = run.bounds[0].gap = value
     if problem.fit_intercept:
-        run.level[0].intercept = start[0, -1]
+        run.level[0].intercept = intercept_at(run.level, run.centring.mean, run.w[0], start[0])
 
 
 @kernel
