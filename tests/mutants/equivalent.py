@@ -354,4 +354,112 @@ EQUIVALENT = {
     + "parameter_free_batch.py, stays_above: rule.mean_square * left > 2.0 * "
     + "least_mean(rule.first_root) -> (rule.mean_square * left >= 2.0 * "
     + "least_mean(rule.first_root))": "loss by loss, the result is the same",
+    # samplers, of a run over half of all places
+    SAMPLERS + "mabs.py, MABS.__init__: 1.0 -> 2.0 in `unit, size = 1.0, 1.0` (2)": (
+        "without a bound there is a step, and the size is not read"
+    ),
+    SAMPLERS
+    + "mabs.py, MABS.__init__: 1 -> 2 in `gain = mixing**2 * math.sqrt(math.log(n) / "
+    + "(float(horizon or 1) * n)) / n**2 / size`": "without a step there is a horizon, above 0",
+    SAMPLERS
+    + "group_vrb.py, GroupVRB.__init__: np.sqrt(bounds / bounds.max()) * np.ones(n) -> "
+    + "(np.sqrt(bounds / bounds.max()) / np.ones(n))": "a number over 1 is that number",
+    SAMPLERS
+    + "group_vrb.py, GroupVRB.__init__: 1.0 -> 2.0 in "
+    + "`scale=1.0,  # integer group weight per unit of value; a power of two`": (
+        "the scale is computed with the weights"
+    ),
+    SAMPLERS + "group_rule.py, members_of: 1 -> 2 in `all_.sums[c : c + 1],`": (
+        "only the first record is used"
+    ),
+    SAMPLERS
+    + "fallback.py, choose: 1.0 -> 2.0 in `ratio = fallback.ours / fallback.uniform if "
+    + "fallback.uniform > 0.0 else 1.0`": "both are above the limits of either mode",
+    SAMPLERS + "group_drawing.py, draw_many: min(CHUNK, items.size) -> max(CHUNK, items.size)": (
+        "larger scratch arrays"
+    ),
+    SAMPLERS
+    + "group_drawing.py, draw_many: end - start -> (end + start) in "
+    + "`if state.fallback[0].shuffling or end - start < FEW:`": "both ways draw the same items",
+    SAMPLERS + "group_rule.py, learn_one: relative > 0.0 -> (relative >= 0.0)": (
+        "until a loss is above 0, all weights are rebuilt as they are"
+    ),
+    SAMPLERS
+    + "group_rule.py, rebuild_groups: 1e-200 -> 2e-200 in `state.rule[0].scale = "
+    + "GROUP_TOTAL / power_of_two_near(max(total, 1e-200))`": (
+        "a total of roots of numbers above 0 is above both"
+    ),
+    SAMPLERS + "info_batch.py, mean_loss: loss >= 0.0 -> (loss > 0.0) in `if loss >= 0.0:` (2)": (
+        "a loss of 0 is the least one, and adds nothing"
+    ),
+    SAMPLERS + "parameter_free.py, mixing_after: 4 * fed <= n -> (4 * fed < n)": (
+        "the root of 1 is 1"
+    ),
+    SAMPLERS + "parameter_free.py, absorb_average: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+        "without a unit all losses were 0, and so is all that follows"
+    ),
+    SAMPLERS
+    + "parameter_free.py, learn_many: 1.0 -> 2.0 in `usual = rule.unit > 0.0 and "
+    + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
+        "loss by loss, the result is the same"
+    ),
+    SAMPLERS
+    + "parameter_free.py, learn_many: largest * rule.unit <= TOO_LARGE -> "
+    + "(largest * rule.unit < TOO_LARGE)": "loss by loss, the result is the same",
+    SAMPLERS
+    + "parameter_free.py, learn_many: 0.0 -> 1.0 in `rule, largest = state.rule[0], 0.0`": (
+        "loss by loss, the result is the same"
+    ),
+    SAMPLERS + "parameter_free_batch.py, scratch_of: 2 -> 3 in `space[2, :m],`": (
+        "each share is read once, before the mean takes its place"
+    ),
+    SAMPLERS + "parameter_free_batch.py, scratch_of: 7 -> 8 in `space[7, :m],`": (
+        "each distance is read once, before D takes its place"
+    ),
+    SAMPLERS
+    + "parameter_free_batch.py, scratch_of: 16 -> 17 in "
+    + "`Averages(space[15, :m], space[16, :m], space[17, :m]),`": (
+        "each count of visits is read once, before the value takes its place"
+    ),
+    SAMPLERS
+    + "safe.py, _for_items: 1 -> 2 in "
+    + "`array = np.array(values, dtype=np.float64).reshape(-1)`": (
+        "numpy takes any number below 0 in the same way"
+    ),
+    SAMPLERS + "safe.py, saddle_level: below < following < above -> (below <= following < above)": (
+        "the next pass then halves the same bracket"
+    ),
+    SAMPLERS
+    + "static.py, Static.__init__: 1000 -> 1001 in "
+    + "`scores = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)`": (
+        "both are above 0, so the weight is 1"
+    ),
+    SAMPLERS + "vrm.py, _new_components: 0 -> 1 in `count = len(entries[0])`": (
+        "there are as many columns as rows of entries"
+    ),
+    SAMPLERS + "vrm.py, learn_one: 0.0 -> 1.0 in `mixed, largest = 0.0, 0.0` (2)": (
+        "the share of an item in the uniform component is 1, so the largest is at least that"
+    ),
+    SAMPLERS + "vrm.py, members_of: 1 -> 2 in `all_.sums[c : c + 1],`": (
+        "only the first record is used"
+    ),
+    SAMPLERS + "vrm.py, take_step: slope[j] - slope[i] > 1e-12 -> (slope[j] - slope[i] >= 1e-12)": (
+        "two real numbers are not equal"
+    ),
+    SAMPLERS
+    + "water_filling.py, fill_chances: rest > 0 -> (rest >= 0) in "
+    + "`part = -(-rest // among) if rest > 0 else rest // among  # away from 0`": "0 either way",
+    SAMPLERS
+    + "water_filling.py, water_level: rest <= 0.0 -> (rest < 0.0) in "
+    + "`if not 0.0 < free < np.inf or rest <= 0.0:`": (
+        "with values left, nothing is left over only if the total is 0, and then the level is 0"
+    ),
+    SAMPLERS
+    + "weighted.py, rescale: state.index.sums[0].total > HIGH -> "
+    + "(state.index.sums[0].total >= HIGH)": "a total of that size is not rescaled",
+    SAMPLERS
+    + "weighted.py, weight_within: 62 -> 63 in "
+    + "`return min(room, np.int64(scaled) if scaled < 2.0**62 else room)`": (
+        "beyond 2^62 it is more than the room either way"
+    ),
 }

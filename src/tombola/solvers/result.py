@@ -93,10 +93,12 @@ class Result:
         A sampler of a class of your own is not restored: `resume` then needs one.
         """
         saved = checkpoint.read(path)
+        if str(saved.get("class")) != "Result":
+            raise CheckpointError(f"{os.fspath(path)} does not hold a solver's result")
         if not is_of(saved, "Result", FORMAT):
             raise CheckpointError(
-                f"{os.fspath(path)} does not hold a solver's result of format {FORMAT}, but a "
-                f"{saved.get('class')!r} of format {saved.get('format')}"
+                f"{os.fspath(path)} holds a result of format {saved.get('format')}; this version "
+                f"reads format {FORMAT}"
             )
         try:
             _check(saved)
