@@ -157,7 +157,7 @@ def test_a_fit_waits_for_workers(monkeypatch):
     monkeypatch.setattr("tombola.dask.runners.TRIES", 2)
     monkeypatch.setattr("tombola.dask.runners.PAUSE", 0.0)
     X, y = collections()
-    options = {"n_workers": 0, "processes": False, "dashboard_address": None}
+    options = {"n_workers": 0, "processes": False, "dashboard_address": ":0"}
     with (
         LocalCluster(**options, threads_per_worker=1, silence_logs=logging.CRITICAL) as empty,
         Client(empty, timeout=0.3) as client,
