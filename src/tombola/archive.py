@@ -22,6 +22,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from tombola.files import replaced_file
+from tombola.validation import is_exactly
 
 __all__ = ["CheckpointError", "is_of", "read", "write"]
 
@@ -100,8 +101,7 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
 
 def is_of(state: Any, kind: str, form: int) -> bool:
     """Return whether a state says that it is of a class and a format."""
-    said = state.get("class"), state.get("format")
-    return type(said[0]) is str and type(said[1]) is int and said == (kind, form)
+    return is_exactly(state.get("class"), kind) and is_exactly(state.get("format"), form)
 
 
 # what zipfile, and numpy for the header of an array, raise for malformed archives

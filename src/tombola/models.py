@@ -17,6 +17,7 @@ from tombola.datasets.prepare import IMPUTE, Preparation
 from tombola.datasets.preparer import Preparer
 from tombola.datasets.reading import Reading
 from tombola.estimators.plan import ESTIMATORS
+from tombola.validation import is_exactly
 
 __all__ = ["SavedModel", "load_model", "read_model", "save_model"]
 
@@ -142,9 +143,9 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
     path = Path(path)
     path = path / "model.npz" if path.is_dir() else path
     state = read(path)
-    if not _is(state.get("class"), "model"):
+    if not is_exactly(state.get("class"), "model"):
         raise CheckpointError(f"{path} does not hold a model of `tombola train`")
-    if not _is(state.get("format"), FORMAT):
+    if not is_exactly(state.get("format"), FORMAT):
         raise CheckpointError(
             f"{path} has format {reprlib.repr(state.get('format'))}, and this version reads "
             f"{FORMAT}"
@@ -213,7 +214,7 @@ def _restored_preparer(state: dict[str, Any]) -> Preparer:
     prepare = Preparer(**{**parameters, "keep": tuple(_texts(parameters, "keep"))})
     for name, known in (("encode", ENCODE), ("impute", (None, *IMPUTE)), ("scale", (False, True))):
         given = getattr(prepare, name)
-        fine = any(_is(given, choice) for choice in known)
+        fine = any(is_exactly(given, choice) for choice in known)
         _demand(fine, f"{name} is {reprlib.repr(given)}")
     width, names = stored["width"], _texts(stored, "names")
     _demand(type(width) is int and width > 0, f"it has {reprlib.repr(width)} columns")
@@ -281,7 +282,7 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
     "column": lambda it: _is_text(it),
     "values": lambda it: isinstance(it, list) and all(map(_is_text, it)),
     "missing": lambda it: isinstance(it, bool),
-    "size": lambda it: _is(it, HASHED),
+    "size": lambda it: is_exactly(it, HASHED),
     "shares": lambda it: (
         isinstance(it, np.ndarray) and it.ndim == 1 and it.dtype == np.float64
         and bool(np.isfinite(it).all())
@@ -307,11 +308,6 @@ def _checked_rule(rule: Any) -> dict[str, Any]:
 
 
 # --- entries ------------------------------------------------------------------------------------
-
-
-def _is(value: Any, choice: Any) -> bool:
-    """Return whether a value of any type is this string, number, bool or None."""
-    return type(value) is type(choice) and bool(value == choice)
 
 
 def _is_text(value: Any) -> bool:

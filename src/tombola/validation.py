@@ -5,9 +5,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["number", "positive_count", "share", "whole"]
+__all__ = ["is_exactly", "number", "positive_count", "share", "whole"]
 
 HUGE = 2**53  # an upper limit from here on is not worth naming where a number is too small
+
+
+def is_exactly(value: Any, expected: str | float | None) -> bool:
+    """Return whether a value that may be anything is this one, and of its type."""
+    return type(value) is type(expected) and bool(value == expected)
 
 
 def number(name: str, value: Any) -> float:

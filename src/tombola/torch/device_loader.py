@@ -16,8 +16,8 @@ from tombola.torch.labels import resolve_groups
 from tombola.torch.loader import ImportanceLoader
 from tombola.torch.monitoring import Stopwatch, logged_values, most_drawn
 from tombola.torch.tensor_draw import TensorDraw
-from tombola.torch.tensors import is_exactly, shown, vector
-from tombola.validation import whole
+from tombola.torch.tensors import shown, vector
+from tombola.validation import is_exactly, whole
 
 __all__ = ["DeviceLoader"]
 

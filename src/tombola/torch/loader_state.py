@@ -12,7 +12,8 @@ from tombola.draws import Draw
 from tombola.torch.epochs import Position
 from tombola.torch.feedback import MOST_UNANSWERED
 from tombola.torch.messages import Feedback
-from tombola.torch.tensors import from_tensors, is_exactly, shown, to_tensors
+from tombola.torch.tensors import from_tensors, shown, to_tensors
+from tombola.validation import is_exactly
 
 __all__ = ["Entry", "LoaderState", "SavedBatch", "SavedShard", "Settings"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tombola.checkpoint import CheckpointError
 
-__all__ = ["from_tensors", "is_exactly", "shown", "to_tensors", "vector"]
+__all__ = ["from_tensors", "shown", "to_tensors", "vector"]
 
 
 def to_tensors(value: Any, name: str = "the state") -> Any:
@@ -82,11 +82,6 @@ def vector(name: str, value: Any, dtypes: Sequence[torch.dtype], size: int) -> T
     raise CheckpointError(
         f"{name} must be a tensor of {types} and length {size}, got {shown(value)}"
     )
-
-
-def is_exactly(value: Any, expected: str | int) -> bool:
-    """Return whether an entry that may be anything is this string or number, and of its type."""
-    return type(value) is type(expected) and bool(value == expected)
 
 
 def shown(value: Any) -> str:

@@ -10,7 +10,8 @@ from tombola.checkpoint import CheckpointError
 from tombola.index.layout import place_type
 from tombola.torch.loader_state import Entry
 from tombola.torch.real_weights import LARGEST_EXPONENT, RealWeights
-from tombola.torch.tensors import from_tensors, is_exactly, to_tensors
+from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.validation import is_exactly
 
 __all__ = ["SavedEpoch", "Settings", "WeightedState"]
 

@@ -10,8 +10,8 @@ from tombola.checkpoint import CheckpointError
 from tombola.torch.device.board import MOST_CHANGES, Board
 from tombola.torch.device.host import Host
 from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Fault
-from tombola.torch.tensors import is_exactly, shown, vector
-from tombola.validation import whole
+from tombola.torch.tensors import shown, vector
+from tombola.validation import is_exactly, whole
 
 __all__ = ["IndexDraw", "WeightIndex"]
 

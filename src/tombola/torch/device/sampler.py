@@ -12,8 +12,8 @@ from tombola.torch.device.device_draw import DeviceDraw
 from tombola.torch.device.layout import POSITION_BITS
 from tombola.torch.device.vrb_layout import Trouble
 from tombola.torch.tensor_draw import TensorDraw, wrong_shape
-from tombola.torch.tensors import is_exactly, shown, vector
-from tombola.validation import whole
+from tombola.torch.tensors import shown, vector
+from tombola.validation import is_exactly, whole
 
 __all__ = ["DeviceSampler", "place_of", "runs_kernels"]
 

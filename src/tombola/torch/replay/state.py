@@ -9,8 +9,8 @@ from tombola.checkpoint import CheckpointError
 from tombola.index.layout import place_type
 from tombola.torch.loader_state import Entry
 from tombola.torch.replay.board import PriorityBoard
-from tombola.torch.tensors import from_tensors, is_exactly
-from tombola.validation import number
+from tombola.torch.tensors import from_tensors
+from tombola.validation import is_exactly, number
 
 __all__ = ["exponent", "new_state", "positive", "read_state"]
 
