@@ -258,9 +258,13 @@ class OfRun(OfFile):
         self.folder.rename(self.kept)
         shutil.copytree(self.kept, self.folder)
 
-    def place(self, state):
+    def renew(self):
+        """Put the honest folder back."""
         shutil.rmtree(self.folder)
         shutil.copytree(self.kept, self.folder)
+
+    def place(self, state):
+        self.renew()
         return super().place(state)
 
     def load(self):
@@ -294,8 +298,12 @@ class OfRecord(OfRun):
         return json.loads(self.path.read_text())
 
     def place(self, state):
-        super(OfFile, self).place(state)
-        self.path.write_text(json.dumps(state))
+        try:
+            text = json.dumps(state)
+        except TypeError:  # an odd thing that no file can hold
+            return False
+        self.renew()
+        self.path.write_text(text)
         return True
 
 
@@ -304,6 +312,9 @@ class OfReport(OfRecord):
 
     def save(self):
         require(self.path is not None and self.main() == 0, "an honest run failed")
+
+    def renew(self):
+        """Nothing changes a finished run."""
 
     @functools.cached_property
     def _honest(self):
@@ -330,11 +341,6 @@ class OfModel(OfFile):
     def __init__(self, name, how="fields"):
         super().__init__(name, how)
         self.task = name
-
-    def damage(self, state, rng):
-        while True:
-            with contextlib.suppress(ValueError):  # text that cannot become numbers
-                return super().damage(state, rng)
 
     def frame(self, n):
         """Rows for every kind of rule."""
