@@ -90,6 +90,8 @@ def size_of(state):
         return sum(map(size_of, state.values()))
     if isinstance(state, list):
         return sum(map(size_of, state))
+    if getattr(state, "is_sparse", False):
+        return 8 * state.numel()
     if hasattr(state, "nbytes"):
         return state.nbytes
     return len(state) if isinstance(state, (bytes, str)) else 8
