@@ -299,3 +299,15 @@ def test_no_two_arrays_have_the_same_name(tmp_path):
         names = packed.namelist()
     assert {"ab.npy", "bb.npy", "b.npy", "json.npy"} < set(names)
     assert len(names) == len(set(names)) == 10
+
+
+def test_what_is_nested_too_deeply_to_be_read_is_not_written(tmp_path):
+    """The deepest state that can be written can be read."""
+    state = {"x": np.zeros(2)}
+    for _ in range(archive.DEEPEST):
+        state = {"in": state}
+    checkpoint.write(tmp_path / "deep", state)
+    assert checkpoint.read(tmp_path / "deep").keys() == {"in"}
+    with pytest.raises(TypeError, match="is nested more than 64 deep"):
+        checkpoint.write(tmp_path / "deeper", {"in": state})
+    assert not (tmp_path / "deeper").exists()

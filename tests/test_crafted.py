@@ -358,6 +358,7 @@ def test_samplers_are_not_made_larger_than_their_state(sampler, name, odd, messa
         {"n": 10**400}, {"n": -5}, {"n": 2**63}, {"nominal": 10**400}, {"round": "5"},
         {"round": 2.7}, {"round": -1}, {"tags": np.array([0.5])}, {"tags": np.array([256])},
         {"tags": np.array(["a"])}, {"tags": np.array([-1])},
+        {"indices": [0] * 400 + ["x" * 10**6]}, {"probabilities": [0.5]},
     ],
     ids=str,
 )  # fmt: skip

@@ -163,8 +163,10 @@ def _digest(file: Any, size: int) -> bytes:
     return digest.digest()
 
 
-def _without_arrays(value: Any, name: str, arrays: dict[str, Any]) -> Any:
+def _without_arrays(value: Any, name: str, arrays: dict[str, Any], depth: int = 0) -> Any:
     """Move the arrays of a nested state into `arrays`, and put their names in their place."""
+    if depth > DEEPEST and isinstance(value, (dict, list, tuple)):
+        raise TypeError(f"{name} is nested more than {DEEPEST} deep, which is too deep to be read")
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError(f"{name} holds Python objects, which a checkpoint cannot keep")
@@ -178,12 +180,16 @@ def _without_arrays(value: Any, name: str, arrays: dict[str, Any]) -> Any:
                 raise TypeError(f"{name or 'the state'} has a key {key!r}, which is not a string")
         return {
             "dict": {
-                key: _without_arrays(inner, f"{name}.{key}", arrays) for key, inner in value.items()
+                key: _without_arrays(inner, f"{name}.{key}", arrays, depth + 1)
+                for key, inner in value.items()
             }
         }
     if isinstance(value, (list, tuple)):
         return {
-            "list": [_without_arrays(inner, f"{name}.{k}", arrays) for k, inner in enumerate(value)]
+            "list": [
+                _without_arrays(inner, f"{name}.{k}", arrays, depth + 1)
+                for k, inner in enumerate(value)
+            ]
         }
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
@@ -196,13 +202,13 @@ def _with_arrays(value: Any, arrays: dict[str, Any], depth: int = 0) -> Any:
     """Put the arrays back where `_without_arrays` took them from, each in one place."""
     if not isinstance(value, dict):
         return value
-    if depth > DEEPEST:
-        raise ValueError(f"its description is nested more than {DEEPEST} deep")
     if len(value) != 1:
         raise ValueError("its description does not have the structure of a saved state")
     kind, inner = next(iter(value.items()))
     if kind == "array":
         return arrays.pop(inner)
+    if depth > DEEPEST:
+        raise ValueError(f"its description is nested more than {DEEPEST} deep")
     if kind == "list" and isinstance(inner, list):
         return [_with_arrays(part, arrays, depth + 1) for part in inner]
     if kind == "dict" and isinstance(inner, dict):

@@ -161,6 +161,9 @@ class Draw:
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Draw":
         """Validate what `to_arrays` returned and make a draw of it."""
+        for name in ("indices", "probabilities", "tags"):
+            if name in arrays and type(arrays[name]) is not np.ndarray:
+                raise TypeError(f"{name} must be an array, got {type(arrays[name]).__name__}")
         return cls(**arrays)
 
     def __getitem__(self, key: Any) -> "Draw":
