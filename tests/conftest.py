@@ -1,3 +1,4 @@
+import csv
 import itertools
 import os
 import signal
@@ -33,3 +34,11 @@ def even_clock(monkeypatch):
         monkeypatch.setattr(module, "clock", lambda: float(next(ticks)))
     monkeypatch.setattr(race, "SCHEDULES", ((3, 8),))
     monkeypatch.setattr(race, "STEPS", 4000)
+
+
+@pytest.fixture
+def usual_field_limit():
+    """The longest field of a CSV file that Python reads by default; reading data raises it."""
+    before = csv.field_size_limit(2**17)
+    yield
+    csv.field_size_limit(before)

@@ -341,7 +341,8 @@ def test_labels_of_groups_are_loaded(labels, tmp_path):
         (tombola.VRM([[1.0, 2.0]]), "components", np.ones((1, 2), bool), "not an array of float64"),
         (tombola.VRM([[1.0, 2.0]]), "components", np.ones(2), "not an array of float64"),
         (tombola.VRM([[1.0, 2.0]]), "components", None, "not an array of float64"),
-        (tombola.Uniform(3), "n", 2**64, "n must be from 1 to"),
+        (tombola.Uniform(3), "n", 2**64, "n must be at most 2"),
+        (tombola.Uniform(3), "n", 10**400, "n must be at most 2"),
     ],
 )
 def test_samplers_are_not_made_larger_than_their_state(sampler, name, odd, message, tmp_path):

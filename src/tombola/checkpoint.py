@@ -13,7 +13,7 @@ from tombola.archive import CheckpointError, is_of, read, write
 from tombola.draws import Draw
 from tombola.samplers.base import check_parameters
 
-__all__ = ["CheckpointError", "is_of", "load", "read", "save", "write"]
+__all__ = ["CheckpointError", "load", "read", "save", "write"]
 
 DRAW_FORMAT = 1  # of saved draws
 

@@ -240,11 +240,12 @@ _set_importances = Draw.__dict__["_importances"].__set__
 def _checked_tags(tags: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return a copy of tags, or raise an error that names the first bad one."""
     marks = np.asarray(tags)
-    if marks.size and marks.dtype.kind not in "biu":
+    if marks.dtype.kind not in "biuf":
         raise TypeError(f"tags must hold integers, got dtype {marks.dtype}")
     if marks.shape != shape:
         raise ValueError(f"tags must have shape {shape}, got {marks.shape}")
-    _refuse_first("tags", marks, (marks < 0) | (marks > 255), "not from 0 to 255")
+    wrong = ~((marks >= 0) & (marks <= 255) & (marks % 1 == 0))
+    _refuse_first("tags", marks, wrong, "not an integer from 0 to 255")
     return marks.astype(np.uint8)
 
 

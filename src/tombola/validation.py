@@ -7,8 +7,6 @@ import numpy as np
 
 __all__ = ["is_exactly", "number", "positive_count", "share", "whole"]
 
-HUGE = 2**53  # an upper limit from here on is not worth naming where a number is too small
-
 
 def is_exactly(value: Any, expected: str | float | None) -> bool:
     """Return whether a value that may be anything is this one, and of its type."""
@@ -47,7 +45,7 @@ def whole(name: str, value: Any, least: int = 0, below: int | None = None) -> in
     """Return an argument as an int from `least` to `below` - 1, or raise an error that names it."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
-    if below is not None and (value >= below or (value < least and below < HUGE)):
+    if below is not None and not least <= value < below:
         raise ValueError(f"{name} must be from {least} to {below - 1}, got {reprlib.repr(value)}")
     if value < least:
         range_ = "not be negative" if least == 0 else f"be at least {least}"

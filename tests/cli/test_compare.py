@@ -212,7 +212,7 @@ TRACES = {
 
 
 @pytest.mark.parametrize("said", TRACES)
-def test_a_trace_that_is_not_sound_is_refused(said, here, capsys):
+def test_a_trace_that_is_not_sound_is_refused(said, here, capsys, usual_field_limit):
     name, value = TRACES[said]
     with Path("short/trace.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

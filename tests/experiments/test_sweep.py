@@ -243,7 +243,7 @@ def test_damaged_rows_are_named(toys, tmp_path, end, words):
 
 
 @pytest.mark.parametrize("cell", [b"\xff\xfe", b"7" * 140_000], ids=["no UTF-8", "too long"])
-def test_rows_that_are_no_table_are_named(toys, tmp_path, cell):
+def test_rows_that_are_no_table_are_named(toys, tmp_path, cell, usual_field_limit):
     folder = sweep.sweep("toy", tmp_path, runs=1)
     path = folder / "runs" / "part=race,run=0.csv"
     path.write_bytes(path.read_bytes() + b"race,0,1,0.5," + cell + b"\n")

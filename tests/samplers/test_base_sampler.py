@@ -120,7 +120,7 @@ def test_draws_that_do_not_fit():
     ("change", "message"),
     [
         ({"position": 2**63}, "position must be from 0 to 9223372036854775807"),
-        ({"position": -1}, "position must not be negative"),
+        ({"position": -1}, "position must be from 0"),
         ({"tally": {}}, "tally"),
         ({"tally": {"rounds": 1}}, "tally"),
         ({"class": "Uniform", "format": 2}, "the state is of 'Uniform', format 2"),

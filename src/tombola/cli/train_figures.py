@@ -31,7 +31,8 @@ def excess(course: Course, floor: float | None = None) -> NDArray[np.float64]:
     `floor` is what the minimum is proved not to be below, by default by this run itself.
     """
     least = course.floor if floor is None else floor
-    values = (course.objective - least) / course.unit
+    with np.errstate(over="ignore"):
+        values = (course.objective - least) / course.unit
     return np.where(np.isfinite(values), values, course.gaps)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tombola.checkpoint import CheckpointError, is_of, read, write
+from tombola.archive import CheckpointError, is_of, read, write
 from tombola.compiling import check_fit, leaves, load_parts, saved_parts
 from tombola.dask.overview import mark_of
 from tombola.dask.refinement import Refinement

@@ -184,6 +184,8 @@ class AdaptiveWeighted(CompiledSampler):
     Bouchard, Trouillon, Perez, Gaidon (2015). Online Learning to Sample.
     """
 
+    keeps_items = False  # its state grows with the groups
+
     def __init__(
         self,
         groups: ArrayLike,

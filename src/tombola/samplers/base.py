@@ -1,6 +1,7 @@
 """The base class of all samplers: validation, draws, feedback, saving and loading."""
 
 import os
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
@@ -70,7 +71,9 @@ class Sampler(ABC):
         *,
         quantity: str = "loss",
     ) -> None:
-        self.n = whole("n", n, 1, LARGEST_COUNT)
+        self.n = whole("n", n, 1)
+        if self.n > LARGEST_COUNT:
+            raise ValueError(f"n must be at most 2^60, got {reprlib.repr(self.n)}")
         self.quantity = str(quantity)
         self.parameters: dict[str, Any] = {"n": self.n, **(parameters or {}), "seed": seed}
         if self.quantity != "loss":
@@ -313,7 +316,9 @@ def _made_again(kind: Any, state: dict[str, Any]) -> Any:
 def _same(mine: Any, given: Any) -> bool:
     """Return whether a saved parameter equals that of a sampler, whatever it holds."""
     if isinstance(mine, np.ndarray):
-        return type(given) is np.ndarray and np.array_equal(mine, given)
+        if type(given) is np.ndarray:
+            return np.array_equal(mine, given)
+        mine = mine.tolist()  # what is kept with tensors has lists of labels
     if isinstance(mine, (list, tuple)):
         alike = isinstance(given, (list, tuple)) and len(given) == len(mine)
         return alike and all(map(_same, mine, given))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola import checkpoint
-from tombola.checkpoint import CheckpointError, is_of
+from tombola.archive import CheckpointError, is_of
 from tombola.samplers import Sampler
 
 __all__ = ["Result", "Trace"]
