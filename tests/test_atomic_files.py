@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tombola.files import _is_ours, replaced_file, write_text
+from tombola.files import _is_ours, read_json, replaced_file, write_text
 
 
 def test_a_text_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -132,3 +132,28 @@ def test_permissions_are_kept(tmp_path):
     write_text(tmp_path / "new", "")
     (tmp_path / "usual").touch()
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1]", "it holds a list, not an object"),
+        ('{"a": ' * 60_000, "nested too deeply"),
+        ('{"a": ' * 50 + "{}" + "}" * 50, "nested more than 50 levels deep"),
+        (r'{"a": "\ud800"}', "surrogates not allowed"),
+        ("{", "Expecting property name"),
+    ],
+)
+def test_json_that_is_no_object_is_refused(text, message, tmp_path):
+    (tmp_path / "it").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_json(tmp_path / "it")
+
+
+def test_json_is_read(tmp_path):
+    text = '{"a": ' * 48 + '{"b": ["\u00e4", 1]}' + "}" * 48
+    (tmp_path / "it").write_text(text, encoding="utf-8")
+    found = read_json(tmp_path / "it")
+    for _ in range(48):
+        found = found["a"]
+    assert found == {"b": ["\u00e4", 1]}

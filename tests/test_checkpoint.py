@@ -311,3 +311,20 @@ def test_what_is_nested_too_deeply_to_be_read_is_not_written(tmp_path):
     with pytest.raises(TypeError, match="is nested more than 64 deep"):
         checkpoint.write(tmp_path / "deeper", {"in": state})
     assert not (tmp_path / "deeper").exists()
+
+
+def test_lists_are_nested_as_deeply_as_dicts(tmp_path):
+    state = [np.zeros(2)]
+    for _ in range(archive.DEEPEST - 1):
+        state = [state]
+    checkpoint.write(tmp_path / "deep", {"x": state})
+    assert len(checkpoint.read(tmp_path / "deep")["x"]) == 1
+    with pytest.raises(TypeError, match="is nested more than 64 deep"):
+        checkpoint.write(tmp_path / "deeper", {"x": [state]})
+
+
+def test_a_list_as_an_array_has_the_width_of_its_longest_text():
+    assert checkpoint._bytes_as_array(["a", "bcd"]) == np.array(["a", "bcd"]).nbytes
+    assert checkpoint._bytes_as_array([1.5, 2, 3]) == np.array([1.5, 2, 3]).nbytes
+    assert checkpoint._bytes_as_array([[1], 2]) == np.inf
+    assert checkpoint._bytes_as_array([]) == 0

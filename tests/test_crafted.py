@@ -92,8 +92,16 @@ LONG = np.lib.format.magic(1, 0) + b"\x58\x1b" + b"-" * 7000  # Python's parser 
 X = {"array": "x"}  # an array that is used more than once
 
 
-def nested(depth):
-    return functools.reduce(lambda inner, _: {"dict": {"a": inner}}, range(depth), {"dict": {}})
+def nested(depth, kind="dict"):
+    put = {
+        "dict": lambda inner, _: {"dict": {"a": inner}},
+        "list": lambda inner, _: {"list": [inner]},
+    }
+    return {
+        "dict": {
+            "a": functools.reduce(put[kind], range(depth - 1), {kind: [] if kind == "list" else {}})
+        }
+    }
 
 
 @pytest.mark.parametrize(
@@ -115,6 +123,7 @@ def nested(depth):
         ([("json.npy", b"no array")], "is not a valid checkpoint"),
         ([("json.npy", LONG)], "is not a valid checkpoint"),
         ([("json.npy", text(nested(65)))], "nested more than 64 deep"),
+        ([("json.npy", text(nested(65, "list")))], "nested more than 64 deep"),
         (
             [("x.npy", np.zeros(3)), ("json.npy", text({"dict": {"a": X, "b": {"list": [X]}}}))],
             "is not a valid checkpoint: 'x'",

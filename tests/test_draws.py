@@ -232,3 +232,25 @@ def test_pickle_through_another_process(draw, tmp_path):
     paths = [str(tmp_path / "there"), str(tmp_path / "back")]
     subprocess.run([sys.executable, "-c", code, *paths], check=True, timeout=120)
     assert pickle.loads((tmp_path / "back").read_bytes()) == draw[1:]
+
+
+@pytest.mark.parametrize("name", ["n", "round", "nominal"])
+def test_the_largest_numbers_of_a_draw(name):
+    """They are 64-bit numbers."""
+    given = {"n": 5, name: 2**63 - 1}
+    assert getattr(Draw([1], [0.5], **given), name) == 2**63 - 1
+    with pytest.raises(ValueError, match=f"{name} must be from"):
+        Draw([1], [0.5], **{**given, name: 2**63})
+
+
+@pytest.mark.parametrize("tags", [[0, 255], [0.0, 255.0], np.array([False, True])])
+def test_tags_are_integers_from_0_to_255(tags):
+    draw = Draw([1, 2], [0.5, 0.5], n=5, tags=tags)
+    assert draw.tags.dtype == np.uint8
+    assert draw.tags.tolist() == list(tags)
+
+
+@pytest.mark.parametrize("wrong", [-1, 256, -1.0, 256.0, 0.5, np.nan])
+def test_other_tags_are_refused(wrong):
+    with pytest.raises(ValueError, match=rf"tags\[1\] is {wrong}, not an integer from 0 to 255"):
+        Draw([1, 2], [0.5, 0.5], n=5, tags=[7, wrong])
