@@ -1,10 +1,12 @@
 """Damage a sound state in one field at a time: what an attacker with valid checksums would do."""
 
+import contextlib
 import copy
 import functools
 import hashlib
 import io
 import reprlib
+import sys
 import zipfile
 
 import numpy as np
@@ -23,6 +25,17 @@ ODD = [
 ]  # fmt: skip
 
 
+@contextlib.contextmanager
+def deep():
+    """Let this process itself follow states nested far deeper than the library would."""
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(20 * usual)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(usual)
+
+
 def places(state, path=()):
     """Every place in a nested state: dicts and lists, and what they hold."""
     if path:
@@ -37,10 +50,11 @@ def places(state, path=()):
 
 def damaged(state, rng, inside=()):
     """A copy of a state with one thing wrong below `inside`, and what that is, in words."""
-    while True:
-        wrong, what = _damaged_once(state, rng, inside)
-        if not same(wrong, state):  # swapping equal numbers damages nothing
-            return wrong, what
+    with deep():
+        while True:
+            wrong, what = _damaged_once(state, rng, inside)
+            if not same(wrong, state):  # swapping equal numbers damages nothing
+                return wrong, what
 
 
 def _damaged_once(state, rng, inside):

@@ -107,6 +107,7 @@ def serve(name, seed, first, last):
     """Make the attempts first .. last - 1 on a target; a line before and after each."""
     import warnings
 
+    from fuzz import deep
     from fuzz_targets import all_targets
 
     warnings.simplefilter("ignore")
@@ -130,7 +131,8 @@ def serve(name, seed, first, last):
             print(json.dumps({"begin": number}), file=answers)
             state, what = target.damage(honest, rng_of(seed, target, number))
             began = time.process_time()
-            given = max(size_of(state), size_of(honest))  # what it was handed is not its doing
+            with deep():
+                given = max(size_of(state), size_of(honest))  # what it was handed is not its doing
             outcome, note = judged(target, state, 2 * (grown + given) + SPARE)
             took = time.process_time() - began
             if took > SECONDS:

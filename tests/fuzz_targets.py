@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import tombola
-from fuzz import damaged, damaged_bytes, damaged_members
+from fuzz import damaged, damaged_bytes, damaged_members, deep
 from players import SAMPLERS, Harm, N, played, require, use
 from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
@@ -81,8 +81,11 @@ class InMemory(Target):
 
     def attempt(self, state):
         thing = self.make()
+        if self.tensors:
+            with deep():
+                state = with_tensors(state)
         try:
-            thing.load_state_dict(with_tensors(state) if self.tensors else state)
+            thing.load_state_dict(state)
         except CheckpointError:
             return "refused"
         self.use(thing)

@@ -79,8 +79,7 @@ def use_loader(loader):
         loader.update(draw, 1.0 + items % 3)
     require(loader.epoch == epoch + 1, "an epoch that does not count")
     require(all(count >= 0 for _, count in loader.most_drawn(N)), "a count below 0")
-    if loader.epoch < 2**63:  # the last one that a state may hold
-        loader.load_state_dict(loader.state_dict())
+    loader.load_state_dict(loader.state_dict())
 
 
 def new_loader(groups):

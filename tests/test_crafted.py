@@ -204,14 +204,14 @@ def test_parameters_cannot_ask_for_more_memory_than_the_file_holds(tmp_path):
     state = tombola.VRB(3).state_dict()
     state["parameters"]["n"] = 10**12
     checkpoint.write(tmp_path / "it", state)
-    with pytest.raises(CheckpointError, match="has no array of n"):
+    with pytest.raises(CheckpointError, match="has no array of"):
         tombola.load(tmp_path / "it")
 
 
 @pytest.mark.parametrize("parts", [{}, {"index": {}}, {"index": {"weights": 5}}])
 def test_a_state_without_arrays_is_refused_even_for_one_item(parts, tmp_path):
     checkpoint.write(tmp_path / "it", {**tombola.VRB(1).state_dict(), "parts": parts})
-    with pytest.raises(CheckpointError, match="has no array of n=1 items"):
+    with pytest.raises(CheckpointError, match="has no array of 1 entries"):
         tombola.load(tmp_path / "it")
 
 
@@ -344,9 +344,19 @@ def test_labels_of_groups_are_loaded(labels, tmp_path):
 @pytest.mark.parametrize(
     ("sampler", "name", "odd", "message"),
     [
-        (tombola.Static([1.0, 2.0]), "weights", np.ones(1000), "has no array of n=1000"),
-        (tombola.GroupVRB(["a", "b"]), "groups", np.zeros(1000, int), "has no array of n=1000"),
-        (tombola.VRM([[1.0, 2.0]]), "components", np.ones((1000, 1)), "no array of n=1002001"),
+        (tombola.Static([1.0, 2.0]), "weights", np.ones(1000), "has no array of 1000 entries"),
+        (
+            tombola.GroupVRB(["a", "b"]),
+            "groups",
+            np.zeros(1000, int),
+            "has no array of 1000 entries",
+        ),
+        (
+            tombola.VRM([[1.0, 2.0]]),
+            "components",
+            np.ones((1000, 1)),
+            "no array of 1002001 entries",
+        ),
         (tombola.VRM([[1.0, 2.0]]), "components", np.ones((1, 2), bool), "not an array of float64"),
         (tombola.VRM([[1.0, 2.0]]), "components", np.ones(2), "not an array of float64"),
         (tombola.VRM([[1.0, 2.0]]), "components", None, "not an array of float64"),

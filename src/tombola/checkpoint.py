@@ -12,6 +12,7 @@ from tombola import samplers
 from tombola.archive import CheckpointError, is_of, read, write
 from tombola.draws import Draw
 from tombola.samplers.base import check_parameters
+from tombola.validation import brief
 
 __all__ = ["CheckpointError", "load", "read", "save", "write"]
 
@@ -59,7 +60,8 @@ def load(path: str | os.PathLike[str]) -> Any:
             return Draw.from_arrays(state["arrays"])
         if str(state.get("class")) == "Draw":
             raise CheckpointError(
-                f"the draw is of format {state.get('format')}; this version reads {DRAW_FORMAT}"
+                f"the draw is of format {brief(state.get('format'))}; "
+                f"this version reads {DRAW_FORMAT}"
             )
         sampler = restored(state)
     except CheckpointError as error:
@@ -70,7 +72,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         ) from None
     if sampler is None:
         raise CheckpointError(
-            f"{os.fspath(path)} holds a {state.get('class')!r}, which is not a sampler of tombola"
+            f"{os.fspath(path)} holds a {brief(state.get('class'))}, "
+            "which is not a sampler of tombola"
         )
     return sampler
 
@@ -85,7 +88,7 @@ def restored(state: dict[str, Any]) -> samplers.Sampler | None:
     sizes = [array.size for array in _arrays_in(state["parts"])]
     entries = kind._entries(state["parameters"])
     if max(sizes, default=0) < entries:
-        raise CheckpointError(f"the state has no array of n={entries} items")
+        raise CheckpointError(f"the state has no array of {entries} entries")
     room = sum(array.nbytes for array in _arrays_in(state))
     for parameter, value in state["parameters"].items():
         if isinstance(value, list) and not _bytes_as_array(value) <= room:

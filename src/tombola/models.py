@@ -1,7 +1,6 @@
 """Fitted models in files: arrays and JSON, checksummed, without pickle."""
 
 import os
-import reprlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,8 +15,9 @@ from tombola.datasets.encode import ENCODE, HASHED, RULES, Encoding
 from tombola.datasets.prepare import IMPUTE, Preparation
 from tombola.datasets.preparer import Preparer
 from tombola.datasets.reading import Reading
+from tombola.entries import Entry, is_text
 from tombola.estimators.plan import ESTIMATORS
-from tombola.validation import is_exactly
+from tombola.validation import brief, is_exactly
 
 __all__ = ["SavedModel", "load_model", "read_model", "save_model"]
 
@@ -147,52 +147,56 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
         raise CheckpointError(f"{path} does not hold a model of `tombola train`")
     if not is_exactly(state.get("format"), FORMAT):
         raise CheckpointError(
-            f"{path} has format {reprlib.repr(state.get('format'))}, and this version reads "
-            f"{FORMAT}"
+            f"{path} has format {brief(state.get('format'))}, and this version reads {FORMAT}"
         )
     try:
-        return _restored(state)
-    except KeyError as error:
-        raise CheckpointError(f"{path} does not describe a model: it has no {error}") from None
+        return _restored(Entry(state))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} does not describe a model: {error}") from None
 
 
-def _restored(state: dict[str, Any]) -> SavedModel:
-    task = state["task"]
-    _demand(isinstance(task, str) and task in ESTIMATORS, f"it is for {reprlib.repr(task)}")
+def _restored(state: Entry) -> SavedModel:
+    task = state.get("task")
+    known = isinstance(task, str) and task in ESTIMATORS
+    state.require("task", known, f"one of {', '.join(ESTIMATORS)}")
     prepare = _restored_preparer(state)
-    estimator = ESTIMATORS[task](**_dict(state, "parameters"))
+    estimator = ESTIMATORS[task](**state.entry("parameters").value)
     estimator._validate_params()
-    width = prepare.n_features_in_ if prepare.preparation_ is None else state["kept"].size
+    width = prepare.n_features_in_ if prepare.preparation_ is None else state.get("kept").size
     estimator.n_features_in_ = width
     if task == "clustering":
-        estimator.cluster_centers_ = _numbers(state, "centres", (None, width), MOST)
-        _demand(len(estimator.cluster_centers_) > 0, "it has no centres")
+        estimator.cluster_centers_ = _numbers(state, "centres", None, width)
+        state.require("centres", len(estimator.cluster_centers_) > 0, "not empty")
     else:
         _set_coefficients(estimator, task, state, width)
-    read_as = _dict(state, "read_as")
-    _demand(read_as.keys() <= {"reading", "first"}, f"read_as is {reprlib.repr(read_as)}")
-    first = read_as.get("first", 1)
-    _demand(type(first) is int and first in (0, 1), "columns count from 0 or 1")
-    if "reading" in read_as:
-        Reading(**_dict(read_as, "reading")).style  # noqa: B018
-    return SavedModel(task, prepare, estimator, read_as)
+    read_as = state.entry("read_as")
+    state.require("read_as", read_as.value.keys() <= {"reading", "first"}, "reading and first")
+    if "first" in read_as.value:
+        read_as.whole("first", 0, 1)  # columns count from 0 or 1
+    if "reading" in read_as.value:
+        Reading(**read_as.entry("reading").value).style  # noqa: B018
+    return SavedModel(task, prepare, estimator, dict(read_as.value))
 
 
-def _set_coefficients(estimator: Any, task: str, state: dict[str, Any], width: int) -> None:
-    coef = _numbers(state, "coef", (None, width), MOST)
-    intercept = _numbers(state, "intercept", (len(coef),), MOST)
+def _set_coefficients(estimator: Any, task: str, state: Entry, width: int) -> None:
+    coef = _numbers(state, "coef", None, width)
+    intercept = _numbers(state, "intercept", len(coef))
     if task == "regression":
-        _demand(len(coef) == 1, f"it has {len(coef)} outputs")
+        state.require("coef", len(coef) == 1, "of one output")
         estimator.coef_, estimator.intercept_ = coef[0], float(intercept[0])
         return
     _demand(hasattr(estimator, "predict_proba"), f"loss {estimator.loss!r} gives no probabilities")
-    classes = state["classes"]
+    classes = state.get("classes")
     _check_classes(classes)
-    _demand(len(coef) == (len(classes) if len(classes) > 2 else 1), "its classes do not fit")
+    rows = len(classes) if len(classes) > 2 else 1
+    state.require("coef", len(coef) == rows, f"of {rows} outputs, for {len(classes)} classes")
     estimator.classes_, estimator.multilabel_ = classes, False
     estimator.coef_, estimator.intercept_ = coef, intercept
+
+
+def _numbers(state: Entry, name: str, *shape: int | None) -> NDArray[np.float64]:
+    """Return coefficients or centres."""
+    return state.numbers(name, *shape, least=-MOST, most=MOST)
 
 
 def _check_classes(classes: Any) -> None:
@@ -208,33 +212,31 @@ def _check_classes(classes: Any) -> None:
     _demand(len(classes) >= 2 and len(np.unique(classes)) == len(classes), "classes repeat")
 
 
-def _restored_preparer(state: dict[str, Any]) -> Preparer:
-    stored = _dict(state, "prepare")
-    parameters = _dict(stored, "parameters")
-    prepare = Preparer(**{**parameters, "keep": tuple(_texts(parameters, "keep"))})
+def _restored_preparer(state: Entry) -> Preparer:
+    stored = state.entry("prepare")
+    parameters = stored.entry("parameters")
+    prepare = Preparer(**{**parameters.value, "keep": tuple(parameters.texts("keep"))})
     for name, known in (("encode", ENCODE), ("impute", (None, *IMPUTE)), ("scale", (False, True))):
-        given = getattr(prepare, name)
-        fine = any(is_exactly(given, choice) for choice in known)
-        _demand(fine, f"{name} is {reprlib.repr(given)}")
-    width, names = stored["width"], _texts(stored, "names")
-    _demand(type(width) is int and width > 0, f"it has {reprlib.repr(width)} columns")
-    _demand(not names or len(names) == width, "names and columns differ in number")
+        fine = any(is_exactly(getattr(prepare, name), choice) for choice in known)
+        _demand(fine, f"{name} is {brief(getattr(prepare, name))}")
+    width, names = stored.whole("width", 1), stored.texts("names")
+    stored.require("names", len(names) in (0, width), f"one for each of {width} columns")
     prepare.n_features_in_ = width
     if names:
         prepare.feature_names_in_ = np.array(names, dtype=object)
     prepare.encoding_, prepare.preparation_, prepare.notes_ = None, None, ()
-    if stored["encoding"] is not None:
-        prepare.encoding_ = _restored_encoding(stored["encoding"], names)
-    if "kept" in state:
+    if stored.get("encoding") is not None:
+        prepare.encoding_ = _restored_encoding(stored, names)
+    if "kept" in state.value:
         prepare.preparation_ = _restored_preparation(state, prepare, names)
     else:
         _demand(prepare.encoding_ is None, "an encoding needs a preparation")
     return prepare
 
 
-def _restored_encoding(rules: Any, names: list[str]) -> Encoding:
-    _demand(isinstance(rules, list), "its encoding is no list")
-    encoding = Encoding.from_state([_checked_rule(rule) for rule in rules])
+def _restored_encoding(stored: Entry, names: list[str]) -> Encoding:
+    rules = [_checked_rule(rule) for rule in stored.entries("encoding")]
+    encoding = Encoding.from_state(rules)
     of = [rule.column for rule in encoding.rules]
     _demand(bool(names) and of == names, "its encoding is not that of its columns")
     long = sum(_width(rule) * (len(rule.column) + len(str(HASHED)) + 1) for rule in encoding.rules)
@@ -242,20 +244,18 @@ def _restored_encoding(rules: Any, names: list[str]) -> Encoding:
     return encoding
 
 
-def _restored_preparation(
-    state: dict[str, Any], prepare: Preparer, names: list[str]
-) -> Preparation:
-    kept, encoding, width = state["kept"], prepare.encoding_, prepare.n_features_in_
-    fits = isinstance(kept, np.ndarray) and kept.dtype.kind == "i" and kept.ndim == 1
-    _demand(fits and kept.size > 0, "kept is no list")
+def _restored_preparation(state: Entry, prepare: Preparer, names: list[str]) -> Preparation:
+    kept = state.array("kept", np.int64, None)
+    encoding, width = prepare.encoding_, prepare.n_features_in_
+    state.require("kept", kept.size > 0, "not empty")
     if encoding is not None:
         width = sum(_width(rule) for rule in encoding.rules)
-    _demand(0 <= kept.min() <= kept.max() < width, "kept names columns that are not there")
-    _demand(bool((np.diff(kept) > 0).all()), "kept is not in order")
+    state.require("kept", (kept >= 0) & (kept < width), f"a column from 0 to {width - 1}")
+    state.require("kept", bool((np.diff(kept) > 0).all()), "in rising order")
     if not names:
         _demand(width - kept.size <= MOST_CONSTANT, f"of {width} columns, it keeps {kept.size}")
-    parts = {name: _numbers(state, name, (kept.size,)) for name in ("fill", "mean", "scale")}
-    _demand(bool((parts["scale"] > 0).all()), "a scale is not above 0")
+    parts = {name: state.numbers(name, kept.size) for name in ("fill", "mean", "scale")}
+    state.require("scale", parts["scale"] > 0, "above 0")
     if encoding is None:
         columns = tuple(names[j] if names else str(j) for j in kept.tolist())
     else:
@@ -279,8 +279,8 @@ def _width(rule: Any) -> int:
 
 
 FIELDS: dict[str, Callable[[Any], bool]] = {
-    "column": lambda it: _is_text(it),
-    "values": lambda it: isinstance(it, list) and all(map(_is_text, it)),
+    "column": lambda it: is_text(it),
+    "values": lambda it: isinstance(it, list) and all(map(is_text, it)),
     "missing": lambda it: isinstance(it, bool),
     "size": lambda it: is_exactly(it, HASHED),
     "shares": lambda it: (
@@ -294,50 +294,20 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
 }  # fmt: skip
 
 
-def _checked_rule(rule: Any) -> dict[str, Any]:
+def _checked_rule(rule: Entry) -> dict[str, Any]:
     """Return the description of a rule; raise an error if it does not describe one."""
-    kind: Any = rule.get("rule") if isinstance(rule, dict) else None
-    _demand(isinstance(kind, str) and kind in RULES, f"{reprlib.repr(kind)} is no rule")
-    _demand({"rule", *(it.name for it in fields(RULES[kind]))} == set(rule), f"odd rule {kind!r}")
-    for name, value in rule.items():
-        fine = name == "rule" or FIELDS[name](value)
-        _demand(fine, f"{name} of a rule is {reprlib.repr(value)}")
+    kind = rule.get("rule")
+    known = isinstance(kind, str) and kind in RULES
+    rule.require("rule", known, f"one of {', '.join(RULES)}")
+    names = {"rule", *(it.name for it in fields(RULES[kind]))}
+    _demand(rule.value.keys() == names, f"a rule {kind} has {', '.join(sorted(names))}")
+    for name, value in rule.value.items():
+        rule.require(name, name == "rule" or FIELDS[name](value), f"what a rule {kind} has")
     if kind == "Frequency":
-        _demand(len(rule["shares"]) == len(rule["values"]) + 1, "shares and values differ")
-    return dict(rule)
-
-
-# --- entries ------------------------------------------------------------------------------------
-
-
-def _is_text(value: Any) -> bool:
-    """Return whether it is a string without half a surrogate pair, which no file can hold."""
-    return isinstance(value, str) and value == value.encode(errors="replace").decode()
-
-
-def _texts(state: dict[str, Any], name: str) -> list[str]:
-    values = state[name]
-    _demand(isinstance(values, list) and all(map(_is_text, values)), f"{name} is no list of texts")
-    return list(values)
-
-
-def _dict(state: dict[str, Any], name: str) -> dict[str, Any]:
-    _demand(isinstance(state[name], dict), f"{name} is {reprlib.repr(state[name])}")
-    return dict(state[name])
-
-
-def _numbers(
-    state: dict[str, Any], name: str, shape: tuple[int | None, ...], most: float = np.inf
-) -> NDArray[Any]:
-    """Return an array of finite numbers of a shape, in which None stands for any length."""
-    values = state[name]
-    fits = isinstance(values, np.ndarray) and values.dtype == np.float64
-    fits = fits and values.ndim == len(shape)
-    fits = fits and all(want in (None, it) for want, it in zip(shape, values.shape, strict=True))
-    _demand(fits, f"{name} has another shape or type than {shape}")
-    _demand(bool(np.isfinite(values).all()), f"{name} holds numbers that are not finite")
-    _demand(bool((np.abs(values) <= most).all()), f"{name} holds numbers above {most:g}")
-    return np.asarray(values)
+        _demand(
+            len(rule.value["shares"]) == len(rule.value["values"]) + 1, "shares and values differ"
+        )
+    return dict(rule.value)
 
 
 def _demand(fine: bool, fault: str) -> None:

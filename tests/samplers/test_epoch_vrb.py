@@ -263,5 +263,5 @@ def test_a_share_cannot_ask_for_more_memory_than_the_file_holds(tmp_path):
     state = sampler.state_dict()
     state["parameters"]["share"] = 2.0
     checkpoint.write(tmp_path / "it", state)
-    with pytest.raises(CheckpointError, match="has no array of n=80 items"):
+    with pytest.raises(CheckpointError, match="has no array of 80 entries"):
         tombola.load(tmp_path / "it")

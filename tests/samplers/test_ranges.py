@@ -68,8 +68,9 @@ RANGES = {
     },
     "MABS": weighted("unit", "gain", "reference", **SCORES),
     "MirrorDescent": weighted(
-        "unit", "limit", "step", "least", "mass", counts=["falling"], **SCORES,
-        **{"rule.summed": (0, N - 1), "rule.mass_of_summed": (-1e300, 1e300)},
+        "unit", "limit", "step", "least", counts=["falling"], scores=(0.0, 2.0**100),
+        **{"rule.summed": (0, N - 1), "rule.mass": (0.0, N * 2.0**100),
+           "rule.mass_of_summed": (-N * 2.0**100, N * 2.0**100)},
     ),
     "AdaptiveWeighted": {
         "rule.fed": COUNT, "rule.unit": SUM, "rule.mean_v": SUM, "rule.step": SUM,

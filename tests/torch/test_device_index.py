@@ -480,7 +480,7 @@ BAD_STATES = [
     ({"format": np.array(["a", "b"])}, "format an array of <U1 of shape .* is not known"),
     ({"seed": -1}, "seed must be from 0"),
     ({"seed": 2.0}, "seed must be an integer"),
-    ({"position": 2**63}, "position must be from 0"),
+    ({"position": 2**60 + 1}, f"position must be from 0 to {2**60}, got"),
     ({"position": True}, "position must be an integer"),
     ({"weights": [1, 2, 3]}, "weights must be a tensor of torch.int64 or torch.int32"),
     ({"weights": torch.ones(3)}, "weights must be a tensor of torch.int64 or torch.int32"),

@@ -13,14 +13,7 @@ from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
 from tombola.cli.errors import CommandError
 from tombola.cli.train_rule import Book, Held, marks_of
-from tombola.cli.train_state import (
-    class_in,
-    dicts_in,
-    finite_in,
-    number_in,
-    require,
-    whole_in,
-)
+from tombola.entries import Entry
 from tombola.estimators.base import Part
 from tombola.estimators.part_fit import Task, goes_by_columns
 from tombola.estimators.solver_table import CERTIFIED, REDUCED
@@ -229,12 +222,10 @@ def _loaded(path: Path, book: Book) -> Result:
 
 def _load_rule(path: Path, book: Book, rounds: int) -> None:
     """Set the stopping rule to what it knew after some rounds."""
-    saved = checkpoint.read(path)
+    saved = Entry(checkpoint.read(path))
     try:
-        class_in(saved, "Rule")
-        fitting = [
-            state for state in dicts_in(saved, "rules") if whole_in(state, "rounds") == rounds
-        ]
+        saved.exactly("class", "Rule")
+        fitting = [state for state in saved.entries("rules") if state.whole("rounds") == rounds]
         if not fitting:
             raise CheckpointError(f"it does not fit a result of {rounds} rounds")
         book.load(fitting[0])
@@ -300,21 +291,21 @@ def _by_columns(model: Any, problem: Any, job: Job) -> Outcome | None:
 
 def _loaded_columns(path: Path, problem: Any, most: int) -> dict[str, Any]:
     """Return what was saved of a fit by columns of at most `most` rounds, after checking it."""
-    found = checkpoint.read(path)
+    found = Entry(checkpoint.read(path))
     try:
-        class_in(found, "Columns")
-        rounds = finite_in(found, "rounds", (None,), 0.0)
-        require(len(rounds) > 0, found, "rounds", "not empty")
-        gaps, seconds = (finite_in(found, name, rounds.shape, 0.0) for name in COLUMNS[1:])
+        found.exactly("class", "Columns")
+        rounds = found.numbers("rounds", None, least=0.0)
+        found.require("rounds", len(rounds) > 0, "not empty")
+        gaps, seconds = (found.numbers(name, len(rounds), least=0.0) for name in COLUMNS[1:])
         counts = (rounds == np.floor(rounds)) & (rounds <= most)
         rising = bool(counts.all() and (np.diff(rounds) > 0).all())
-        require(rising, found, "rounds", f"whole numbers to {most} in rising order")
-        require(bool((np.diff(seconds) >= 0).all()), found, "seconds", "in rising order")
-        require(number_in(found, "gap") == gaps[-1], found, "gap", f"the last of gaps, {gaps[-1]}")
-        solution = finite_in(found, "solution", problem.shape)
+        found.require("rounds", rising, f"whole numbers to {most} in rising order")
+        found.require("seconds", bool((np.diff(seconds) >= 0).all()), "in rising order")
+        found.require("gap", found.number("gap") == gaps[-1], f"the last of gaps, {gaps[-1]}")
+        solution = found.numbers("solution", *problem.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             sound = math.isfinite(problem.value(solution))
-        require(sound, found, "solution", "one with a finite objective")
+        found.require("solution", sound, "one with a finite objective")
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
-    return found
+    return dict(found.value)

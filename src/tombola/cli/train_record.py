@@ -1,15 +1,15 @@
 """The record of a run of `tombola train`, run.json, as it is read from a folder."""
 
-import reprlib
 import sys
 from pathlib import Path
 from typing import Any
 
+from tombola.entries import LARGEST_COUNT
 from tombola.files import read_json
+from tombola.validation import brief
 
 __all__ = ["FINISHED", "check_form", "read_record"]
 
-LARGEST = 2**62  # any count is below
 MOST = sys.float_info.max
 
 
@@ -22,7 +22,7 @@ def _is_flag(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < LARGEST
+    return type(value) is int and 0 <= value <= LARGEST_COUNT
 
 
 def _is_number(value: Any) -> bool:
@@ -100,7 +100,7 @@ def check_form(value: Any, form: Any, name: str = "") -> None:
     """Raise a ValueError that names the first entry that is not as it should be."""
     if isinstance(form, dict):
         if not isinstance(value, dict):
-            raise ValueError(f"{name} is {reprlib.repr(value)}, not an object")
+            raise ValueError(f"{name} is {brief(value)}, not an object")
         every = dict.fromkeys(value, form[ANY]) if ANY in form else form
         for key, inner in every.items():
             inside = f"{name}.{key}" if name else key
@@ -109,8 +109,8 @@ def check_form(value: Any, form: Any, name: str = "") -> None:
             check_form(value[key], inner, inside)
     elif isinstance(form, list):
         if not isinstance(value, list):
-            raise ValueError(f"{name} is {reprlib.repr(value)}, not a list")
+            raise ValueError(f"{name} is {brief(value)}, not a list")
         for k, inner in enumerate(value):
             check_form(inner, form[0], f"{name}.{k}")
     elif not form(value):
-        raise ValueError(f"{name} is {reprlib.repr(value)}")
+        raise ValueError(f"{name} is {brief(value)}")

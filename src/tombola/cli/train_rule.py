@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.checkpoint import CheckpointError
-from tombola.cli.train_state import array_in, dict_in, finite_in, require, whole_in
+from tombola.entries import Entry
 
 __all__ = ["Book", "Held", "marks_of"]
 
@@ -104,7 +103,7 @@ class Book:
         }  # fmt: skip
         return {"rounds": rounds, "rule": rule, **noted}
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: Entry) -> None:
         """Set it to a saved state, which may hold anything.
 
         Raises
@@ -112,29 +111,22 @@ class Book:
         CheckpointError
             If the state does not fit; nothing is changed.
         """
-        rule, rounds = dict_in(state, "rule"), whole_in(state, "rounds")
+        rule, rounds = state.entry("rule"), state.whole("rounds")
         found: dict[str, Any] = {}
         if self.watch is not None:
-            found["epoch"] = whole_in(rule, "epoch", rounds)
-            found["idle"] = whole_in(rule, "idle", found["epoch"])
-            found["best"], found["converged"] = rule.get("best"), rule.get("converged")
-            good = type(found["best"]) is float and not math.isnan(found["best"])
-            require(good, rule, "best", "a number")
-            require(type(found["converged"]) is bool, rule, "converged", "a bool")
-            found["solution"] = finite_in(rule, "solution", self.watch.solution.shape)
-        gaps, losses = self._noted(state, "gaps"), self._noted(state, "losses")
+            found["epoch"] = rule.whole("epoch", 0, rounds)
+            found["idle"] = rule.whole("idle", 0, found["epoch"])
+            found["best"], found["converged"] = rule.number("best"), rule.flag("converged")
+            found["solution"] = rule.numbers("solution", *self.watch.solution.shape)
+        gaps, losses = self._noted(state.entry("gaps")), self._noted(state.entry("losses"))
         for name, value in found.items():
             setattr(self.watch, name, value)
-        self.saved, self.gaps, self.losses = state, gaps, losses
+        self.saved, self.gaps, self.losses = dict(state.value), gaps, losses
 
-    def _noted(self, state: dict[str, Any], name: str) -> dict[int, float]:
+    def _noted(self, column: Entry) -> dict[int, float]:
         """Return what a state says was noted, by rounds."""
-        column = dict_in(state, name)
-        try:
-            rounds = array_in(column, "rounds", np.int64, (None,)).tolist()
-            values = array_in(column, "values", np.float64, (len(rounds),)).tolist()
-            rising = all(a < b for a, b in pairwise(rounds)) and self.marks.issuperset(rounds)
-            require(rising, column, "rounds", "marks in rising order")
-        except CheckpointError as error:
-            raise CheckpointError(f"{name}.{error}") from None
+        rounds = column.array("rounds", np.int64, None).tolist()
+        values = column.array("values", np.float64, len(rounds)).tolist()
+        rising = all(a < b for a, b in pairwise(rounds)) and self.marks.issuperset(rounds)
+        column.require("rounds", rising, "marks in rising order")
         return dict(zip(rounds, values, strict=True))

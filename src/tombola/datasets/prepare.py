@@ -134,7 +134,7 @@ def fit_preparation(
     if scale:
         notes.append("Columns were scaled to mean 0 and standard deviation 1.")
     return Preparation(
-        kept=np.array(kept),
+        kept=np.array(kept, dtype=np.int64),
         columns=tuple(names[j] for j in kept),
         fill=np.array(fill),
         mean=np.array(mean),

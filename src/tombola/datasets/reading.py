@@ -1,6 +1,5 @@
 """The options of reading a file, and tables as they come out of one."""
 
-import reprlib
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -9,6 +8,7 @@ from tombola.datasets.base import TASKS, DataError
 from tombola.datasets.cells import Style
 from tombola.datasets.dates import ORDERS
 from tombola.datasets.table import Column, Place
+from tombola.validation import brief
 
 __all__ = ["Loaded", "Reading", "unique_names"]
 
@@ -34,7 +34,7 @@ class Reading:
         for name, (fine, words) in _KINDS.items():
             given = getattr(self, name)
             if not fine(given):
-                raise DataError(f"{name} must be {words}, got {reprlib.repr(given)}")
+                raise DataError(f"{name} must be {words}, got {brief(given)}")
         if self.encoding is not None and "\0" in self.encoding:
             raise DataError(f"encoding {self.encoding!r} is not the name of an encoding")
         if self.task is not None and self.task not in TASKS:

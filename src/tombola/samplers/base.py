@@ -1,7 +1,6 @@
 """The base class of all samplers: validation, draws, feedback, saving and loading."""
 
 import os
-import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
@@ -12,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.archive import CheckpointError, is_of, write
 from tombola.compiling import check_fit, entry, load_parts, saved_parts
 from tombola.draws import Draw
+from tombola.entries import LARGEST_COUNT
 from tombola.gauge import Gauge, new_tally, record
 from tombola.random import Stream
-from tombola.samplers.saving import LARGEST_COUNT
-from tombola.validation import whole
+from tombola.validation import brief, whole
 
 __all__ = ["Sampler"]
 
@@ -73,7 +72,7 @@ class Sampler(ABC):
     ) -> None:
         self.n = whole("n", n, 1)
         if self.n > LARGEST_COUNT:
-            raise ValueError(f"n must be at most 2^60, got {reprlib.repr(self.n)}")
+            raise ValueError(f"n must be at most 2^60, got {brief(self.n)}")
         self.quantity = str(quantity)
         self.parameters: dict[str, Any] = {"n": self.n, **(parameters or {}), "seed": seed}
         if self.quantity != "loss":
@@ -249,7 +248,7 @@ class Sampler(ABC):
             if name != "quantity" and not _same(mine, given):
                 raise CheckpointError(f"the state was saved with another {name}")
         try:
-            position = whole("position", state["position"], 0, 2**63)
+            position = whole("position", state["position"], 0, LARGEST_COUNT + 1)
             check_fit(self.tally, state["tally"], "tally")
         except (TypeError, ValueError) as error:
             raise CheckpointError(str(error)) from None
@@ -298,7 +297,7 @@ def check_parameters(kind: type[Sampler], state: Mapping[str, Any]) -> None:
         raise CheckpointError(f"a state is a dict, got {type(state).__name__}")
     if not is_of(state, kind.__name__, FORMAT):
         raise CheckpointError(
-            f"the state is of {state.get('class')!r}, format {state.get('format')}; "
+            f"the state is of {brief(state.get('class'))}, format {brief(state.get('format'))}; "
             f"this is a {kind.__name__}, format {FORMAT}"
         )
     kinds = {"parameters": Mapping, "quantity": str, "position": int, "tally": Mapping}

@@ -13,6 +13,7 @@ from tombola.validation import positive_count, share
 __all__ = ["MirrorDescent"]
 
 SMALLEST = 2.0**-500  # when the total mass falls below this, all masses are divided by it
+LARGEST = 2.0**100  # of a saved mass: honest ones are about 1 at most
 
 
 class MirrorDescentState(Scored):
@@ -23,8 +24,14 @@ class MirrorDescentState(Scored):
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
         """Return the valid range of the rule's numbers and arrays."""
-        own = {"rule.summed": (0, state.scores.size - 1), "rule.mass_of_summed": (-1e300, 1e300)}
-        return {**super().limits(state), **own}
+        total = state.scores.size * LARGEST
+        return {
+            **super().limits(state),
+            "rule.mass": (0.0, total),
+            "rule.summed": (0, state.scores.size - 1),
+            "rule.mass_of_summed": (-total, total),
+            "scores": (0.0, LARGEST),
+        }
 
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:

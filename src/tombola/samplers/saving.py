@@ -12,13 +12,12 @@ import numpy as np
 
 from tombola.archive import CheckpointError
 from tombola.compiling import check_fit, check_names, load_parts, saved_parts
+from tombola.entries import LARGEST_COUNT
 from tombola.index.layout import Index, order_fault, restore
 from tombola.random import is_stream, seek
 from tombola.samplers.deck import Deck, is_permutation
 
 __all__ = ["check_state", "load_state", "save_state"]
-
-LARGEST_COUNT = 2**60  # the largest valid counter: 36 years at one draw per nanosecond
 
 
 def save_state(state: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tombola import checkpoint
 from tombola.archive import CheckpointError, is_of
 from tombola.samplers import Sampler
+from tombola.validation import brief
 
 __all__ = ["Result", "Trace"]
 
@@ -97,8 +98,8 @@ class Result:
             raise CheckpointError(f"{os.fspath(path)} does not hold a solver's result")
         if not is_of(saved, "Result", FORMAT):
             raise CheckpointError(
-                f"{os.fspath(path)} holds a result of format {saved.get('format')}; this version "
-                f"reads format {FORMAT}"
+                f"{os.fspath(path)} holds a result of format {brief(saved.get('format'))}; "
+                f"this version reads format {FORMAT}"
             )
         try:
             _check(saved)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from tombola.checkpoint import CheckpointError
+from tombola.entries import LARGEST_COUNT
 from tombola.torch.communication import world_size
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB
 from tombola.torch.device.sampler import DeviceSampler
@@ -252,9 +253,9 @@ class DeviceLoader(ImportanceLoader):
                 f"counts[{where}] is {int(counts[where])}: counts must not be negative"
             )
         try:
-            epoch = whole("epoch", state["epoch"], 0, 2**63)
+            epoch = whole("epoch", state["epoch"], 0, LARGEST_COUNT + 1)
             left = whole("left", state["left"], 0, self.n + 1)
-            skipped = whole("skipped", state["skipped"], 0, 2**63)
+            skipped = whole("skipped", state["skipped"], 0, LARGEST_COUNT + 1)
         except (TypeError, ValueError) as error:
             raise CheckpointError(str(error)) from None
         if not isinstance(state["open"], bool):

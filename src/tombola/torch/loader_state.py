@@ -1,6 +1,5 @@
 """The state of a loader as a value: to a plain dict, and back with every entry checked."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -9,16 +8,16 @@ from numpy.typing import NDArray
 
 from tombola.checkpoint import CheckpointError
 from tombola.draws import Draw
+from tombola.entries import Entry
 from tombola.torch.epochs import Position
 from tombola.torch.feedback import MOST_UNANSWERED
 from tombola.torch.messages import Feedback
-from tombola.torch.tensors import from_tensors, shown, to_tensors
+from tombola.torch.tensors import from_tensors, to_tensors
 from tombola.validation import is_exactly
 
-__all__ = ["Entry", "LoaderState", "SavedBatch", "SavedShard", "Settings"]
+__all__ = ["LoaderState", "SavedBatch", "SavedShard", "Settings"]
 
 FORMAT = 1
-LARGEST = 2**62  # any count is below
 
 
 class Settings(NamedTuple):
@@ -103,8 +102,6 @@ class LoaderState:
 
         No epoch has more than `longest` items.
         """
-        if not isinstance(state, Mapping):
-            raise CheckpointError(f"a state must be a dict, got {type(state).__name__}")
         entry = Entry(from_tensors(state))
         if not is_exactly(entry.value.get("format"), FORMAT):
             raise CheckpointError(
@@ -132,72 +129,6 @@ class LoaderState:
         given = [_feedback(one, expected.n, items, latest) for one in entry.entries("given")]
         batch_size = entry.whole("batch_size", 1)
         return cls(expected, batch_size, rank, world, position, shards, waiting, unanswered, given)
-
-
-class Entry:
-    """A dict inside a state; reading checks types and ranges, and errors name the entry."""
-
-    def __init__(self, value: Any, name: str = "") -> None:
-        if not isinstance(value, Mapping):
-            raise CheckpointError(f"{name} must be a dict, got {type(value).__name__}")
-        self.value = value
-        self._name = name
-
-    def path(self, key: str) -> str:
-        """Return the full name of an entry."""
-        return f"{self._name}.{key}" if self._name else key
-
-    def get(self, key: str) -> Any:
-        """Return an entry, which must be there."""
-        if key not in self.value:
-            raise CheckpointError(f"the state is incomplete: it has no {self.path(key)}")
-        return self.value[key]
-
-    def whole(self, key: str, least: int = 0, most: int = LARGEST) -> int:
-        """Return an integer entry that must be from `least` to `most`."""
-        value = self.get(key)
-        if type(value) is not int or not least <= value <= most:
-            raise CheckpointError(
-                f"{self.path(key)} must be an integer from {least} to {most}, got {shown(value)}"
-            )
-        return value
-
-    def flag(self, key: str) -> bool:
-        """Return a bool entry."""
-        value = self.get(key)
-        if type(value) is not bool:
-            raise CheckpointError(f"{self.path(key)} must be a bool, got {shown(value)}")
-        return value
-
-    def array(self, key: str, dtype: Any, size: int | None = None) -> NDArray[Any]:
-        """Return a vector entry of this type, and of this length where one is given."""
-        value = self.get(key)
-        shape = np.shape(value) if isinstance(value, np.ndarray) else ()
-        fits = len(shape) == 1 and size in (None, shape[0])
-        if not isinstance(value, np.ndarray) or value.dtype != dtype or not fits:
-            length = "" if size is None else f" of length {size}"
-            raise CheckpointError(
-                f"{self.path(key)} must be a vector{length} of {np.dtype(dtype)}, "
-                f"got {shown(value)}"
-            )
-        return value
-
-    def require(self, key: str, good: NDArray[np.bool_], rule: str) -> None:
-        """Raise an error that names the first element that is not good."""
-        if not good.all():
-            j = int(np.argmin(good))
-            raise CheckpointError(f"{self.path(key)}[{j}] is {self.value[key][j]}: {rule}")
-
-    def entry(self, key: str) -> "Entry":
-        """Return a dict entry."""
-        return Entry(self.get(key), self.path(key))
-
-    def entries(self, key: str) -> list["Entry"]:
-        """Return the dicts of a list entry."""
-        value = self.get(key)
-        if not isinstance(value, list):
-            raise CheckpointError(f"{self.path(key)} must be a list, got {shown(value)}")
-        return [Entry(one, f"{self.path(key)}.{k}") for k, one in enumerate(value)]
 
 
 def _check_settings(entry: Entry, expected: Settings) -> None:
@@ -230,8 +161,8 @@ def _position(entry: Entry, expected: Settings, longest: int) -> Position:
 
 
 def _shard(entry: Entry, n: int) -> SavedShard:
-    start, counts = entry.whole("start", 0, n - 1), entry.array("counts", np.int32)
-    entry.require("counts", counts >= 0, "counts must not be negative")
+    start, counts = entry.whole("start", 0, n - 1), entry.array("counts", np.int32, None)
+    entry.require("counts", counts >= 0, "at least 0")
     return SavedShard(start, counts, dict(entry.entry("sampler").value))
 
 
@@ -261,27 +192,25 @@ def _batches(
             raise CheckpointError(f"{one.path('draw')} is empty")
         if expected.sharded:
             shares = one.array("shares", np.float64, len(draw))
-            one.require("shares", (shares > 0) & (shares <= 1), "shares must be in (0, 1]")
-        elif one.get("shares") is not None:
-            raise CheckpointError(f"{one.path('shares')} must be None: items are not sharded")
+            one.require("shares", (shares > 0) & (shares <= 1), "above 0 and at most 1")
+        else:
+            one.require("shares", one.get("shares") is None, "None: items are not sharded")
         batches[number] = SavedBatch(draw, shares)
     return batches
 
 
 def _feedback(entry: Entry, n: int, items: range, latest: int) -> Feedback:
     draw = _draw(entry, n, items)
-    losses = entry.array("losses", np.float64, len(draw))
-    good = (losses >= 0) & (losses < np.inf)
-    entry.require("losses", good, "losses must be finite and not negative")
+    losses = entry.numbers("losses", len(draw), least=0.0)
     due, number = entry.whole("due", 0, latest), entry.whole("number")
     return Feedback(due, number, draw, losses.copy(), entry.whole("rank"))
 
 
 def _draw(parent: Entry, n: int, items: range) -> Draw:
     entry = parent.entry("draw")
-    indices = entry.array("indices", np.int64)
+    indices = entry.array("indices", np.int64, None)
     good = (indices >= items.start) & (indices < items.stop)
-    entry.require("indices", good, f"items must be from {items.start} to {items.stop - 1}")
+    entry.require("indices", good, f"an item from {items.start} to {items.stop - 1}")
     arrays = {
         "indices": indices,
         "probabilities": entry.array("probabilities", np.float64, len(indices)),

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tombola import validation
 from tombola.checkpoint import CheckpointError
 
 __all__ = ["from_tensors", "shown", "to_tensors", "vector"]
@@ -89,10 +90,4 @@ def shown(value: Any) -> str:
     if isinstance(value, Tensor) and not value.is_nested:
         kind = "" if value.layout == torch.strided else f"{value.layout} "
         return f"a {kind}tensor of {value.dtype} of shape {tuple(value.shape)} on {value.device}"
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} of shape {value.shape}"
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # of an integer of thousands of digits
-        text = "one too long to show"
-    return f"{text if len(text) < 40 else text[:36] + ' ...'} of type {type(value).__name__}"
+    return validation.shown(value)

@@ -1,14 +1,13 @@
 """The state of a `WeightedSampler` as a plain dict, and back with every entry checked."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.checkpoint import CheckpointError
+from tombola.entries import Entry
 from tombola.index.layout import place_type
-from tombola.torch.loader_state import Entry
 from tombola.torch.real_weights import LARGEST_EXPONENT, RealWeights
 from tombola.torch.tensors import from_tensors, to_tensors
 from tombola.validation import is_exactly
@@ -82,8 +81,6 @@ class WeightedState(NamedTuple):
     @classmethod
     def from_dict(cls, state: Any, expected: Settings) -> "WeightedState":
         """Return the state in a dict that may hold anything, or raise a `CheckpointError`."""
-        if not isinstance(state, Mapping):
-            raise CheckpointError(f"a state must be a dict, got {type(state).__name__}")
         entry = Entry(from_tensors(state))
         if not is_exactly(entry.value.get("format"), FORMAT):
             raise CheckpointError(
@@ -96,7 +93,7 @@ class WeightedState(NamedTuple):
             _board(entry, expected, opened),
             entry.whole("epoch"),
             opened,
-            entry.array("generator", np.uint8) if expected.generator else None,
+            entry.array("generator", np.uint8, None) if expected.generator else None,
         )
 
 
@@ -119,8 +116,8 @@ def _check_settings(entry: Entry, expected: Settings) -> None:
 
 
 def _epoch(entry: Entry, n: int) -> SavedEpoch:
-    ahead = entry.array("ahead", np.int64)
-    entry.require("ahead", (ahead >= 0) & (ahead < n), f"items must be from 0 to {n - 1}")
+    ahead = entry.array("ahead", np.int64, None)
+    entry.require("ahead", (ahead >= 0) & (ahead < n), f"an item from 0 to {n - 1}")
     return SavedEpoch(
         seed=entry.whole("seed", 0, 2**63 - 1),
         position=entry.whole("position"),
@@ -132,8 +129,7 @@ def _epoch(entry: Entry, n: int) -> SavedEpoch:
 
 def _board(entry: Entry, expected: Settings, opened: SavedEpoch | None) -> RealWeights:
     n = expected.n
-    values = entry.array("weights", np.float64, n)
-    entry.require("weights", (values >= 0) & (values < np.inf), "not finite and at least 0")
+    values = entry.numbers("weights", n, least=0.0)
     order = np.ascontiguousarray(entry.array("order", place_type(n), n))
     exponent = entry.whole("exponent", -LARGEST_EXPONENT, LARGEST_EXPONENT)
     taken = np.zeros(0 if expected.replacement else n, dtype=bool)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tombola.checkpoint import CheckpointError
+from tombola.entries import LARGEST_COUNT
 from tombola.torch.device.board import MOST_CHANGES, Board
 from tombola.torch.device.host import Host
 from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Fault
@@ -228,7 +229,7 @@ class WeightIndex:
             )
         try:
             seed = whole("seed", state["seed"], 0, 2**64)
-            position = whole("position", state["position"], 0, 2**63 - 1)
+            position = whole("position", state["position"], 0, LARGEST_COUNT + 1)
         except (TypeError, ValueError) as error:
             raise CheckpointError(str(error)) from None
         types = (torch.int64, torch.int32)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from tombola.checkpoint import CheckpointError
+from tombola.entries import LARGEST_COUNT
 from tombola.torch.device.layout import LIMIT
 from tombola.torch.device.vrb_layout import NEVER
 from tombola.torch.tensors import shown, vector
@@ -15,7 +16,6 @@ from tombola.validation import whole
 __all__ = ["check_arrays", "check_numbers"]
 
 LARGEST_SUM = 1e300
-LARGEST_COUNT = 2**60
 
 
 def check_numbers(
@@ -47,7 +47,7 @@ def check_numbers(
         "cursor": (0, n - 1),
     }
     try:
-        whole("position", state["position"], 0, 2**63 - 1)
+        whole("position", state["position"], 0, LARGEST_COUNT + 1)
         for name, number in state["wholes"].items():
             low_count, high_count = limits.get(name, (0, LARGEST_COUNT))
             whole(f"wholes.{name}", number, low_count, high_count + 1)

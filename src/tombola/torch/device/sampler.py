@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tombola.checkpoint import CheckpointError
+from tombola.entries import LARGEST_COUNT
 from tombola.gauge import Gauge
 from tombola.torch.device.device_draw import DeviceDraw
 from tombola.torch.device.layout import POSITION_BITS
@@ -175,7 +176,7 @@ class DeviceSampler:
                     f"the state has {name} {shown(state[name])}, the sampler {own!r}"
                 )
         try:
-            calls = whole("calls", state["calls"], 0, 2**63)
+            calls = whole("calls", state["calls"], 0, LARGEST_COUNT + 1)
         except (TypeError, ValueError) as error:
             raise CheckpointError(str(error)) from None
         self._engine.load(state["state"])

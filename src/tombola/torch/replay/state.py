@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from tombola.checkpoint import CheckpointError
+from tombola.entries import Entry
 from tombola.index.layout import place_type
-from tombola.torch.loader_state import Entry
 from tombola.torch.replay.board import PriorityBoard
 from tombola.torch.tensors import from_tensors
 from tombola.validation import is_exactly, number
@@ -47,7 +47,7 @@ def new_state(board: PriorityBoard, beta: float) -> dict[str, Any]:
 
 def read_state(state: Mapping[str, Any], expected: int) -> tuple[PriorityBoard, float]:
     """Return the board and beta of a dict that may hold anything, or raise a `CheckpointError`."""
-    entry = Entry(from_tensors(state), "the state")
+    entry = Entry(from_tensors(state))
     if not is_exactly(entry.value.get("format"), FORMAT):
         raise CheckpointError(
             f"the state is not from tombola's PrioritizedSampler, format {FORMAT}"
@@ -58,11 +58,8 @@ def read_state(state: Mapping[str, Any], expected: int) -> tuple[PriorityBoard, 
             f"the state was saved with max_capacity={capacity}, here it is {expected}"
         )
     priorities = entry.array("priorities", np.float64, capacity)
-    entry.require(
-        "priorities",
-        ((priorities >= 0) & (priorities < np.inf)) | np.isnan(priorities),
-        "priorities must be finite and not negative",
-    )
+    good = ((priorities >= 0) & (priorities < np.inf)) | np.isnan(priorities)
+    entry.require("priorities", good, "finite and at least 0, or NaN")
     alpha, beta = (_checked(entry, name, exponent) for name in ("alpha", "beta"))
     eps = _checked(entry, "eps", positive)
     scale, largest = (_checked(entry, name, number) for name in ("scale", "largest"))
@@ -82,4 +79,4 @@ def _checked(entry: Entry, name: str, check: Callable[[str, Any], float]) -> flo
     try:
         return check(name, entry.get(name))
     except (TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"{entry.path(name)}: {error}") from None
+        raise CheckpointError(str(error)) from None
