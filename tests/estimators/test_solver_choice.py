@@ -109,11 +109,13 @@ def test_columns_warn_of_too_few_rounds():
         (LinearClassifier(), 210, "newton"),  # 30 for each of 7 columns
         (LinearClassifier(), 209, "sdca"),
         (LinearClassifier(fit_intercept=False), 180, "newton"),
-        (LinearClassifier("squared_hinge"), 210, "newton"),
+        pytest.param(  # compiles for long, as does the last one
+            LinearClassifier("squared_hinge"), 210, "newton", marks=pytest.mark.slow
+        ),
         (LinearClassifier("hinge"), 210, "sdca"),
         (LinearClassifier(l1_ratio=0.1), 210, "sdca"),
         (LinearRegressor(), 210, "newton"),
-        (LinearRegressor("huber"), 210, "newton"),
+        pytest.param(LinearRegressor("huber"), 210, "newton", marks=pytest.mark.slow),
     ],
 )
 def test_auto_is_newton_where_rows_are_many(model, rows, solver):
