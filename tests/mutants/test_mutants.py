@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import run
+import worker
 from equivalent import EQUIVALENT
 from places import places_of
 from planted import PLANTED
@@ -58,3 +59,19 @@ def test_a_sample_of_mutants_is_killed(tmp_path):
     for module in run.MODULES:
         sample = run_command(tmp_path, "--modules", module, "--count", "3")
         assert sample.returncode == 0, sample.stdout + sample.stderr
+
+
+def test_a_time_limit_waits_for_coverage(monkeypatch):
+    """An error raised while coverage holds its lock would leave it locked: the run would hang."""
+    again = []
+    monkeypatch.setattr(worker.signal, "setitimer", lambda kind, seconds: again.append(seconds))
+    plugin = worker.Selected({})
+    with pytest.raises(worker.TooLong):
+        plugin.interrupt(0, sys._getframe())
+    assert not again
+    inside = {"plugin": plugin, "sys": sys}
+    code = "def lock(): deeper()\ndef deeper(): plugin.interrupt(0, sys._getframe())"
+    exec(compile(code, worker.COVERAGE + "collector.py", "exec"), inside)
+    inside["lock"]()
+    assert len(again) == 1
+    assert 0 < again[0] < 1
