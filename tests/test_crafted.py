@@ -403,3 +403,63 @@ def test_what_is_no_file_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CheckpointError, match="is not a file"):
         tombola.load(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("place", ["array", "parts", "parameters", "refresh", "draw"])
+def test_messages_have_an_end(place, tmp_path):
+    """Whatever a file names, and however long that is."""
+    long = "y" * 10**6
+    if place == "array":
+        path = crafted(tmp_path / "it", [("json.npy", text({"dict": {"x": {"array": long}}}))])
+    else:
+        path, state = tmp_path / "it", tombola.SRG(3).state_dict()
+        if place == "refresh":
+            state["parameters"]["refresh"] = long
+        elif place == "draw":
+            arrays = {**Draw([1], [0.5], n=3).to_arrays(), long: 1}
+            state = {"class": "Draw", "format": 1, "arrays": arrays}
+        else:
+            state[place][long] = 1
+        checkpoint.write(path, state)
+    with pytest.raises(CheckpointError) as caught:
+        tombola.load(path)
+    assert len(str(caught.value)) < 10_000
+
+
+@pytest.mark.parametrize("largest", [1e301, 1.7e308])
+def test_losses_near_the_largest_float_can_be_saved(largest, tmp_path):
+    sampler = tombola.Uniform(3)
+    sampler.update(sampler.draw(2), [1.0, largest])
+    sampler.save(tmp_path / "it")
+    assert same(tombola.load(tmp_path / "it").state_dict(), sampler.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "field", "odd"),
+    [
+        ("AdaptiveWeighted", "shares", None, np.zeros(2)),  # probabilities became NaN
+        ("AdaptiveWeighted", "shares", None, np.array([0.0, 1.0])),
+        ("MirrorDescent", "rule", "least", 1.0),  # the rest could not be loaded again after use
+        ("VRB", "rule", "first_root", 1e308),
+        ("EpochVRB", "rule", "first_root", 1e308),
+        ("Safe", "visited", None, np.full(40, 1e308)),
+        ("Safe", "norms", None, np.full(40, 1e200)),
+    ],
+)
+def test_numbers_that_would_leave_their_range_are_refused(name, part, field, odd):
+    state = played(name).state_dict()
+    if field is None:
+        state["parts"][part] = odd
+    else:
+        state["parts"][part][field] = odd
+    with pytest.raises(CheckpointError, match=part):
+        SAMPLERS[name](1).load_state_dict(state)
+
+
+def test_a_block_that_never_ends_does_not_end():
+    """It would deal shuffled epochs after it, and could not be loaded again."""
+    sampler = tombola.VRB(40, shuffle=False)
+    state = sampler.state_dict()
+    state["parts"]["fallback"]["left"] = state["parts"]["fallback"]["block"] + 1
+    with pytest.raises(CheckpointError, match=r"fallback\.left"):
+        sampler.load_state_dict(state)

@@ -33,10 +33,17 @@ BLOCK = 2**20  # bytes that are read at a time
 LARGEST = 2**36  # bytes: by default, larger files are refused
 HEADER = 1000  # bytes: the longest header of an array
 DEEPEST = 64  # dicts and lists within one another
+LONGEST = 5000  # characters of an error message: a path takes up to 4096
 
 
 class CheckpointError(ValueError):
-    """A file or state is incomplete, damaged, or not one of this library."""
+    """A file or state is incomplete, damaged, or not one of this library.
+
+    A message that names what a file holds, which may have no end, is cut.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message if len(message) <= LONGEST else message[:LONGEST] + " ...")
 
 
 def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:

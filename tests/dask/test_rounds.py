@@ -11,6 +11,7 @@ from simulated import NUMERIC, finished, split, started
 
 from tombola import problems
 from tombola.dask import local
+from tombola.dask.checkpoint import check_numbers
 from tombola.solvers import SDCA
 
 SMOOTH = ("Logistic", "SquaredHinge", "LeastSquares", "Huber")
@@ -176,3 +177,10 @@ def test_adding_changes_without_the_factor_diverges(monkeypatch, lowest):
     monkeypatch.setattr(local, "runs", without)
     wrong = finished(started(parts, problems.Logistic, tol=0.0), 1)
     assert right.progress.gap < 0.5 * wrong.progress.gap
+
+
+@pytest.mark.parametrize("count", [-1, 2**60 + 1])
+def test_counts_of_a_checkpoint_that_cannot_be_are_refused(count):
+    with pytest.raises(ValueError, match=f"counts.rounds is {count}"):
+        check_numbers({"counts": {"rounds": count}, "outputs": {}}, {})
+    check_numbers({"counts": {"rounds": 2**60}, "outputs": {}}, {})

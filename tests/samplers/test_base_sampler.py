@@ -141,14 +141,29 @@ def test_states_that_do_not_fit(change, message):
 
 @pytest.mark.parametrize(
     ("name", "low", "high"),
-    [("rounds", 0, 2**60), ("count", 0, 2**60), ("ours", 0.0, 1e300), ("surprise", 0.0, 1e300)],
+    [
+        ("rounds", 0, 2**60),
+        ("count", 0, 2**60),
+        ("ours", 0.0, 2.0**460),
+        ("surprise", 0.0, 2.0**460),
+        ("ours_spread", 0.0, 2.0**990),
+        ("cross_spread", -(2.0**990), 2.0**990),
+    ],
 )
 def test_ends_of_the_ranges_of_the_tally(name, low, high):
     sampler = played()
     before = sampler.state_dict()
     for number in (low, high):
         played().load_state_dict(before | {"tally": before["tally"] | {name: number}})
-    for number in (low - 1, high + 1 if isinstance(high, int) else 1.01e300):
+    for number in (
+        (1.01 * low or -1, high + 1)
+        if isinstance(high, int)
+        else (
+            1.01 * low or -1.0,
+            1.01 * high,
+            float("nan"),
+        )
+    ):
         with pytest.raises(CheckpointError, match=f"tally.{name} is "):
             sampler.load_state_dict(before | {"tally": before["tally"] | {name: number}})
     played().load_state_dict(before | {"tally": before["tally"] | {"cross_spread": -1.0}})

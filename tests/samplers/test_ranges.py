@@ -45,15 +45,16 @@ PRINTED = {
 }  # fmt: skip
 FREE = {
     **FALLBACK, **DECK, **SCORES, "visits": (0.0, 2.0**100), "rule.fade": (0.0, 1.0),
-    "rule.disagreement": (-1e-9, 1.0 + 1e-9),
+    "rule.disagreement": (-1e-9, 1.0 + 1e-9), "rule.first_root": (0.0, 2.0**200),
 }  # fmt: skip
+MIRROR = players.SAMPLERS["MirrorDescent"](1).state.rule[0]
 RANGES = {
     "Shuffle": DECK,
     "Static": weighted(least=0),
-    "VRB": weighted("unit", "mean_square", "compared", "first_root", pending=ENDLESS, **FREE),
+    "VRB": weighted("unit", "mean_square", "compared", pending=ENDLESS, **FREE),
     "VRB, independent": weighted(
-        "unit", "mean_square", "compared", "first_root", pending=ENDLESS,
-        **FREE | {"fallback.left": (281, 2**62)},
+        "unit", "mean_square", "compared", pending=ENDLESS,
+        **FREE | {"fallback.left": (2**62 - 2**60, 2**62)},
     ),
     "VRB, mixing": weighted("unit", "bound", "factor", counts=["due"], **PRINTED),
     "VRB, anytime": weighted(
@@ -68,7 +69,8 @@ RANGES = {
     },
     "MABS": weighted("unit", "gain", "reference", **SCORES),
     "MirrorDescent": weighted(
-        "unit", "limit", "step", "least", counts=["falling"], scores=(0.0, 2.0**100),
+        "unit", scores=(0.0, 2.0**100),
+        **{f"rule.{it}": (MIRROR[it].item(),) * 2 for it in ("limit", "step", "falling", "least")},
         **{"rule.summed": (0, N - 1), "rule.mass": (0.0, N * 2.0**100),
            "rule.mass_of_summed": (-N * 2.0**100, N * 2.0**100)},
     ),
@@ -82,7 +84,7 @@ RANGES = {
         **{"coins.position": COUNT},
     ),
     "Safe": weighted(
-        "unit", "drift", "level", "solved_total", counts=["interval", "due"], norms=ANY,
+        "unit", "drift", "level", "solved_total", counts=["interval", "due"], norms=(0.0, 2.0**250),
         visited=ANY,
     ),
     "FTRL": weighted("unit", **SCORES),
@@ -101,9 +103,9 @@ RANGES = {
     "EpochVRB": {
         "rule.mixing": (0.0, 1.0), "rule.drawn": COUNT, "rule.fed": COUNT, "rule.unit": SUM,
         "rule.mean_square": SUM, "rule.disagreement": (-1e-9, 1.0 + 1e-9), "rule.compared": SUM,
-        "rule.first_root": SUM, "rule.least": (1, N * 2**32), "chosen.items": (0, N - 1),
+        "rule.first_root": (0.0, 2.0**200), "rule.least": (1, N * 2**32),
         "chosen.turn.place": (0, N - 1), "chances": (1, N * 2**32), "scores": (0.0, 2.0**1020),
-        "visits": (0.0, 2.0**100),
+        "chosen.items": (0, N - 1), "visits": (0.0, 2.0**100),
     },
     "InfoBatch": {
         "epoch.number": COUNT, "epoch.length": (1, N), "epoch.below": (0, N),
@@ -139,7 +141,10 @@ def changed(state, name, number):
     return state
 
 
-ODDS = "mixture has a sum|chances must sum|which its chance rules out|, but the epoch has"
+ODDS = (
+    "mixture has a sum|shares must sum|visited has|chances must sum|which its chance rules out"
+    "|, but the epoch has"
+)
 
 
 def accept(sampler, state):

@@ -242,3 +242,22 @@ def test_a_result_of_the_old_format_is_named(tmp_path):
     checkpoint.write(tmp_path / "run", {"class": "Result", "format": 1})
     with pytest.raises(CheckpointError, match="result of format 1; this version reads format 2"):
         Result.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("share", [float("inf"), 1e308])
+def test_a_parameter_of_the_sampler_without_end_is_refused(share, tmp_path):
+    problem = dense()
+    result = SGD(0.1).minimize(problem, sampler=tombola.EpochVRB(N), rounds=1)
+    result.state["sampler"]["parameters"]["share"] = share
+    result.save(tmp_path / "result")
+    with pytest.raises(CheckpointError, match="is not a sound result"):
+        Result.load(tmp_path / "result")
+
+
+@pytest.mark.parametrize("name", ["progress.item_gradients", "rates.earlier_rounds"])
+def test_counters_that_could_not_grow_are_refused(name):
+    problem, (part, field) = dense(), name.split(".")
+    result = SGD(0.1).minimize(problem, sampler=tombola.VRB(N), rounds=1)
+    result.state["parts"][part][field] = 2**60 + 1
+    with pytest.raises(CheckpointError, match=f"{name} is above"):
+        SGD(0.1).minimize(problem, rounds=2, resume=result)

@@ -18,6 +18,7 @@ from tombola.compiling import check_fit, leaves, load_parts, saved_parts
 from tombola.dask.overview import mark_of
 from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
+from tombola.entries import LARGEST_COUNT
 
 __all__ = ["Checkpoint", "folder_at"]
 
@@ -134,7 +135,7 @@ def check_numbers(parts: Any, limits: Mapping[str, tuple[float, float]]) -> None
         if not np.isfinite(leaf).all():
             raise ValueError(f"{name} holds a value that is not finite")
     for name, count in parts["counts"].items():
-        if count < 0:
+        if not 0 <= count <= LARGEST_COUNT:
             raise ValueError(f"counts.{name} is {count}")
     for c, output in parts["outputs"].items():
         found = leaves(output)

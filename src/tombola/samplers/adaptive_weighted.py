@@ -52,6 +52,14 @@ class AdaptiveWeightedState(Compiled, _Parts):
         """Return the valid range of the rule's numbers and arrays."""
         return {"shares": (0.0, 1.0 + 1e-9), "rule.fed": (0, 2**60)}
 
+    @classmethod
+    def fault(cls, state: Any, saved: Any) -> str:
+        """Return what is wrong with shares: their sum, or one far below its floor."""
+        shares = saved["shares"]
+        if abs(float(shares.sum()) - 1.0) > 1e-6 or (shares < 0.49 * np.exp(state.least)).any():
+            return "shares must sum to 1, and be at least 0.49 of their floors"
+        return ""
+
     @staticmethod
     def draw_one(state: Any) -> Any:
         """Draw a group by its weight, then one of its members uniformly."""

@@ -19,7 +19,9 @@ from tombola.validation import brief, whole
 __all__ = ["Sampler"]
 
 FORMAT = 2  # version of state_dict()
-LARGEST_SUM = 1e300  # the largest valid sum in a tally
+LARGEST_LOSS = float(np.finfo(np.float64).max)
+LARGEST_SUM = 2.0**460  # in a tally: of 2^60 squared importances, each at most 2^400 ...
+LARGEST_SPREAD = 2.0**990  # ... and of squared distances from their mean
 
 
 class Sampler(ABC):
@@ -254,9 +256,9 @@ class Sampler(ABC):
             raise CheckpointError(str(error)) from None
         for name, saved in state["tally"].items():
             given = np.asarray(saved).item()
-            largest = LARGEST_COUNT if isinstance(given, int) else LARGEST_SUM
-            if not 0 <= given <= largest and name != "cross_spread":
-                raise CheckpointError(f"tally.{name} is {given}, not from 0 to {largest}")
+            least, largest = _tally_limits(name, isinstance(given, int))
+            if not least <= given <= largest:
+                raise CheckpointError(f"tally.{name} is {given}, not from {least} to {largest}")
         self._check(state["parts"])
         load_parts(self.tally, state["tally"])
         self._stream.position = position
@@ -304,6 +306,17 @@ def check_parameters(kind: type[Sampler], state: Mapping[str, Any]) -> None:
     for name, expected in {**kinds, "parts": Mapping}.items():
         if not isinstance(state.get(name), expected):
             raise CheckpointError(f"the state has no {name!r}: it is not from state_dict()")
+
+
+def _tally_limits(name: str, whole_number: bool) -> tuple[float, float]:
+    """Return the valid range of a number in a tally."""
+    if whole_number:
+        return 0, LARGEST_COUNT
+    if name == "largest_loss":
+        return 0.0, LARGEST_LOSS
+    if name.endswith("_spread"):
+        return (-LARGEST_SPREAD if name == "cross_spread" else 0.0), LARGEST_SPREAD
+    return 0.0, LARGEST_SUM
 
 
 def _made_again(kind: Any, state: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from tombola.index.layout import place_type
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.samplers.deck import deal_one
 from tombola.samplers.parameter_free import (
+    LARGEST_ROOT,
     absorb_average,
     dwarfs,
     forget_averages,
@@ -59,6 +60,7 @@ class EpochState(Compiled, _Parts):
             "rule.mixing": (0.0, 1.0),
             "rule.least": (1, state.epoch[0].most),
             "rule.disagreement": (-1e-9, 1.0 + 1e-9),  # with a margin for rounding errors
+            "rule.first_root": (0.0, LARGEST_ROOT),
             "chosen.items": (0, state.scores.size - 1),
             "chosen.turn.place": (0, state.chosen.items.size - 1),
             "chances": (1, state.epoch[0].most),

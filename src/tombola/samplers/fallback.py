@@ -19,6 +19,7 @@ from typing import Any
 
 from tombola.compiling import kernel, new_record
 from tombola.compiling.records import Record
+from tombola.entries import LARGEST_COUNT
 
 __all__ = ["begin_block", "forget", "judge", "new_fallback"]
 
@@ -49,7 +50,7 @@ def limits(state: Any) -> dict[str, tuple[float, float]]:
     return {
         "fallback.ours": (0.0, 1e300),
         "fallback.uniform": (0.0, 1e300),
-        "fallback.left": (0, block) if left <= block else (block + 1, NEVER),
+        "fallback.left": (0, block) if left <= block else (NEVER - LARGEST_COUNT, NEVER),
         "fallback.block": (block, block),
         "fallback.shuffling": (0, 1),
     }

@@ -24,13 +24,15 @@ class MirrorDescentState(Scored):
     @classmethod
     def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
         """Return the valid range of the rule's numbers and arrays."""
-        total = state.scores.size * LARGEST
+        total, rule = state.scores.size * LARGEST, state.rule[0]
+        fixed = ("limit", "step", "falling", "least")
         return {
             **super().limits(state),
             "rule.mass": (0.0, total),
             "rule.summed": (0, state.scores.size - 1),
             "rule.mass_of_summed": (-total, total),
             "scores": (0.0, LARGEST),
+            **{f"rule.{name}": (rule[name], rule[name]) for name in fixed},
         }
 
     @staticmethod

@@ -65,6 +65,7 @@ __all__ = [
 ]
 
 FEW = 8  # batches smaller than this are learnt from one by one
+LARGEST_ROOT = 2.0**200  # of sqrt(m) at the start: no importance of a draw is above 2^200
 TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
 
 
@@ -133,6 +134,7 @@ class ParameterFreeState(Weighted, _Parts):
             **super().limits(state),
             **fallback.limits(state),
             "rule.disagreement": (-1e-9, 1.0 + 1e-9),  # with a margin for rounding errors
+            "rule.first_root": (0.0, LARGEST_ROOT),
             "visits": (0.0, 2.0**100),
         }
 

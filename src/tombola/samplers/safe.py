@@ -37,6 +37,17 @@ class SafeState(Weighted, _Parts):
     __slots__ = ()
     derived = ("curvature", "smoothness")
 
+    @classmethod
+    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
+        """Return the valid range of the rule's numbers and arrays."""
+        return {**super().limits(state), "norms": (0.0, 2.0**250)}
+
+    @classmethod
+    def fault(cls, state: Any, saved: Any) -> str:
+        """Return what is wrong with a visit: it cannot be further than the solver has moved."""
+        visited, drift = saved["visited"], saved["rule"]["drift"]
+        return "" if visited.max() <= drift else f"visited has {visited.max()}, beyond {drift}"
+
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
         """Make the bounds of the item exact; when due, recompute m."""

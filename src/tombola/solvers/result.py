@@ -104,7 +104,7 @@ class Result:
         try:
             _check(saved)
             sampler = checkpoint.restored(saved["state"]["sampler"])
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"{os.fspath(path)} is not a sound result: {error}") from error
         return cls(
             **{name: saved[name] for name in _KINDS},

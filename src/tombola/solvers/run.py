@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tombola.checkpoint import CheckpointError
 from tombola.compiling import check_fit, leaves, load_parts, name_by_source, saved_parts
 from tombola.compiling.records import Record
+from tombola.entries import LARGEST_COUNT
 from tombola.solvers.loop import Batch
 
 __all__ = ["Limits", "Run"]
@@ -106,6 +107,9 @@ class Run:
         for name, leaf in found.items():
             if not np.isfinite(leaf).all():
                 raise CheckpointError(f"cannot resume: {name} holds a value that is not finite")
+            whole = np.asarray(leaf).dtype.kind in "iu"
+            if whole and np.size(leaf) and np.max(leaf) > LARGEST_COUNT:  # it could not grow
+                raise CheckpointError(f"cannot resume: {name} is above {LARGEST_COUNT}")
         counts: Limits = {
             "progress.rounds": (0, np.inf),
             "progress.item_gradients": (0, np.inf),
