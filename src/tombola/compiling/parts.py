@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tombola.validation import brief
+
 __all__ = ["check_fit", "check_names", "leaves", "load_parts", "saved_parts"]
 
 
@@ -61,7 +63,7 @@ def check_names(fields: Mapping[str, Any], saved: Mapping[str, Any], name: str) 
     for key in saved:
         if key not in fields:
             where = f"{name} has" if name else "it has"
-            raise ValueError(f"the state does not fit: {where} an unknown entry {key!r}")
+            raise ValueError(f"the state does not fit: {where} an unknown entry {brief(key)}")
 
 
 def leaves(saved: Any, name: str = "") -> dict[str, Any]:

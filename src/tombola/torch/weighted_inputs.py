@@ -14,6 +14,8 @@ from tombola.validation import whole
 
 __all__ = ["connection_of", "real_numbers", "set_generator", "shared_update"]
 
+WORDS = 624  # of a generator of torch on the CPU
+
 
 def real_numbers(name: str, given: Any) -> NDArray[np.float64]:
     """Return weights as a new array, or raise an error that names the first bad one."""
@@ -129,8 +131,24 @@ def _checked(indices: Any, weights: Any, n: int) -> tuple[NDArray[np.int64], NDA
 
 def set_generator(generator: torch.Generator, state: NDArray[np.uint8]) -> None:
     """Set the state of a generator, or raise a `CheckpointError` and leave it as it is."""
+    state = state.copy()
     try:
-        torch.Generator(generator.device).set_state(torch.from_numpy(state.copy()))
+        torch.Generator(generator.device).set_state(torch.from_numpy(state))
     except (RuntimeError, TypeError) as error:
         raise CheckpointError(f"generator is not a state of one: {error}") from None
-    generator.set_state(torch.from_numpy(state.copy()))
+    if generator.device.type == "cpu":
+        _check_place(state)
+    generator.set_state(torch.from_numpy(state))
+
+
+def _check_place(state: NDArray[np.uint8]) -> None:
+    """Refuse a state of a CPU generator that would read beyond its words, which torch accepts.
+
+    It has 624 words. Those that are left and the place of the next one make 625; a new generator
+    has 1 left, and its place is 0.
+    """
+    left, place = int(state[8:12].view(np.int32)[0]), int(state[16:24].view(np.int64)[0])
+    if left + place != WORDS + 1 and (left, place) != (1, 0):
+        raise CheckpointError(
+            f"generator is not a state of one: {left} words are left at place {place} of {WORDS}"
+        )
