@@ -403,3 +403,13 @@ def test_what_is_no_file_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CheckpointError, match="is not a file"):
         tombola.load(tmp_path / "pipe")
+
+
+def test_messages_do_not_repeat_what_a_file_holds(tmp_path):
+    state = tombola.VRB(10).state_dict()
+    state["parameters"]["\x1b[2J\n" + "k" * 10**5] = 1
+    archive.write(tmp_path / "state", state)
+    with pytest.raises(CheckpointError, match="does not describe a sampler") as raised:
+        tombola.load(tmp_path / "state")
+    assert len(str(raised.value)) < 2000
+    assert str(raised.value).isprintable()

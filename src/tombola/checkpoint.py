@@ -12,7 +12,7 @@ from tombola import samplers
 from tombola.archive import CheckpointError, is_of, read, write
 from tombola.draws import Draw
 from tombola.samplers.base import check_parameters
-from tombola.validation import brief
+from tombola.validation import brief, legible
 
 __all__ = ["CheckpointError", "load", "read", "save", "write"]
 
@@ -68,7 +68,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise CheckpointError(
-            f"{os.fspath(path)} does not describe a sampler or a draw: {error}"
+            f"{os.fspath(path)} does not describe a sampler or a draw: {legible(str(error))}"
         ) from None
     if sampler is None:
         raise CheckpointError(

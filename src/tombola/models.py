@@ -17,7 +17,7 @@ from tombola.datasets.preparer import Preparer
 from tombola.datasets.reading import Reading
 from tombola.entries import Entry, is_text
 from tombola.estimators.plan import ESTIMATORS
-from tombola.validation import brief, is_exactly
+from tombola.validation import brief, is_exactly, legible
 
 __all__ = ["SavedModel", "load_model", "read_model", "save_model"]
 
@@ -152,7 +152,7 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
     try:
         return _restored(Entry(state))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{path} does not describe a model: {error}") from None
+        raise CheckpointError(f"{path} does not describe a model: {legible(str(error))}") from None
 
 
 def _restored(state: Entry) -> SavedModel:
