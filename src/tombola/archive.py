@@ -22,7 +22,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from tombola.files import replaced_file
-from tombola.validation import is_exactly
+from tombola.validation import is_exactly, legible
 
 __all__ = ["CheckpointError", "is_of", "read", "write"]
 
@@ -33,17 +33,16 @@ BLOCK = 2**20  # bytes that are read at a time
 LARGEST = 2**36  # bytes: by default, larger files are refused
 HEADER = 1000  # bytes: the longest header of an array
 DEEPEST = 64  # dicts and lists within one another
-LONGEST = 5000  # characters of an error message: a path takes up to 4096
 
 
 class CheckpointError(ValueError):
     """A file or state is incomplete, damaged, or not one of this library.
 
-    A message that names what a file holds, which may have no end, is cut.
+    The message may name anything that a file holds: it is cut, and printable.
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(message if len(message) <= LONGEST else message[:LONGEST] + " ...")
+        super().__init__(legible(message))
 
 
 def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["brief", "is_exactly", "number", "positive_count", "share", "shown", "whole"]
+__all__ = ["brief", "is_exactly", "legible", "number", "positive_count", "share", "shown", "whole"]
 
 LONGEST = 40  # characters of a value in an error message
+LONGEST_MESSAGE = 5000  # characters: a path takes up to 4096
 
 
 def is_exactly(value: Any, expected: str | float | None) -> bool:
@@ -43,6 +44,21 @@ def brief(value: Any) -> str:
     except ValueError:  # an integer of thousands of digits
         return "one too long to show"
     return text if len(text) < LONGEST else text[: LONGEST - 4] + " ..."
+
+
+def legible(message: str) -> str:
+    r"""Return a message that may quote anything as one line, without what steers a terminal.
+
+    Examples
+    --------
+    >>> legible("no entry \x1b[2J\n") == "no entry \ufffd[2J\ufffd"
+    True
+    >>> len(legible("k" * 10**6))
+    5004
+    """
+    text = message[:LONGEST_MESSAGE]
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    return text if len(message) <= LONGEST_MESSAGE else f"{text} ..."
 
 
 def number(name: str, value: Any) -> float:

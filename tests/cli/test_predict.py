@@ -423,3 +423,21 @@ def test_the_model_of_the_tests_has_all_kinds_of_rules(home):
     state = read(home / "classification" / "model.npz")
     rules = {rule["rule"] for rule in state["prepare"]["encoding"]}
     assert rules == set(RULES) - {"Hashed", "Dropped"}
+
+
+@pytest.mark.parametrize("at", ["parameters", "prepare.parameters", "read_as.reading"])
+def test_messages_do_not_repeat_what_a_model_holds(at, home, tmp_path, capsys):
+    """They are one line that a terminal only shows, however long the names in the file are."""
+    state = read(home / "classification/model.npz")
+    holder = state
+    for key in at.split("."):
+        holder = holder.setdefault(key, {})
+    holder["\x1b[2J\n" + "k" * 10**5] = 1
+    write(tmp_path / "model.npz", state)
+    with pytest.raises(CheckpointError) as raised:
+        read_model(tmp_path / "model.npz")
+    assert len(str(raised.value)) < 6000
+    assert main(["predict", str(tmp_path), str(home / "new.csv")]) == 2
+    message = capsys.readouterr().err
+    assert len(message) < 6000
+    assert message.removesuffix("\n").isprintable()

@@ -260,3 +260,14 @@ def test_a_long_setting_is_not_shown_whole(here, capsys):
     record["settings"]["sampler"] = "x" * 10**6
     Path("rows/run.json").write_text(json.dumps(record))
     assert "was begun with sampler = xxx" in refused("rows", ROWS, capsys)[:200]
+
+
+def test_messages_do_not_repeat_what_a_record_holds(here, capsys):
+    folder = next(path.parent for path in sorted(Path().glob("*/run.json")))
+    record = json.loads((folder / "run.json").read_text())
+    record["finished"], record["versions"] = True, {"\x1b[2J\n" + "k" * 10**5: 1}
+    (folder / "run.json").write_text(json.dumps(record))
+    assert main(["report", str(folder)]) == 2
+    message = capsys.readouterr().err
+    assert len(message) < 6000
+    assert message.removesuffix("\n").isprintable()

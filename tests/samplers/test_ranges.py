@@ -143,7 +143,7 @@ def changed(state, name, number):
 
 ODDS = (
     "mixture has a sum|shares must sum|visited has|chances must sum|which its chance rules out"
-    "|, but the epoch has"
+    "|, but the epoch has|but the masses sum"
 )
 
 

@@ -218,7 +218,7 @@ def test_an_epoch_without_a_batch_left_is_not_open(mode):
     loader = trained(mode, 2)
     before = digest(loader.state_dict())
     state = ended(mode)
-    moved = [{**state, "world": 2, "rank": rank} for rank in range(2)]
+    moved = [through_a_file({**state, "world": 2, "rank": rank}) for rank in range(2)]
     for wrong in [state, [state], moved if mode == "sharded" else [state]]:
         with pytest.raises(CheckpointError, match="open is True and left is 0"):
             loader.load_state_dict(wrong)
@@ -227,11 +227,11 @@ def test_an_epoch_without_a_batch_left_is_not_open(mode):
 
 def test_lists_of_states_are_checked():
     loader, state = make("sharded"), honest("sharded")
-    moved = [{**state, "world": 2, "rank": rank} for rank in range(2)]
+    moved = [through_a_file({**state, "world": 2, "rank": rank}) for rank in range(2)]
     for states, message in [
         ([], "there is no state in the list"),
         ([state, 3], "a state must be a dict, got int"),
-        ([moved[0], moved[0]], "two states are of the same rank"),
+        ([moved[0], {**moved[1], "rank": 0}], "two states are of the same rank"),
         ([moved[0], {**moved[1], "epoch": 1}], "the states have epoch=0 and epoch=1"),
         ([moved[0], {**moved[1], "world": 3}], "the states have world=2 and world=3"),
     ]:
@@ -308,3 +308,63 @@ def test_lists_without_end_are_refused_in_every_place(name):
         with pytest.raises(CheckpointError):
             loaded.load_state_dict(damaged(state, path, without_end()))
     assert digest(loaded.state_dict()) == digest(state)
+
+
+def of_one_number(tensor):
+    """A tensor of 2^40 numbers that a small file can hold."""
+    return tensor.flatten()[:1].expand(2**40)
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_tensors_larger_than_their_memory_are_refused_in_every_place(name):
+    loaded = LOADED[name]()
+    state = honest("plain") if name == "loader" else loaded.state_dict()
+    before = digest(loaded.state_dict())
+    for path in every_place(state):
+        if isinstance(at(state, path), torch.Tensor):
+            with pytest.raises(CheckpointError):
+                loaded.load_state_dict(damaged(state, path, of_one_number(at(state, path))))
+    assert digest(loaded.state_dict()) == before
+
+
+def test_one_tensor_in_many_places_is_refused_before_it_is_copied():
+    loader, state = make("sharded"), through_a_file(honest("sharded"))
+    before = digest(loader.state_dict())
+    for many in (
+        {**state, "given": state["given"] * 1000},
+        {**state, "given": [{**state["given"][0]} for _ in range(1000)]},
+        {**state, "shards": state["shards"] * 1000},
+        [{**state, "world": 1000, "rank": rank} for rank in range(1000)],
+    ):
+        with pytest.raises(CheckpointError, match="share memory"):
+            loader.load_state_dict(many)
+    assert digest(loader.state_dict()) == before
+
+
+def test_names_of_entries_stay_short():
+    key, nested = "k" * 10**6, torch.zeros(3).bfloat16()
+    for _ in range(100):
+        nested = {key: nested}
+    with pytest.raises(CheckpointError, match="numpy cannot hold") as raised:
+        make("plain").load_state_dict({**honest("plain"), "more": nested})
+    assert len(str(raised.value)) < 500
+    path = ("shards", 0, "sampler", "tally", key)
+    with pytest.raises(CheckpointError, match="an unknown entry 'kkk") as raised:
+        make("plain").load_state_dict(damaged(honest("plain"), path, 1.0))
+    assert len(str(raised.value)) < 6000
+
+
+def test_a_generator_that_would_read_beyond_its_words_is_refused():
+    """Torch accepts it, and reads memory that is not its own."""
+    generator = torch.Generator().manual_seed(1)
+    sampler = WeightedSampler(np.ones(N), N, generator=generator)
+    for _ in range(2):  # a generator that is new, and one that is not
+        state = through_a_file(sampler.state_dict())
+        sampler.load_state_dict(state)
+        wrong = copy.deepcopy(state)
+        wrong["generator"].numpy()[8:12].view(np.int32)[0] = 624
+        wrong["generator"].numpy()[16:24].view(np.int64)[0] = 624
+        with pytest.raises(CheckpointError, match="624 words left at place 624"):
+            sampler.load_state_dict(wrong)
+        assert digest(sampler.state_dict()) == digest(state)
+        list(sampler)

@@ -11,6 +11,7 @@ from typing import NoReturn
 import tombola
 from tombola.cli.errors import CommandError
 from tombola.datasets import DataError
+from tombola.validation import legible
 
 __all__ = ["main"]
 
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         message = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
     except (CommandError, DataError) as error:
         message = str(error)
-    print(f"tombola: {message}", file=sys.stderr)
+    print(f"tombola: {legible(message)}", file=sys.stderr)
     return BAD_INPUT
 
 

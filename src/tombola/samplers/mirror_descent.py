@@ -14,6 +14,7 @@ __all__ = ["MirrorDescent"]
 
 SMALLEST = 2.0**-500  # when the total mass falls below this, all masses are divided by it
 LARGEST = 2.0**100  # of a saved mass: honest ones are about 1 at most
+DRIFT = 1e-6  # of the total mass: what rounding may have added to a saved sum
 
 
 class MirrorDescentState(Scored):
@@ -34,6 +35,16 @@ class MirrorDescentState(Scored):
             "scores": (0.0, LARGEST),
             **{f"rule.{name}": (rule[name], rule[name]) for name in fixed},
         }
+
+    @classmethod
+    def fault(cls, state: Any, saved: Any) -> str:
+        """Return what is wrong with the running sums of masses, which rounding errors change."""
+        scores, rule = saved["scores"], saved["rule"]
+        total, summed = float(scores.sum()), float(scores[: rule["summed"]].sum())
+        for name, right in (("mass", total), ("mass_of_summed", summed)):
+            if not abs(rule[name] - right) <= DRIFT * total:
+                return f"rule.{name} is {rule[name]}, but the masses sum to {right}"
+        return ""
 
     @staticmethod
     def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:

@@ -13,6 +13,7 @@ from tombola.torch.loader_state import LoaderState, SavedBatch, SavedShard, Sett
 from tombola.torch.messages import Feedback
 from tombola.torch.processes import DrawnBatch, Processes
 from tombola.torch.shards import Shard, join_draws
+from tombola.torch.tensors import check_memory
 
 __all__ = ["Checkpoints"]
 
@@ -58,6 +59,7 @@ class Checkpoints:
 
     def resume(self, states: Sequence[Any]) -> None:
         """Continue from states of all processes or of one; on an error nothing has changed."""
+        check_memory(states)
         longest = self.epochs.longest
         read = [LoaderState.from_dict(state, self.settings, longest) for state in states]
         if not read:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from tombola import validation
 from tombola.checkpoint import CheckpointError
+from tombola.validation import LONGEST, brief
 
-__all__ = ["from_tensors", "shown", "to_tensors", "vector"]
+__all__ = ["check_memory", "from_tensors", "shown", "to_tensors", "vector"]
 
 
 def to_tensors(value: Any, name: str = "the state") -> Any:
@@ -43,10 +44,43 @@ def from_tensors(value: Any, name: str = "the state") -> Any:
 
     What is in a state more than once is converted once: a small file may repeat a list in lists.
     """
+    check_memory(value, name)
     try:
         return _with_arrays(value, name, {})
     except RecursionError:
         raise CheckpointError(f"{name} is nested too deeply") from None
+
+
+def check_memory(value: Any, name: str = "the state") -> None:
+    """Raise a CheckpointError if tensors of a state are larger than the memory that holds them.
+
+    Each counts as often as it is there. Else a small file could make us allocate much: by one
+    number that stands for many, or by one tensor in many places.
+    """
+    storages: dict[int, int] = {}
+    try:
+        size = _bytes_of(value, {}, storages)
+    except RecursionError:
+        raise CheckpointError(f"{name} is nested too deeply") from None
+    if size > sum(storages.values()):
+        raise CheckpointError(f"tensors of {name} share memory, or repeat what they hold")
+
+
+def _bytes_of(value: Any, done: dict[int, tuple[Any, int]], storages: dict[int, int]) -> int:
+    """Return the size of all tensors, each as often as it is there; note the memory they are in."""
+    if id(value) in done:
+        return done[id(value)][1]
+    size = 0
+    if isinstance(value, Tensor):
+        if value.layout == torch.strided and not (value.is_nested or value.is_meta):
+            size, storage = value.numel() * value.element_size(), value.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+    elif isinstance(value, Mapping):
+        size = sum([_bytes_of(inner, done, storages) for inner in value.values()])
+    elif isinstance(value, (list, tuple)):
+        size = sum([_bytes_of(inner, done, storages) for inner in value])
+    done[id(value)] = value, size  # the value stays alive, so that its id is not used again
+    return size
 
 
 def _with_arrays(value: Any, name: str, done: dict[int, tuple[Any, Any]]) -> Any:
@@ -59,11 +93,18 @@ def _with_arrays(value: Any, name: str, done: dict[int, tuple[Any, Any]]) -> Any
         except (TypeError, RuntimeError, NotImplementedError) as error:
             raise CheckpointError(f"{name} is a tensor that numpy cannot hold: {error}") from None
     elif isinstance(value, Mapping):
-        new = {key: _with_arrays(inner, f"{name}.{key}", done) for key, inner in value.items()}
+        new = {key: _with_arrays(inner, _within(name, key), done) for key, inner in value.items()}
     elif isinstance(value, (list, tuple)):
-        new = [_with_arrays(inner, f"{name}.{k}", done) for k, inner in enumerate(value)]
-    done[id(value)] = value, new  # the value stays alive, so that its id is not used again
+        new = [_with_arrays(inner, _within(name, k), done) for k, inner in enumerate(value)]
+    done[id(value)] = value, new
     return new
+
+
+def _within(name: str, key: Any) -> str:
+    """Return the name of an entry; what is too long to be read is not made longer."""
+    if len(name) > 5 * LONGEST:
+        return name
+    return f"{name}.{key[:LONGEST] if isinstance(key, str) else brief(key)}"
 
 
 def vector(name: str, value: Any, dtypes: Sequence[torch.dtype], size: int) -> Tensor:

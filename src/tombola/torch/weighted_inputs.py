@@ -14,6 +14,9 @@ from tombola.validation import whole
 
 __all__ = ["connection_of", "real_numbers", "set_generator", "shared_update"]
 
+WORDS = 624  # of a generator of torch on the CPU: what is left and its place make one more ...
+NEW = 1, 0  # ... but for a new one
+
 
 def real_numbers(name: str, given: Any) -> NDArray[np.float64]:
     """Return weights as a new array, or raise an error that names the first bad one."""
@@ -129,8 +132,24 @@ def _checked(indices: Any, weights: Any, n: int) -> tuple[NDArray[np.int64], NDA
 
 def set_generator(generator: torch.Generator, state: NDArray[np.uint8]) -> None:
     """Set the state of a generator, or raise a `CheckpointError` and leave it as it is."""
+    state = state.copy()
     try:
-        torch.Generator(generator.device).set_state(torch.from_numpy(state.copy()))
+        torch.Generator(generator.device).set_state(torch.from_numpy(state))
     except (RuntimeError, TypeError) as error:
         raise CheckpointError(f"generator is not a state of one: {error}") from None
-    generator.set_state(torch.from_numpy(state.copy()))
+    if generator.device.type == "cpu" and _place(torch.Generator().get_state().numpy()) == NEW:
+        left, place = _place(state)
+        if left + place != WORDS + 1 and (left, place) != NEW:
+            raise CheckpointError(
+                f"generator is not a state of one: {left} words left at place {place} of {WORDS}"
+            )
+    generator.set_state(torch.from_numpy(state))
+
+
+def _place(state: NDArray[np.uint8]) -> tuple[int, int]:
+    """Return how many words a generator on the CPU has left, and the place of the next one.
+
+    torch does not compare the two, and would read beyond the words. That they are here in a state
+    is how torch keeps it so far: a new generator tells.
+    """
+    return int(state[8:12].view(np.int32)[0]), int(state[16:24].view(np.int64)[0])
