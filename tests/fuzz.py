@@ -20,6 +20,7 @@ NUMBERS = [
 ]  # fmt: skip
 ODD = [
     None, "text", [], {}, True, [1, 2], {"a": 1}, np.array(["a", "b"]), np.array(2**63 - 1),
+    np.array(0.5, dtype=">f8"), np.array(1.0, dtype=np.float16), np.array(1, dtype=">i8"),
     [0.0] * 400 + ["x" * 10**6], np.ma.masked_all(3),
     functools.reduce(lambda inner, _: {"a": inner}, range(400), {}),
 ]  # fmt: skip

@@ -148,6 +148,9 @@ def damaged(leaf):
     yield "text"
     if np.ndim(leaf) == 0:
         yield np.zeros(2)
+        kind = np.asarray(leaf).dtype
+        yield np.array(leaf, dtype=kind.newbyteorder(">"))  # no kernel could be compiled for it
+        yield np.array(leaf, dtype=f"{kind.kind}2") if kind.kind in "if" else "text"
         yield float("nan") if isinstance(leaf, float) else 1.5
     else:
         yield leaf[:-1] if leaf.size else np.zeros(1)
@@ -209,6 +212,7 @@ DAMAGED_FILES = {
     "interrupted": (3, "interrupted"),
     "trace": ({}, "trace"),
     "trace.rounds": (np.array([5, 3, 1, 0]), "trace.rounds"),
+    "trace.item_gradients": (np.array([0, 2**63 - 1, -(2**63), 0]), "trace.item_gradients"),
     "trace.objective": (np.zeros(2), "trace.objective"),
     "trace.seconds": (np.zeros(4, dtype=np.float32), "trace.seconds"),
     "state.solver": (1, "state.solver"),

@@ -44,7 +44,7 @@ def check_fit(part: Any, saved: Any, name: str = "") -> None:
     if part.ndim == 0:
         given: Any = saved.item() if plain or isinstance(saved, np.generic) else saved
         kind: Any = {"f": float, "i": int, "u": int, "b": bool}[part.dtype.kind]
-        if type(given) is not kind:
+        if type(given) is not kind or (given is not saved and saved.dtype != part.dtype):
             shown = reprlib.repr(saved)
             raise ValueError(f"the state does not fit: {name} is {shown}, not a number")
         if part.dtype.kind in "iu":
