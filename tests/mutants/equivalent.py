@@ -462,4 +462,17 @@ EQUIVALENT = {
     + "`return min(room, np.int64(scaled) if scaled < 2.0**62 else room)`": (
         "beyond 2^62 it is more than the room either way"
     ),
+    SAMPLERS
+    + "water_filling.py, fill_chances: real > low -> (real >= low) in "
+    + "`if not real > low:  # or not a number`": "a chance equal to the limit is the limit",
+    SAMPLERS + "weighted.py, Weighted.by_weight: True -> False in `return True`": (
+        "the same items, from the same words, one by one"
+    ),
+    SAMPLERS + "osmd.py, project: 0.0 -> 1.0 in `largest = 0.0`": (
+        "only whether a mass is above 2^500 counts"
+    ),
+    SAMPLERS
+    + "parameter_free.py, ParameterFreeState.fade: 1.0 -> 2.0 in `if state.rule[0].fade < 1.0:`": (
+        "a factor of 1 changes nothing"
+    ),
 }
