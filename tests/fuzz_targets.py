@@ -27,6 +27,7 @@ from fuzz import damaged, damaged_bytes, damaged_members, deep
 from players import SAMPLERS, Harm, N, played, require, use
 from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
+from tombola.validation import is_exactly
 
 sys.path.append(str(Path(__file__).parent / "solvers"))  # for `test_damaged.RUNS`
 
@@ -447,7 +448,7 @@ def with_tensors(state):
     if isinstance(state, np.ndarray):
         import torch
 
-        with contextlib.suppress(TypeError):
+        with contextlib.suppress(TypeError, ValueError):  # ValueError: of another byte order
             return torch.from_numpy(state)
     return state
 
@@ -625,7 +626,7 @@ class Faulty(Target):
         return damaged(state, rng)
 
     def attempt(self, state):
-        if state.get("here") == 1 and type(state["here"]) is int:
+        if is_exactly(state.get("here"), 1):
             return "harmless"
         if self.fault == "crashed":
             os.kill(os.getpid(), signal.SIGSEGV)
