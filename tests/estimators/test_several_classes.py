@@ -206,7 +206,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ctrl_c_ends_all_threads(jobs):
     code = INTERRUPTED.replace("{jobs}", str(jobs))
     done = subprocess.run(

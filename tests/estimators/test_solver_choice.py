@@ -48,7 +48,7 @@ def value(problem, model):
         (LinearClassifier("squared_hinge", l1_ratio=0.9), "sdca"),
         (LinearClassifier(l1_ratio=1.0), "saga"),
         (LinearClassifier(alpha=0.0), "saga"),
-        (LinearClassifier("hinge", alpha=0.0), "adagrad"),
+        pytest.param(LinearClassifier("hinge", alpha=0.0), "adagrad", marks=pytest.mark.slow),
         (LinearRegressor(), "sdca"),
         (LinearRegressor("huber"), "sdca"),
         (LinearRegressor("epsilon_insensitive"), "sdca"),
@@ -64,7 +64,9 @@ def test_auto(model, solver):
     assert (model.set_params(solver=solver).fit(X, y).coef_ == same).all()
 
 
-@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+@pytest.mark.parametrize(
+    "loss", ["log_loss", pytest.param("squared_hinge", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 def test_l1_alone_goes_by_columns(loss, kind, capsys):
     """The same minimum as by rows; labels, weights, an intercept, several classes, a warm start."""

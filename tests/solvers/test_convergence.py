@@ -130,7 +130,7 @@ def test_lasso_and_elastic_net(l2, solver, sampler):
 
 
 @pytest.mark.parametrize("sampler", OTHERS)
-@pytest.mark.parametrize("kind", [SquaredHinge, Softmax])
+@pytest.mark.parametrize("kind", [pytest.param(SquaredHinge, marks=pytest.mark.slow), Softmax])
 def test_other_losses(kind, sampler):
     X, signal, _ = data()
     y = np.digitize(signal, [-0.5, 1.0]) if kind is Softmax else signal > 0

@@ -134,7 +134,9 @@ def test_dual_variables_that_do_not_balance_would_be_seen(kind, monkeypatch):
     assert any(below)
 
 
-@pytest.mark.parametrize("kind", ["Hinge", "EpsilonInsensitive"])
+@pytest.mark.parametrize(
+    "kind", ["Hinge", pytest.param("EpsilonInsensitive", marks=pytest.mark.slow)]
+)
 def test_losses_that_are_not_smooth(kind):
     """Their slopes at the optimum need not be the optimum of the dual; a bound it is."""
     kinds = {"Hinge": Hinge, "EpsilonInsensitive": EpsilonInsensitive}

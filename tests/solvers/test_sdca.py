@@ -119,7 +119,7 @@ def test_the_optimum_of_others(kind, form, intercept, weighted):
     assert gap <= 1e-8
 
 
-@pytest.mark.parametrize("form", ["dense", "CSR"])
+@pytest.mark.parametrize("form", ["dense", pytest.param("CSR", marks=pytest.mark.slow)])
 def test_rows_of_float32(form):
     X, y, _ = data("Logistic")
     X = X.astype(np.float32)
