@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola import samplers
-from tombola.archive import CheckpointError, is_of, read, write
 from tombola.draws import Draw
-from tombola.samplers.base import check_parameters
+from tombola.samplers.base import read_sampler
+from tombola.state import CheckpointError
+from tombola.state.archive import is_of, read, write
 from tombola.validation import brief
 
 __all__ = ["CheckpointError", "load", "read", "save", "write"]
@@ -84,16 +85,16 @@ def restored(state: dict[str, Any]) -> samplers.Sampler | None:
     if name not in samplers.__all__ or name == "Sampler":
         return None
     kind = getattr(samplers, name)
-    check_parameters(kind, state)
-    sizes = [array.size for array in _arrays_in(state["parts"])]
-    entries = kind._entries(state["parameters"])
+    saved = read_sampler(kind, state)
+    sizes = [array.size for array in _arrays_in(saved.parts)]
+    entries = kind._entries(saved.parameters)
     if max(sizes, default=0) < entries:
         raise CheckpointError(f"the state has no array of {entries} entries")
     room = sum(array.nbytes for array in _arrays_in(state))
-    for parameter, value in state["parameters"].items():
+    for parameter, value in saved.parameters.items():
         if isinstance(value, list) and not _bytes_as_array(value) <= room:
             raise CheckpointError(f"parameters.{parameter} is a list that is not of this state")
-    sampler: samplers.Sampler = kind(**state["parameters"])
+    sampler: samplers.Sampler = kind(**saved.parameters)
     sampler.load_state_dict(state)
     return sampler
 

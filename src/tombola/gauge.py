@@ -18,37 +18,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
+from tombola.state import Cell, Record, cell, count, real
 
-__all__ = ["Gauge", "new_tally", "record", "record_one"]
+__all__ = ["Gauge", "Tally", "new_tally", "record", "record_one"]
 
 
-def new_tally() -> Record:
-    """Return a new tally: the rounds played by a sampler, and the sums behind its gauge.
+LARGEST_SUM = 2.0**460  # of 2^60 squared importances, each at most 2^400 ...
+LARGEST_SPREAD = 2.0**990  # ... and of squared distances from their mean
 
-    Let u be the importance of an item and l its loss, divided by the largest loss so far. Then
-    "ours" is the sum of l^2 u^2 and "uniform" the sum of l^2 u. A spread is the sum of squared
-    distances from the running mean; the cross spread sums the products of the two distances.
+
+class Tally(Record):
+    """The rounds played by a sampler, and the sums behind its gauge.
+
+    Let u be the importance of an item and l its loss, divided by the largest loss so far. A spread
+    is the sum of squared distances from the running mean.
     """
-    return new_record(
-        rounds=0,
-        count=0,
-        ours=0.0,
-        ours_spread=0.0,
-        uniform=0.0,
-        uniform_spread=0.0,
-        cross_spread=0.0,
-        importance=0.0,
-        importance_squared=0.0,
-        surprise=0.0,  # sum of -log p
-        largest_loss=0.0,
-        largest_importance=0.0,
+
+    rounds: int = count("rounds played", default=0)
+    count: int = count("losses received", default=0)
+    ours: float = real("sum of l^2 u^2", 0.0, LARGEST_SUM, default=0.0)
+    ours_spread: float = real("spread of l^2 u^2", 0.0, LARGEST_SPREAD, default=0.0)
+    uniform: float = real("sum of l^2 u", 0.0, LARGEST_SUM, default=0.0)
+    uniform_spread: float = real("spread of l^2 u", 0.0, LARGEST_SPREAD, default=0.0)
+    cross_spread: float = real(
+        "sum of the products of the two distances", -LARGEST_SPREAD, LARGEST_SPREAD, default=0.0
     )
+    importance: float = real("sum of u", 0.0, LARGEST_SUM, default=0.0)
+    importance_squared: float = real("sum of u^2", 0.0, LARGEST_SUM, default=0.0)
+    surprise: float = real("sum of -log p", 0.0, LARGEST_SUM, default=0.0)
+    largest_loss: float = real("the largest loss so far", default=0.0)
+    largest_importance: float = real("the largest u so far", 0.0, LARGEST_SUM, default=0.0)
+
+
+def new_tally() -> Cell[Tally]:
+    """Return a tally before the first round."""
+    return cell(Tally())
 
 
 @kernel(inline=True)
-def record_one(tally: Record, n: Any, probability: Any, loss: Any) -> None:
+def record_one(tally: Cell[Tally], n: Any, probability: Any, loss: Any) -> None:
     """Add one loss; losses are rescaled such that the largest one is 1."""
     sums = tally[0]
     if loss > sums.largest_loss:
@@ -80,7 +89,7 @@ def record_one(tally: Record, n: Any, probability: Any, loss: Any) -> None:
 
 @kernel
 def record(
-    tally: Record,
+    tally: Cell[Tally],
     n: Any,
     probabilities: NDArray[np.float64],
     losses: NDArray[np.float64],
@@ -101,7 +110,7 @@ class Gauge:
     Attributes
     ----------
     tally : record
-        The sums, as the sampler goes on adding to them; see `new_tally`.
+        The sums, as the sampler goes on adding to them; see `Tally`.
     n : int
         The number of items.
     importance_limit : float
@@ -123,7 +132,7 @@ class Gauge:
     0.9
     """
 
-    tally: Record
+    tally: Cell[Tally]
     n: int
     importance_limit: float = math.inf
     mode: str = "adaptive"

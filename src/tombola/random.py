@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel, multiply_wide, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel, multiply_wide
+from tombola.state import LARGEST_COUNT, Cell, Record, cell, derived, integer
 from tombola.validation import whole
 
 __all__ = [
     "Stream",
+    "Words",
     "bounded",
     "bounded_once",
     "fill_words",
@@ -33,23 +34,27 @@ __all__ = [
 ]
 
 
-def new_state(seed: int, path: Sequence[int]) -> Record:
-    """Return the state of a stream at position 0, as the kernels take it."""
+class Words(Record):
+    """The state of a stream, as the kernels take it."""
+
+    key: NDArray[np.uint64] = derived("the seed, in two words")
+    path: NDArray[np.uint64] = derived("1 + the number of the child at each level, 0 for none")
+    position: np.uint64 = integer("words generated so far", 0, LARGEST_COUNT)
+    buffer: NDArray[np.uint64] = derived("the current block, if position % 4 is not 0")
+
+    @classmethod
+    def restore(cls, records: Any) -> None:
+        """Generate the current block."""
+        seek(records, records["position"][0])
+
+
+def new_state(seed: int, path: Sequence[int]) -> Cell[Words]:
+    """Return the state of a stream at position 0."""
     key = np.array([seed & (2**64 - 1), seed >> 64], dtype=np.uint64)
     # 0 marks an absent level, so that the child of a stream is never the stream itself
     levels = np.array([*(level + 1 for level in path), 0, 0, 0][:3], dtype=np.uint64)
-    return new_record(
-        key=key,
-        path=levels,
-        position=np.uint64(0),  # the number of words generated so far
-        buffer=np.zeros(4, dtype=np.uint64),  # the current block, if position % 4 is not 0
-    )
-
-
-def is_stream(part: Any) -> bool:
-    """Return whether an array is the state of a stream."""
-    names = getattr(getattr(part, "dtype", None), "names", None)
-    return names == ("key", "path", "position", "buffer")
+    buffer = np.zeros(4, dtype=np.uint64)
+    return cell(Words(key=key, path=levels, position=np.uint64(0), buffer=buffer))
 
 
 _WORD_MAX = np.uint64(2**64 - 1)
@@ -75,14 +80,14 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
 
 
 @kernel(inner=True)
-def block(state: Record, number: Any) -> Any:
+def block(state: Cell[Words], number: Any) -> Any:
     """Return the four words of block ``number`` of the stream."""
     path, key = state[0].path, state[0].key
     return philox(number, path[0], path[1], path[2], key[0], key[1])
 
 
 @kernel
-def seek(state: Record, position: Any) -> None:
+def seek(state: Cell[Words], position: Any) -> None:
     """Move the stream to a position, forwards or backwards."""
     state[0].position = position
     if position & _THREE:
@@ -91,7 +96,7 @@ def seek(state: Record, position: Any) -> None:
 
 
 @kernel(inline=True)
-def next_word(state: Record) -> Any:
+def next_word(state: Cell[Words]) -> Any:
     """Return the next word."""
     position, buffer = state[0].position, state[0].buffer
     if not position & _THREE:
@@ -101,7 +106,7 @@ def next_word(state: Record) -> Any:
 
 
 @kernel
-def fill_words(state: Record, out: NDArray[np.uint64]) -> None:
+def fill_words(state: Cell[Words], out: NDArray[np.uint64]) -> None:
     """Fill `out` with the next words: the words that ``next_word`` would return, in order."""
     done = 0
     while done < out.size and state[0].position & _THREE:
@@ -148,7 +153,7 @@ def bounded_once(word: Any, bound: Any) -> Any:
 
 
 @kernel(inline=True)
-def next_below(state: Record, bound: Any) -> Any:
+def next_below(state: Cell[Words], bound: Any) -> Any:
     """Return the next integer in [0, bound); all have exactly the same probability."""
     while True:
         value, accepted = bounded_once(next_word(state), bound)
@@ -157,7 +162,7 @@ def next_below(state: Record, bound: Any) -> Any:
 
 
 @kernel(inner=True)
-def word_of_child(state: Record, number: Any, position: Any) -> Any:
+def word_of_child(state: Cell[Words], number: Any, position: Any) -> Any:
     """Return the word at a position of child `number` of a stream with one level of path."""
     path, key = state[0].path, state[0].key
     child, lane = np.uint64(number) + _ONE, position & _THREE
@@ -166,7 +171,7 @@ def word_of_child(state: Record, number: Any, position: Any) -> Any:
 
 
 @kernel
-def _fill_below(state: Record, bound: Any, out: NDArray[np.int64]) -> None:
+def _fill_below(state: Cell[Words], bound: Any, out: NDArray[np.int64]) -> None:
     for i in range(out.size):
         out[i] = next_below(state, bound)
 

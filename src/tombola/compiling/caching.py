@@ -5,7 +5,7 @@ import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar, overload
 
 import numpy as np
 from numba import njit, typeof, types
@@ -20,12 +20,15 @@ except ImportError:  # Windows: two processes may compile the same
 __all__ = ["entry", "kernel", "unlock_all"]
 
 
+ROOMS = ("compiling", "problems", "samplers", "simulate", "solvers", "state")  # compiled methods
+
+
 def _source_hash() -> str:
     """Hash every source file of the package that contains compiled code."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         text = path.read_bytes()
-        if b"kernel" in text or b"staticmethod" in text:
+        if b"kernel" in text or path.parent.name in ROOMS:
             digest.update(text)
     return digest.hexdigest()[:12]
 
@@ -100,6 +103,20 @@ def unlock_all() -> None:
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # of functions called by kernels
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def kernel(function: F) -> F: ...
+@overload
+def kernel(
+    *,
+    allocates: bool = False,
+    inline: bool = False,
+    inner: bool = False,
+    fast: bool = False,
+    releases_gil: bool = False,
+) -> Callable[[F], F]: ...
 def kernel(
     function: Any = None,
     *,
@@ -132,8 +149,8 @@ def kernel(
         Whether other Python threads go on while the function runs, for loops that take long.
     """
     if function is None:
-        return lambda function: kernel(
-            function,
+        return functools.partial(
+            kernel,
             allocates=allocates,
             inline=inline,
             inner=inner,
@@ -157,7 +174,7 @@ def kernel(
 class Inner:
     """A function that kernels call: compiled without what a call from Python needs.
 
-    Called from Python all the same, by a test for example, it is compiled once more, with that.
+    If Python calls it anyway, it is recompiled with a wrapper.
     """
 
     def __init__(self, compiled: Any, options: dict[str, Any]) -> None:
@@ -169,6 +186,10 @@ class Inner:
     def __call__(self, *arguments: Any) -> Any:
         """Call the function from Python."""
         return self._from_python(*arguments)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Bind it to an instance, as a function does: a kernel may serve as a method."""
+        return self if instance is None else functools.partial(self, instance)
 
     @functools.cached_property
     def _from_python(self) -> Any:

@@ -1,53 +1,96 @@
-"""Dispatch to static methods by the type of the first argument, inside kernels."""
+"""Methods inside kernels: ``state.method(...)`` calls the method of the state's own class.
+
+numba knows the fields of a named tuple but not its methods. Here it learns to look a method up on
+the class and to compile it into the caller, so that a loop includes the methods of a sampler's
+state, an adversary, a problem or a solver's run, without a function passed as an argument.
+"""
 
 import contextlib
-import functools
 import hashlib
 import inspect
 import sys
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
+from numba import njit, types
+from numba.core.imputils import impl_ret_new_ref
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate
+from numba.extending import infer_getattr, lower_builtin
 
 from tombola.compiling.caching import INNER
 
-__all__ = ["by_type", "name_by_source"]
+__all__ = ["name_by_source"]
+
+OPTIONS: Any = {"forceinline": True, "_nrt": False, "error_model": "numpy", **INNER}
 
 
-def by_type(function: Any, name: str = "") -> Any:
-    """Make a function that calls the static method of its name on its first argument's class.
+@infer_getattr
+class Methods(AttributeTemplate):  # type: ignore[misc]
+    """The methods of named tuples, besides their fields."""
 
-    The given function is that method of the base class, or an empty one with the same arguments;
-    `name` is needed where the method is a kernel of another name.
-    A compiled loop thereby includes the methods of a sampler's state, an adversary, a problem or a
-    solver's run. They are found by type, so no function has to be passed as an argument.
-    """
-    name = name or function.__name__
+    key = types.BaseNamedTuple
 
-    @functools.wraps(function)
-    def call(first: Any, *rest: Any) -> Any:
-        return getattr(type(first), name)(first, *rest)
+    def generic_resolve(self, kind: Any, name: str) -> Any:
+        """Return the type of ``kind.name`` if it is a method, else None."""
+        if name in kind.fields or _method(kind.instance_class, name) is None:
+            return None
+        called = types.Dispatcher(_compiled(kind.instance_class, name))
+        _lower(name)
 
-    options: Any = {"forceinline": True, "_nrt": False, "error_model": "numpy", **INNER}
+        class Method(AbstractTemplate):  # type: ignore[misc]
+            key = (types.BaseNamedTuple, name)
 
-    @overload(call, strict=False, jit_options=options)
-    def _(first: Any, *rest: Any) -> Any:
-        method = getattr(first.instance_class, name)
-        return getattr(method, "py_func", method)  # a kernel may serve as the method, too
+            def generic(self, arguments: Any, named: Any) -> Any:
+                signature = called.get_call_type(self.context, (kind, *arguments), named)
+                return None if signature is None else signature.as_method()
 
-    return call
+        return types.BoundFunction(Method, kind)
+
+
+def _method(kind: type, name: str) -> Any:
+    """Return the function behind a method; None if the class has none of that name."""
+    found = getattr(kind, name, None)
+    function = getattr(found, "py_func", found)  # a kernel may serve as a method, too
+    return function if isinstance(function, FunctionType) else None
+
+
+def _compiled(kind: type, name: str) -> Any:
+    """Return the dispatcher of a method, one for each function."""
+    function = _method(kind, name)
+    if function not in _DISPATCHERS:
+        _DISPATCHERS[function] = njit(**OPTIONS)(function)
+    return _DISPATCHERS[function]
+
+
+_DISPATCHERS: dict[Any, Any] = {}
+_LOWERED: set[str] = set()
+
+
+def _lower(name: str) -> None:
+    """Tell numba how to call methods of this name."""
+    if name in _LOWERED:
+        return
+    _LOWERED.add(name)
+
+    @lower_builtin((types.BaseNamedTuple, name), types.BaseNamedTuple, types.VarArg(types.Any))
+    def _(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        called = types.Dispatcher(_compiled(kind.instance_class, name))
+        call = context.get_function(called, signature)
+        result = call(builder, arguments)
+        context.add_linking_libs(getattr(call, "libs", ()))
+        return impl_ret_new_ref(context, builder, signature.return_type, result)
 
 
 def name_by_source(kind: type) -> None:
     """Append a hash of its source to the name of a class defined outside this package.
 
-    Kernels find the static methods of a class by its type, and their machine code is cached under
-    the name of that type. Without the hash, code compiled from an old version of the class would
-    run in place of the new version. The hash covers the file of the class, its static methods, and
-    the functions and constants that they refer to, in any file. Classes of this package need no
-    hash, because any change to the package invalidates all of its machine code.
+    The machine code of kernels that call the methods of a class is cached under the name of the
+    class. Without the hash, code compiled from an old version of the class would run in place of
+    the new one. The hash covers the file of the class, its methods, and the functions and constants
+    that they refer to, in any file. Classes of this package need no hash, because any change to its
+    kernels invalidates all of its machine code.
     """
     if kind.__module__.partition(".")[0] == "tombola" or "_named" in vars(kind):
         return
@@ -56,8 +99,8 @@ def name_by_source(kind: type) -> None:
         source = inspect.getsource(sys.modules[kind.__module__])
     defined = {name: part for base in reversed(kind.__mro__) for name, part in vars(base).items()}
     for part in defined.values():
-        if isinstance(part, staticmethod):
-            source += _meaning(part.__func__, set())
+        if isinstance(getattr(part, "py_func", part), FunctionType):
+            source += _meaning(part, set())
     digest = hashlib.sha256(source.encode()).hexdigest()[:12]
     kind.__qualname__ = kind.__name__ = f"{kind.__name__}_{digest}"
     setattr(sys.modules[kind.__module__], kind.__name__, kind)

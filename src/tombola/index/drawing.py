@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import bit_length, kernel, multiply_wide, prefetch
-from tombola.compiling.records import Record
 from tombola.index.layout import HEIGHTS, LIMIT, Index
 from tombola.index.setting import assign, move
-from tombola.random import bounded, fill_words, next_below, rejected_below, seek
+from tombola.random import Words, bounded, fill_words, next_below, rejected_below, seek
+from tombola.state import Cell
 
 __all__ = ["draw_many", "draw_one", "draw_without_replacement", "put_back", "take"]
 
@@ -33,7 +33,7 @@ def locate(sums: Any, dart: Any) -> Any:
 
 
 @kernel(inline=True)
-def draw_one(index: Index, stream: Record, uniform: Any) -> Any:
+def draw_one(index: Index, stream: Cell[Words], uniform: Any) -> Any:
     """Draw one item: throw darts, one word each, until one hits a filled part."""
     sums = index.sums[0]
     board = sums.area
@@ -132,7 +132,7 @@ def throw(
 
 
 @kernel(allocates=True)
-def draw_many(index: Index, stream: Record, out: NDArray[np.int64], uniform: Any) -> None:
+def draw_many(index: Index, stream: Cell[Words], out: NDArray[np.int64], uniform: Any) -> None:
     """Draw `out.size` items: the same items, from the same words, as calls of `draw_one`."""
     sums = index.sums[0]
     area = sums.area + sums.at_least[0] * uniform
@@ -157,7 +157,7 @@ def draw_many(index: Index, stream: Record, out: NDArray[np.int64], uniform: Any
 @kernel
 def take(
     index: Index,
-    stream: Record,
+    stream: Cell[Words],
     out: NDArray[np.int64],
     weights: NDArray[np.int64],
     places: NDArray[np.int64],
@@ -197,7 +197,7 @@ def put_back(
 
 
 @kernel(allocates=True)
-def draw_without_replacement(index: Index, stream: Record, out: NDArray[np.int64]) -> None:
+def draw_without_replacement(index: Index, stream: Cell[Words], out: NDArray[np.int64]) -> None:
     """Draw items, each from those not drawn before, and leave the index as it was."""
     weights = np.empty(out.size, dtype=np.int64)
     places = np.empty(out.size, dtype=np.int64)

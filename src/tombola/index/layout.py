@@ -16,44 +16,87 @@ All numbers are integers, so nothing is rounded: each of the darts 0 .. area - 1
 none, and item i is hit by exactly ``weights[i] + uniform`` of them.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import bit_length, kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import bit_length, kernel
+from tombola.state import Cell, Ints, Record, State, array, cell, derived
 
-__all__ = ["HEIGHTS", "LIMIT", "Index", "build", "column_area", "first_fault", "height_of"]
+__all__ = [
+    "HEIGHTS",
+    "LIMIT",
+    "Index",
+    "Sections",
+    "Sums",
+    "build",
+    "column_area",
+    "first_fault",
+    "height_of",
+]
 
 HEIGHTS = 64  # heights run from 0 to 63
 LIMIT = 2**62  # the largest total
 NARROW = 2**31  # with fewer items than this, places are 32-bit integers
 
 
-class Index(NamedTuple):
-    """The arrays of an index, as one argument for the kernels.
+class Sums(Record):
+    """What an index knows of all its items.
 
-    The height of an item is 0 if its weight is 0, else the h >= 1 of its column of 2^(h-1). The
-    sums are
-
-        at_least[h]  the number of items of height h or more: at_least[0] = n, and columns of
-                     height h are at places at_least[h+1] <= place < at_least[h]
-        total        the sum of all weights
-        area         the sum of all columns: the size of the board, less than twice the total
-        occupied     a bit mask: bit h - 1 is set if height h has a column
+    Columns of height h are at places at_least[h+1] <= place < at_least[h].
     """
 
-    sums: Record
-    weights: NDArray[np.int64]  # the weight of each item
-    order: NDArray[Any]  # the items, tallest columns first, items of weight 0 last
-    position: NDArray[Any]  # its inverse: order[position[item]] == item
+    at_least: Ints = derived("the number of items of height h or more; at_least[0] = n")
+    total: int = derived("the sum of all weights")
+    area: int = derived("the sum of all columns, less than twice the total")
+    occupied: int = derived("a bit mask: bit h - 1 is set if height h has a column")
 
 
-def new_sums(count: int = 1) -> Record:
+class Index(State):
+    """The arrays of an index, as one argument for the kernels.
+
+    The height of an item is 0 if its weight is 0, else the h >= 1 of its column of 2^(h-1).
+    """
+
+    sums: Cell[Sums] = derived("sums over all items")
+    weights: Ints = array("the weight of each item", 0, LIMIT)
+    order: NDArray[Any] = array(
+        "the items, tallest columns first, items of weight 0 last", 0, "order.size - 1"
+    )
+    position: NDArray[Any] = derived("its inverse: order[position[item]] == item")
+
+    def sections(self) -> Ints:
+        """Return where each part of the arrays begins, and where the last one ends."""
+        return np.array([0, self.weights.size])
+
+    def fault(self, saved: Mapping[str, Any]) -> str:
+        """Return what is wrong with weights and order, taken together."""
+        if order_fault(saved["weights"], saved["order"], self.sections()) < 0:
+            return ""
+        return "not a valid index: its order does not match its weights"
+
+    def restore(self) -> None:
+        """Derive positions and sums from weights and order."""
+        restore(self, self.sections())
+
+
+class Sections(Index):
+    """Several indexes, one after the other in the same arrays, with sums for each."""
+
+    starts: Ints = derived("index c is at places starts[c] <= place < starts[c + 1]")
+
+    def sections(self) -> Ints:
+        """Return where each index begins, and where the last one ends."""
+        return self.starts
+
+
+def new_sums(count: int = 1) -> Cell[Sums]:
     """Return the sums of `count` empty indexes."""
     at_least = np.zeros(HEIGHTS + 1, dtype=np.int64)
-    return np.repeat(new_record(at_least=at_least, total=0, area=0, occupied=0), count)
+    sums: Any = cell(Sums(at_least=at_least, total=0, area=0, occupied=0))
+    return np.repeat(sums, count)  # type: ignore[return-value]
 
 
 def place_type(n: int) -> Any:
@@ -93,7 +136,7 @@ def sum_up(index: Index) -> None:
         sums.area += column_area(height)
     for height in range(1, HEIGHTS):
         if at_least[height]:
-            sums.occupied |= np.int64(1) << (height - 1)
+            sums.occupied |= column_area(height)  # bit height - 1
     for height in range(HEIGHTS - 1, -1, -1):
         at_least[height] += at_least[height + 1]
 

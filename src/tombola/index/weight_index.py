@@ -199,7 +199,7 @@ class WeightIndex:
     @property
     def nbytes(self) -> int:
         """The memory used by the index, in bytes."""
-        return sum(array.nbytes for array in self._index)
+        return sum(array.nbytes for array in self._index._asdict().values())
 
     def __len__(self) -> int:
         return int(self._index.sums["at_least"][0, 0])

@@ -1,19 +1,20 @@
 """Adaptive weighted SGD: learns how often to draw from each group; Bouchard et al. (2015)."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.index import drawing
 from tombola.index.layout import Index, build, new_index
 from tombola.random import next_below
-from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.samplers.groups import Groups, group_numbers, new_groups
+from tombola.state import Cell, Floats, Ints, Record, array, cell, count, derived, real
 
 __all__ = ["AdaptiveWeighted"]
 
@@ -22,64 +23,62 @@ LARGEST_MOVE = 1.0  # the largest change of tau by one loss
 TOTAL_WEIGHT = 2.0**40
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    index: Index  # type: ignore[assignment]  # over groups
-    groups: Groups
-    tau: NDArray[np.float64]  # log-shares, before they are floored
-    shares: NDArray[np.float64]  # P(c), the softmax of tau
-    least: NDArray[np.float64]  # the floor of tau
-    rule: Record
+class AdaptiveWeightedRule(Record):
+    """The step of the log-shares, and what it depends on."""
+
+    fed: int = count("losses received", default=0)
+    unit: float = learnt_unit()
+    mean_v: float = real("running mean of the gradient of tau", default=0.0)
+    step: float = derived("the rate")
+    spent: float = real("sum of the squared moves, before scaling", default=0.0)
 
 
 @kernel
-def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+def learn_many(
+    state: "AdaptiveWeightedState", items: Ints, probabilities: Floats, losses: Floats
+) -> None:
     """Learn from a batch, one loss after the other, then update the weights."""
     for j in range(items.size):
         learn_one(state, items[j], probabilities[j], losses[j])
     weigh(state)
 
 
-class AdaptiveWeightedState(Compiled, _Parts):
+class AdaptiveWeightedState(Compiled):
     """The share of each group, and an index over groups."""
 
-    __slots__ = ()
+    index: Index
+    groups: Groups = derived("the items of each group")
+    tau: Floats = array("log-shares, before they are floored")
+    shares: Floats = array("P(c), the softmax of tau", 0.0, 1.0 + 1e-9)
+    least: Floats = derived("the floor of tau")
+    rule: Cell[AdaptiveWeightedRule]
+
     update_many = learn_many
-    derived = ("groups", "least")
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        return {"shares": (0.0, 1.0 + 1e-9), "rule.fed": (0, 2**60)}
-
-    @classmethod
-    def fault(cls, state: Any, saved: Any) -> str:
+    def fault(self, saved: Mapping[str, Any]) -> str:
         """Return what is wrong with shares: their sum, or one far below its floor."""
         shares = saved["shares"]
-        if abs(float(shares.sum()) - 1.0) > 1e-6 or (shares < 0.49 * np.exp(state.least)).any():
+        if abs(float(shares.sum()) - 1.0) > 1e-6 or (shares < 0.49 * np.exp(self.least)).any():
             return "shares must sum to 1, and be at least 0.49 of their floors"
         return ""
 
-    @staticmethod
-    def draw_one(state: Any) -> Any:
+    def draw_one(self) -> Any:
         """Draw a group by its weight, then one of its members uniformly."""
-        groups = state.groups
-        c = drawing.draw_one(state.index, state.stream, 0)
+        groups = self.groups
+        c = drawing.draw_one(self.index, self.stream, 0)
         size = groups.starts[c + 1] - groups.starts[c]
-        place = groups.starts[c] + next_below(state.stream, np.uint64(size))
-        return np.int64(groups.members[place]), probability_of(state, c)
+        place = groups.starts[c] + next_below(self.stream, np.uint64(size))
+        return np.int64(groups.members[place]), probability_of(self, c)
 
-    @staticmethod
-    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def update_one(self, item: int, probability: float, loss: float) -> None:
         """Learn from one loss."""
-        learn_one(state, item, probability, loss)
-        weigh(state)
+        learn_one(self, item, probability, loss)
+        weigh(self)
 
-    @staticmethod
-    def fill_probabilities(state: Any, out: Any) -> None:
+    def fill_probabilities(self, out: Floats) -> None:
         """Write the probability of every item."""
         for item in range(out.size):
-            out[item] = probability_of(state, state.groups.number[item])
+            out[item] = probability_of(self, self.groups.number[item])
 
 
 @kernel
@@ -111,7 +110,7 @@ def weigh(state: AdaptiveWeightedState) -> None:
 
 
 @kernel
-def learn_one(state: AdaptiveWeightedState, item: Any, probability: Any, loss: Any) -> None:
+def learn_one(state: AdaptiveWeightedState, item: int, probability: float, loss: float) -> None:
     """Take one gradient step: tau += move (onehot - P)."""
     tau, shares, rule, groups = state.tau, state.shares, state.rule[0], state.groups
     n = groups.number.size
@@ -194,6 +193,8 @@ class AdaptiveWeighted(CompiledSampler):
 
     keeps_items = False  # its state grows with the groups
 
+    state: AdaptiveWeightedState
+
     def __init__(
         self,
         groups: ArrayLike,
@@ -220,13 +221,7 @@ class AdaptiveWeighted(CompiledSampler):
             shares=sizes / self.n,
             # floored at floor / (1 - floor) n_c / n, the shares sum to at most 1 / (1 - floor)
             least=np.log(floor / (1 - floor) * sizes / self.n),
-            rule=new_record(
-                fed=0,  # losses received
-                unit=0.0,  # losses are multiplied by this power of two; 0: not yet known
-                mean_v=0.0,
-                step=float(step),
-                spent=0.0,  # sum of the squared moves, before scaling
-            ),
+            rule=cell(AdaptiveWeightedRule(step=float(step))),
         )
         weigh(self.state)
 

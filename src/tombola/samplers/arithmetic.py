@@ -4,8 +4,17 @@ import math
 from typing import Any
 
 from tombola.compiling import kernel
+from tombola.state import real
 
-__all__ = ["cube_root", "normalised", "power_of_two_near"]
+__all__ = ["cube_root", "learnt_unit", "normalised", "power_of_two_near"]
+
+
+def learnt_unit() -> Any:
+    """Declare the unit of losses that a rule chooses itself."""
+    return real(
+        "what losses are multiplied by: a power of two near 1 / (the first loss); 0: not yet known",
+        default=0.0,
+    )
 
 
 @kernel
@@ -19,7 +28,7 @@ def power_of_two_near(x: Any) -> Any:
 
 
 @kernel(inline=True)
-def normalised(loss: Any, unit: Any) -> Any:
+def normalised(loss: float, unit: Any) -> Any:
     """Return the loss times the unit, clipped at 2^250 so that its square does not overflow."""
     return min(loss * unit, 2.0**250)
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from tombola.compiling import kernel
-from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
+from tombola.samplers.arithmetic import cube_root, learnt_unit, normalised, power_of_two_near
 from tombola.samplers.projections import floor_level
-from tombola.samplers.weighted import Scored, WeightedSampler, new_rule, rebuild
+from tombola.samplers.weighted import Rule, Scored, WeightedSampler, rebuild
+from tombola.state import Cell, cell, count, derived, real
 from tombola.validation import share
 
 __all__ = ["Avare"]
@@ -16,31 +17,40 @@ __all__ = ["Avare"]
 TOLERANCE = 0.5  # the level is recomputed when p would fall below this share of eps_t
 
 
+class AvareRule(Rule):
+    """The floor and its level."""
+
+    unit: float = learnt_unit()
+    floor: float = derived("n p_min")
+    decay: float = derived("d")
+    least: float = real("eps_t, the least probability", 0.0, 1.0)
+    level: float = real("the value of an item at the floor; 1 before any loss", default=1.0)
+    due: int = count("the number of losses at which the level is recomputed")
+
+
 class AvareState(Scored):
     """Last losses, floored at a level; the score of an item is its last loss."""
 
-    __slots__ = ()
+    rule: Cell[AvareRule]
 
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """h(i) <- l(i); when due, p <- argmin of sum_i h(i)^2 / p(i) over p >= eps_t."""
-        rule, index = state.rule[0], state.index
+        rule, index = self.rule[0], self.index
         fed = rule.fed + 1
         due = fed >= rule.due
         if rule.unit == 0.0 and loss > 0.0:
             rule.unit = 1.0 / power_of_two_near(loss)
             due = True
-        state.scores[item] = normalised(loss, rule.unit)
-        lower_floor(state, fed)
-        others = (index.sums[0].total - index.weights[item]) / state.sweep[0].scale
-        total = others + max(state.scores[item], rule.level)
+        self.scores[item] = normalised(loss, rule.unit)
+        lower_floor(self, fed)
+        others = (index.sums[0].total - index.weights[item]) / self.sweep[0].scale
+        total = others + max(self.scores[item], rule.level)
         if due or rule.level < TOLERANCE * rule.least * total:
-            project(state, fed)
+            project(self, fed)
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return the last loss, or the level if that is higher."""
-        return max(state.scores[item], state.rule[0].level)
+        return max(self.scores[item], self.rule[0].level)
 
 
 @kernel
@@ -118,7 +128,7 @@ class Avare(WeightedSampler):
     Sampling with Decreasing Step-Sizes.
     """
 
-    state_class = AvareState
+    state: AvareState
 
     def __init__(
         self,
@@ -131,15 +141,8 @@ class Avare(WeightedSampler):
     ) -> None:
         floor, decay = share("floor", floor), share("decay", decay)
         super().__init__(n, seed, {"floor": floor, "decay": decay}, quantity=quantity)
-        rule = new_rule(
-            unit=0.0,
-            floor=floor,  # n p_min
-            decay=decay,  # d
-            least=1.0 / self.n,  # eps_t
-            level=1.0,  # the value of an item at the floor; 1 before any loss
-            due=max(1, self.n // 64),  # the number of losses at which it is recomputed
-        )
-        self._begin(rule=rule, scores=np.full(self.n, 0.0))
+        rule = AvareRule(floor=floor, decay=decay, least=1.0 / self.n, due=max(1, self.n // 64))
+        self._begin(AvareState, rule=cell(rule), scores=np.full(self.n, 0.0))
 
     def _largest_importance(self) -> float:
         return 1.001 / (TOLERANCE * self.n * float(self.state.rule[0].least))

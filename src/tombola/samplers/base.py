@@ -8,27 +8,44 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.archive import CheckpointError, is_of, write
-from tombola.compiling import check_fit, entry, load_parts, saved_parts
+from tombola.compiling import entry
 from tombola.draws import Draw
-from tombola.entries import LARGEST_COUNT
-from tombola.gauge import Gauge, new_tally, record
+from tombola.gauge import Gauge, Tally, new_tally, record
 from tombola.random import Stream
+from tombola.state import (
+    LARGEST_COUNT,
+    CheckpointError,
+    Document,
+    State,
+    body_of,
+    check_arrays,
+    count,
+    mapping,
+    text,
+)
+from tombola.state.archive import write
 from tombola.validation import brief, whole
 
 __all__ = ["Sampler"]
 
-FORMAT = 2  # version of state_dict()
-LARGEST_LOSS = float(np.finfo(np.float64).max)
-LARGEST_SUM = 2.0**460  # in a tally: of 2^60 squared importances, each at most 2^400 ...
-LARGEST_SPREAD = 2.0**990  # ... and of squared distances from their mean
+FORMAT = 3  # version of state_dict()
+
+
+class SamplerState(Document):
+    """What `Sampler.state_dict` returns, besides its class and format."""
+
+    parameters: Mapping[str, Any] = mapping("the arguments of the constructor")
+    quantity: str = text("what the sampler is fed with")
+    position: int = count("words of the random stream used so far")
+    tally: Mapping[str, Any] = mapping("the sums behind the gauge: see `tombola.gauge.Tally`")
+    parts: Mapping[str, Any] = mapping("what the sampler has learnt, as its state declares it")
 
 
 class Sampler(ABC):
     """The online player: chooses a distribution over n items, round after round.
 
-    A subclass implements `_draw`, `_update` and `probabilities`, and returns its mutable arrays
-    from `_arrays`; this class does the rest.
+    A subclass implements `_draw`, `_update` and `probabilities`. Its mutable state is a `State`
+    in the attribute `state`, or a few arrays that `_arrays` returns; this class does the rest.
 
     Parameters
     ----------
@@ -62,6 +79,7 @@ class Sampler(ABC):
     feedback: ClassVar[Literal["drawn", "all"]] = "drawn"
     fixed_size: ClassVar[bool] = True
     keeps_items: ClassVar[bool] = True  # whether its state grows with n
+    state: State | None = None
     _record_code: ClassVar[Callable[..., int] | None] = None  # machine code, after first use
 
     def __init__(
@@ -231,7 +249,7 @@ class Sampler(ABC):
             "parameters": {name: _copied(value) for name, value in self.parameters.items()},
             "quantity": self.quantity,
             "position": self._stream.position,
-            "tally": saved_parts(self.tally),
+            "tally": Tally.saved(self.tally),
             "parts": self._saved(),
         }
 
@@ -244,41 +262,36 @@ class Sampler(ABC):
             If the state is invalid or belongs to another sampler; nothing has changed then. It is
             a ValueError.
         """
-        check_parameters(type(self), state)
+        saved = read_sampler(type(self), state)
         for name, mine in self.parameters.items():
-            given = state["parameters"].get(name)
-            if name != "quantity" and not _same(mine, given):
+            if name != "quantity" and not _same(mine, saved.parameters.get(name)):
                 raise CheckpointError(f"the state was saved with another {name}")
-        try:
-            position = whole("position", state["position"], 0, LARGEST_COUNT + 1)
-            check_fit(self.tally, state["tally"], "tally")
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(str(error)) from None
-        for name, saved in state["tally"].items():
-            given = np.asarray(saved).item()
-            least, largest = _tally_limits(name, isinstance(given, int))
-            if not least <= given <= largest:
-                raise CheckpointError(f"tally.{name} is {given}, not from {least} to {largest}")
-        self._check(state["parts"])
-        load_parts(self.tally, state["tally"])
-        self._stream.position = position
-        self._load(state["parts"])
-        self.quantity = state["quantity"]
+        Tally.check(self.tally, saved.tally, "tally")
+        self._check(saved.parts)
+        Tally.load(self.tally, saved.tally)
+        self._stream.position = saved.position
+        self._load(saved.parts)
+        self.quantity = saved.quantity
 
     def _saved(self) -> dict[str, Any]:
         """Return a copy of the mutable state, except for stream and tally."""
+        if self.state is not None:
+            return self.state.saved()
         return {name: array.copy() for name, array in self._arrays().items()}
 
     def _check(self, parts: Mapping[str, Any]) -> None:
         """Raise a CheckpointError if saved parts do not fit this sampler."""
-        try:
-            check_fit(self._arrays(), parts)
-        except ValueError as error:
-            raise CheckpointError(str(error)) from None
+        if self.state is not None:
+            self.state.check(parts)
+        else:
+            check_arrays(self._arrays(), parts)
 
     def _load(self, parts: Mapping[str, Any]) -> None:
         """Load saved parts that `_check` has accepted."""
-        load_parts(self._arrays(), parts)
+        if self.state is not None:
+            self.state.load(parts)
+        for name, array in self._arrays().items():
+            array[...] = parts[name]
 
     def __reduce__(self) -> Any:
         """Pickle and copy through `state_dict`: the names of state classes may change."""
@@ -293,30 +306,9 @@ class Sampler(ABC):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def check_parameters(kind: type[Sampler], state: Mapping[str, Any]) -> None:
-    """Raise a CheckpointError unless a state is complete, and of this class and format."""
-    if not isinstance(state, Mapping):
-        raise CheckpointError(f"a state is a dict, got {type(state).__name__}")
-    if not is_of(state, kind.__name__, FORMAT):
-        raise CheckpointError(
-            f"the state is of {brief(state.get('class'))}, format {brief(state.get('format'))}; "
-            f"this is a {kind.__name__}, format {FORMAT}"
-        )
-    kinds = {"parameters": Mapping, "quantity": str, "position": int, "tally": Mapping}
-    for name, expected in {**kinds, "parts": Mapping}.items():
-        if not isinstance(state.get(name), expected):
-            raise CheckpointError(f"the state has no {name!r}: it is not from state_dict()")
-
-
-def _tally_limits(name: str, whole_number: bool) -> tuple[float, float]:
-    """Return the valid range of a number in a tally."""
-    if whole_number:
-        return 0, LARGEST_COUNT
-    if name == "largest_loss":
-        return 0.0, LARGEST_LOSS
-    if name.endswith("_spread"):
-        return (-LARGEST_SPREAD if name == "cross_spread" else 0.0), LARGEST_SPREAD
-    return 0.0, LARGEST_SUM
+def read_sampler(kind: type[Sampler], state: Mapping[str, Any]) -> SamplerState:
+    """Return the entries of a state of this class and format, or raise a CheckpointError."""
+    return SamplerState.read(body_of(state, kind.__name__, FORMAT))
 
 
 def _made_again(kind: Any, state: dict[str, Any]) -> Any:

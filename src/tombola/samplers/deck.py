@@ -1,38 +1,56 @@
 """Shuffled epochs: a deck of all items, shuffled as it is dealt."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.index.layout import place_type
-from tombola.random import next_below
+from tombola.random import Words, next_below
+from tombola.state import Cell, Record, State, array, cell, integer
 
-__all__ = ["Deck", "deal_among", "deal_one", "new_deck"]
+__all__ = ["Cards", "Deck", "Turn", "deal_among", "deal_one", "new_deck"]
 
 
-class Deck(NamedTuple):
-    """The items in the order of this epoch, and the place of the next one to deal."""
+class Turn(Record):
+    """Where the deal is."""
 
-    items: NDArray[Any]
-    turn: Record
+    place: int = integer("the place of the next item to deal", 0, "items.size - 1", default=0)
+
+
+class Cards(State):
+    """Items in the order of an epoch, and the place of the next one to deal."""
+
+    items: NDArray[Any] = array("the items of the epoch, in order", 0, "scores.size - 1")
+    turn: Cell[Turn]
+
+
+class Deck(Cards):
+    """A deck that holds every item once."""
+
+    items: NDArray[Any] = array("all items, in the order of the epoch", 0, "items.size - 1")
+
+    def fault(self, saved: Mapping[str, Any]) -> str:
+        """Return what is wrong with the items."""
+        once = is_permutation(saved["items"])
+        return "" if once else "items must hold every item exactly once"
 
 
 def new_deck(n: int) -> Deck:
     """Return a deck of n items, before its first epoch."""
-    return Deck(np.arange(n, dtype=place_type(n)), new_record(place=0))
+    return Deck(items=np.arange(n, dtype=place_type(n)), turn=cell(Turn()))
 
 
 @kernel(inline=True)
-def deal_one(deck: Deck, stream: Record) -> Any:
+def deal_one(deck: Cards, stream: Cell[Words]) -> Any:
     """Deal the next item; after the last one, a new shuffled epoch begins."""
     return deal_among(deck, deck.items.size, stream)
 
 
 @kernel(inline=True)
-def deal_among(deck: Deck, length: Any, stream: Record) -> Any:
+def deal_among(deck: Cards, length: Any, stream: Cell[Words]) -> Any:
     """Deal the next of the first `length` items of a deck; after the last one, begin again.
 
     Each item dealt takes one swap of a Fisher-Yates shuffle, so there is no pause between epochs.

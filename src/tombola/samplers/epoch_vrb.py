@@ -1,26 +1,25 @@
 """Shuffled epochs whose items are chosen by what `VRB` learns."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.index.layout import place_type
 from tombola.samplers.compiled import Compiled, CompiledSampler
-from tombola.samplers.deck import deal_one
+from tombola.samplers.deck import Cards, Turn, deal_one
 from tombola.samplers.parameter_free import (
-    LARGEST_ROOT,
+    AveragesRule,
     absorb_average,
     dwarfs,
     forget_averages,
     mixing_after,
-    new_averages,
     value_of,
 )
 from tombola.samplers.water_filling import choose_items, fill_chances
+from tombola.state import Cell, Floats, Ints, Record, array, cell, derived, integer
 from tombola.validation import number
 
 __all__ = ["EpochVRB"]
@@ -30,48 +29,33 @@ TOTAL_BITS = 62  # ... or less, so that the sum over an epoch stays below 2^62
 LONGEST = 2**40  # draws in an epoch
 
 
-class Chosen(NamedTuple):
-    """The items of an epoch, an item twice if it comes twice, and the place of the next one."""
+class Epoch(Record):
+    """What an epoch is divided into."""
 
-    items: NDArray[Any]
-    turn: Record
-
-
-class _Parts(NamedTuple):
-    stream: Record
-    epoch: Record  # what it is divided into
-    rule: Record
-    chosen: Chosen
-    chances: NDArray[np.int64]  # how often each item is expected in an epoch, in units
-    scores: NDArray[np.float64]  # h
-    visits: NDArray[np.float32]  # V
+    unit: int = derived("the chance of an item that comes once in every epoch")
+    total: int = derived("the sum of all chances")
+    most: int = derived("the largest chance")
 
 
-class EpochState(Compiled, _Parts):
+class EpochRule(AveragesRule):
+    """The numbers of the rule."""
+
+    least: int = integer("the smallest chance", 1, "epoch.most")
+
+
+class EpochState(Compiled):
     """The visit averages of `VRB(n)`, and an epoch that was chosen by them."""
 
-    __slots__ = ()
-    derived = ("epoch",)
+    epoch: Cell[Epoch] = derived("what an epoch is divided into")
+    rule: Cell[EpochRule]
+    chosen: Cards
+    chances: Ints = array("how often each item is expected in an epoch, in units", 1, "epoch.most")
+    scores: Floats = array("h", 0.0, 2.0**1020)
+    visits: NDArray[np.float32] = array("V, the number of losses of each item", 0.0, 2.0**100)
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        return {
-            "rule.mixing": (0.0, 1.0),
-            "rule.least": (1, state.epoch[0].most),
-            "rule.disagreement": (-1e-9, 1.0 + 1e-9),  # with a margin for rounding errors
-            "rule.first_root": (0.0, LARGEST_ROOT),
-            "chosen.items": (0, state.scores.size - 1),
-            "chosen.turn.place": (0, state.chosen.items.size - 1),
-            "chances": (1, state.epoch[0].most),
-            "scores": (0.0, 2.0**1020),
-            "visits": (0.0, 2.0**100),
-        }
-
-    @classmethod
-    def fault(cls, state: Any, saved: Any) -> str:
+    def fault(self, saved: Mapping[str, Any]) -> str:
         """Return what is wrong with an epoch: its length, or how often an item comes."""
-        unit, total = int(state.epoch[0].unit), int(state.epoch[0].total)
+        unit, total = int(self.epoch[0].unit), int(self.epoch[0].total)
         chances = saved["chances"]
         if sum(chances.tolist()) != total:  # without overflow
             return f"chances must sum to {total}"
@@ -82,27 +66,24 @@ class EpochState(Compiled, _Parts):
             return f"chosen.items has item {item} {times[item]} times, which its chance rules out"
         return ""
 
-    @staticmethod
-    def draw_one(state: Any) -> Any:
+    def draw_one(self) -> Any:
         """Deal the next item of the epoch; return it and its share of the epoch's draws."""
-        if state.chosen.turn[0].place == 0:
-            begin_epoch(state)
-        item = deal_one(state.chosen, state.stream)
-        return item, state.chances[item] / state.epoch[0].total
+        if self.chosen.turn[0].place == 0:
+            begin_epoch(self)
+        item = deal_one(self.chosen, self.stream)
+        return item, self.chances[item] / self.epoch[0].total
 
-    @staticmethod
-    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def update_one(self, item: int, probability: float, loss: float) -> None:
         """Update the averages as `VRB` does; the next epoch is chosen by them."""
-        if dwarfs(state.rule[0], loss):
-            forget_averages(state)
-        absorb_average(state, item, probability, loss)
-        state.rule[0].fed += 1
+        if dwarfs(self.rule[0], loss):
+            forget_averages(self)
+        absorb_average(self, item, probability, loss)
+        self.rule[0].fed += 1
 
-    @staticmethod
-    def fill_probabilities(state: Any, out: Any) -> None:
+    def fill_probabilities(self, out: Floats) -> None:
         """Write the share of every item in the draws of this epoch."""
         for item in range(out.size):
-            out[item] = state.chances[item] / state.epoch[0].total
+            out[item] = self.chances[item] / self.epoch[0].total
 
 
 @kernel(allocates=True, inner=True)
@@ -110,7 +91,8 @@ def begin_epoch(state: EpochState) -> None:
     """Compute the chances of all items, and choose those of an epoch."""
     epoch, rule, n = state.epoch[0], state.rule[0], state.scores.size
     rule.mixing = mixing_after(rule.fed, n)
-    rule.least = min(epoch.total // n, np.int64(rule.mixing * (epoch.total // n)) + 1)
+    share = epoch.total // n
+    rule.least = min(share, int(rule.mixing * share) + 1)
     values = np.empty(n)
     for item in range(n):
         values[item] = value_of(state, item)
@@ -178,6 +160,8 @@ class EpochVRB(CompiledSampler):
     Madow (1949). On the Theory of Systematic Sampling, II.
     """
 
+    state: EpochState
+
     def __init__(
         self, n: int, *, share: float = 1.0, quantity: str = "loss", seed: int = 0
     ) -> None:
@@ -194,14 +178,10 @@ class EpochVRB(CompiledSampler):
         chances[: total % self.n] += 1
         self.state = EpochState(
             stream=self._stream.state,
-            epoch=new_record(
-                unit=unit,  # the chance of an item that comes once in every epoch
-                total=total,  # the sum of all chances
-                most=unit if length < self.n else total,  # the largest chance
-            ),
-            rule=new_averages(least=total // self.n),  # least: the smallest chance
-            chosen=Chosen(
-                (np.arange(length) % self.n).astype(place_type(self.n)), new_record(place=0)
+            epoch=cell(Epoch(unit=unit, total=total, most=unit if length < self.n else total)),
+            rule=cell(EpochRule(least=total // self.n)),
+            chosen=Cards(
+                items=(np.arange(length) % self.n).astype(place_type(self.n)), turn=cell(Turn())
             ),
             chances=chances,
             scores=np.zeros(self.n),

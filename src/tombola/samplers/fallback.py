@@ -17,47 +17,34 @@ better than independent uniform draws.
 
 from typing import Any
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
-from tombola.entries import LARGEST_COUNT
+from tombola.compiling import kernel
+from tombola.state import Cell, Record, cell, derived, integer, real
 
-__all__ = ["begin_block", "forget", "judge", "new_fallback"]
+__all__ = ["Fallback", "begin_block", "forget", "judge", "new_fallback"]
 
 ENTER = 0.9  # start to adapt when the ratio of second moments is below this
 LEAVE = 0.95  # stop when it is above this
-NEVER = 2**62  # draws left in a block that never ends
 
 
-def block_size(n: int) -> int:
-    """Return the number of draws in a block: whole epochs, with at least 256 draws."""
-    return n * -(-256 // n)
+class Fallback(Record):
+    """The sums that decide between adaptive draws and shuffled epochs, and the current block."""
+
+    ours: float = real("second moment of adaptive draws, a discounted sum", 0.0, 1e300, default=0.0)
+    uniform: float = real("that of uniform draws, in the same unit", 0.0, 1e300, default=0.0)
+    left: int = integer("draws left in this block", 0, "block")
+    block: int = derived("draws in a block")
+    allowed: int = derived("1 if shuffled epochs are allowed; else no block ends")
+    shuffling: int = integer("1 while shuffled epochs are dealt", 0, "allowed", default=0)
 
 
-def new_fallback(n: int, *, allowed: bool = True) -> Record:
-    """Return a new record; the first block is adaptive, and never ends unless `allowed`."""
-    return new_record(
-        ours=0.0,  # second moment of adaptive draws ...
-        uniform=0.0,  # ... and of uniform draws: sums, in the same unit
-        left=block_size(n) if allowed else NEVER,  # draws left in this block
-        block=block_size(n),
-        shuffling=0,  # 1 while shuffled epochs are dealt
-    )
-
-
-def limits(state: Any) -> dict[str, tuple[float, float]]:
-    """Return the valid range of the numbers in a record."""
-    block, left = state.fallback[0].block, state.fallback[0].left
-    return {
-        "fallback.ours": (0.0, 1e300),
-        "fallback.uniform": (0.0, 1e300),
-        "fallback.left": (0, block) if left <= block else (NEVER - LARGEST_COUNT, NEVER),
-        "fallback.block": (block, block),
-        "fallback.shuffling": (0, 1),
-    }
+def new_fallback(n: int, *, allowed: bool = True) -> Cell[Fallback]:
+    """Return a new record; a block is whole epochs with at least 256 draws, the first adaptive."""
+    block = n * -(-256 // n)
+    return cell(Fallback(left=block, block=block, allowed=int(allowed)))
 
 
 @kernel(inline=True)
-def judge(fallback: Any, squared: Any, n: Any, probability: Any, candidate: Any) -> None:
+def judge(fallback: Fallback, squared: Any, n: Any, probability: float, candidate: Any) -> None:
     """Add a squared loss to the sums; `candidate` is the item's probability in adaptive mode."""
     uniform = squared / (n * probability)
     fallback.uniform += uniform
@@ -65,8 +52,10 @@ def judge(fallback: Any, squared: Any, n: Any, probability: Any, candidate: Any)
 
 
 @kernel(inline=True)
-def begin_block(fallback: Any, size: Any) -> Any:
+def begin_block(fallback: Fallback, size: int) -> Any:
     """Begin a new block if necessary; return how many of `size` draws fit into the block."""
+    if not fallback.allowed:
+        return size
     if fallback.left == 0:
         choose(fallback)
     size = min(size, fallback.left)
@@ -75,7 +64,7 @@ def begin_block(fallback: Any, size: Any) -> Any:
 
 
 @kernel(inner=True)
-def choose(fallback: Any) -> None:
+def choose(fallback: Fallback) -> None:
     """Begin a block, in the mode that the ratio of second moments selects."""
     ratio = fallback.ours / fallback.uniform if fallback.uniform > 0.0 else 1.0
     limit = ENTER if fallback.shuffling else LEAVE
@@ -86,7 +75,7 @@ def choose(fallback: Any) -> None:
 
 
 @kernel(inner=True)
-def forget(fallback: Any) -> None:
+def forget(fallback: Fallback) -> None:
     """Set the sums to zero."""
     fallback.ours = 0.0
     fallback.uniform = 0.0

@@ -9,20 +9,26 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.compiling import kernel
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.bounds import checked_bounds
-from tombola.samplers.weighted import Scored, WeightedSampler, new_rule, rebuild
+from tombola.samplers.weighted import Rule, Scored, WeightedSampler, rebuild
+from tombola.state import Cell, cell, derived
 
 __all__ = ["FTRL"]
+
+
+class FTRLRule(Rule):
+    """The unit of the losses."""
+
+    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
 
 
 class FTRLState(Scored):
     """Scores are sums of squared losses, plus the bound."""
 
-    __slots__ = ()
+    rule: Cell[FTRLRule]
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Lemma 2: p_t(i) is proportional to sqrt(l_{1:t-1}^2(i) + L)."""
-        return math.sqrt(state.scores[item])
+        return math.sqrt(self.scores[item])
 
 
 @kernel
@@ -77,7 +83,7 @@ class FTRL(WeightedSampler):
     Borsos, Krause, Levy (2018). Online Variance Reduction for Stochastic Optimization.
     """
 
-    state_class = FTRLState
+    state: FTRLState
     feedback = "all"
 
     def __init__(self, n: int, bound: ArrayLike, *, quantity: str = "loss", seed: int = 0) -> None:
@@ -86,7 +92,7 @@ class FTRL(WeightedSampler):
         kept = bounds if bounds.size > 1 else float(bounds[0])
         super().__init__(n, seed, {"bound": kept}, quantity=quantity)
         scores = np.full(self.n, 1.0) * (bounds * unit * unit)
-        self._begin(rule=new_rule(unit=unit), scores=scores)
+        self._begin(FTRLState, rule=cell(FTRLRule(unit=unit)), scores=scores)
 
     def update_all(self, losses: ArrayLike) -> None:
         """Learn from one round.

@@ -7,16 +7,20 @@ misses, word t of the first child of that stream, then of the second, and so on.
 on how many darts other draws needed, and all draws of a batch can throw their darts together.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel, multiply_wide, prefetch
 from tombola.index.drawing import locate
-from tombola.random import bounded_once, fill_words, next_below, next_word, word_of_child
+from tombola.random import Words, bounded_once, fill_words, next_below, next_word, word_of_child
 from tombola.samplers import fallback
 from tombola.samplers.deck import deal_one
+from tombola.state import Cell, Floats, Ints
+
+if TYPE_CHECKING:
+    from tombola.samplers.group_rule import GroupState
 
 __all__ = ["draw_many", "draw_one", "probability_of"]
 
@@ -28,7 +32,7 @@ REST = np.uint64(61)
 
 
 @kernel(inline=True)
-def probability_of(state: Any, place: Any) -> Any:
+def probability_of(state: "GroupState", place: Any) -> Any:
     """Return 3/4 (W_c / W) (a_i / A_c) + 1/8 (1/n) + 1/8 (1 / (K n_c)) for the item at a place."""
     c = state.group[place]
     ours = float(state.index.weights[c]) * float(state.members.weights[place])
@@ -37,7 +41,7 @@ def probability_of(state: Any, place: Any) -> Any:
 
 
 @kernel(inline=True)
-def rest_below(stream: Any, word: Any, bound: Any) -> Any:
+def rest_below(stream: Cell[Words], word: Any, bound: Any) -> Any:
     """Map the last 61 bits of a word to an integer in [0, bound), or those of the words after it.
 
     As `tombola.random.bounded` does with 64 bits: each integer has exactly the same probability.
@@ -50,7 +54,7 @@ def rest_below(stream: Any, word: Any, bound: Any) -> Any:
 
 
 @kernel(inline=True)
-def draw_group(state: Any, word: Any) -> Any:
+def draw_group(state: "GroupState", word: Any) -> Any:
     """Draw a group by its weight, with this word and those after it."""
     index = state.index
     sums = index.sums[0]
@@ -63,7 +67,7 @@ def draw_group(state: Any, word: Any) -> Any:
 
 
 @kernel(inline=True)
-def any_member(state: Any, word: Any) -> Any:
+def any_member(state: "GroupState", word: Any) -> Any:
     """Draw any group with this word, and any of its members with the next; return its place."""
     c = rest_below(state.stream, word, np.uint64(state.levels.size))
     size = state.starts[c + 1] - state.starts[c]
@@ -71,7 +75,7 @@ def any_member(state: Any, word: Any) -> Any:
 
 
 @kernel(inline=True)
-def throw(state: Any, c: Any, word: Any) -> Any:
+def throw(state: "GroupState", c: Any, word: Any) -> Any:
     """Throw a dart at the members of a group; return the place of its column, and its level."""
     sums = state.members.sums[c]
     dart, accepted = bounded_once(word, np.uint64(sums.area))
@@ -80,7 +84,7 @@ def throw(state: Any, c: Any, word: Any) -> Any:
 
 
 @kernel(inline=True)
-def draw_member(state: Any, c: Any) -> Any:
+def draw_member(state: "GroupState", c: Any) -> Any:
     """Draw a member of a group by its weight; return its place."""
     members, start = state.members, state.starts[c]
     turn = state.darts[0].position
@@ -96,7 +100,7 @@ def draw_member(state: Any, c: Any) -> Any:
 
 
 @kernel(inline=True)
-def draw_one(state: Any) -> Any:
+def draw_one(state: "GroupState") -> Any:
     """Draw one item, in the current mode; return it and its probability."""
     if state.fallback[0].shuffling:
         return deal_one(state.deck, state.stream), 1.0 / state.place.size
@@ -123,7 +127,7 @@ class Throws(NamedTuple):
 
 
 @kernel(allocates=True)
-def draw_many(state: Any, items: Any, probabilities: Any) -> None:
+def draw_many(state: "GroupState", items: Ints, probabilities: Floats) -> None:
     """Draw a batch: the same items, from the same words, as `draw_one`."""
     size = min(CHUNK, items.size)
     throws = Throws(
@@ -151,7 +155,7 @@ def draw_many(state: Any, items: Any, probabilities: Any) -> None:
 
 
 @kernel(inner=True)
-def choose_parts(state: Any, places: Any, throws: Throws) -> Any:
+def choose_parts(state: "GroupState", places: Any, throws: Throws) -> Any:
     """Choose the part of the mixture for each draw; list draws by weight in `throws`.
 
     Writes the places of the other draws, and returns the number of draws by weight.
@@ -179,7 +183,7 @@ def choose_parts(state: Any, places: Any, throws: Throws) -> Any:
 
 
 @kernel(inner=True)
-def draw_members(state: Any, places: Any, throws: Throws, count: Any) -> None:
+def draw_members(state: "GroupState", places: Any, throws: Throws, count: Any) -> None:
     """Draw members of the groups in `throws`: all dart by dart, so that memory accesses overlap."""
     members, misses, first = state.members, 0, np.int64(state.darts[0].position)
     fill_words(state.darts, throws.word[:count])

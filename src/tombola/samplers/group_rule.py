@@ -10,23 +10,35 @@ mean of squared loss / h in the group: the current squared loss per unit of h.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel, prefetch
-from tombola.compiling.records import Record
-from tombola.index.layout import Index, build
+from tombola.index.layout import Index, Sections, build
 from tombola.index.setting import assign
+from tombola.random import Words
 from tombola.samplers import fallback, group_drawing
-from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
 from tombola.samplers.compiled import Compiled
 from tombola.samplers.deck import Deck
 from tombola.samplers.group_drawing import draw_many, probability_of
 from tombola.samplers.weighted import following
+from tombola.state import (
+    LARGEST_COUNT,
+    Cell,
+    Floats,
+    Ints,
+    Record,
+    array,
+    count,
+    derived,
+    integer,
+    real,
+)
 
-__all__ = ["GroupState", "build_members", "rebuild_groups"]
+__all__ = ["GroupRule", "GroupState", "build_members", "rebuild_groups"]
 
 UNSEEN = 2**20  # integer weight of an item without feedback (its h is 1)
 LARGEST = 2**44  # the largest integer weight of an item
@@ -37,29 +49,23 @@ GROUP_TOTAL = 2.0**50  # total of the group weights after a rebuild
 CHUNK = 64  # losses whose items are prefetched together
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    darts: Record  # the stream of the darts that draw members of groups
-    rule: Record
-    fallback: Record
-    deck: Deck
-    starts: NDArray[np.int64]  # members of group c: starts[c] <= place < starts[c + 1]
-    place: NDArray[Any]  # the place of each item, sorted by group
-    item: NDArray[Any]  # its inverse, by place, like what follows
-    group: NDArray[np.int32]
-    scales: NDArray[np.float64]  # s: the expected size of losses; empty if all are 1
-    scores: NDArray[np.float64]  # h
-    visits: NDArray[np.uint8]  # at most MEMORY
-    members: Index  # over the members of each group, with sums for each group
-    totals: NDArray[np.float64]  # sum of s in each group, by group, like what follows
-    floors: NDArray[np.float64]  # the least probability of its items, 1/8 (1/n + 1 / (K n_c))
-    index: Index  # type: ignore[assignment]  # over groups
-    levels: NDArray[np.float64]  # kappa of each group
-    seen: NDArray[np.int64]  # the number of losses of each group
+class GroupRule(Record):
+    """The numbers of the rule."""
+
+    drawn: int = count("items drawn", default=0)
+    fed: int = count("losses received", default=0)
+    unit: float = learnt_unit()
+    level: float = real(
+        "kappa over all draws, used for groups without feedback", 0.0, 2.0**1000, default=0.0
+    )
+    scale: float = real(
+        "integer group weight per unit of value, a power of two", 2.0**-1000, 2.0**1020, default=1.0
+    )
+    cursor: int = integer("the group that is refreshed next", 0, "levels.size - 1", default=0)
 
 
 @kernel
-def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+def learn_many(state: "GroupState", items: Ints, probabilities: Floats, losses: Floats) -> None:
     """Learn from a batch, one loss after the other, after prefetching what this reads."""
     for start in range(0, items.size, CHUNK):
         end = min(start + CHUNK, items.size)
@@ -75,53 +81,47 @@ def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
             learn_one(state, items[j], probabilities[j], losses[j])
 
 
-class GroupState(Compiled, _Parts):
+class GroupState(Compiled):
     """Items sorted by group, an index over groups, and an index over the members of each group."""
 
-    __slots__ = ()
+    darts: Cell[Words]
+    rule: Cell[GroupRule]
+    fallback: Cell[fallback.Fallback]
+    deck: Deck
+    starts: Ints = derived("members of group c: starts[c] <= place < starts[c + 1]")
+    place: NDArray[Any] = derived("the place of each item, sorted by group")
+    item: NDArray[Any] = derived("its inverse, by place, like what follows")
+    group: NDArray[np.int32] = derived("the group of the item at a place")
+    scales: Floats = derived("s: the expected size of losses; empty if all are 1")
+    scores: Floats = array("h, by place", SMALLEST, 2.0**1000)
+    visits: NDArray[np.uint8] = array("the number of losses, by place", 0, MEMORY)
+    members: Sections
+    totals: Floats = derived("sum of s in each group, by group, like what follows")
+    floors: Floats = derived("the least probability of its items, 1/8 (1/n + 1 / (K n_c))")
+    index: Index
+    levels: Floats = array("kappa of each group", 0.0, 2.0**1000)
+    seen: Ints = array("the number of losses of each group", 0, LARGEST_COUNT)
+
     draw_many = draw_many
     update_many = learn_many
-    derived = ("starts", "place", "item", "group", "scales", "totals", "floors")
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        count = state.levels.size
-        return {
-            **fallback.limits(state),
-            "rule.cursor": (0, count - 1),
-            "rule.scale": (2.0**-1000, 2.0**1020),
-            "rule.level": (0.0, 2.0**1000),
-            "scores": (SMALLEST, 2.0**1000),
-            "visits": (0, MEMORY),
-            "levels": (0.0, 2.0**1000),
-        }
-
-    @classmethod
-    def index_starts(cls, state: Any, name: str) -> NDArray[np.int64]:
-        """Return where the members of each group begin."""
-        return state.starts if name == "members" else super().index_starts(state, name)
-
-    @staticmethod
-    def draw_one(state: Any) -> Any:
+    def draw_one(self) -> Any:
         """Draw one item; return it and its probability."""
-        fallback.begin_block(state.fallback[0], 1)
-        state.rule[0].drawn += 1
-        return group_drawing.draw_one(state)
+        fallback.begin_block(self.fallback[0], 1)
+        self.rule[0].drawn += 1
+        return group_drawing.draw_one(self)
 
-    @staticmethod
-    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def update_one(self, item: int, probability: float, loss: float) -> None:
         """Update the item, its group, and the level of all groups from one loss."""
-        learn_one(state, item, probability, loss)
+        learn_one(self, item, probability, loss)
 
-    @staticmethod
-    def fill_probabilities(state: Any, out: Any) -> None:
+    def fill_probabilities(self, out: Floats) -> None:
         """Write the probability of every item, in the current mode."""
         for item in range(out.size):
-            if state.fallback[0].shuffling:
+            if self.fallback[0].shuffling:
                 out[item] = 1.0 / out.size
             else:
-                out[item] = probability_of(state, state.place[item])
+                out[item] = probability_of(self, self.place[item])
 
 
 @kernel(inline=True)
@@ -137,7 +137,7 @@ def members_of(state: GroupState, c: Any) -> Any:
 
 
 @kernel(inline=True)
-def learn_one(state: GroupState, item: Any, probability: Any, loss: Any) -> None:
+def learn_one(state: GroupState, item: int, probability: float, loss: float) -> None:
     """Update the item, its group, and the level of all groups from one loss."""
     rule, levels, seen, scores = state.rule[0], state.levels, state.seen, state.scores
     place = state.place[item]

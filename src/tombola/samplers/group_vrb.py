@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import new_record, side_by_side
-from tombola.index.layout import Index, new_sums, place_type
+from tombola.index.layout import Index, Sections, new_sums, place_type
 from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.bounds import checked_bounds
 from tombola.samplers.compiled import CompiledSampler
@@ -16,11 +15,13 @@ from tombola.samplers.deck import new_deck
 from tombola.samplers.fallback import new_fallback
 from tombola.samplers.group_rule import (
     UNSEEN,
+    GroupRule,
     GroupState,
     build_members,
     rebuild_groups,
 )
 from tombola.samplers.groups import group_numbers, new_groups
+from tombola.state import cell, side_by_side
 
 __all__ = ["GroupVRB"]
 
@@ -90,6 +91,8 @@ class GroupVRB(CompiledSampler):
     True
     """
 
+    state: GroupState
+
     def __init__(
         self,
         groups: ArrayLike,
@@ -141,14 +144,7 @@ class GroupVRB(CompiledSampler):
         self.state = GroupState(
             stream=self._stream.state,
             darts=self._stream.child(DARTS).state,
-            rule=new_record(
-                drawn=0,
-                fed=0,
-                unit=0.0,  # a power of two near 1 / (the first loss); 0: not yet known
-                level=0.0,  # kappa over all draws, used for groups without feedback
-                scale=1.0,  # integer group weight per unit of value; a power of two
-                cursor=0,  # the group that is refreshed next
-            ),
+            rule=cell(GroupRule()),
             fallback=new_fallback(n, allowed=shuffle),
             deck=new_deck(n),
             starts=groups_of.starts,
@@ -158,8 +154,12 @@ class GroupVRB(CompiledSampler):
             scales=np.empty(0) if scales is None else scales[groups_of.members],
             scores=member["score"],
             visits=member["visits"],
-            members=Index(
-                new_sums(count), member["weight"], np.empty(n, dtype=kind), member["position"]
+            members=Sections(
+                new_sums(count),
+                member["weight"],
+                np.empty(n, dtype=kind),
+                member["position"],
+                groups_of.starts,
             ),
             totals=np.bincount(numbers, scales).astype(np.float64),
             floors=0.125 / n + 0.125 / (count * np.diff(groups_of.starts)),

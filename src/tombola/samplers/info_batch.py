@@ -1,16 +1,17 @@
 """InfoBatch: shuffled epochs that leave out some of the items with small losses."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.random import next_below
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.samplers.deck import Deck, deal_among, new_deck
+from tombola.state import Cell, Floats, Record, array, cell, count, derived, integer
 from tombola.validation import number, share, whole
 
 __all__ = ["InfoBatch"]
@@ -18,39 +19,38 @@ __all__ = ["InfoBatch"]
 UNKNOWN = -1.0  # the loss of an item that had none yet
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    plan: Record  # what is pruned, and when
-    epoch: Record
-    deck: Deck  # the items of this epoch, then those that it leaves out
-    below: NDArray[np.uint8]  # 1 for items that were below the mean when the epoch began
-    losses: NDArray[np.float64]  # the last known ones
+class Plan(Record):
+    """What is pruned, and when."""
+
+    prune: float = derived("the share of the items below the mean that is left out")
+    stop: int = derived("the first epoch that is dealt in full")
 
 
-class InfoBatchState(Compiled, _Parts):
+class Epoch(Record):
+    """The epoch that is dealt."""
+
+    number: int = count("epochs begun", default=0)
+    length: int = integer("items that are dealt", 1, "losses.size")
+    below: int = integer("items below the mean", 0, "losses.size", default=0)
+    kept: int = integer("how many of them are dealt", 0, "losses.size", default=0)
+
+
+class InfoBatchState(Compiled):
     """The last loss of each item, and an epoch that was chosen by them."""
 
-    __slots__ = ()
-    derived = ("plan",)
+    plan: Cell[Plan] = derived("what is pruned, and when")
+    epoch: Cell[Epoch]
+    deck: Deck  # the items of this epoch, then those that it leaves out
+    below: NDArray[np.uint8] = array(
+        "1 for items that were below the mean when the epoch began", 0, 1
+    )
+    losses: Floats = array("the last loss of each item, -1 before the first", UNKNOWN)
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of flags, losses and lengths."""
-        n = state.losses.size
-        return {
-            "epoch.length": (1, n),
-            "epoch.below": (0, n),
-            "epoch.kept": (0, n),
-            "below": (0, 1),
-            "losses": (UNKNOWN, float(np.finfo(np.float64).max)),
-        }
-
-    @classmethod
-    def fault(cls, state: Any, saved: Any) -> str:
+    def fault(self, saved: Mapping[str, Any]) -> str:
         """Return what is wrong with an epoch: its counts, its place, or which items it keeps."""
-        epoch, below, n = saved["epoch"], saved["below"], state.losses.size
+        epoch, below, n = saved["epoch"], saved["below"], self.losses.size
         count = int(below.sum())
-        kept = kept_of(count, float(state.plan[0].prune))
+        kept = kept_of(count, float(self.plan[0].prune))
         counts = {"below": count, "kept": kept, "length": n - count + kept}
         for name, right in counts.items():
             if epoch[name] != right:
@@ -62,28 +62,25 @@ class InfoBatchState(Compiled, _Parts):
             return "deck.items leaves out an item that was not below the mean"
         return ""
 
-    @staticmethod
-    def draw_one(state: Any) -> Any:
+    def draw_one(self) -> Any:
         """Deal the next item of the epoch; return it and its probability."""
-        if state.deck.turn[0].place == 0:
-            begin_epoch(state)
-        item = deal_among(state.deck, state.epoch[0].length, state.stream)
-        return item, probability_of(state, item)
+        if self.deck.turn[0].place == 0:
+            begin_epoch(self)
+        item = deal_among(self.deck, self.epoch[0].length, self.stream)
+        return item, probability_of(self, item)
 
-    @staticmethod
-    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def update_one(self, item: int, probability: float, loss: float) -> None:
         """Remember the loss."""
-        state.losses[item] = loss
+        self.losses[item] = loss
 
-    @staticmethod
-    def fill_probabilities(state: Any, out: Any) -> None:
+    def fill_probabilities(self, out: Floats) -> None:
         """Write the probability of every item in this epoch."""
         for item in range(out.size):
-            out[item] = probability_of(state, item)
+            out[item] = probability_of(self, item)
 
 
 @kernel(inline=True)
-def probability_of(state: Any, item: Any) -> Any:
+def probability_of(state: InfoBatchState, item: int) -> Any:
     """Return kept / (below L) for an item below the mean, 1 / L for another, of L draws."""
     epoch = state.epoch[0]
     if state.below[item]:
@@ -204,6 +201,8 @@ class InfoBatch(CompiledSampler):
     Qin et al. (2024). InfoBatch: Lossless Training Speed Up by Unbiased Dynamic Data Pruning.
     """
 
+    state: InfoBatchState
+
     def __init__(
         self,
         n: int,
@@ -224,16 +223,8 @@ class InfoBatch(CompiledSampler):
         super().__init__(n, seed, given, quantity=quantity)
         self.state = InfoBatchState(
             stream=self._stream.state,
-            plan=new_record(
-                prune=float(prune),
-                stop=math.ceil(until * epochs),  # the first epoch that is dealt in full
-            ),
-            epoch=new_record(
-                number=0,  # of epochs begun
-                length=self.n,
-                below=0,  # the number of items below the mean
-                kept=0,  # how many of them are dealt
-            ),
+            plan=cell(Plan(prune=float(prune), stop=math.ceil(until * epochs))),
+            epoch=cell(Epoch(length=self.n)),
             deck=new_deck(self.n),
             below=np.zeros(self.n, dtype=np.uint8),
             losses=np.full(self.n, UNKNOWN),

@@ -1,23 +1,21 @@
 """K-Vib: every item is included or not, by a coin of its own."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.draws import Draw
-from tombola.random import next_below
+from tombola.random import Words, next_below
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.base import Sampler
 from tombola.samplers.bounds import checked_bounds
 from tombola.samplers.compiled import Compiled
-from tombola.samplers.saving import check_state, load_state, save_state
 from tombola.samplers.vrb import checked_theta
 from tombola.samplers.water_filling import fill_chances
+from tombola.state import Cell, Floats, Ints, Record, array, cell, derived, integer
 
 __all__ = ["KVib"]
 
@@ -25,27 +23,30 @@ TOTAL_BITS = 62  # the sum of all chances is below 2^62
 LARGEST_DRAW = 2**31  # the largest nominal size
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    constants: Record
-    latest: Record  # nominal: the size of the latest draw
-    scores: NDArray[np.float64]  # w
+class Constants(Record):
+    """The parameters."""
+
+    mixing: float = derived("theta, the share of uniform inclusions")
+    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
+    bound: float = derived("L, in that unit")
 
 
-class KVibState(Compiled, _Parts):
+class Latest(Record):
+    """The latest draw."""
+
+    nominal: int = integer("the nominal size of the latest draw", 1, LARGEST_DRAW, default=1)
+
+
+class KVibState(Compiled):
     """The scores of all items, from which each draw computes its chances."""
 
-    __slots__ = ()
-    derived = ("constants",)
-
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of sizes and scores."""
-        return {"latest.nominal": (1, LARGEST_DRAW), "scores": (0.0, 2.0**1020)}
+    constants: Cell[Constants] = derived("the parameters")
+    latest: Cell[Latest]
+    scores: Floats = array("w", 0.0, 2.0**1020)
 
 
 @kernel(allocates=True)
-def compute_chances(state: KVibState, size: Any, unit: Any) -> Any:
+def compute_chances(state: KVibState, size: int, unit: Any) -> Any:
     """Return the expected number of times of every item, in units, in a draw of nominal size.
 
     pi minimises sum_i (w(i) + L n / (theta K)) / pi(i) over pi <= 1 with sum K, by water filling
@@ -67,7 +68,7 @@ def compute_chances(state: KVibState, size: Any, unit: Any) -> Any:
 
 
 @kernel(allocates=True)
-def flip_coins(chances: NDArray[np.int64], unit: Any, stream: Record, size: Any) -> Any:
+def flip_coins(chances: NDArray[np.int64], unit: Any, stream: Cell[Words], size: int) -> Any:
     """Return the items of a draw: each as often as its chance says, rounded up by a coin."""
     items, count = np.empty(size + chances.size, dtype=np.int64), 0
     for item in range(chances.size):
@@ -81,7 +82,9 @@ def flip_coins(chances: NDArray[np.int64], unit: Any, stream: Record, size: Any)
 
 
 @kernel
-def absorb_all(state: KVibState, items: Any, probabilities: Any, losses: Any, size: Any) -> None:
+def absorb_all(
+    state: KVibState, items: Ints, probabilities: Floats, losses: Floats, size: int
+) -> None:
     """w(i) <- w(i) + l(i)^2 / pi~(i), for each item included."""
     for j in range(items.size):
         loss = normalised(losses[j], state.constants[0].unit)
@@ -148,6 +151,8 @@ class KVib(Sampler):
 
     fixed_size = False
 
+    state: KVibState
+
     def __init__(
         self,
         n: int,
@@ -166,12 +171,14 @@ class KVib(Sampler):
         unit = 1.0 / power_of_two_near(math.sqrt(float(limit[0])))
         self.state = KVibState(
             stream=self._stream.state,
-            constants=new_record(
-                mixing=checked_theta(self.n, mixing, horizon, None)[0],
-                unit=unit,
-                bound=float(limit[0]) * unit * unit,
+            constants=cell(
+                Constants(
+                    mixing=checked_theta(self.n, mixing, horizon, None)[0],
+                    unit=unit,
+                    bound=float(limit[0]) * unit * unit,
+                )
             ),
-            latest=new_record(nominal=1),
+            latest=cell(Latest()),
             scores=np.zeros(self.n),
         )
 
@@ -198,15 +205,6 @@ class KVib(Sampler):
             size * _unit(size)
         )
         return shares
-
-    def _saved(self) -> dict[str, Any]:
-        return save_state(self.state)
-
-    def _check(self, parts: Mapping[str, Any]) -> None:
-        check_state(self.state, parts)
-
-    def _load(self, parts: Mapping[str, Any]) -> None:
-        load_state(self.state, parts)
 
     def _largest_importance(self) -> float:
         return 1.0 / float(self.state.constants[0].mixing) * (1.0 + 1e-9)

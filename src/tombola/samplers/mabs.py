@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from tombola.compiling import kernel
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.bounds import checked_bounds
-from tombola.samplers.weighted import SMALL, Scored, WeightedSampler, new_rule, rebuild
+from tombola.samplers.weighted import SMALL, Rule, Scored, WeightedSampler, rebuild
+from tombola.state import Cell, cell, derived, real
 from tombola.validation import positive_count, share
 
 __all__ = ["MABS"]
@@ -18,29 +19,35 @@ ROOM = 4.0  # how far a log-weight may exceed the reference before the reference
 LARGEST = 2.0**500  # clips the gain and the steps of log-weights, so that sums stay finite
 
 
+class MABSRule(Rule):
+    """The step of log-weights, and what they are relative to."""
+
+    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
+    gain: float = derived("delta / n^2, for losses in that unit")
+    reference: float = real("the log-weight of an item of value 1", default=0.0)
+
+
 class MABSState(Scored):
     """Scores are the logarithms of exponential weights."""
 
-    __slots__ = ()
+    rule: Cell[MABSRule]
 
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """w(I_t) <- w(I_t) exp(delta a(I_t) / p_t(I_t)^3), in logarithms."""
-        rule = state.rule[0]
+        rule = self.rule[0]
         loss = normalised(loss, rule.unit)
         rise = rule.gain * loss * loss / probability / probability / probability
-        state.scores[item] += min(rise, LARGEST)
-        if state.scores[item] - rule.reference > ROOM:
-            raise_reference(state, state.scores[item])
+        self.scores[item] += min(rise, LARGEST)
+        if self.scores[item] - rule.reference > ROOM:
+            raise_reference(self, self.scores[item])
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return w(i), relative to the reference."""
-        return math.exp(state.scores[item] - state.rule[0].reference)
+        return math.exp(self.scores[item] - self.rule[0].reference)
 
 
 @kernel
-def raise_reference(state: Any, score: Any) -> None:
+def raise_reference(state: MABSState, score: Any) -> None:
     """Scale all values down by one factor: at once, or item by item during a sweep."""
     state.rule[0].reference = score
     n = state.scores.size
@@ -110,7 +117,7 @@ class MABS(WeightedSampler):
     Salehi, Celis, Thiran (2017). Stochastic Optimization with Bandit Sampling.
     """
 
-    state_class = MABSState
+    state: MABSState
 
     def __init__(
         self,
@@ -143,10 +150,5 @@ class MABS(WeightedSampler):
         else:
             gain = mixing**2 * math.sqrt(math.log(n) / (float(horizon or 1) * n)) / n**2 / size
         self.step = float(step) if step is not None else gain * self.n**2 * unit * unit
-        rule = new_rule(
-            mixing=mixing,
-            unit=unit,
-            gain=min(gain, LARGEST),  # delta / n^2, for losses in the sampler's unit
-            reference=0.0,  # the log-weight of an item of value 1
-        )
-        self._begin(rule=rule, scores=np.full(self.n, 0.0))
+        rule = MABSRule(mixing=mixing, unit=unit, gain=min(gain, LARGEST))
+        self._begin(MABSState, rule=cell(rule), scores=np.full(self.n, 0.0))

@@ -1,43 +1,47 @@
 """Bandit mirror descent: Namkoong, Sinha, Yadlowsky, Duchi (2017)."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tombola.compiling import kernel
 from tombola.samplers.arithmetic import normalised, power_of_two_near
-from tombola.samplers.weighted import Scored, WeightedSampler, new_rule
+from tombola.samplers.weighted import Rule, Scored, WeightedSampler
+from tombola.state import Cell, Floats, array, cell, derived, integer, real
 from tombola.validation import positive_count, share
 
 __all__ = ["MirrorDescent"]
 
 SMALLEST = 2.0**-500  # when the total mass falls below this, all masses are divided by it
 LARGEST = 2.0**100  # of a saved mass: honest ones are about 1 at most
+LARGEST_MASS = 2.0**60 * LARGEST  # of all items
 DRIFT = 1e-6  # of the total mass: what rounding may have added to a saved sum
+
+
+class MirrorRule(Rule):
+    """The step and the mass."""
+
+    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
+    limit: float = derived("U: what squared estimates are subtracted from")
+    step: float = derived("alpha; times sqrt(t) if it falls")
+    falling: int = derived("1 if alpha falls as 1 / sqrt(t), for an unknown horizon")
+    least: float = derived("p_min / (1 - p_min)")
+    mass: float = real("sum of all scores", 0.0, LARGEST_MASS, default=1.0)
+    summed: int = integer(
+        "items whose scores have been summed up for the next mass", 0, "scores.size - 1", default=0
+    )
+    mass_of_summed: float = real("their sum", -LARGEST_MASS, LARGEST_MASS, default=0.0)
 
 
 class MirrorDescentState(Scored):
     """Entropic mirror descent above a floor; the score of an item is its mass."""
 
-    __slots__ = ()
+    rule: Cell[MirrorRule]
+    scores: Floats = array("the mass of each item", 0.0, LARGEST)
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        total, rule = state.scores.size * LARGEST, state.rule[0]
-        fixed = ("limit", "step", "falling", "least")
-        return {
-            **super().limits(state),
-            "rule.mass": (0.0, total),
-            "rule.summed": (0, state.scores.size - 1),
-            "rule.mass_of_summed": (-total, total),
-            "scores": (0.0, LARGEST),
-            **{f"rule.{name}": (rule[name], rule[name]) for name in fixed},
-        }
-
-    @classmethod
-    def fault(cls, state: Any, saved: Any) -> str:
+    def fault(self, saved: Mapping[str, Any]) -> str:
         """Return what is wrong with the running sums of masses, which rounding errors change."""
         scores, rule = saved["scores"], saved["rule"]
         total, summed = float(scores.sum()), float(scores[: rule["summed"]].sum())
@@ -46,26 +50,24 @@ class MirrorDescentState(Scored):
                 return f"rule.{name} is {rule[name]}, but the masses sum to {right}"
         return ""
 
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """p(i) <- p(i) exp(-alpha max(U - g^2, 0) / p~(i)) with g = l / (n p~(i)), projected."""
-        rule, n = state.rule[0], state.scores.size
+        rule, n = self.rule[0], self.scores.size
         estimate = normalised(loss, rule.unit) / (n * probability)
         excess = rule.limit - estimate * estimate
         step = rule.step
         if rule.falling:
             step /= math.sqrt(max(n, rule.fed + 1))
         if excess > 0.0 and n > 1:
-            shrink(state, item, math.exp(-step * excess / probability))
+            shrink(self, item, math.exp(-step * excess / probability))
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return the mass of the item, which need not be normalised."""
-        return state.scores[item]
+        return self.scores[item]
 
 
 @kernel
-def shrink(state: MirrorDescentState, item: Any, factor: Any) -> None:
+def shrink(state: MirrorDescentState, item: int, factor: Any) -> None:
     """Multiply the mass of an item by a factor, but keep it at least p_min of the new total.
 
     This performs the projection: all other items grow relative to the total, so none of them falls
@@ -164,7 +166,7 @@ class MirrorDescent(WeightedSampler):
     Optimization.
     """
 
-    state_class = MirrorDescentState
+    state: MirrorDescentState
 
     def __init__(
         self,
@@ -194,17 +196,14 @@ class MirrorDescent(WeightedSampler):
             step = floor**2 * math.sqrt(2 * math.log(self.n) / (self.n * draws))
             falling = horizon is None
         largest = bound * unit * unit
-        rule = new_rule(
+        rule = MirrorRule(
             unit=unit,
-            limit=clip * largest / floor**2,  # U: what squared estimates are subtracted from
-            step=step / largest,  # alpha; times sqrt(t) where it falls
-            falling=int(falling),  # whether alpha falls as 1 / sqrt(t), for an unknown horizon
-            least=floor / (self.n - floor) if self.n > 1 else 0.0,  # p_min / (1 - p_min)
-            mass=1.0,  # sum of all scores
-            summed=0,  # items whose scores have been summed up for the next mass ...
-            mass_of_summed=0.0,  # ... and their sum
+            limit=clip * largest / floor**2,
+            step=step / largest,
+            falling=int(falling),
+            least=floor / (self.n - floor) if self.n > 1 else 0.0,
         )
-        self._begin(rule=rule, scores=np.full(self.n, 1.0 / self.n))
+        self._begin(MirrorDescentState, rule=cell(rule), scores=np.full(self.n, 1.0 / self.n))
 
     def _largest_importance(self) -> float:
         resting = self.state.sweep[0].pending == 0

@@ -8,7 +8,8 @@ import numpy as np
 from tombola.compiling import kernel
 from tombola.samplers.arithmetic import normalised, power_of_two_near
 from tombola.samplers.projections import floor_level
-from tombola.samplers.weighted import Scored, WeightedSampler, new_rule, rebuild
+from tombola.samplers.weighted import Rule, Scored, WeightedSampler, rebuild
+from tombola.state import Cell, Floats, array, cell, derived, real
 from tombola.validation import positive_count, share
 
 __all__ = ["OSMD"]
@@ -17,38 +18,42 @@ TOLERANCE = 0.99  # the projection is due when p would fall below this share of 
 LARGEST = 2.0**500  # when a mass exceeds this, all masses are divided by it
 
 
+class OSMDRule(Rule):
+    """The step and the floor."""
+
+    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
+    bound: float = derived("L, in that unit")
+    step: float = derived("the logarithm of the largest rise; times sqrt(t) if it falls")
+    falling: int = derived("1 if steps fall as 1 / sqrt(t), for an unknown horizon")
+    floor: float = derived("alpha")
+    least: float = derived("the floor of p")
+    level: float = real("the mass of an item at the floor", 1e-300, LARGEST)
+
+
 class OSMDState(Scored):
     """Entropic mirror descent above a floor; the score of an item is its mass."""
 
-    __slots__ = ()
+    rule: Cell[OSMDRule]
+    scores: Floats = array("the mass of each item", 0.0, LARGEST)
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        rule, masses = state.rule[0], (0.0, LARGEST)
-        fixed = {f"rule.{name}": (rule[name], rule[name]) for name in ("step", "floor", "least")}
-        return {**super().limits(state), "scores": masses, "rule.level": (1e-300, LARGEST), **fixed}
-
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """q(i) <- q(i) exp(eta a(i) / p(i)^3), then the KL projection onto {q >= alpha / n}."""
-        rule, index, n = state.rule[0], state.index, state.scores.size
+        rule, index, n = self.rule[0], self.index, self.scores.size
         squared = normalised(loss, rule.unit) ** 2 / rule.bound  # l^2 / L
         shrunk = min(1.0, rule.floor / (n * probability))  # alpha / (n p)
         step = rule.step
         if rule.falling:
             step /= math.sqrt(max(n, rule.fed + 1))
         rise = step * min(1.0, squared * shrunk * shrunk * shrunk)
-        mass = max(state.scores[item], rule.level) * math.exp(rise)
-        state.scores[item] = mass
-        others = (index.sums[0].total - index.weights[item]) / state.sweep[0].scale
+        mass = max(self.scores[item], rule.level) * math.exp(rise)
+        self.scores[item] = mass
+        others = (index.sums[0].total - index.weights[item]) / self.sweep[0].scale
         if rule.level < TOLERANCE * rule.least * (others + mass) or mass > LARGEST:
-            project(state)
+            project(self)
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return the mass of the item, or the level of the floor if that is higher."""
-        return max(state.scores[item], state.rule[0].level)
+        return max(self.scores[item], self.rule[0].level)
 
 
 @kernel
@@ -126,7 +131,7 @@ class OSMD(WeightedSampler):
     Learning with Bandit Feedback.
     """
 
-    state_class = OSMDState
+    state: OSMDState
 
     def __init__(
         self,
@@ -153,16 +158,16 @@ class OSMD(WeightedSampler):
             draws = 1 if horizon is None else positive_count("horizon", horizon, "draws")
             step = math.sqrt(math.log(self.n) / (2 * draws))
         unit = 1.0 / power_of_two_near(math.sqrt(bound))
-        rule = new_rule(
+        rule = OSMDRule(
             unit=unit,
-            bound=bound * unit * unit,  # L, in the sampler's unit
-            step=float(step),  # the logarithm of the largest rise; times sqrt(t) where it falls
-            falling=int(falling),  # whether steps fall as 1 / sqrt(t), for an unknown horizon
-            floor=floor,  # alpha
-            least=floor / self.n,  # the floor of p
-            level=floor,  # the mass of an item at the floor; all masses are 1 at the start
+            bound=bound * unit * unit,
+            step=float(step),
+            falling=int(falling),
+            floor=floor,
+            least=floor / self.n,
+            level=floor,
         )
-        self._begin(rule=rule, scores=np.full(self.n, 1.0))
+        self._begin(OSMDState, rule=cell(rule), scores=np.full(self.n, 1.0))
 
     def _largest_importance(self) -> float:
         resting = self.state.sweep[0].pending == 0

@@ -21,16 +21,15 @@ the losses of items that had one before.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel, prefetch, side_by_side
-from tombola.compiling.records import Record
+from tombola.compiling import kernel, prefetch
 from tombola.index.layout import Index, new_sums, place_type
 from tombola.samplers import fallback
-from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
 from tombola.samplers.deck import Deck, deal_one, new_deck
 from tombola.samplers.parameter_free_batch import learn_in_stages
 from tombola.samplers.shrunk_averages import (
@@ -43,23 +42,24 @@ from tombola.samplers.shrunk_averages import (
     shrunk_root,
 )
 from tombola.samplers.weighted import (
-    Weighted,
+    Rule,
+    Scored,
     draw_from_index,
     fill_from_index,
-    new_rule,
     probability_of,
     rebuild,
     uniform_weight,
     update_in_order,
 )
+from tombola.state import Cell, Floats, Ints, array, cell, derived, real, side_by_side
 
 __all__ = [
-    "ParameterFreeState",
+    "AveragesRule",
+    "ParameterFree",
     "absorb_average",
     "dwarfs",
     "forget_averages",
     "mixing_after",
-    "new_averages",
     "start",
     "value_of",
 ]
@@ -69,28 +69,28 @@ LARGEST_ROOT = 2.0**200  # of sqrt(m) at the start: no importance of a draw is a
 TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    index: Index  # type: ignore[assignment]
-    sweep: Record
-    rule: Record
-    fallback: Record
-    deck: Deck
-    scores: NDArray[np.float64]  # h
-    visits: NDArray[np.float32]  # V
+class AveragesRule(Rule):
+    """The numbers of a rule with visit averages."""
 
-
-def new_averages(**own: Any) -> Record:
-    """Return the record of a rule with visit averages, and further numbers."""
-    return new_rule(
-        mixing=1.0,
-        unit=0.0,  # a power of two near 1 / (the first loss); 0: not yet known
-        mean_square=0.0,  # m: running mean of l^2 / (n p), which estimates the mean of l^2
-        disagreement=0.0,  # D
-        compared=0.0,  # the number of losses averaged in D
-        first_root=0.0,  # the initial sqrt(m); values are relative to it, and start at 1
-        **own,
+    mixing: float = real("theta, the share of uniform draws", 0.0, 1.0, default=1.0)
+    unit: float = learnt_unit()
+    mean_square: float = real(
+        "m: running mean of l^2 / (n p), which estimates the mean of l^2", default=0.0
     )
+    disagreement: float = real("D, up to rounding", -1e-9, 1.0 + 1e-9, default=0.0)
+    compared: float = real("losses averaged in D", default=0.0)
+    first_root: float = real(
+        "the initial sqrt(m); values are relative to it, and start at 1",
+        0.0,
+        LARGEST_ROOT,
+        default=0.0,
+    )
+
+
+class ParameterFreeRule(AveragesRule):
+    """The numbers of `VRB` without parameters."""
+
+    fade: float = derived("the factor of the visits at each pass of the sweep")
 
 
 def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
     item = side_by_side(n, weight=np.int64, position=kind, score=np.float64, visits=np.float32)
     return {
         "index": Index(new_sums(), item["weight"], np.empty(n, dtype=kind), item["position"]),
-        "rule": new_averages(fade=fade),  # fade: factor of the visits at each pass of the sweep
+        "rule": cell(ParameterFreeRule(fade=fade)),
         "fallback": fallback.new_fallback(n, allowed=shuffle),
         "deck": new_deck(n),
         "scores": item["score"],
@@ -109,7 +109,7 @@ def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
 
 
 @kernel
-def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+def learn_many(state: "ParameterFree", items: Ints, probabilities: Floats, losses: Floats) -> None:
     """Learn from a batch, in stages where that gives the same result."""
     rule, largest = state.rule[0], 0.0
     for loss in losses:
@@ -121,81 +121,77 @@ def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
     update_in_order(state, items[done:], probabilities[done:], losses[done:])
 
 
-class ParameterFreeState(Weighted, _Parts):
-    """Shrunk visit averages, with a fallback."""
+class ParameterFree(Scored):
+    """Shrunk visit averages, with a fallback: the scores are h."""
 
-    __slots__ = ()
+    rule: Cell[ParameterFreeRule]
+    fallback: Cell[fallback.Fallback]
+    deck: Deck
+    visits: NDArray[np.float32] = array("V, the number of losses of each item", 0.0, 2.0**100)
+
     update_many = learn_many
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        return {
-            **super().limits(state),
-            **fallback.limits(state),
-            "rule.disagreement": (-1e-9, 1.0 + 1e-9),  # with a margin for rounding errors
-            "rule.first_root": (0.0, LARGEST_ROOT),
-            "visits": (0.0, 2.0**100),
-        }
-
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """Update the averages and the fallback's sums."""
-        rule, n = state.rule[0], state.scores.size
+        rule, n = self.rule[0], self.scores.size
         if dwarfs(rule, loss):
-            begin_anew(state)
-        had_loss = state.visits[item] > 0.0
-        squared = absorb_average(state, item, probability, loss)
+            begin_anew(self)
+        had_loss = self.visits[item] > 0.0
+        squared = absorb_average(self, item, probability, loss)
         if had_loss and rule.unit > 0.0:
-            candidate = probability_of(state, item, uniform_weight(state))
-            fallback.judge(state.fallback[0], squared, n, probability, candidate)
+            candidate = probability_of(self, item, uniform_weight(self))
+            fallback.judge(self.fallback[0], squared, n, probability, candidate)
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return the root of the shrunk average of squared losses; 1 before the first loss."""
-        return value_of(state, item)
+        return value_of(self, item)
 
-    @staticmethod
-    def prepare(state: Any, size: Any) -> Any:
+    def prepare(self, size: int) -> Any:
         """Set the mixing; at the end of a block, choose the mode of the next one."""
-        rule, n = state.rule[0], state.scores.size
+        rule, n = self.rule[0], self.scores.size
         rule.mixing = mixing_after(rule.fed, n)
-        return fallback.begin_block(state.fallback[0], size)
+        return fallback.begin_block(self.fallback[0], size)
 
-    @staticmethod
-    def fade(state: Any, item: Any) -> None:
+    def fade(self, item: int) -> None:
         """Discount the visits."""
-        if state.rule[0].fade < 1.0:
-            state.visits[item] *= state.rule[0].fade
+        if self.rule[0].fade < 1.0:
+            self.visits[item] *= self.rule[0].fade
 
-    @staticmethod
-    def fetch(state: Any, item: Any) -> None:
+    def fetch(self, item: int) -> None:
         """Prefetch what lies side by side: it may be in two cache lines."""
-        prefetch(state.index.weights, item)
-        prefetch(state.visits, item)
+        prefetch(self.index.weights, item)
+        prefetch(self.visits, item)
 
-    @staticmethod
-    def draw_next(state: Any) -> Any:
+    def draw_next(self) -> Any:
         """Deal from the deck, or draw from the index."""
-        if state.fallback[0].shuffling:
-            return deal_one(state.deck, state.stream), 1.0 / state.scores.size
-        return draw_from_index(state)
+        if self.fallback[0].shuffling:
+            return deal_one(self.deck, self.stream), 1.0 / self.scores.size
+        return draw_from_index(self)
 
-    @staticmethod
-    def by_weight(state: Any) -> Any:
+    def by_weight(self) -> Any:
         """Return whether the sampler is in its adaptive mode."""
-        return not state.fallback[0].shuffling
+        return not self.fallback[0].shuffling
 
-    @staticmethod
-    def fill_probabilities(state: Any, out: Any) -> None:
+    def fill_probabilities(self, out: Floats) -> None:
         """Write the probability of every item, in the current mode."""
-        if state.fallback[0].shuffling:
+        if self.fallback[0].shuffling:
             out[:] = 1.0 / out.size
         else:
-            fill_from_index(state, out)
+            fill_from_index(self, out)
 
 
-# --- what `EpochVRB` shares: functions of a state with the parts rule, scores and visits ----------
+# --- what `EpochVRB` shares ---------------------------------------------------------------------
+
+
+class Averages(Protocol):
+    """A state with visit averages."""
+
+    @property
+    def rule(self) -> Cell[AveragesRule]: ...
+    @property
+    def scores(self) -> Floats: ...
+    @property
+    def visits(self) -> NDArray[np.float32]: ...
 
 
 @kernel(inline=True)
@@ -205,7 +201,7 @@ def mixing_after(fed: Any, n: Any) -> Any:
 
 
 @kernel(inline=True)
-def value_of(state: Any, item: Any) -> Any:
+def value_of(state: Averages, item: int) -> Any:
     """Return the root of the shrunk average of squared losses; 1 before the first loss."""
     rule = state.rule[0]
     if rule.unit == 0.0:
@@ -215,7 +211,7 @@ def value_of(state: Any, item: Any) -> Any:
 
 
 @kernel(inline=True)
-def absorb_average(state: Any, item: Any, probability: Any, loss: Any) -> Any:
+def absorb_average(state: Averages, item: int, probability: float, loss: float) -> Any:
     """Update the item's average, the overall average and D; return the squared loss, clipped."""
     rule, n = state.rule[0], state.scores.size
     share = pace(rule.fed, n)
@@ -238,19 +234,19 @@ def absorb_average(state: Any, item: Any, probability: Any, loss: Any) -> Any:
 
 
 @kernel(inline=True)
-def dwarfs(rule: Any, loss: Any) -> Any:
+def dwarfs(rule: AveragesRule, loss: float) -> Any:
     """Return whether past losses are negligible compared with this one: time to start over."""
     return loss * rule.unit > TOO_LARGE or (loss > 0.0 and is_faint(rule))
 
 
 @kernel(inline=True)
-def is_faint(rule: Any) -> Any:
+def is_faint(rule: AveragesRule) -> Any:
     """Return whether a run of zeros has made m negligible."""
     return rule.unit > 0.0 and rule.mean_square <= least_mean(rule.first_root)
 
 
 @kernel(inner=True)
-def set_unit(state: Any, loss: Any, share: Any, probability: Any) -> None:
+def set_unit(state: Averages, loss: float, share: Any, probability: float) -> None:
     """Set the unit from the first non-zero loss: the inverse of a power of two near it."""
     rule = state.rule[0]
     rule.unit = 1.0 / power_of_two_near(loss)
@@ -259,7 +255,7 @@ def set_unit(state: Any, loss: Any, share: Any, probability: Any) -> None:
 
 
 @kernel(inner=True)
-def begin_anew(state: ParameterFreeState) -> None:
+def begin_anew(state: ParameterFree) -> None:
     """Start over: past losses are negligible compared with the latest one."""
     forget_averages(state)
     fallback.forget(state.fallback[0])
@@ -267,7 +263,7 @@ def begin_anew(state: ParameterFreeState) -> None:
 
 
 @kernel(inner=True)
-def forget_averages(state: Any) -> None:
+def forget_averages(state: Averages) -> None:
     """Forget all losses."""
     rule = state.rule[0]
     rule.unit = rule.mean_square = rule.disagreement = rule.compared = 0.0

@@ -14,7 +14,7 @@ up to 128 losses:
 Every number results from the same operations as loss by loss, so it is the same to the last bit.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,16 @@ from tombola.samplers.shrunk_averages import (
 from tombola.samplers.weighted import (
     HIGH,
     LOW,
-    fetch,
     following,
     probability_of,
     put,
     rescale,
     uniform_weight,
 )
+from tombola.state import Floats, Ints
+
+if TYPE_CHECKING:
+    from tombola.samplers.parameter_free import AveragesRule, ParameterFree
 
 __all__ = ["learn_in_stages"]
 
@@ -73,7 +76,9 @@ class Scratch(NamedTuple):
 
 
 @kernel(allocates=True, inner=True)
-def learn_in_stages(state: Any, items: Any, probabilities: Any, losses: Any) -> Any:
+def learn_in_stages(
+    state: "ParameterFree", items: Ints, probabilities: Floats, losses: Floats
+) -> Any:
     """Learn from a batch; the unit is known, and no loss is too large for it.
 
     Return how many losses were learnt from: all, unless m becomes so small that a loss may make
@@ -126,7 +131,7 @@ def learn_in_stages(state: Any, items: Any, probabilities: Any, losses: Any) -> 
 
 
 @kernel(inline=True)
-def stays_above(rule: Any, n: Any) -> Any:
+def stays_above(rule: "AveragesRule", n: Any) -> Any:
     """Return whether m stays above the least one during a chunk, whatever its losses."""
     left = (1.0 - pace(rule.fed, n)) ** CHUNK
     return rule.mean_square * left > 2.0 * least_mean(rule.first_root)
@@ -152,18 +157,18 @@ def scratch_of(space: Any, m: Any) -> Any:
 
 
 @kernel(inline=True)
-def prefetch_all(state: Any, items: Any) -> None:
+def prefetch_all(state: "ParameterFree", items: Ints) -> None:
     """Prefetch everything that the stages read of these items."""
     index = state.index
     for item in items:
-        fetch(state, item)
+        state.fetch(item)
     for item in items:
         prefetch(index.order, index.position[item])
 
 
 @kernel(inner=True)
 def normalise(
-    losses: Any, probabilities: Any, unit: Any, fed: Any, n: Any, scratch: Scratch
+    losses: Floats, probabilities: Floats, unit: Any, fed: Any, n: Any, scratch: Scratch
 ) -> None:
     """Stage 1: l^2, l^2 / (n p), and the share of each loss in m."""
     for j in range(losses.size):
@@ -174,7 +179,7 @@ def normalise(
 
 
 @kernel(inline=True)
-def absorb_all(state: Any, items: Any, scratch: Scratch) -> None:
+def absorb_all(state: "ParameterFree", items: Ints, scratch: Scratch) -> None:
     """Stage 2: update the averages of items, and read those of the sweep, in order."""
     rule, n, scores, visits = state.rule[0], state.scores.size, state.scores, state.visits
     least = least_mean(rule.first_root)
@@ -200,7 +205,7 @@ def absorb_all(state: Any, items: Any, scratch: Scratch) -> None:
 
 
 @kernel(inline=True)
-def read(state: Any, item: Any, averages: Averages, j: Any) -> None:
+def read(state: "ParameterFree", item: int, averages: Averages, j: Any) -> None:
     """Copy h and V of an item."""
     averages.average[j] = state.scores[item]
     averages.visits[j] = state.visits[item]

@@ -1,17 +1,17 @@
 """Safe adaptive importance sampling from bounds on gradients; Stich, Raj, Jaggi (2017)."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel, prefetch
-from tombola.compiling.records import Record
 from tombola.draws import Draw
-from tombola.index.layout import Index
-from tombola.samplers.arithmetic import normalised, power_of_two_near
-from tombola.samplers.weighted import Weighted, WeightedSampler, new_rule, rebuild, value
+from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
+from tombola.samplers.weighted import Rule, Weighted, WeightedSampler, rebuild
+from tombola.state import Cell, Floats, array, cell, count, derived, real
 from tombola.validation import positive_count, share
 
 __all__ = ["Safe"]
@@ -20,65 +20,59 @@ CRUMB = 2.0**-40  # of m s: the value of an item whose bounds say that its gradi
 PASSES = 100
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    index: Index  # type: ignore[assignment]
-    sweep: Record
-    rule: Record
-    norms: NDArray[np.float64]  # the norm of each item at its last visit ...
-    visited: NDArray[np.float64]  # ... when the solver had moved this far; -1 before any visit
-    curvature: NDArray[np.float64]  # s of each item
-    smoothness: NDArray[np.float64]
+class SafeRule(Rule):
+    """The level m, and when it is computed."""
+
+    unit: float = learnt_unit()
+    drift: float = real("how far the solver has moved", default=0.0)
+    level: float = real("m", default=1.0)
+    solved_total: float = real("sum of all values when m was computed", default=0.0)
+    interval: int = derived("losses between two computations of m")
+    due: int = count("the number of losses at which the next one is due")
 
 
-class SafeState(Weighted, _Parts):
+class SafeState(Weighted):
     """Bounds on gradient norms, and the level m of their saddle point."""
 
-    __slots__ = ()
-    derived = ("curvature", "smoothness")
+    rule: Cell[SafeRule]
+    norms: Floats = array("the norm of each item at its last visit", 0.0, 2.0**250)
+    visited: Floats = array("how far the solver had moved then; -1 before any visit")
+    curvature: Floats = derived("s of each item")
+    smoothness: Floats = derived("the Lipschitz constant of each item's gradient")
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        return {**super().limits(state), "norms": (0.0, 2.0**250)}
-
-    @classmethod
-    def fault(cls, state: Any, saved: Any) -> str:
+    def fault(self, saved: Mapping[str, Any]) -> str:
         """Return what is wrong with a visit: it cannot be further than the solver has moved."""
         visited, drift = saved["visited"], saved["rule"]["drift"]
         return "" if visited.max() <= drift else f"visited has {visited.max()}, beyond {drift}"
 
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """Make the bounds of the item exact; when due, recompute m."""
-        rule, index = state.rule[0], state.index
+        rule, index = self.rule[0], self.index
         if rule.unit == 0.0 and loss > 0.0:
             rule.unit = 1.0 / power_of_two_near(loss)
-        state.norms[item] = normalised(loss, rule.unit)
-        state.visited[item] = rule.drift
-        others = (index.sums[0].total - index.weights[item]) / state.sweep[0].scale
-        grown = others + value(state, item) > 2.0 * rule.solved_total
+        self.norms[item] = normalised(loss, rule.unit)
+        self.visited[item] = rule.drift
+        others = (index.sums[0].total - index.weights[item]) / self.sweep[0].scale
+        grown = others + self.value(item) > 2.0 * rule.solved_total
         if grown or rule.fed + 1 >= rule.due:
-            solve(state)
+            solve(self)
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return s(i) c(i) with c(i) = m s(i) clipped to the bounds; s(i)^2 before any loss."""
-        s = state.curvature[item]
-        if state.rule[0].unit == 0.0:
+        s = self.curvature[item]
+        if self.rule[0].unit == 0.0:
             return s * s
-        low, high = bounds(state, item)
-        wanted = state.rule[0].level * s
+        low, high = bounds(self, item)
+        wanted = self.rule[0].level * s
         return s * max(min(max(wanted, low), high), CRUMB * wanted)
 
-    @staticmethod
-    def fetch(state: Any, item: Any) -> None:
+    def fetch(self, item: int) -> None:
         """Prefetch the norm."""
-        prefetch(state.norms, item)
+        prefetch(self.norms, item)
 
 
 @kernel
-def bounds(state: SafeState, item: Any) -> Any:
+def bounds(state: SafeState, item: int) -> Any:
     """Return the bounds on the loss of an item, given how far the solver has moved."""
     since, norm = state.visited[item], state.norms[item]
     if since < 0.0:
@@ -193,7 +187,7 @@ class Safe(WeightedSampler):
     Stich, Raj, Jaggi (2017). Safe Adaptive Importance Sampling.
     """
 
-    state_class = SafeState
+    state: SafeState
 
     def __init__(
         self,
@@ -216,18 +210,11 @@ class Safe(WeightedSampler):
         shown = smooth if smooth.size > 1 else float(smooth[0])
         self.parameters.update(smoothness=shown, curvature=curved)
         interval = max(1, self.n // 10) if resolve is None else resolve
-        rule = new_rule(
-            mixing=mixing,
-            unit=0.0,
-            drift=0.0,  # how far the solver has moved
-            level=1.0,  # m
-            solved_total=0.0,  # sum of all values when m was computed
-            interval=interval,  # losses between two computations of m
-            due=interval,  # the number of losses at which the next one is due
-        )
+        rule = SafeRule(mixing=mixing, interval=interval, due=interval)
         roots = 1.0 if curved is None else np.sqrt(curved / curved.max())
         self._begin(
-            rule=rule,
+            SafeState,
+            rule=cell(rule),
             norms=np.full(self.n, 0.0),
             visited=np.full(self.n, -1.0),
             curvature=np.full(self.n, 1.0) * roots,

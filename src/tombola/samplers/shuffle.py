@@ -1,28 +1,21 @@
 """Shuffled epochs: the usual way to draw training examples."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from tombola.compiling.records import Record
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.samplers.deck import Deck, deal_one, new_deck
 
 __all__ = ["Shuffle"]
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    deck: Deck
-
-
-class ShuffleState(Compiled, _Parts):
+class ShuffleState(Compiled):
     """A deck of items; learns nothing."""
 
-    __slots__ = ()
+    deck: Deck
 
-    @staticmethod
-    def draw_one(state: Any) -> Any:
+    def draw_one(self) -> Any:
         """Deal one item; return it and 1/n."""
-        return deal_one(state.deck, state.stream), 1.0 / state.deck.items.size
+        return deal_one(self.deck, self.stream), 1.0 / self.deck.items.size
 
 
 class Shuffle(CompiledSampler):
@@ -47,9 +40,11 @@ class Shuffle(CompiledSampler):
     [0, 1, 2, 3, 4]
     """
 
+    state: ShuffleState
+
     def __init__(self, n: int, *, quantity: str = "loss", seed: int = 0) -> None:
         super().__init__(n, seed, quantity=quantity)
-        self.state = ShuffleState(self._stream.state, new_deck(self.n))
+        self.state = ShuffleState(stream=self._stream.state, deck=new_deck(self.n))
 
     def _largest_importance(self) -> float:
         return 1.0

@@ -1,17 +1,16 @@
 """SRG: stochastic reweighted gradients, by the last gradient norm of each item."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel, prefetch
-from tombola.compiling.records import Record
 from tombola.draws import Draw
-from tombola.index.layout import Index
-from tombola.random import Stream, next_word
-from tombola.samplers.arithmetic import normalised, power_of_two_near
-from tombola.samplers.weighted import Weighted, WeightedSampler, new_rule
+from tombola.random import Stream, Words, next_word
+from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
+from tombola.samplers.weighted import Rule, Weighted, WeightedSampler
+from tombola.state import Cell, Floats, array, cell, derived, real
 from tombola.validation import share
 
 __all__ = ["SRG"]
@@ -21,58 +20,57 @@ TRACE = 2.0**-200  # the value of an item whose last norm was 0, as a share of t
 COINS = 2**64 - 2  # the number of the child stream for the coins
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    coins: Record  # the stream of the coin flips
-    index: Index  # type: ignore[assignment]
-    sweep: Record
-    rule: Record
-    norms: NDArray[np.float64]  # the last norm of each item
+class SRGRule(Rule):
+    """The mean of the norms."""
+
+    unit: float = learnt_unit()
+    by_coin: int = derived('1 if only "uniform" draws refresh their item')
+    mean_norm: float = real("estimated mean of the norms under uniform draws", default=0.0)
+    seen: float = real("the number of norms in that mean", default=0.0)
 
 
-class SRGState(Weighted, _Parts):
+class SRGState(Weighted):
     """The last norm of each item, and a stream of coin flips."""
 
-    __slots__ = ()
+    rule: Cell[SRGRule]
+    coins: Cell[Words]
+    norms: Floats = array("the last norm of each item, -1 before the first", UNSEEN)
 
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """g(I_t) <- l_t(I_t), if the coin shows "uniform" or every draw refreshes."""
-        rule = state.rule[0]
-        share = uniform_share(state, probability)
+        rule = self.rule[0]
+        share = uniform_share(self, probability)
         if rule.by_coin:
-            share = 1.0 if flip(state.coins, share) else 0.0
+            share = 1.0 if flip(self.coins, share) else 0.0
             if share == 0.0:
                 return
         if rule.unit == 0.0 and loss > 0.0:
             rule.unit = 1.0 / power_of_two_near(loss)
         norm = normalised(loss, rule.unit)
-        state.norms[item] = norm
+        self.norms[item] = norm
         rule.seen += share
         rule.mean_norm += share / rule.seen * (norm - rule.mean_norm)
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return g(i); for an item without feedback, the mean of the norms so far."""
-        rule, norm = state.rule[0], state.norms[item]
+        rule, norm = self.rule[0], self.norms[item]
         if rule.unit == 0.0:
             return 1.0
         return max(norm, TRACE * rule.mean_norm) if norm >= 0.0 else rule.mean_norm
 
-    @staticmethod
-    def fetch(state: Any, item: Any) -> None:
+    def fetch(self, item: int) -> None:
         """Prefetch the norm."""
-        prefetch(state.norms, item)
+        prefetch(self.norms, item)
 
 
 @kernel
-def uniform_share(state: SRGState, probability: Any) -> Any:
+def uniform_share(state: SRGState, probability: float) -> Any:
     """Return the probability that the coin shows "uniform", given the item; at most 1."""
     return min(1.0, state.rule[0].mixing / (state.norms.size * probability))
 
 
 @kernel
-def flip(coins: Record, share: Any) -> Any:
+def flip(coins: Cell[Words], share: Any) -> Any:
     """Flip a coin, unless its outcome is certain."""
     if share <= 0.0 or share >= 1.0:
         return share >= 1.0
@@ -138,7 +136,7 @@ class SRG(WeightedSampler):
     El Hanchi, Stephens, Maddison (2022). Stochastic Reweighted Gradient Descent.
     """
 
-    state_class = SRGState
+    state: SRGState
 
     def __init__(
         self,
@@ -153,15 +151,11 @@ class SRG(WeightedSampler):
         if refresh not in ("coin", "always"):
             raise ValueError(f'refresh must be "coin" or "always", got {refresh!r}')
         super().__init__(n, seed, {"mixing": mixing, "refresh": refresh}, quantity=quantity)
-        rule = new_rule(
-            mixing=mixing,
-            unit=0.0,
-            by_coin=int(refresh == "coin"),  # whether only "uniform" draws refresh their item
-            mean_norm=0.0,  # estimated mean of the norms under uniform draws
-            seen=0.0,  # the number of norms in that mean
-        )
+        rule = SRGRule(mixing=mixing, by_coin=int(refresh == "coin"))
         coins = Stream(seed).child(COINS).state
-        self._begin(rule=rule, coins=coins, norms=np.full(self.n, UNSEEN), stale=True)
+        self._begin(
+            SRGState, rule=cell(rule), coins=coins, norms=np.full(self.n, UNSEEN), stale=True
+        )
 
     def _draw(self, size: int) -> Draw:
         items: Any

@@ -1,16 +1,14 @@
 """Draws by a table of the last known losses, however old; Alain et al. (2015)."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tombola.compiling import prefetch
-from tombola.compiling.records import Record
-from tombola.index.layout import Index
-from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
 from tombola.samplers.shrunk_averages import pace
-from tombola.samplers.weighted import Weighted, WeightedSampler, new_rule
+from tombola.samplers.weighted import Rule, Weighted, WeightedSampler
+from tombola.state import Cell, Floats, array, cell, real
 from tombola.validation import share
 
 __all__ = ["Stale"]
@@ -20,53 +18,41 @@ TRACE = 2.0**-200  # the least mean, and the least value as a share of the mean
 LARGEST_IMPORTANCE = 2.0**200  # of draws that another sampler made
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    index: Index  # type: ignore[assignment]
-    sweep: Record
-    rule: Record
-    table: NDArray[np.float64]  # the last loss of each item
+class StaleRule(Rule):
+    """The mean of the losses."""
+
+    unit: float = learnt_unit()
+    mean_loss: float = real("running mean of the losses of all items", TRACE, 1e300, default=TRACE)
 
 
-class StaleState(Weighted, _Parts):
+class StaleState(Weighted):
     """The last loss of each item."""
 
-    __slots__ = ()
+    rule: Cell[StaleRule]
+    table: Floats = array("the last loss of each item, -1 before the first", MISSING, 2.0**250)
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        return {
-            **super().limits(state),
-            "table": (MISSING, 2.0**250),
-            "rule.mean_loss": (TRACE, 1e300),
-        }
-
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """omega(i) <- l(i); the mean follows l / (n p) over about the last n losses."""
-        rule, n = state.rule[0], state.table.size
+        rule, n = self.rule[0], self.table.size
         if rule.unit == 0.0 and loss > 0.0:
             rule.unit = 1.0 / power_of_two_near(loss)
         entry = normalised(loss, rule.unit)
-        state.table[item] = entry
+        self.table[item] = entry
         importance = min(1.0 / (n * probability), LARGEST_IMPORTANCE)
         rule.mean_loss = max(
             TRACE, rule.mean_loss + pace(rule.fed, n) * (entry * importance - rule.mean_loss)
         )
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return omega(i); for an item without feedback, the mean."""
-        rule, entry = state.rule[0], state.table[item]
+        rule, entry = self.rule[0], self.table[item]
         if rule.unit == 0.0:
             return 1.0
         return max(entry, TRACE * rule.mean_loss) if entry >= 0.0 else rule.mean_loss
 
-    @staticmethod
-    def fetch(state: Any, item: Any) -> None:
+    def fetch(self, item: int) -> None:
         """Prefetch the entry."""
-        prefetch(state.table, item)
+        prefetch(self.table, item)
 
 
 class Stale(WeightedSampler):
@@ -116,16 +102,16 @@ class Stale(WeightedSampler):
     Importance Sampling.
     """
 
-    state_class = StaleState
+    state: StaleState
 
     def __init__(
         self, n: int, *, mixing: float = 0.1, quantity: str = "loss", seed: int = 0
     ) -> None:
         mixing = share("mixing", mixing, zero=False)
         super().__init__(n, seed, {"mixing": mixing}, quantity=quantity)
-        rule = new_rule(
-            mixing=mixing,
-            unit=0.0,  # losses are multiplied by this power of two; 0: not yet known
-            mean_loss=TRACE,  # of the losses of all items
+        self._begin(
+            StaleState,
+            rule=cell(StaleRule(mixing=mixing)),
+            table=np.full(self.n, MISSING),
+            stale=True,
         )
-        self._begin(rule=rule, table=np.full(self.n, MISSING), stale=True)

@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.groups import group_numbers
-from tombola.samplers.weighted import Scored, WeightedSampler, new_rule
+from tombola.samplers.weighted import Rule, Scored, WeightedSampler
+from tombola.state import Floats, cell, derived
 from tombola.validation import share
 
 __all__ = ["Static"]
@@ -16,13 +17,11 @@ __all__ = ["Static"]
 class StaticState(Scored):
     """Learns nothing; the scores are the given weights."""
 
-    __slots__ = ()
-    derived = ("scores",)
+    scores: Floats = derived("the given weights")
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return the given weight of the item."""
-        return state.scores[item]
+        return self.scores[item]
 
 
 class Static(WeightedSampler):
@@ -66,7 +65,7 @@ class Static(WeightedSampler):
     Randomized Kaczmarz algorithm.
     """
 
-    state_class = StaticState
+    state: StaticState
 
     def __init__(
         self, weights: ArrayLike, *, mixing: float = 0.0, quantity: str = "loss", seed: int = 0
@@ -78,7 +77,7 @@ class Static(WeightedSampler):
         del self.parameters["n"]  # implied by the weights; `Static` does not take it
         scaled = given / power_of_two_near(float(given.max()))
         scores = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)
-        self._begin(rule=new_rule(mixing=mixing), scores=scores, least=0)
+        self._begin(StaticState, rule=cell(Rule(mixing=mixing)), scores=scores, least=0)
         chances = self.probabilities()
         self._limit = float(1.0 / (self.n * chances[chances > 0].min()))
 

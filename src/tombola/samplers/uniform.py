@@ -1,35 +1,33 @@
 """Independent uniform draws: the baseline."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import new_record
-from tombola.compiling.records import Record
 from tombola.draws import Draw
 from tombola.random import next_below
 from tombola.samplers.compiled import Compiled, CompiledSampler
+from tombola.state import Cell, Floats, Record, cell, derived
 
 __all__ = ["Uniform"]
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    items: Record  # the number of items
+class Items(Record):
+    """The number of items."""
+
+    n: int = derived("the number of items")
 
 
-class UniformState(Compiled, _Parts):
-    """The random stream and the number of items."""
+class UniformState(Compiled):
+    """The random words and the number of items."""
 
-    __slots__ = ()
-    derived = ("items",)
+    items: Cell[Items] = derived("the number of items")
 
-    @staticmethod
-    def draw_one(state: Any) -> Any:
+    def draw_one(self) -> Any:
         """Draw one item; return it and its probability."""
-        n = state.items[0].n
-        return np.int64(next_below(state.stream, np.uint64(n))), 1.0 / n
+        n = self.items[0].n
+        return np.int64(next_below(self.stream, np.uint64(n))), 1.0 / n
 
 
 class Uniform(CompiledSampler):
@@ -52,14 +50,16 @@ class Uniform(CompiledSampler):
 
     keeps_items = False
 
+    state: UniformState
+
     def __init__(self, n: int, *, quantity: str = "loss", seed: int = 0) -> None:
         super().__init__(n, seed, quantity=quantity)
-        self.state = UniformState(self._stream.state, new_record(n=self.n))
+        self.state = UniformState(stream=self._stream.state, items=cell(Items(n=self.n)))
 
     def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         return self._stream.integers(self.n, size), np.full(size, 1.0 / self.n)
 
-    def _update(self, draw: Draw, losses: Any) -> None:
+    def _update(self, draw: Draw, losses: Floats) -> None:
         """Learn nothing; the base class has updated the gauge."""
 
     def _largest_importance(self) -> float:

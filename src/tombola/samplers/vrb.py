@@ -1,18 +1,18 @@
 """The Variance Reducer Bandit: Algorithm 1 of Borsos, Krause, Levy (2018)."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel, prefetch
-from tombola.compiling.records import Record
-from tombola.index.layout import Index
 from tombola.samplers import parameter_free
 from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
 from tombola.samplers.bounds import checked_bounds
-from tombola.samplers.weighted import SWEEP, Weighted, WeightedSampler, new_rule, put, value
+from tombola.samplers.parameter_free import ParameterFree
+from tombola.samplers.weighted import SWEEP, Rule, Scored, WeightedSampler, put
+from tombola.state import Cell, cell, count, derived, real
 from tombola.validation import number, positive_count, share
 
 __all__ = ["VRB", "checked_theta"]
@@ -21,67 +21,58 @@ FIXED, ANYTIME, DOUBLING = 0, 1, 2  # schedules
 CUBE_ROOT_OF_HALF = 0.7937005259840998  # a literal, because pow differs between machines
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    index: Index  # type: ignore[assignment]
-    sweep: Record
-    rule: Record
-    scores: NDArray[np.float64]  # w
-    bounds: NDArray[np.float32]  # L of each item; empty if one bound holds for all
+class PrintedRule(Rule):
+    """The numbers of Algorithm 1."""
+
+    mixing: float = real("theta, the share of uniform draws", 2.0**-60, 1.0)
+    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
+    fade: float = derived("the factor of the scores at each pass of the sweep")
+    bound: float = derived("L, if one bound holds for all items")
+    factor: float = real("n / theta")
+    schedule: int = derived("how theta changes: not, gradually, or in phases")
+    due: int = count("the number of draws at which theta changes next")
 
 
-class PrintedState(Weighted, _Parts):
-    """The state of Algorithm 1 as printed."""
+class Printed(Scored):
+    """The state of Algorithm 1 as printed: the scores are w."""
 
-    __slots__ = ()
-    derived = ("bounds",)
+    rule: Cell[PrintedRule]
+    bounds: NDArray[np.float32] = derived("L of each item; empty if one bound holds for all")
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        schedule = state.rule[0].schedule
-        own = {"rule.mixing": (2.0**-60, 1.0), "rule.schedule": (schedule, schedule)}
-        return {**super().limits(state), **own}
-
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """Algorithm 1: w(I_t) <- w(I_t) + l_t^2(I_t) / p~_t(I_t)."""
-        loss = normalised(loss, state.rule[0].unit)
-        state.scores[item] += loss * loss / probability
+        loss = normalised(loss, self.rule[0].unit)
+        self.scores[item] += loss * loss / probability
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Algorithm 1: p_t(i) is proportional to sqrt(w(i) + L n / theta)."""
-        bound = state.bounds[item] if state.bounds.size else state.rule[0].bound
-        return math.sqrt(state.scores[item] + bound * state.rule[0].factor)
+        bound = self.bounds[item] if self.bounds.size else self.rule[0].bound
+        return math.sqrt(self.scores[item] + bound * self.rule[0].factor)
 
-    @staticmethod
-    def prepare(state: Any, size: Any) -> Any:
+    def prepare(self, size: int) -> Any:
         """Decrease theta if the horizon is unknown, gradually or in phases."""
-        rule = state.rule[0]
+        rule = self.rule[0]
         while rule.schedule != FIXED and rule.drawn >= rule.due:
             if rule.schedule == ANYTIME:
-                lower_mixing(state)
+                lower_mixing(self)
             else:
-                next_phase(state)
+                next_phase(self)
         return size
 
-    @staticmethod
-    def fade(state: Any, item: Any) -> None:
+    def fade(self, item: int) -> None:
         """Discount the score."""
-        if state.rule[0].fade < 1.0:
-            state.scores[item] *= state.rule[0].fade
+        if self.rule[0].fade < 1.0:
+            self.scores[item] *= self.rule[0].fade
 
-    @staticmethod
-    def fetch(state: Any, item: Any) -> None:
+    def fetch(self, item: int) -> None:
         """Prefetch score and bound."""
-        prefetch(state.scores, item)
-        if state.bounds.size:
-            prefetch(state.bounds, item)
+        prefetch(self.scores, item)
+        if self.bounds.size:
+            prefetch(self.bounds, item)
 
 
 @kernel(inner=True)
-def lower_mixing(state: PrintedState) -> None:
+def lower_mixing(state: Printed) -> None:
     """Set theta_t = min(1, (n/t)^(1/3)); recomputed when t has grown by a sixteenth."""
     rule, n = state.rule[0], state.scores.size
     drawn = max(1, rule.drawn)
@@ -91,7 +82,7 @@ def lower_mixing(state: PrintedState) -> None:
 
 
 @kernel(inner=True)
-def next_phase(state: PrintedState) -> None:
+def next_phase(state: Printed) -> None:
     """Begin phase k: T_k = n 2^k draws with theta_k = 2^(-k/3), starting from w = 0."""
     rule, n = state.rule[0], state.scores.size
     rule.mixing *= CUBE_ROOT_OF_HALF
@@ -99,7 +90,7 @@ def next_phase(state: PrintedState) -> None:
     rule.due = 2 * rule.due + n  # phases end after n, 3n, 7n, ... draws
     for item in range(n):
         state.scores[item] = 0.0
-        put(state, item, value(state, item))
+        put(state, item, state.value(item))
 
 
 class VRB(WeightedSampler):
@@ -173,6 +164,8 @@ class VRB(WeightedSampler):
     Borsos, Krause, Levy (2018). Online Variance Reduction for Stochastic Optimization.
     """
 
+    state: Printed | ParameterFree
+
     def __init__(
         self,
         n: int,
@@ -203,29 +196,32 @@ class VRB(WeightedSampler):
                     f"{chosen[0]} needs a bound (Algorithm 1 plays L n / theta); "
                     "leave both out for the parameter-free sampler"
                 )
-            self.state_class = parameter_free.ParameterFreeState
             super().__init__(n, seed, parameters, quantity=quantity)
-            self._begin(stale=True, **parameter_free.start(self.n, fade=fade, shuffle=shuffle))
+            self._begin(
+                ParameterFree,
+                stale=True,
+                **parameter_free.start(self.n, fade=fade, shuffle=shuffle),
+            )
         else:
-            self.state_class = PrintedState
             bounds = checked_bounds(bound, n)
             parameters["bound"] = bounds if bounds.size > 1 else float(bounds[0])
             super().__init__(n, seed, parameters, quantity=quantity)
             theta, kind = checked_theta(self.n, mixing, horizon, schedule)
             unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
             bounds = bounds * unit * unit
-            rule = new_rule(
+            rule = PrintedRule(
                 mixing=theta,
                 unit=unit,
-                fade=fade,  # factor of the scores at each pass of the sweep
-                bound=float(bounds[0]),  # L, if one bound holds for all items
-                factor=self.n / theta,  # n / theta
+                fade=fade,
+                bound=float(bounds[0]),
+                factor=self.n / theta,
                 schedule=kind,
-                due=self.n,  # the number of draws at which theta changes next
+                due=self.n,
             )
             self._begin(
+                Printed,
                 stale=kind != FIXED or fade < 1,
-                rule=rule,
+                rule=cell(rule),
                 scores=np.full(self.n, 0.0),
                 bounds=(bounds if bounds.size > 1 else bounds[:0]).astype(np.float32),
             )
@@ -233,8 +229,9 @@ class VRB(WeightedSampler):
     @property
     def mode(self) -> str:
         """The current mode: "adaptive", or "shuffle" while the sampler deals shuffled epochs."""
-        parameter_free = self.parameters["bound"] is None
-        return "shuffle" if parameter_free and self.state.fallback[0].shuffling else "adaptive"
+        state = self.state
+        shuffling = isinstance(state, ParameterFree) and state.fallback[0].shuffling
+        return "shuffle" if shuffling else "adaptive"
 
     @property
     def independent(self) -> bool:

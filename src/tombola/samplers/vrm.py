@@ -7,15 +7,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.archive import CheckpointError
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.index import drawing
 from tombola.index.layout import Index, build, new_index, new_sums, place_type
 from tombola.random import next_below
-from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.samplers.groups import group_numbers
+from tombola.state import (
+    Cell,
+    CheckpointError,
+    Floats,
+    Ints,
+    Record,
+    array,
+    cell,
+    derived,
+    real,
+)
 from tombola.validation import share
 
 __all__ = ["VRM"]
@@ -35,18 +44,17 @@ class Components(NamedTuple):
     shares: NDArray[np.float64]  # n P(i, c), one row for each item
 
 
-class _Parts(NamedTuple):
-    stream: Record
-    components: Components
-    index: Index  # type: ignore[assignment]  # over components
-    mixture: NDArray[np.float64]  # w
-    curvature: NDArray[np.float64]  # A, but for the ridge
-    slope: NDArray[np.float64]  # space for a step
-    rule: Record
+class VRMRule(Record):
+    """The numbers of a Newton step."""
+
+    unit: float = learnt_unit()
+    largest: float = real("the largest |g| so far", default=0.0)
+    step: float = derived("the step size")
+    least: float = derived("the least share of the uniform component")
 
 
 @kernel
-def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+def learn_many(state: "VRMState", items: Ints, probabilities: Floats, losses: Floats) -> None:
     """Learn from a batch, one loss after the other, then update the weights."""
     for j in range(items.size):
         learn_one(state, items[j], probabilities[j], losses[j])
@@ -54,7 +62,7 @@ def learn_many(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
 
 
 @kernel
-def learn_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+def learn_one(state: "VRMState", item: int, probability: float, loss: float) -> None:
     """Take one Newton step, with g(c) = -P(i, c) l^2 / p(i)^2 / p'(i), relative to the largest."""
     rule, row, slope = state.rule[0], state.components.shares[item], state.slope
     n = state.components.shares.shape[0]
@@ -85,7 +93,7 @@ def learn_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
 
 
 @kernel
-def take_step(state: Any) -> None:
+def take_step(state: "VRMState") -> None:
     """Minimise slope (v - w) + (v - w) A (v - w) / 2 over the mixtures v, where w was before.
 
     This is the Newton step with its projection in the norm of A. Mass is exchanged between the two
@@ -123,7 +131,7 @@ def take_step(state: Any) -> None:
 
 
 @kernel
-def weigh(state: Any) -> None:
+def weigh(state: "VRMState") -> None:
     """Convert the mixture into integer weights, rounding up."""
     for c in range(state.mixture.size):
         state.index.weights[c] = np.int64(math.ceil(state.mixture[c] * TOTAL_WEIGHT))
@@ -131,7 +139,7 @@ def weigh(state: Any) -> None:
 
 
 @kernel(inline=True)
-def probability_of(state: Any, item: Any) -> Any:
+def probability_of(state: "VRMState", item: int) -> Any:
     """Return sum_c w(c) P(i, c), with the integer weights of the components as w."""
     weights, shares, total = state.index.weights, state.components.shares, 0.0
     for c in range(weights.size):
@@ -158,43 +166,49 @@ def build_members(components: Any) -> None:
         build(members_of(components, c))
 
 
-class VRMState(Compiled, _Parts):
+class VRMState(Compiled):
     """A mixture, and an index over its components."""
 
-    __slots__ = ()
+    components: Components = derived("the given distributions")
+    index: Index = derived("over components")
+    mixture: Floats = array("w", 0.0, 1.0 + 1e-9)
+    curvature: Floats = array("A, but for the ridge", -1e18, 1e18)
+    slope: Floats = derived("space for a step")
+    rule: Cell[VRMRule]
+
     update_many = learn_many
-    derived = ("components", "index", "slope")
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the rule's numbers and arrays."""
-        rule = state.rule[0]
-        fixed = {f"rule.{name}": (rule[name], rule[name]) for name in ("step", "least")}
-        return {"mixture": (0.0, 1.0 + 1e-9), "curvature": (-1e18, 1e18), **fixed}
+    def fault(self, saved: Mapping[str, Any]) -> str:
+        """Return what is wrong with a mixture."""
+        total, uniform = float(saved["mixture"].sum()), float(saved["mixture"][-1])
+        if abs(total - 1) > 1e-6 or uniform < self.rule[0].least:
+            return f"mixture has a sum of {total} and a uniform share of {uniform}"
+        return ""
 
-    @staticmethod
-    def draw_one(state: Any) -> Any:
+    def restore(self) -> None:
+        """Compute the weights of the components."""
+        weigh(self)
+
+    def draw_one(self) -> Any:
         """Draw a component by its weight, then an item from it."""
-        components = state.components
-        c = drawing.draw_one(state.index, state.stream, 0)
-        if c == state.mixture.size - 1:
-            item = np.int64(next_below(state.stream, np.uint64(components.shares.shape[0])))
+        components = self.components
+        c = drawing.draw_one(self.index, self.stream, 0)
+        if c == self.mixture.size - 1:
+            item: Any = np.int64(next_below(self.stream, np.uint64(components.shares.shape[0])))
         else:
-            entry = drawing.draw_one(members_of(components, c), state.stream, 0)
+            entry = drawing.draw_one(members_of(components, c), self.stream, 0)
             item = np.int64(components.items[components.starts[c] + entry])
-        return item, probability_of(state, item)
+        return item, probability_of(self, item)
 
-    @staticmethod
-    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def update_one(self, item: int, probability: float, loss: float) -> None:
         """Learn from one loss."""
-        learn_one(state, item, probability, loss)
-        weigh(state)
+        learn_one(self, item, probability, loss)
+        weigh(self)
 
-    @staticmethod
-    def fill_probabilities(state: Any, out: Any) -> None:
+    def fill_probabilities(self, out: Floats) -> None:
         """Write the probability of every item."""
         for item in range(out.size):
-            out[item] = probability_of(state, item)
+            out[item] = probability_of(self, item)
 
 
 class VRM(CompiledSampler):
@@ -254,6 +268,8 @@ class VRM(CompiledSampler):
     Borsos, Curi, Levy, Krause (2019). Online Variance Reduction with Mixtures.
     """
 
+    state: VRMState
+
     def __init__(
         self,
         components: ArrayLike,
@@ -279,12 +295,7 @@ class VRM(CompiledSampler):
             mixture=np.append(np.full(k - 1, (1 - uniform) / (k - 1)), uniform),
             curvature=np.zeros((k, k)),
             slope=np.zeros(k),
-            rule=new_record(
-                unit=0.0,  # losses are multiplied by this power of two; 0: not yet known
-                largest=0.0,  # the largest |g| so far
-                step=float(step),
-                least=mixing,  # the least share of the uniform component
-            ),
+            rule=cell(VRMRule(step=float(step), least=mixing)),
         )
         build_members(self.state.components)
         weigh(self.state)
@@ -308,16 +319,6 @@ class VRM(CompiledSampler):
         if not array or components.ndim != 2:
             raise CheckpointError("components is not an array of float64, of shape (k, n)")
         return (len(components) + 1) ** 2  # of the curvature
-
-    def _check(self, parts: Mapping[str, Any]) -> None:
-        super()._check(parts)
-        total, uniform = float(parts["mixture"].sum()), float(parts["mixture"][-1])
-        if abs(total - 1) > 1e-6 or uniform < self.state.rule[0].least:
-            raise CheckpointError(f"mixture has a sum of {total} and a uniform share of {uniform}")
-
-    def _load(self, parts: Mapping[str, Any]) -> None:
-        super()._load(parts)
-        weigh(self.state)
 
     def _largest_importance(self) -> float:
         return (1 + 1e-9) / float(self.parameters["mixing"])

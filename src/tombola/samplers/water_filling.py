@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.compiling.records import Record
-from tombola.random import Stream, next_below
+from tombola.random import Stream, Words, next_below
+from tombola.state import Cell
 
 __all__ = ["choose", "choose_items", "fill_chances", "water_level"]
 
@@ -80,7 +80,7 @@ def fill_chances(
 
 @kernel(allocates=True, inner=True)
 def choose_items(
-    chances: NDArray[np.int64], unit: Any, stream: Record, items: NDArray[Any]
+    chances: NDArray[np.int64], unit: Any, stream: Cell[Words], items: NDArray[Any]
 ) -> None:
     """Choose items by a systematic sample over a random order.
 
@@ -119,7 +119,7 @@ def choose(
 @kernel(allocates=True)
 def fill_and_choose(
     values: NDArray[np.float64],
-    stream: Record,
+    stream: Cell[Words],
     chances: NDArray[np.int64],
     items: NDArray[np.int64],
 ) -> None:

@@ -13,24 +13,22 @@ float64). U is the smallest integer for which the uniform share n U / (A + n U) 
 requested mixing.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tombola.compiling import by_type, kernel, new_record, prefetch
-from tombola.compiling.records import Record
+from tombola.compiling import kernel, prefetch
 from tombola.index import drawing
 from tombola.index.layout import Index, build, new_index
 from tombola.index.setting import assign
 from tombola.random import next_below
 from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.compiled import Compiled, CompiledSampler
+from tombola.state import Cell, Floats, Ints, Record, array, cell, count, derived, integer, real
 
-__all__ = ["Scored", "Weighted", "WeightedSampler", "new_rule"]
+__all__ = ["Rule", "Scored", "Sweep", "Weighted", "WeightedSampler"]
 
 SWEEP = 2  # items refreshed per loss, while a sweep is in progress
-ALWAYS = 2**62  # the pending items of a sweep that never ends
 TARGET = 2.0**50  # total weight after a rebuild
 HIGH = 2**60  # a total above this, or an average weight below LOW, changes the scale
 LOW = 2**10
@@ -41,7 +39,7 @@ SMALL = 2**20  # up to this many items are rescaled at once, in milliseconds; mo
 
 
 @kernel(inline=True)
-def uniform_weight(state: Any) -> Any:
+def uniform_weight(state: "Weighted") -> Any:
     """Return U for the requested mixing; -1 if every draw is uniform."""
     mixing = state.rule[0].mixing
     if mixing <= 0.0:
@@ -55,7 +53,7 @@ def uniform_weight(state: Any) -> Any:
 
 
 @kernel(inline=True)
-def probability_of(state: Any, item: Any, uniform: Any) -> Any:
+def probability_of(state: "Weighted", item: int, uniform: Any) -> Any:
     """Return the probability of an item, given the uniform weight."""
     n = state.index.weights.size
     if uniform < 0:
@@ -64,7 +62,7 @@ def probability_of(state: Any, item: Any, uniform: Any) -> Any:
 
 
 @kernel(inline=True)
-def draw_from_index(state: Any) -> Any:
+def draw_from_index(state: "Weighted") -> Any:
     """Draw one item by its weight; return it and its probability."""
     uniform = uniform_weight(state)
     if uniform < 0:
@@ -75,7 +73,7 @@ def draw_from_index(state: Any) -> Any:
 
 
 @kernel
-def fill_from_index(state: Any, out: Any) -> None:
+def fill_from_index(state: "Weighted", out: Floats) -> None:
     """Write the probability of every item."""
     uniform = uniform_weight(state)
     for item in range(out.size):
@@ -83,21 +81,21 @@ def fill_from_index(state: Any, out: Any) -> None:
 
 
 @kernel(allocates=True)
-def draw_many(state: Any, items: Any, probabilities: Any) -> None:
+def draw_many(state: "Weighted", items: Ints, probabilities: Floats) -> None:
     """Draw a batch, calling `prepare` once for all draws that it is valid for."""
     done = 0
     while done < items.size:
-        size = prepare(state, items.size - done)
+        size = state.prepare(items.size - done)
         state.rule[0].drawn += size
         uniform = uniform_weight(state)
-        if by_weight(state) and uniform >= 0:
+        if state.by_weight() and uniform >= 0:
             # the same items, from the same words, as `draw_from_index`
             drawing.draw_many(state.index, state.stream, items[done : done + size], uniform)
             for j in range(done, done + size):
                 probabilities[j] = probability_of(state, items[j], uniform)
         else:
             for j in range(done, done + size):
-                items[j], probabilities[j] = draw_next(state)
+                items[j], probabilities[j] = state.draw_next()
         done += size
 
 
@@ -105,20 +103,20 @@ def draw_many(state: Any, items: Any, probabilities: Any) -> None:
 
 
 @kernel(inline=True)
-def learn_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
+def learn_one(state: "Weighted", item: int, probability: float, loss: float) -> None:
     """Learn from one loss."""
-    absorb(state, item, probability, loss)
+    state.absorb(item, probability, loss)
     state.rule[0].fed += 1
-    put(state, item, value(state, item))
+    put(state, item, state.value(item))
     sweep(state)
 
 
 @kernel
-def update_in_order(state: Any, items: Any, probabilities: Any, losses: Any) -> None:
+def update_in_order(state: "Weighted", items: Ints, probabilities: Floats, losses: Floats) -> None:
     """Learn from a batch, one loss after the other, after prefetching what this reads."""
     index = state.index
     for j in range(items.size):
-        fetch(state, items[j])
+        state.fetch(items[j])
         prefetch(index.weights, items[j])
         prefetch(index.position, items[j])
     for j in range(items.size):
@@ -128,7 +126,7 @@ def update_in_order(state: Any, items: Any, probabilities: Any, losses: Any) -> 
 
 
 @kernel(inline=True)
-def least_weight(state: Any, real: Any) -> Any:
+def least_weight(state: "Weighted", real: Any) -> Any:
     """Return the smallest weight that an item of this value can have."""
     return np.int64(1) if real > 0.0 else state.sweep[0].least
 
@@ -141,7 +139,7 @@ def weight_within(real: Any, scale: Any, room: Any) -> Any:
 
 
 @kernel(inline=True)
-def put(state: Any, item: Any, real: Any) -> None:
+def put(state: "Weighted", item: int, real: Any) -> None:
     """Convert a value into an integer weight.
 
     The weight is at least 1, so that every item can be drawn (a sampler may choose 0 for a value of
@@ -154,50 +152,50 @@ def put(state: Any, item: Any, real: Any) -> None:
 
 
 @kernel(inline=True)
-def following(item: Any, n: Any) -> Any:
+def following(item: int, n: Any) -> Any:
     """Return the item after this one, in turn."""
     return item + 1 if item + 1 < n else 0
 
 
 @kernel(inline=True)
-def sweep(state: Any) -> None:
+def sweep(state: "Weighted") -> None:
     """Refresh a few more weights; change the scale if the total is out of range."""
     turn, n = state.sweep[0], state.index.weights.size
-    items = min(turn.pending, SWEEP)
+    items = SWEEP if turn.endless else min(turn.pending, SWEEP)
     for _ in range(items):
         item = turn.cursor
         turn.cursor = following(item, n)
-        fade(state, item)
-        put(state, item, value(state, item))
-    if turn.pending < ALWAYS:
+        state.fade(item)
+        put(state, item, state.value(item))
+    if not turn.endless:
         turn.pending -= items
     if not LOW * n <= state.index.sums[0].total <= HIGH:
         rescale(state)
 
 
 @kernel(inner=True)
-def rescale(state: Any) -> None:
+def rescale(state: "Weighted") -> None:
     """Change the scale of the weights: at once if that is fast, else during a sweep."""
     turn, n = state.sweep[0], state.index.weights.size
     if n <= SMALL:
         rebuild(state)
-    elif turn.pending == 0 or (turn.pending == ALWAYS and turn.cursor < SWEEP):
+    elif turn.cursor < SWEEP if turn.endless else turn.pending == 0:
         turn.scale *= 0.5 if state.index.sums[0].total > HIGH else 2.0
-        turn.pending = max(turn.pending, n)
+        turn.pending = n
 
 
 @kernel
-def rebuild(state: Any) -> None:
+def rebuild(state: "Weighted") -> None:
     """Choose the scale and compute all weights from the scores."""
     total = 0.0
     weights = state.index.weights
     for item in range(weights.size):
-        total += value(state, item)
+        total += state.value(item)
     scale = TARGET / power_of_two_near(total)
     state.sweep[0].scale = scale
     room = np.int64(2 * HIGH)
     for item in range(weights.size):
-        real = value(state, item)
+        real = state.value(item)
         weights[item] = max(weight_within(real, scale, room), least_weight(state, real))
         room -= weights[item]
     build(state.index)
@@ -206,118 +204,101 @@ def rebuild(state: Any) -> None:
 # --- the state and its functions -----------------------------------------------------------------
 
 
+class Rule(Record):
+    """The numbers that every rule has; a rule with more of them derives from this class."""
+
+    mixing: float = real("theta, the requested share of uniform draws", 0.0, 1.0, default=0.0)
+    drawn: int = count("items drawn", default=0)
+    fed: int = count("losses received", default=0)
+
+
+class Sweep(Record):
+    """How weights follow from values, and which of them are refreshed next."""
+
+    scale: float = real(
+        "integer weight per unit of value, a power of two", 2.0**-1000, 2.0**1020, default=1.0
+    )
+    least: int = derived("the weight of an item of value 0")
+    endless: int = derived("1 if weights change without feedback: the sweep never ends")
+    cursor: int = integer("the item that is refreshed next", 0, "index.order.size - 1", default=0)
+    pending: int = integer("items still to be refreshed", 0, "index.order.size", default=0)
+
+
 class Weighted(Compiled):
-    """Base class of states with the parts ``stream``, ``index``, ``sweep`` and ``rule``.
+    """Base class of states with an index over all items."""
 
-    ``rule`` is a record with at least ``mixing`` (the requested uniform share), ``drawn`` and
-    ``fed`` (the number of items drawn and of losses received); see `new_rule`.
-    """
+    index: Index
+    sweep: Cell[Sweep]
+    rule: Cell[Rule]
 
-    __slots__ = ()
     draw_many = draw_many
     update_many = update_in_order
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the valid range of the parts that all weighted samplers have."""
-        n, pending = state.index.weights.size, state.sweep[0].pending
-        return {
-            "rule.mixing": (0.0, 1.0),
-            "rule.fade": (0.0, 1.0),
-            "sweep.scale": (2.0**-1000, 2.0**1020),
-            "sweep.least": (state.sweep[0].least, state.sweep[0].least),
-            "sweep.cursor": (0, n - 1),
-            "sweep.pending": (ALWAYS, ALWAYS) if pending == ALWAYS else (0, n),
-            "scores": (0.0, 2.0**1020),
-        }
-
-    @staticmethod
-    def absorb(state: Any, item: Any, probability: Any, loss: Any) -> None:
+    def absorb(self, item: int, probability: float, loss: float) -> None:
         """Update the score of an item from a loss; the default learns nothing."""
 
-    @staticmethod
-    def value(state: Any, item: Any) -> Any:
+    def value(self, item: int) -> Any:
         """Return the real number that the item's weight is proportional to."""
         return 1.0
 
-    @staticmethod
-    def prepare(state: Any, size: Any) -> Any:
+    def prepare(self, size: int) -> Any:
         """Set the mixing of the next draws; return for how many of `size` draws it is valid."""
         return size
 
-    @staticmethod
-    def fade(state: Any, item: Any) -> None:
+    def fade(self, item: int) -> None:
         """Discount the evidence of an item as the sweep passes; the default does nothing."""
 
-    @staticmethod
-    def fetch(state: Any, item: Any) -> None:
+    def fetch(self, item: int) -> None:
         """Prefetch what `absorb` and `value` read of an item."""
 
-    @staticmethod
-    def by_weight(state: Any) -> Any:
+    def by_weight(self) -> Any:
         """Return whether the next draws are by weight, as `draw_from_index` makes them."""
         return True
 
-    draw_next = staticmethod(draw_from_index)
-    update_one = staticmethod(learn_one)
-    fill_probabilities = staticmethod(fill_from_index)
+    draw_next = draw_from_index
+    update_one = learn_one
+    fill_probabilities = fill_from_index
 
-    @staticmethod
-    def draw_one(state: Any) -> Any:
+    def draw_one(self) -> Any:
         """Draw one item; return it and its probability."""
-        prepare(state, 1)
-        state.rule[0].drawn += 1
-        return draw_next(state)
+        self.prepare(1)
+        self.rule[0].drawn += 1
+        return self.draw_next()
 
 
-class _ScoredParts(NamedTuple):
-    stream: Record
-    index: Index  # type: ignore[assignment]
-    sweep: Record
-    rule: Record
-    scores: NDArray[np.float64]
-
-
-class Scored(Weighted, _ScoredParts):
+class Scored(Weighted):
     """Base class of states with one score for each item."""
 
-    __slots__ = ()
+    scores: Floats = array("the score of each item", 0.0, 2.0**1020)
 
-    @staticmethod
-    def fetch(state: Any, item: Any) -> None:
+    def fetch(self, item: int) -> None:
         """Prefetch the score."""
-        prefetch(state.scores, item)
-
-
-absorb = by_type(Weighted.absorb)
-value = by_type(Weighted.value)
-prepare = by_type(Weighted.prepare)
-fade = by_type(Weighted.fade)
-fetch = by_type(Weighted.fetch)
-draw_next = by_type(Weighted.draw_next, "draw_next")
-by_weight = by_type(Weighted.by_weight)
+        prefetch(self.scores, item)
 
 
 # --- the sampler class --------------------------------------------------------------------------
 
 
-def new_rule(*, mixing: float = 0.0, **own: Any) -> Record:
-    """Return the record of a rule: mixing, counts of draws and losses, and further numbers."""
-    return new_record(mixing=mixing, drawn=0, fed=0, **own)
-
-
 class WeightedSampler(CompiledSampler):
-    """A sampler with an index; a subclass sets `state_class` and calls `_begin`."""
+    """A sampler with an index; a subclass calls `_begin` with the class of its state."""
 
-    state_class: type[Any]
+    state: Weighted
 
     def _begin(
-        self, *, index: Index | None = None, stale: bool = False, least: int = 1, **own: Any
+        self,
+        kind: type[Weighted],
+        *,
+        index: Index | None = None,
+        stale: bool = False,
+        least: int = 1,
+        **own: Any,
     ) -> None:
         """Make the state and compute all weights; call it at the end of the constructor.
 
         Parameters
         ----------
+        kind : type of Weighted
+            The class of the state.
         index : Index, optional
             Space for the index, where it is not to be separate arrays.
         stale : bool, default=False
@@ -327,16 +308,10 @@ class WeightedSampler(CompiledSampler):
         **own
             The other parts of the state, besides stream, index and sweep: ``rule``, and arrays.
         """
-        pending = ALWAYS if stale else 0
-        self.state = self.state_class(
+        self.state = kind(
             stream=self._stream.state,
             index=new_index(np.ones(self.n, dtype=np.int64)) if index is None else index,
-            sweep=new_record(
-                scale=1.0,  # integer weight per unit of value; a power of two
-                least=least,  # the weight of an item of value 0
-                cursor=0,  # the item that is refreshed next
-                pending=pending,  # the number of items still to be refreshed
-            ),
+            sweep=cell(Sweep(least=least, endless=int(stale))),
             **own,
         )
         rebuild(self.state)

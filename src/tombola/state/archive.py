@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from tombola.files import replaced_file
-from tombola.validation import is_exactly, legible
+from tombola.state.fields import CheckpointError
+from tombola.state.files import replaced_file
+from tombola.validation import is_exactly
 
-__all__ = ["CheckpointError", "is_of", "read", "write"]
+__all__ = ["is_of", "read", "write"]
 
 MARK = b"tombola2"
 _OLD_MARK = b"tombola1"
@@ -33,16 +34,6 @@ BLOCK = 2**20  # bytes that are read at a time
 LARGEST = 2**36  # bytes: by default, larger files are refused
 HEADER = 1000  # bytes: the longest header of an array
 DEEPEST = 64  # dicts and lists within one another
-
-
-class CheckpointError(ValueError):
-    """A file or state is incomplete, damaged, or not one of this library.
-
-    The message may name anything that a file holds: it is cut, and printable.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(legible(message))
 
 
 def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:

@@ -1,0 +1,434 @@
+"""Declare the fields of a state: type, valid range and meaning, each in one place.
+
+A declaration is a class attribute: its annotation is the type, its value one of the functions below
+says what is valid and what the field means::
+
+    class Rule(Record):
+        mixing: float = real("theta, the share of uniform draws", 0.0, 1.0)
+        due: int = count("the number of draws at which theta changes next")
+        bound: float = derived("L, if one bound holds for all items")
+
+From it follow the numpy type, what is saved, the proof of a state that comes from outside, the
+sentence of the error, the damage that tests try, and the table in the documentation.
+
+The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up in the state
+that is read, then in the one that it is loaded into, then in the states around it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.validation import is_exactly, legible, shown
+
+__all__ = [
+    "LARGEST_COUNT",
+    "MOST",
+    "Array",
+    "CheckpointError",
+    "Field",
+    "Floats",
+    "Ints",
+    "Scope",
+    "array",
+    "count",
+    "derived",
+    "exactly",
+    "flag",
+    "integer",
+    "listed",
+    "mapping",
+    "nested",
+    "real",
+    "text",
+]
+
+LARGEST_COUNT = 2**60  # the largest value of a counter: 36 years at one per nanosecond
+MOST = float(np.finfo(np.float64).max)
+
+End = float | str  # a number, or where to find one
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class CheckpointError(ValueError):
+    """A file or state is incomplete, damaged, or not one of this library.
+
+    The message may quote anything that a file holds, so it is cut and made printable.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(legible(message))
+
+
+class Scope:
+    """Where the names in a range are looked up: in saved values, in a live state, further out."""
+
+    def __init__(self, saved: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None):
+        self.saved, self.live, self.outer = saved, live, outer
+
+    def find(self, path: str) -> Any:
+        """Return the value at a dotted path.
+
+        >>> Scope({"turn": {"place": 3}}).find("turn.place")
+        3
+        """
+        first, _, rest = path.partition(".")
+        if first in self.saved:
+            found = self.saved[first]
+        elif hasattr(self.live, first):
+            found = getattr(self.live, first)
+        elif self.outer is not None:
+            return self.outer.find(path)
+        else:
+            raise LookupError(f"a declared range names {path}, which does not exist")
+        for name in rest.split(".") if rest else ():
+            if isinstance(found, np.ndarray) and found.dtype.names is not None:
+                found = found[0]
+            found = found[name] if isinstance(found, Mapping) else getattr(found, name)
+        return found
+
+    def number(self, end: End) -> Any:
+        """Return the end of a range; ``"path - 1"`` is one less than the value at the path."""
+        if not isinstance(end, str):
+            return end
+        path, _, offset = end.partition(" - ")
+        found = self.find(path)
+        return (found.item() if isinstance(found, np.generic) else found) - int(offset or 0)
+
+
+class Field:
+    """One declared field: how it is read, in which range, and what it means.
+
+    Parameters
+    ----------
+    meaning : str
+    least, most : float or str, optional
+        The valid range, both ends included.
+    saved : bool, default=True
+        If False, the constructor derives the field from other things.
+    default : optional
+        Its value if the constructor is not given one.
+    """
+
+    kind = "anything"
+
+    def __init__(
+        self,
+        meaning: str,
+        least: End | None = None,
+        most: End | None = None,
+        *,
+        saved: bool = True,
+        default: Any = ...,
+    ) -> None:
+        self.meaning, self.least, self.most, self.saved = meaning, least, most, saved
+        self.default = default
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        """Return a saved value if it is valid, or raise a CheckpointError that names it.
+
+        `like` is the live value that it will replace, if there is one.
+        """
+        return value
+
+    def write(self, value: Any) -> Any:
+        """Return a value as it is saved."""
+        return value
+
+    def ends(self, scope: Scope) -> tuple[Any, Any]:
+        """Return the least and the largest valid number."""
+        return (
+            -math.inf if self.least is None else scope.number(self.least),
+            math.inf if self.most is None else scope.number(self.most),
+        )
+
+    @property
+    def range(self) -> str:
+        """The valid range in words, for the documentation."""
+        if not self.saved:
+            return "not saved"
+        return "" if self.least is None else f"{_plain(self.least)} to {_plain(self.most)}"
+
+
+def require(good: Any, name: str, rule: str, value: Any) -> None:
+    """Raise a CheckpointError that says what a value must be, unless it is good.
+
+    `good` may be an array of bool: the error then names the first element that is not.
+    """
+    if np.all(good):
+        return
+    if np.ndim(good):
+        at = np.unravel_index(np.argmin(good), np.shape(good))
+        name, value = f"{name}[{', '.join(map(str, at))}]", value[at].item()
+    raise CheckpointError(f"{name} must be {rule}, got {shown(value)}")
+
+
+class _Integer(Field):
+    kind = "integer"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> int:
+        low, high = self.ends(scope)
+        good = type(value) is int and low <= value <= high
+        require(good, name, f"an integer from {low} to {high}", value)
+        return int(value)
+
+
+class _Real(Field):
+    kind = "float"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> float:
+        low, high = self.ends(scope)
+        good = type(value) is float and low <= value <= high
+        require(good, name, f"a float from {low:g} to {high:g}", value)
+        return float(value)
+
+
+class _Flag(Field):
+    kind = "bool"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> bool:
+        require(type(value) is bool, name, "a bool", value)
+        return bool(value)
+
+
+class _Exactly(Field):
+    kind = "constant"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        expected = self.default
+        require(is_exactly(value, expected), name, repr(expected), value)
+        return value
+
+
+class _Text(Field):
+    kind = "text"
+
+    def __init__(self, meaning: str, among: Sequence[str] = ()) -> None:
+        super().__init__(meaning)
+        self.among = among
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> str:
+        rule = f"one of {', '.join(self.among)}" if self.among else "a text"
+        require(is_text(value) and (not self.among or value in self.among), name, rule, value)
+        return str(value)
+
+
+class Array(Field):
+    """An array, with the range of its elements."""
+
+    kind = "array"
+
+    def __init__(
+        self,
+        meaning: str,
+        least: End | None = None,
+        most: End | None = None,
+        *,
+        dtype: Any = None,
+        shape: tuple[End | None, ...] | None = None,
+    ) -> None:
+        super().__init__(meaning, least, most)
+        self.dtype, self.shape = dtype, shape
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        """Return a saved array if it has the right type, shape and range."""
+        dtype, shape = self._expected(scope, like)
+        good = type(value) is np.ndarray and value.dtype == dtype and value.ndim == len(shape)
+        good = good and all(want in (None, it) for want, it in zip(shape, value.shape, strict=True))
+        sizes = " x ".join("any" if size is None else str(size) for size in shape)
+        require(good, name, f"an array of {sizes} {np.dtype(dtype)}", value)
+        if self.least is None:  # anything, NaN included
+            return value
+        low, high = self.ends(scope)
+        if value.size and not (low <= value.min() and value.max() <= high):  # also for NaN
+            with np.errstate(invalid="ignore"):
+                good = (value >= low) & (value <= high)
+            require(good, name, f"from {_number(low)} to {_number(high)}", value)
+        return value
+
+    def write(self, value: Any) -> Any:
+        """Return a copy."""
+        return value.copy()
+
+    def _expected(self, scope: Scope, like: Any) -> tuple[Any, tuple[int | None, ...]]:
+        if like is not None:
+            return like.dtype, like.shape
+        sizes = self.shape if self.shape is not None else (None,)
+        return self.dtype, tuple(None if size is None else scope.number(size) for size in sizes)
+
+
+class _Mapping(Field):
+    kind = "dict"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Mapping[str, Any]:
+        return as_mapping(value, name)
+
+
+class _Nested(Field):
+    """A value of a declared class, or None."""
+
+    def __init__(self, meaning: str, of: Any, optional: bool = False) -> None:
+        super().__init__(meaning)
+        self.of, self.optional = of, optional
+        self.kind = of.__name__
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        if self.optional and value is None:
+            return None
+        return self.of.read(value, name, scope)
+
+    def write(self, value: Any) -> Any:
+        return None if value is None else value.to_dict()
+
+
+class _Listed(Field):
+    """A list of values of a declared class or kind of field."""
+
+    def __init__(self, meaning: str, of: Any, length: End | None = None) -> None:
+        super().__init__(meaning)
+        self.of, self.length = of, length
+        self.kind = f"list of {of.kind if isinstance(of, Field) else of.__name__}"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> list[Any]:
+        require(isinstance(value, list), name, "a list", value)
+        if self.length is not None:
+            size = scope.number(self.length)
+            require(len(value) == size, name, f"a list of {size}", value)
+        return [self.of.read(one, f"{name}.{k}", scope) for k, one in enumerate(value)]
+
+    def write(self, value: Any) -> Any:
+        if isinstance(self.of, Field):
+            return [self.of.write(one) for one in value]
+        return [one.to_dict() for one in value]
+
+
+def as_mapping(value: Any, name: str) -> Mapping[str, Any]:
+    """Return a value that must be a dict, or raise a CheckpointError that names it."""
+    if not isinstance(value, Mapping):
+        raise CheckpointError(f"{name or 'a state'} must be a dict, got {shown(value)}")
+    return value
+
+
+def entry(saved: Mapping[str, Any], key: str, name: str) -> Any:
+    """Return an entry of a dict, which must be there."""
+    if key not in saved:
+        raise CheckpointError(f"the state is incomplete: it has no {within(name, key)}")
+    return saved[key]
+
+
+def within(name: str, key: str) -> str:
+    """Return the full name of an entry.
+
+    >>> within("rule", "mixing"), within("", "rule")
+    ('rule.mixing', 'rule')
+    """
+    return f"{name}.{key}" if name else key
+
+
+def refuse_unknown(saved: Mapping[str, Any], known: Mapping[str, Any], name: str) -> None:
+    """Raise a CheckpointError that names the first entry of a dict that is not declared."""
+    for key in saved:
+        if key not in known:
+            raise CheckpointError(f"{name or 'the state'} has an unknown entry {key!r}")
+
+
+def is_text(value: Any) -> bool:
+    """Return whether a value is a string that a file can hold: without lone surrogates."""
+    return isinstance(value, str) and value == value.encode(errors="replace").decode()
+
+
+def _number(end: float) -> str:
+    return f"{end:g}" if isinstance(end, float) else str(end)
+
+
+POWERS = {2**60: "2^60", 2**62: "2^62", 2**63 - 1: "2^63 - 1", MOST: "1.8e308", -MOST: "-1.8e308"}
+
+
+def _plain(end: Any) -> str:
+    """Return an end of a range for the documentation: large powers of two as such."""
+    if isinstance(end, str) or end is None:
+        return str(end)
+    if end in POWERS:
+        return POWERS[end]
+    mantissa, exponent = math.frexp(abs(end)) if math.isfinite(end) else (0.0, 0)
+    if mantissa == 0.5 and abs(exponent) > 16:
+        return f"{'-' if end < 0 else ''}2^{exponent - 1}"
+    return _number(end)
+
+
+# --- the declarations, as they are written ------------------------------------------------------
+
+
+def real(meaning: str, least: End = 0.0, most: End = MOST, *, default: Any = ...) -> Any:
+    """Declare a float; by default it is finite and not negative."""
+    return _Real(meaning, least, most, default=default)
+
+
+def integer(meaning: str, least: End, most: End, *, default: Any = ...) -> Any:
+    """Declare an integer."""
+    return _Integer(meaning, least, most, default=default)
+
+
+def count(meaning: str, *, least: End = 0, default: Any = ...) -> Any:
+    """Declare a counter: an integer from 0 to 2^60."""
+    return _Integer(meaning, least, LARGEST_COUNT, default=default)
+
+
+def flag(meaning: str, *, default: Any = ...) -> Any:
+    """Declare a bool."""
+    return _Flag(meaning, default=default)
+
+
+def exactly(value: Any, meaning: str) -> Any:
+    """Declare an entry that always has this value, such as the version of a format."""
+    return _Exactly(meaning, default=value)
+
+
+def text(meaning: str, among: Sequence[str] = ()) -> Any:
+    """Declare a string, possibly one of a few."""
+    return _Text(meaning, among)
+
+
+def array(
+    meaning: str,
+    least: End = -MOST,
+    most: End = MOST,
+    *,
+    dtype: Any = None,
+    shape: tuple[End | None, ...] | None = None,
+) -> Any:
+    """Declare an array, with the range of its elements; by default they are finite.
+
+    In a `State`, type and shape are those of the live array. In a `Document` they are given: in a
+    shape, None is any length, and a name is looked up as in a range.
+    """
+    return Array(meaning, least, most, dtype=dtype, shape=shape)
+
+
+def mapping(meaning: str) -> Any:
+    """Declare a dict that somebody else reads."""
+    return _Mapping(meaning)
+
+
+def nested(meaning: str, of: Any, *, optional: bool = False) -> Any:
+    """Declare a value of a class with `read` and `to_dict`, such as a `Document`."""
+    return _Nested(meaning, of, optional)
+
+
+def listed(meaning: str, of: Any, *, length: End | None = None) -> Any:
+    """Declare a list of such values, or of what another declaration describes."""
+    return _Listed(meaning, of, length)
+
+
+def derived(meaning: str, *, default: Any = ...) -> Any:
+    """Declare what the constructor makes of parameters and data, and scratch space: not saved."""
+    return Field(meaning, saved=False, default=default)
+
+
+SPECIFIERS: tuple[Callable[..., Any], ...] = (
+    real, integer, count, flag, exactly, text, array, mapping, nested, listed, derived,
+)  # fmt: skip
