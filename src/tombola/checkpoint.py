@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from tombola import samplers
 from tombola.draws import Draw
 from tombola.samplers.base import read_sampler
-from tombola.state import CheckpointError
-from tombola.state.archive import is_of, read, write
-from tombola.validation import brief
+from tombola.state import CheckpointError, body_of
+from tombola.state.archive import read, write
+from tombola.validation import brief, is_exactly
 
 __all__ = ["CheckpointError", "load", "read", "save", "write"]
 
-DRAW_FORMAT = 1  # of saved draws
+DRAW_FORMAT = 2  # of saved draws
 
 
 def save(thing: samplers.Sampler | Draw, path: str | os.PathLike[str]) -> None:
@@ -36,7 +36,7 @@ def save(thing: samplers.Sampler | Draw, path: str | os.PathLike[str]) -> None:
     True
     """
     if isinstance(thing, Draw):
-        write(path, {"class": "Draw", "format": DRAW_FORMAT, "arrays": thing.to_arrays()})
+        write(path, {"class": "Draw", "format": DRAW_FORMAT, **thing.to_dict()})
     elif isinstance(thing, samplers.Sampler):
         thing.save(path)
     elif isinstance(thing, (str, os.PathLike)):
@@ -57,13 +57,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     state = read(path)
     try:
-        if is_of(state, "Draw", DRAW_FORMAT):
-            return Draw.from_arrays(state["arrays"])
-        if str(state.get("class")) == "Draw":
-            raise CheckpointError(
-                f"the draw is of format {brief(state.get('format'))}; "
-                f"this version reads {DRAW_FORMAT}"
-            )
+        if is_exactly(state.get("class"), "Draw"):
+            return Draw.read(body_of(state, "Draw", DRAW_FORMAT))
         sampler = restored(state)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None

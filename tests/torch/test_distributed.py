@@ -70,7 +70,8 @@ def live(rank, folder):
     results["hash"] = digest(loader.state_dict())
     results["ratio"] = loader.sampler.gauge.second_moment_ratio
 
-    mine = Feedback(0, rank, tombola.Draw([FAR + rank], [0.25 + rank / 2**40], 2**40), np.ones(1))
+    draw = tombola.Draw([FAR + rank], [0.25 + rank / 2**40], 2**40)
+    mine = Feedback(due=0, number=rank, draw=draw, losses=np.ones(1))
     told = share_feedback(find_connection("auto", None), [mine], width=3, progress=7)
     results["far"] = [(f.draw.indices[0].item(), f.draw.probabilities[0].item()) for f in told]
 

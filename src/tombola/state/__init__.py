@@ -17,7 +17,9 @@ from tombola.state.fields import (
     listed,
     mapping,
     nested,
+    optional,
     real,
+    same,
     text,
 )
 from tombola.state.records import Cell, Record, cell, side_by_side
@@ -46,7 +48,9 @@ __all__ = [
     "listed",
     "mapping",
     "nested",
+    "optional",
     "real",
+    "same",
     "side_by_side",
     "text",
 ]

@@ -18,8 +18,10 @@ from tombola.state.fields import (
     listed,
     mapping,
     nested,
+    optional,
     real,
     refuse_unknown,
+    same,
     text,
     within,
 )
@@ -57,7 +59,8 @@ def declared_fields(kind: type) -> dict[str, Field]:
 @dataclass_transform(
     kw_only_default=True,
     field_specifiers=(
-        real, integer, count, flag, exactly, text, array, mapping, nested, listed, derived,
+        real, integer, count, flag, exactly, same, text, array, mapping, nested, optional, listed,
+        derived,
     ),
 )  # fmt: skip
 class Document:
@@ -110,17 +113,18 @@ class Document:
         outer : Scope, optional
             Where else the names of declared ranges are looked up.
         **known
-            Fields that are not saved, and further names for ranges.
+            Fields that are not saved, live values of fields, and further names for ranges.
         """
         saved = as_mapping(value, name)
         fields = {key: field for key, field in cls.declared.items() if field.saved}
         read: dict[str, Any] = {}
         scope = Scope(read, None, Scope(known, None, outer))
         for key, field in fields.items():
-            read[key] = field.read(entry(saved, key, name), within(name, key), scope)
+            given = entry(saved, key, name)
+            read[key] = field.read(given, within(name, key), scope, known.get(key))
         refuse_unknown(saved, fields, name)
-        given = {key: known[key] for key in cls.declared if key in known and key not in fields}
-        document = cls(**read, **given)
+        others = {key: known[key] for key in cls.declared if key in known and key not in fields}
+        document = cls(**read, **others)
         fault = document.fault(scope)
         if fault:
             raise CheckpointError(f"{name}: {fault}" if name else fault)

@@ -16,13 +16,13 @@ that is read, then in the one that it is loaded into, then in the states around 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.validation import is_exactly, legible, shown
+from tombola.validation import brief, is_exactly, legible, shown
 
 __all__ = [
     "LARGEST_COUNT",
@@ -42,7 +42,9 @@ __all__ = [
     "listed",
     "mapping",
     "nested",
+    "optional",
     "real",
+    "same",
     "text",
 ]
 
@@ -92,12 +94,21 @@ class Scope:
         return found
 
     def number(self, end: End) -> Any:
-        """Return the end of a range; ``"path - 1"`` is one less than the value at the path."""
+        """Return the end of a range: a number, or a sum of numbers and of values at paths.
+
+        >>> Scope({"handed": 3, "lag": 2}).number("handed + lag - 1")
+        4
+        """
         if not isinstance(end, str):
             return end
-        path, _, offset = end.partition(" - ")
-        found = self.find(path)
-        return (found.item() if isinstance(found, np.generic) else found) - int(offset or 0)
+        total, sign = 0, 1
+        for word in end.split():
+            if word in ("+", "-"):
+                sign = 1 if word == "+" else -1
+                continue
+            found = int(word) if word.isdigit() else self.find(word)
+            total += sign * (found.item() if isinstance(found, np.generic) else found)
+        return total
 
 
 class Field:
@@ -204,6 +215,25 @@ class _Exactly(Field):
         return value
 
 
+class _Same(Field):
+    """A value that must equal the live one."""
+
+    kind = "constant"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        if isinstance(like, np.ndarray):
+            if not (type(value) is np.ndarray and np.array_equal(value, like)):
+                raise CheckpointError(f"the state was saved with another {name}")
+        elif not is_exactly(value, like):
+            raise CheckpointError(
+                f"the state was saved with {name}={brief(value)}, here it is {brief(like)}"
+            )
+        return like
+
+    def write(self, value: Any) -> Any:
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+
 class _Text(Field):
     kind = "text"
 
@@ -230,9 +260,10 @@ class Array(Field):
         *,
         dtype: Any = None,
         shape: tuple[End | None, ...] | None = None,
+        nan: bool = False,
     ) -> None:
         super().__init__(meaning, least, most)
-        self.dtype, self.shape = dtype, shape
+        self.dtype, self.shape, self.nan = dtype, shape, nan
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         """Return a saved array if it has the right type, shape and range."""
@@ -247,7 +278,10 @@ class Array(Field):
         if value.size and not (low <= value.min() and value.max() <= high):  # also for NaN
             with np.errstate(invalid="ignore"):
                 good = (value >= low) & (value <= high)
-            require(good, name, f"from {_number(low)} to {_number(high)}", value)
+            if self.nan:
+                good |= np.isnan(value)
+            rule = f"from {_number(low)} to {_number(high)}{', or NaN' if self.nan else ''}"
+            require(good, name, rule, value)
         return value
 
     def write(self, value: Any) -> Any:
@@ -258,7 +292,8 @@ class Array(Field):
         if like is not None:
             return like.dtype, like.shape
         sizes = self.shape if self.shape is not None else (None,)
-        return self.dtype, tuple(None if size is None else scope.number(size) for size in sizes)
+        dtype = scope.find(self.dtype) if isinstance(self.dtype, str) else self.dtype
+        return dtype, tuple(None if size is None else scope.number(size) for size in sizes)
 
 
 class _Mapping(Field):
@@ -269,20 +304,32 @@ class _Mapping(Field):
 
 
 class _Nested(Field):
-    """A value of a declared class, or None."""
+    """A value of a declared class."""
 
-    def __init__(self, meaning: str, of: Any, optional: bool = False) -> None:
+    def __init__(self, meaning: str, of: Any) -> None:
         super().__init__(meaning)
-        self.of, self.optional = of, optional
+        self.of = of
         self.kind = of.__name__
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
-        if self.optional and value is None:
-            return None
         return self.of.read(value, name, scope)
 
     def write(self, value: Any) -> Any:
-        return None if value is None else value.to_dict()
+        return value.to_dict()
+
+
+class _Optional(Field):
+    """None, or what another declaration describes."""
+
+    def __init__(self, of: Field) -> None:
+        super().__init__(of.meaning, of.least, of.most, default=of.default)
+        self.of, self.kind = of, f"{of.kind} or None"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        return None if value is None else self.of.read(value, name, scope, like)
+
+    def write(self, value: Any) -> Any:
+        return None if value is None else self.of.write(value)
 
 
 class _Listed(Field):
@@ -388,6 +435,14 @@ def exactly(value: Any, meaning: str) -> Any:
     return _Exactly(meaning, default=value)
 
 
+def same(meaning: str) -> Any:
+    """Declare what a state and the object that loads it must have in common: a number, an array.
+
+    Its own value is passed to `Document.read` under the name of the field.
+    """
+    return _Same(meaning)
+
+
 def text(meaning: str, among: Sequence[str] = ()) -> Any:
     """Declare a string, possibly one of a few."""
     return _Text(meaning, among)
@@ -400,13 +455,15 @@ def array(
     *,
     dtype: Any = None,
     shape: tuple[End | None, ...] | None = None,
+    nan: bool = False,
 ) -> Any:
     """Declare an array, with the range of its elements; by default they are finite.
 
     In a `State`, type and shape are those of the live array. In a `Document` they are given: in a
-    shape, None is any length, and a name is looked up as in a range.
+    shape, None is any length, and a name is looked up as in a range; the type may be a name, too.
+    With `nan`, elements may also be NaN.
     """
-    return Array(meaning, least, most, dtype=dtype, shape=shape)
+    return Array(meaning, least, most, dtype=dtype, shape=shape, nan=nan)
 
 
 def mapping(meaning: str) -> Any:
@@ -416,7 +473,13 @@ def mapping(meaning: str) -> Any:
 
 def nested(meaning: str, of: Any, *, optional: bool = False) -> Any:
     """Declare a value of a class with `read` and `to_dict`, such as a `Document`."""
-    return _Nested(meaning, of, optional)
+    field = _Nested(meaning, of)
+    return _Optional(field) if optional else field
+
+
+def optional(of: Any) -> Any:
+    """Declare what another declaration describes, or None."""
+    return _Optional(of)
 
 
 def listed(meaning: str, of: Any, *, length: End | None = None) -> Any:
@@ -427,8 +490,3 @@ def listed(meaning: str, of: Any, *, length: End | None = None) -> Any:
 def derived(meaning: str, *, default: Any = ...) -> Any:
     """Declare what the constructor makes of parameters and data, and scratch space: not saved."""
     return Field(meaning, saved=False, default=default)
-
-
-SPECIFIERS: tuple[Callable[..., Any], ...] = (
-    real, integer, count, flag, exactly, text, array, mapping, nested, listed, derived,
-)  # fmt: skip

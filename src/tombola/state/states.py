@@ -93,6 +93,9 @@ class State(_Tuple, metaclass=Declared):
         values: Any = self
         return dict(zip(self._fields, values, strict=True))
 
+    def __getnewargs__(self) -> tuple[Any, ...]:  # for pickle and copy
+        return tuple(self._asdict().values())
+
     # --- what a class may add -------------------------------------------------------------------
 
     def fault(self, saved: Mapping[str, Any]) -> str:
