@@ -148,7 +148,7 @@ def test_a_killed_rank_and_a_restart_with_one_process_lose_nothing(two):
     drawn = steps(undisturbed, 60)
     alone = make(2 * BATCH)
     alone.load_state_dict(two[1])
-    assert two[1]["handed"] == 20
+    assert two[1]["position"]["handed"] == 20
     assert steps(alone, 40) == drawn[20:]
     assert digest(alone.state_dict()) == digest(undisturbed.state_dict())
 

@@ -268,6 +268,7 @@ def test_a_shard_that_cannot_be_loaded_leaves_the_others_as_they_were():
 def test_states_that_do_not_fit_are_refused_and_change_nothing():
     _, state = train(make(), stop=3)
     state = state["loader"]
+    one_more = {**state["position"], "drawn": state["position"]["drawn"] + 1}
     loader = make()
     train(loader, stop=2)
     before = digest(loader.state_dict())
@@ -276,7 +277,7 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         ({**state, "n": 51}, "saved with n=51, here it is 50"),
         ({**state, "drop_last": True}, "saved with drop_last=True, here it is False"),
         ({**state, "sharded": True}, "saved with sharded=True, here it is False"),
-        ({**state, "waiting": state["waiting"][1:]}, "batches that were drawn are missing"),
+        ({**state, "position": one_more}, "batches that were drawn are missing"),
         ({**state, "format": 9}, "the state is of 'ImportanceLoader', format 9"),
         ({}, "the state is of None, format None"),
         (make(seed=6).state_dict(), "the state was saved with another seed"),
