@@ -36,6 +36,7 @@ __all__ = [
     "array",
     "count",
     "derived",
+    "entry_of",
     "exactly",
     "flag",
     "integer",
@@ -313,7 +314,7 @@ def as_mapping(value: Any, name: str) -> Mapping[str, Any]:
     return value
 
 
-def entry(saved: Mapping[str, Any], key: str, name: str) -> Any:
+def entry_of(saved: Mapping[str, Any], key: str, name: str = "") -> Any:
     """Return an entry of a dict, which must be there."""
     if key not in saved:
         raise CheckpointError(f"the state is incomplete: it has no {within(name, key)}")

@@ -25,7 +25,7 @@ from tombola.state.fields import (
     as_mapping,
     count,
     derived,
-    entry,
+    entry_of,
     flag,
     integer,
     real,
@@ -102,7 +102,7 @@ class Record(Document):
         one = records[0]
         scope = Scope(given, one, outer)
         for key in fields:
-            entry(given, key, name)
+            entry_of(given, key, name)
         for key, field in fields.items():
             field.read(given[key], within(name, key), scope, one[key] if one[key].ndim else None)
         refuse_unknown(given, fields, name)

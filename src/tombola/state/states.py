@@ -20,7 +20,7 @@ from tombola.state.fields import (
     array,
     as_mapping,
     derived,
-    entry,
+    entry_of,
     refuse_unknown,
     within,
 )
@@ -113,7 +113,7 @@ class State(_Tuple, metaclass=Declared):
         given = as_mapping(saved, name)
         parts = {part: (live, how) for part, live, how in self._saved_parts()}
         for part in parts:
-            entry(given, part, name)
+            entry_of(given, part, name)
         refuse_unknown(given, parts, name)
         scope = Scope(given, self, outer)
         for part, (live, how) in parts.items():
@@ -164,5 +164,5 @@ def check_arrays(live: Mapping[str, Any], saved: Any, name: str = "") -> None:
     given = as_mapping(saved, name)
     for key, mine in live.items():
         any_values = Array("", None, None)
-        any_values.read(entry(given, key, name), within(name, key), Scope(given), mine)
+        any_values.read(entry_of(given, key, name), within(name, key), Scope(given), mine)
     refuse_unknown(given, live, name)
