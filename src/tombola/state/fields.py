@@ -11,8 +11,9 @@ says what is valid and what the field means::
 From it follow the numpy type, what is saved, the proof of a state that comes from outside, the
 sentence of the error, the damage that tests try, and the table in the documentation.
 
-The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up in the state
-that is read, then in the one that it is loaded into, then in the states around it.
+The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up among the
+fields that were read before, then in the state that they are loaded into, then in the states around
+it.
 """
 
 import math
@@ -66,10 +67,12 @@ class CheckpointError(ValueError):
 
 
 class Scope:
-    """Where the names in a range are looked up: in saved values, in a live state, further out."""
+    """Where the names in a range are looked up: in values read, in a live state, further out."""
 
-    def __init__(self, saved: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None):
-        self.saved, self.live, self.outer = saved, live, outer
+    def __init__(
+        self, read: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None
+    ) -> None:
+        self.values, self.live, self.outer = read, live, outer
 
     def find(self, path: str) -> Any:
         """Return the value at a dotted path.
@@ -78,8 +81,8 @@ class Scope:
         3
         """
         first, _, rest = path.partition(".")
-        if first in self.saved:
-            found = self.saved[first]
+        if first in self.values:
+            found = self.values[first]
         elif hasattr(self.live, first):
             found = getattr(self.live, first)
         elif self.outer is not None:

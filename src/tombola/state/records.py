@@ -100,11 +100,11 @@ class Record(Document):
         given = as_mapping(saved, name)
         fields = {key: field for key, field in cls.declared.items() if field.saved}
         one = records[0]
-        scope = Scope(given, one, outer)
-        for key in fields:
-            entry_of(given, key, name)
+        read: dict[str, Any] = {}
+        scope = Scope(read, one, outer)
         for key, field in fields.items():
-            field.read(given[key], within(name, key), scope, one[key] if one[key].ndim else None)
+            like = one[key] if one[key].ndim else None
+            read[key] = field.read(entry_of(given, key, name), within(name, key), scope, like)
         refuse_unknown(given, fields, name)
 
     @classmethod

@@ -112,18 +112,18 @@ class State(_Tuple, metaclass=Declared):
         """Raise a CheckpointError that names the first thing in `saved` that cannot be loaded."""
         given = as_mapping(saved, name)
         parts = {part: (live, how) for part, live, how in self._saved_parts()}
-        for part in parts:
-            entry_of(given, part, name)
-        refuse_unknown(given, parts, name)
-        scope = Scope(given, self, outer)
+        read: dict[str, Any] = {}
+        scope = Scope(read, self, outer)
         for part, (live, how) in parts.items():
-            where = within(name, part)
+            value, where = entry_of(given, part, name), within(name, part)
             if isinstance(live, State):
-                live.check(given[part], where, scope)
+                live.check(value, where, scope)
             elif isinstance(how, Field):
-                how.read(given[part], where, scope, live)
+                how.read(value, where, scope, live)
             else:
-                how.check(live, given[part], where, scope)
+                how.check(live, value, where, scope)
+            read[part] = value
+        refuse_unknown(given, parts, name)
         fault = self.fault(given)
         if fault:
             raise CheckpointError(f"{name}: {fault}" if name else fault)
