@@ -11,8 +11,8 @@ says what is valid and what the field means::
 From it follow the numpy type, what is saved, the proof of a state that comes from outside, the
 sentence of the error, the damage that tests try, and the table in the documentation.
 
-The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up in the state
-that is read, then in the one that it is loaded into, then in the states around it.
+The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up in what has
+been read of a state, then in the state that it is loaded into, then in the states around it.
 """
 
 import math
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.validation import is_exactly, legible, shown
+from tombola.validation import brief, is_exactly, legible, shown
 
 __all__ = [
     "LARGEST_COUNT",
@@ -65,7 +65,7 @@ class CheckpointError(ValueError):
 
 
 class Scope:
-    """Where the names in a range are looked up: in saved values, in a live state, further out."""
+    """Where the names in a range are looked up: in values read, in a live state, further out."""
 
     def __init__(self, saved: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None):
         self.saved, self.live, self.outer = saved, live, outer
@@ -97,7 +97,8 @@ class Scope:
             return end
         path, _, offset = end.partition(" - ")
         found = self.find(path)
-        return (found.item() if isinstance(found, np.generic) else found) - int(offset or 0)
+        number = found.item() if isinstance(found, (np.generic, np.ndarray)) else found
+        return number - int(offset or 0)
 
 
 class Field:
@@ -333,7 +334,7 @@ def refuse_unknown(saved: Mapping[str, Any], known: Mapping[str, Any], name: str
     """Raise a CheckpointError that names the first entry of a dict that is not declared."""
     for key in saved:
         if key not in known:
-            raise CheckpointError(f"{name or 'the state'} has an unknown entry {key!r}")
+            raise CheckpointError(f"{name or 'the state'} has an unknown entry {brief(key)}")
 
 
 def is_text(value: Any) -> bool:

@@ -115,7 +115,8 @@ class State(_Tuple, metaclass=Declared):
         for part in parts:
             entry(given, part, name)
         refuse_unknown(given, parts, name)
-        scope = Scope(given, self, outer)
+        read: dict[str, Any] = {}
+        scope = Scope(read, self, outer)
         for part, (live, how) in parts.items():
             where = within(name, part)
             if isinstance(live, State):
@@ -124,6 +125,7 @@ class State(_Tuple, metaclass=Declared):
                 how.read(given[part], where, scope, live)
             else:
                 how.check(live, given[part], where, scope)
+            read[part] = given[part]
         fault = self.fault(given)
         if fault:
             raise CheckpointError(f"{name}: {fault}" if name else fault)
