@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
-from tombola.archive import CheckpointError, read, write
 from tombola.cli import predict as predict_module
 from tombola.cli.main import main
 from tombola.datasets import csv_files, read_table
 from tombola.datasets.encode import RULES
 from tombola.estimators import LinearClassifier
 from tombola.models import load_model, read_model
+from tombola.state.archive import CheckpointError, read, write
 
 
 def frame(n, seed):

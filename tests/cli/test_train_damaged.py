@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tombola.entries import Entry
 
 from states import assert_same, same
 from tombola.checkpoint import CheckpointError, read, write
@@ -17,9 +18,8 @@ from tombola.cli import train_part, train_scores
 from tombola.cli.main import main
 from tombola.cli.train_record import read_record
 from tombola.cli.train_rule import Book
-from tombola.entries import Entry
 from tombola.estimators.watch import Watch
-from tombola.files import read_json
+from tombola.state.files import read_json
 
 ROWS = ["iris", "--epochs", "3", "--solver", "adagrad"]
 COLUMNS = ["breast_cancer", "--l1-ratio", "1", "--alpha", "0.01"]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.validation import is_exactly, legible, shown
+from tombola.validation import brief, is_exactly, legible, shown
 
 __all__ = [
     "LARGEST_COUNT",
@@ -101,7 +101,8 @@ class Scope:
             return end
         path, _, offset = end.partition(" - ")
         found = self.find(path)
-        return (found.item() if isinstance(found, np.generic) else found) - int(offset or 0)
+        number = found.item() if isinstance(found, (np.generic, np.ndarray)) else found
+        return number - int(offset or 0)
 
 
 class Field:
@@ -337,7 +338,7 @@ def refuse_unknown(saved: Mapping[str, Any], known: Mapping[str, Any], name: str
     """Raise a CheckpointError that names the first entry of a dict that is not declared."""
     for key in saved:
         if key not in known:
-            raise CheckpointError(f"{name or 'the state'} has an unknown entry {key!r}")
+            raise CheckpointError(f"{name or 'the state'} has an unknown entry {brief(key)}")
 
 
 def is_text(value: Any) -> bool:
