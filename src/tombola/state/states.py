@@ -35,7 +35,9 @@ CLASS_VARIABLE: Any = ClassVar
 class Declared(type):
     """Makes a class with annotations a named tuple of these parts and those of its bases."""
 
-    def __new__(meta, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> type:
+    def __new__(
+        meta, name: str, bases: tuple[type, ...], space: dict[str, Any], *, init: bool = True
+    ) -> type:
         kind: Any = super().__new__(meta, name, bases, {**space, "__slots__": ()})
         parts: dict[str, Any] = {}
         for base in reversed(kind.__mro__[1:]):
@@ -46,7 +48,8 @@ class Declared(type):
         kind.parts = parts
         plain: Any = namedtuple(name, parts)  # type: ignore[misc]
         kind._fields = plain._fields
-        if "__new__" not in space:
+        kind._plain = init and all(getattr(base, "_plain", True) for base in bases)
+        if kind._plain:  # else the class, or one of its bases, has a constructor of its own
             kind.__new__ = staticmethod(plain.__new__)
         for part in parts:
             setattr(kind, part, vars(plain)[part])
