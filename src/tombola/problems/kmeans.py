@@ -306,7 +306,7 @@ def evaluate_items(
     centres: Centres,
     scratch: Floats,
     losses: Floats,
-    labels: Ints,
+    labels: NDArray[Any],
     masses: Floats,
     sums: Floats,
 ) -> None:

@@ -7,7 +7,7 @@ methods can be called inside kernels, with the state as `self`.
 from collections import namedtuple
 from collections.abc import Mapping
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform, get_args, get_origin
 
 import numpy as np
 
@@ -95,6 +95,9 @@ class State(_Tuple, metaclass=Declared):
     def _asdict(self) -> dict[str, Any]:
         values: Any = self
         return dict(zip(self._fields, values, strict=True))
+
+    def _replace(self, **parts: Any) -> Self:
+        return type(self)(**{**self._asdict(), **parts})
 
     # --- what a class may add -------------------------------------------------------------------
 
