@@ -234,7 +234,7 @@ class Array(Field):
         most: End | None = None,
         *,
         dtype: Any = None,
-        shape: tuple[End | None, ...] | None = None,
+        shape: tuple[End | None, ...] | None = (None,),
     ) -> None:
         super().__init__(meaning, least, most)
         self.dtype, self.shape = dtype, shape
@@ -242,10 +242,15 @@ class Array(Field):
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         """Return a saved array if it has the right type, shape and range."""
         dtype, shape = self._expected(scope, like)
-        good = type(value) is np.ndarray and value.dtype == dtype and value.ndim == len(shape)
-        good = good and all(want in (None, it) for want, it in zip(shape, value.shape, strict=True))
-        sizes = " x ".join("any" if size is None else str(size) for size in shape)
-        require(good, name, f"an array of {sizes} {np.dtype(dtype)}", value)
+        good = type(value) is np.ndarray and value.dtype == dtype
+        sizes = ""
+        if shape is not None:
+            good = good and value.ndim == len(shape)
+            good = good and all(
+                want in (None, it) for want, it in zip(shape, value.shape, strict=True)
+            )
+            sizes = " x ".join("any" if size is None else str(size) for size in shape) + " "
+        require(good, name, f"an array of {sizes}{np.dtype(dtype)}", value)
         if self.least is None:  # anything, NaN included
             return value
         low, high = self.ends(scope)
@@ -259,11 +264,13 @@ class Array(Field):
         """Return a copy."""
         return value.copy()
 
-    def _expected(self, scope: Scope, like: Any) -> tuple[Any, tuple[int | None, ...]]:
+    def _expected(self, scope: Scope, like: Any) -> tuple[Any, Any]:
         if like is not None:
             return like.dtype, like.shape
-        sizes = self.shape if self.shape is not None else (None,)
-        return self.dtype, tuple(None if size is None else scope.number(size) for size in sizes)
+        if self.shape is None:
+            return self.dtype, None
+        sizes = (None if size is None else scope.number(size) for size in self.shape)
+        return self.dtype, tuple(sizes)
 
 
 class _Mapping(Field):
@@ -400,16 +407,17 @@ def text(meaning: str, among: Sequence[str] = ()) -> Any:
 
 def array(
     meaning: str,
-    least: End = -MOST,
+    least: End | None = -MOST,
     most: End = MOST,
     *,
     dtype: Any = None,
-    shape: tuple[End | None, ...] | None = None,
+    shape: tuple[End | None, ...] | None = (None,),
 ) -> Any:
     """Declare an array, with the range of its elements; by default they are finite.
 
-    In a `State`, type and shape are those of the live array. In a `Document` they are given: in a
-    shape, None is any length, and a name is looked up as in a range.
+    With None as the least value, elements may be anything, NaN included. In a `State`, type and
+    shape are those of the live array. In a `Document` they are given: in a shape, None is any
+    length, and a name is looked up as in a range; without a shape, any will do.
     """
     return Array(meaning, least, most, dtype=dtype, shape=shape)
 
