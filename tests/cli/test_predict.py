@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import dump_svmlight_file
-
 from tombola.archive import CheckpointError, read, write
+
 from tombola.cli import predict as predict_module
 from tombola.cli.main import main
 from tombola.datasets import csv_files, read_table

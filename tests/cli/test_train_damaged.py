@@ -10,16 +10,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tombola.entries import Entry
 
 from states import assert_same, same
 from tombola.checkpoint import CheckpointError, read, write
 from tombola.cli import train_part, train_scores
 from tombola.cli.main import main
-from tombola.cli.train_record import read_record
 from tombola.cli.train_rule import Book
-from tombola.entries import Entry
 from tombola.estimators.watch import Watch
-from tombola.files import read_json
+from tombola.state.files import read_json
 
 ROWS = ["iris", "--epochs", "3", "--solver", "adagrad"]
 COLUMNS = ["breast_cancer", "--l1-ratio", "1", "--alpha", "0.01"]
@@ -248,11 +247,9 @@ def test_a_file_that_is_no_record_is_refused(said, here, capsys):
 def test_a_record_of_other_types_is_refused(name, value, here, capsys):
     record = json.loads(Path("rows/run.json").read_text())
     Path("rows/run.json").write_text(json.dumps({**record, name: value}))
-    with pytest.raises(ValueError, match=rf"^{name} is"):
-        read_record(Path("rows"))
     assert main(["train", *ROWS, "--out", "rows", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert f"rows/run.json is not the record of a run of `tombola train`: {name} is" in said
+    assert f"rows/run.json is not the record of a run of `tombola train`: {name} must be" in said
 
 
 def test_a_long_setting_is_not_shown_whole(here, capsys):

@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 import tombola
 from tombola.compiling import kernel
 from tombola.experiments.rows import as_csv
-from tombola.files import write_text
 from tombola.ledger import Sheet, account, mean_estimate, new_sheet
 from tombola.random import Stream
 from tombola.samplers.compiled import CompiledSampler, draw_one, fill_probabilities, update_one
 from tombola.simulate import log_normal
 from tombola.simulate.randomness import next_normals, next_unit
+from tombola.state.files import write_text
 
 __all__ = ["main"]
 
