@@ -333,7 +333,9 @@ def save_model(
             parameters=ParametersState(**prepare.get_params()),
             width=prepare.n_features_in_,
             names=list(getattr(prepare, "feature_names_in_", ())),
-            encoding=encoding and [RULE_STATES[it["rule"]](**it) for it in encoding.state()],
+            encoding=None
+            if encoding is None
+            else [RULE_STATES[it["rule"]](**it) for it in encoding.state()],
         ),
         read_as=ReadAsState(reading=read_as.get("reading"), first=read_as.get("first")),
         kept=None if ready is None else ready.kept,
@@ -394,12 +396,7 @@ def _restored_preparer(state: ModelState) -> Preparer:
         names = (name for rule in saved.fitted.rules for name in rule.names)
     if state.kept is not None:
         chosen = set(state.kept.tolist())
-        prepare.preparation_ = Preparation(
-            kept=state.kept,
-            columns=tuple(name for j, name in enumerate(names) if j in chosen),
-            fill=state.fill,
-            mean=state.mean,
-            scale=state.scale,
-            notes=(),
-        )
+        columns = tuple(name for j, name in enumerate(names) if j in chosen)
+        numbers = {name: getattr(state, name) for name in ("kept", "fill", "mean", "scale")}
+        prepare.preparation_ = Preparation(columns=columns, notes=(), **numbers)
     return prepare

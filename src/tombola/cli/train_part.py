@@ -288,9 +288,12 @@ def _by_columns(model: Any, problem: Any, job: Job) -> Outcome | None:
     if held is not None:
         losses[-1] = held.loss(solution)
     trace = Trace(
-        rounds.astype(np.int64), (rounds * problem.n).astype(np.int64), found.seconds, objective,
-        np.full(len(rounds), math.nan),
-    )  # fmt: skip
+        rounds=rounds.astype(np.int64),
+        item_gradients=(rounds * problem.n).astype(np.int64),
+        seconds=found.seconds,
+        objective=objective,
+        variance_ratio=np.full(len(rounds), math.nan),
+    )
     return Outcome(
         solution=solution, trace=trace, epochs=rounds, gaps=found.gaps, held=losses,
         seconds=float(found.seconds[-1]), solver="WorkingSets", sampler="Shuffle",

@@ -78,7 +78,7 @@ class NotedState(Document):
     """Numbers that were noted, by rounds."""
 
     rounds: Ints = array("the marks", 0, LARGEST_COUNT, dtype=np.int64)
-    values: Floats = array("", -math.inf, math.inf, shape=("rounds.size",), nan=True)
+    values: Floats = array("NaN where nothing is known", None, shape=("rounds.size",))
 
     @classmethod
     def of(cls, column: dict[int, float]) -> Self:

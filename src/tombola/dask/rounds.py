@@ -266,13 +266,13 @@ class Ascent(Fit):
                 signs[at], ratios[at] = heavier_side(
                     self.driver.positive[:, c].sum(), self.driver.negative[:, c].sum(), 0.0
                 )
-        rounds = int(self.counts[0].rounds)
+        levels: Any = np.concatenate([self.outputs[c].level for c in active])
         return Plan(
-            round=rounds,
+            round=int(self.counts[0].rounds),
             outputs=np.array(active),
             points=np.array([self.outputs[c].point for c in active]),
             w=np.array([self.outputs[c].w for c in active]),
-            levels=np.concatenate([self.outputs[c].level for c in active]),
+            levels=levels,
             signs=signs,
             ratios=ratios,
             epochs=epochs,

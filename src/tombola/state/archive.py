@@ -24,9 +24,8 @@ from numpy.lib import format as npy
 from tombola.state.documents import Document, body_of
 from tombola.state.fields import CheckpointError
 from tombola.state.files import replaced_file
-from tombola.validation import is_exactly
 
-__all__ = ["File", "is_of", "read", "write"]
+__all__ = ["File", "read", "write"]
 
 MARK = b"tombola2"
 _OLD_MARK = b"tombola1"
@@ -121,11 +120,6 @@ class File(Document):
             return cls.read(body_of(saved, cls.kind, cls.form), **known)
         except CheckpointError as error:
             raise CheckpointError(f"{os.fspath(path)}: {error}") from None
-
-
-def is_of(state: Any, kind: str, form: int) -> bool:
-    """Return whether a state says that it is of a class and a format."""
-    return is_exactly(state.get("class"), kind) and is_exactly(state.get("format"), form)
 
 
 # what zipfile, and numpy for the header of an array, raise for malformed archives

@@ -7,7 +7,7 @@ methods can be called inside kernels, with the state as `self`.
 from collections import namedtuple
 from collections.abc import Mapping
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform, get_args, get_origin
 
 import numpy as np
 
@@ -35,7 +35,9 @@ CLASS_VARIABLE: Any = ClassVar
 class Declared(type):
     """Makes a class with annotations a named tuple of these parts and those of its bases."""
 
-    def __new__(meta, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> type:
+    def __new__(
+        meta, name: str, bases: tuple[type, ...], space: dict[str, Any], *, init: bool = True
+    ) -> type:
         kind: Any = super().__new__(meta, name, bases, {**space, "__slots__": ()})
         parts: dict[str, Any] = {}
         for base in reversed(kind.__mro__[1:]):
@@ -46,7 +48,8 @@ class Declared(type):
         kind.parts = parts
         plain: Any = namedtuple(name, parts)  # type: ignore[misc]
         kind._fields = plain._fields
-        if "__new__" not in space:
+        kind._plain = init and all(getattr(base, "_plain", True) for base in bases)
+        if kind._plain:  # else the class, or one of its bases, has a constructor of its own
             kind.__new__ = staticmethod(plain.__new__)
         for part in parts:
             setattr(kind, part, vars(plain)[part])
@@ -92,6 +95,9 @@ class State(_Tuple, metaclass=Declared):
     def _asdict(self) -> dict[str, Any]:
         values: Any = self
         return dict(zip(self._fields, values, strict=True))
+
+    def _replace(self, **parts: Any) -> Self:
+        return type(self)(**{**self._asdict(), **parts})
 
     # --- what a class may add -------------------------------------------------------------------
 
