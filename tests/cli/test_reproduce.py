@@ -67,8 +67,6 @@ def test_reports_of_nothing_are_refused(tmp_path, capsys):
     assert "holds no results" in refused(capsys, "report", tmp_path)
     (tmp_path / "about.json").write_text("{}")
     assert "about.json cannot be read: the state is" in refused(capsys, "report", tmp_path)
-        capsys, "report", tmp_path
-    )
     about = {"experiment": "coordinates", "settings": {}, "data": {}}
     (tmp_path / "about.json").write_text(json.dumps(about))
     assert "holds no results" in refused(capsys, "report", tmp_path)
