@@ -18,8 +18,11 @@ from tombola.state.fields import (
     listed,
     mapping,
     nested,
+    number,
+    optional,
     real,
     text,
+    variant,
 )
 from tombola.state.records import Cell, Record, cell, side_by_side
 from tombola.state.states import State, check_arrays
@@ -48,7 +51,10 @@ __all__ = [
     "listed",
     "mapping",
     "nested",
+    "number",
+    "optional",
     "real",
     "side_by_side",
     "text",
+    "variant",
 ]

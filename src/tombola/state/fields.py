@@ -17,7 +17,7 @@ it.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,11 @@ __all__ = [
     "listed",
     "mapping",
     "nested",
+    "number",
+    "optional",
     "real",
     "text",
+    "variant",
 ]
 
 LARGEST_COUNT = 2**60  # the largest value of a counter: 36 years at one per nanosecond
@@ -192,6 +195,16 @@ class _Real(Field):
         return float(value)
 
 
+class _Number(Field):
+    kind = "number"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> float:
+        low, high = self.ends(scope)
+        good = type(value) in (int, float) and low <= value <= high
+        require(good, name, f"a number from {low:g} to {high:g}", value)
+        return value  # type: ignore[no-any-return]
+
+
 class _Flag(Field):
     kind = "bool"
 
@@ -233,8 +246,8 @@ class Array(Field):
         least: End | None = None,
         most: End | None = None,
         *,
-        dtype: Any = None,
-        shape: tuple[End | None, ...] | None = (None,),
+        dtype: Any = np.float64,
+        shape: tuple[End | None, ...] | str | None = (None,),
     ) -> None:
         super().__init__(meaning, least, most)
         self.dtype, self.shape = dtype, shape
@@ -267,6 +280,8 @@ class Array(Field):
     def _expected(self, scope: Scope, like: Any) -> tuple[Any, Any]:
         if like is not None:
             return like.dtype, like.shape
+        if isinstance(self.shape, str):
+            return self.dtype, scope.find(self.shape)
         if self.shape is None:
             return self.dtype, None
         sizes = (None if size is None else scope.number(size) for size in self.shape)
@@ -274,27 +289,66 @@ class Array(Field):
 
 
 class _Mapping(Field):
+    """A dict, with any names; its values may be declared."""
+
     kind = "dict"
 
+    def __init__(self, meaning: str, of: Field | None = None) -> None:
+        super().__init__(meaning)
+        self.of = of
+
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Mapping[str, Any]:
-        return as_mapping(value, name)
+        found = as_mapping(value, name)
+        if self.of is None:
+            return found
+        return {key: self.of.read(one, within(name, key), scope) for key, one in found.items()}
 
 
 class _Nested(Field):
-    """A value of a declared class, or None."""
+    """A value of a declared class."""
 
-    def __init__(self, meaning: str, of: Any, optional: bool = False) -> None:
+    def __init__(self, meaning: str, of: Any) -> None:
         super().__init__(meaning)
-        self.of, self.optional = of, optional
+        self.of = of
         self.kind = of.__name__
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
-        if self.optional and value is None:
-            return None
         return self.of.read(value, name, scope)
 
     def write(self, value: Any) -> Any:
-        return None if value is None else value.to_dict()
+        return value.to_dict()
+
+
+class _Variant(Field):
+    """A value of one of several declared classes."""
+
+    def __init__(self, meaning: str, by: str, kinds: Mapping[str, Any]) -> None:
+        super().__init__(meaning)
+        self.by, self.kinds = by, kinds
+        self.kind = " or ".join(kind.__name__ for kind in kinds.values())
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        kind = entry_of(as_mapping(value, name), self.by, name)
+        known = isinstance(kind, str) and kind in self.kinds
+        require(known, within(name, self.by), f"one of {', '.join(self.kinds)}", kind)
+        return self.kinds[kind].read(value, name, scope)
+
+    def write(self, value: Any) -> Any:
+        return value.to_dict()
+
+
+class _Optional(Field):
+    """None, or what another declaration describes."""
+
+    def __init__(self, of: Field) -> None:
+        super().__init__(of.meaning, of.least, of.most, default=None)
+        self.of, self.kind = of, f"{of.kind} or None"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        return None if value is None else self.of.read(value, name, scope, like)
+
+    def write(self, value: Any) -> Any:
+        return None if value is None else self.of.write(value)
 
 
 class _Listed(Field):
@@ -380,6 +434,11 @@ def real(meaning: str, least: End = 0.0, most: End = MOST, *, default: Any = ...
     return _Real(meaning, least, most, default=default)
 
 
+def number(meaning: str, least: End = -MOST, most: End = MOST) -> Any:
+    """Declare a number of a JSON file, which has one type for integers and floats."""
+    return _Number(meaning, least, most)
+
+
 def integer(meaning: str, least: End, most: End, *, default: Any = ...) -> Any:
     """Declare an integer."""
     return _Integer(meaning, least, most, default=default)
@@ -410,26 +469,38 @@ def array(
     least: End | None = -MOST,
     most: End = MOST,
     *,
-    dtype: Any = None,
-    shape: tuple[End | None, ...] | None = (None,),
+    dtype: Any = np.float64,
+    shape: tuple[End | None, ...] | str | None = (None,),
 ) -> Any:
     """Declare an array, with the range of its elements; by default they are finite.
 
     With None as the least value, elements may be anything, NaN included. In a `State`, type and
     shape are those of the live array. In a `Document` they are given: in a shape, None is any
-    length, and a name is looked up as in a range; without a shape, any will do.
+    length, and a name is looked up as in a range; without a shape, any will do. The shape may be
+    a name, too.
     """
     return Array(meaning, least, most, dtype=dtype, shape=shape)
 
 
-def mapping(meaning: str) -> Any:
-    """Declare a dict that somebody else reads."""
-    return _Mapping(meaning)
+def mapping(meaning: str, of: Any = None) -> Any:
+    """Declare a dict that somebody else reads; or one whose values `of` describes."""
+    return _Mapping(meaning, of)
 
 
 def nested(meaning: str, of: Any, *, optional: bool = False) -> Any:
     """Declare a value of a class with `read` and `to_dict`, such as a `Document`."""
-    return _Nested(meaning, of, optional)
+    field = _Nested(meaning, of)
+    return _Optional(field) if optional else field
+
+
+def optional(of: Any) -> Any:
+    """Declare what another declaration describes, or None, which is the default."""
+    return _Optional(of)
+
+
+def variant(meaning: str, by: str, kinds: Mapping[str, Any]) -> Any:
+    """Declare a value of one of several such classes: its entry `by` says of which."""
+    return _Variant(meaning, by, kinds)
 
 
 def listed(meaning: str, of: Any, *, length: End | None = None) -> Any:
@@ -440,8 +511,3 @@ def listed(meaning: str, of: Any, *, length: End | None = None) -> Any:
 def derived(meaning: str, *, default: Any = ...) -> Any:
     """Declare what the constructor makes of parameters and data, and scratch space: not saved."""
     return Field(meaning, saved=False, default=default)
-
-
-SPECIFIERS: tuple[Callable[..., Any], ...] = (
-    real, integer, count, flag, exactly, text, array, mapping, nested, listed, derived,
-)  # fmt: skip
