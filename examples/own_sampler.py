@@ -9,14 +9,14 @@ from tombola.testing import check_sampler
 
 
 class LastLossRule(Rule):
-    """The numbers that all items share."""
+    """The numbers that all items share, each with its range and meaning."""
 
     floor: float = derived("the least value of an item, as a share of the mean loss")
-    mean_loss: float = real("an estimate of the mean loss over all items", default=0.0)
+    mean_loss: float = real("running mean of the losses of all items", default=0.0)
 
 
 class LastLossState(Scored):
-    """The score of an item is its last loss."""
+    """The score of an item is its last loss; the rule keeps the mean of all losses."""
 
     rule: Cell[LastLossRule]
 
@@ -39,8 +39,8 @@ class LastLoss(WeightedSampler):
 
     def __init__(self, n, *, floor=0.5, mixing=0.1, seed=0):
         super().__init__(n, seed, {"floor": floor, "mixing": mixing})
-        rule = cell(LastLossRule(floor=floor, mixing=mixing))
-        self._begin(LastLossState, rule=rule, scores=np.zeros(n), stale=True)
+        rule = LastLossRule(mixing=mixing, floor=floor)
+        self._begin(LastLossState, rule=cell(rule), scores=np.zeros(n), stale=True)
 
 
 def main():

@@ -37,7 +37,10 @@ DEEPEST = 64  # dicts and lists within one another
 
 
 def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Write a state: nested dicts and lists of arrays, str, int, float, bool and None."""
+    """Write a state: nested dicts and lists of arrays, tensors, str, int, float, bool and None.
+
+    Tensors are read back as arrays.
+    """
     arrays: dict[str, Any] = {}
     text = json.dumps(_without_arrays(state, "", arrays))
     arrays[_TEXT] = np.frombuffer(text.encode(), dtype=np.uint8)
@@ -164,6 +167,8 @@ def _without_arrays(value: Any, name: str, arrays: dict[str, Any], depth: int = 
     """Move the arrays of a nested state into `arrays`, and put their names in their place."""
     if depth > DEEPEST and isinstance(value, (dict, list, tuple)):
         raise TypeError(f"{name} is nested more than {DEEPEST} deep, which is too deep to be read")
+    if hasattr(value, "detach"):  # a tensor of PyTorch, which need not be installed
+        value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError(f"{name} holds Python objects, which a checkpoint cannot keep")

@@ -11,7 +11,7 @@ from tombola.state.fields import (
     as_mapping,
     count,
     derived,
-    entry,
+    entry_of,
     exactly,
     flag,
     integer,
@@ -117,7 +117,7 @@ class Document:
         read: dict[str, Any] = {}
         scope = Scope(read, None, Scope(known, None, outer))
         for key, field in fields.items():
-            read[key] = field.read(entry(saved, key, name), within(name, key), scope)
+            read[key] = field.read(entry_of(saved, key, name), within(name, key), scope)
         refuse_unknown(saved, fields, name)
         given = {key: known[key] for key in cls.declared if key in known and key not in fields}
         document = cls(**read, **given)

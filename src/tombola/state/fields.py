@@ -11,8 +11,9 @@ says what is valid and what the field means::
 From it follow the numpy type, what is saved, the proof of a state that comes from outside, the
 sentence of the error, the damage that tests try, and the table in the documentation.
 
-The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up in what has
-been read of a state, then in the state that it is loaded into, then in the states around it.
+The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up among the
+fields that were read before, then in the state that they are loaded into, then in the states around
+it.
 """
 
 import math
@@ -36,6 +37,7 @@ __all__ = [
     "array",
     "count",
     "derived",
+    "entry_of",
     "exactly",
     "flag",
     "integer",
@@ -67,8 +69,10 @@ class CheckpointError(ValueError):
 class Scope:
     """Where the names in a range are looked up: in values read, in a live state, further out."""
 
-    def __init__(self, saved: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None):
-        self.saved, self.live, self.outer = saved, live, outer
+    def __init__(
+        self, read: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None
+    ) -> None:
+        self.values, self.live, self.outer = read, live, outer
 
     def find(self, path: str) -> Any:
         """Return the value at a dotted path.
@@ -77,8 +81,8 @@ class Scope:
         3
         """
         first, _, rest = path.partition(".")
-        if first in self.saved:
-            found = self.saved[first]
+        if first in self.values:
+            found = self.values[first]
         elif hasattr(self.live, first):
             found = getattr(self.live, first)
         elif self.outer is not None:
@@ -322,7 +326,7 @@ def as_mapping(value: Any, name: str) -> Mapping[str, Any]:
     return value
 
 
-def entry(saved: Mapping[str, Any], key: str, name: str) -> Any:
+def entry_of(saved: Mapping[str, Any], key: str, name: str = "") -> Any:
     """Return an entry of a dict, which must be there."""
     if key not in saved:
         raise CheckpointError(f"the state is incomplete: it has no {within(name, key)}")

@@ -25,7 +25,7 @@ from tombola.state.fields import (
     as_mapping,
     count,
     derived,
-    entry,
+    entry_of,
     flag,
     integer,
     real,
@@ -102,10 +102,8 @@ class Record(Document):
         one = records[0]
         read: dict[str, Any] = {}
         scope = Scope(read, one, outer)
-        for key in fields:
-            entry(given, key, name)
         for key, field in fields.items():
-            value, like = given[key], one[key]
+            value, like = entry_of(given, key, name), one[key]
             if like.ndim == 0:
                 value, like = _number_of(value, like.dtype), None
             read[key] = field.read(value, within(name, key), scope, like)
