@@ -1,6 +1,5 @@
 """Draws by a table of the last known losses, however old; Alain et al. (2015)."""
 
-
 import numpy as np
 
 from tombola.compiling import prefetch

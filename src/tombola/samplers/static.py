@@ -1,6 +1,5 @@
 """Fixed distributions: importance sampling with weights that are known in advance."""
 
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
