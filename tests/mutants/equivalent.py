@@ -72,8 +72,7 @@ EQUIVALENT = {
     + "block(state, position >> _TWO)`": (
         "within a block, its first word is never read; the second is stored after it"
     ),
-    RANDOM
-    + "new_state: 4 -> 5 in `buffer = np.zeros(4, dtype=np.uint64)`": (
+    RANDOM + "new_state: 4 -> 5 in `buffer = np.zeros(4, dtype=np.uint64)`": (
         "the fifth word is never read"
     ),
     # the gauge
@@ -176,8 +175,7 @@ EQUIVALENT = {
     SAMPLERS + "parameter_free.py, learn_many: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
         "without a unit the mean is 0, and no stage begins"
     ),
-    SAMPLERS
-    + "parameter_free.py, ParameterFree.absorb: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+    SAMPLERS + "parameter_free.py, ParameterFree.absorb: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
         "without a unit all losses were 0, and zeros are added"
     ),
     SAMPLERS
@@ -210,8 +208,7 @@ EQUIVALENT = {
     SAMPLERS + "weighted.py, draw_many: 0 -> 1 in `if state.by_weight() and uniform >= 0:`": (
         "both ways draw the same items"
     ),
-    SAMPLERS
-    + "vrb.py, Printed.fade: self.rule[0].fade < 1.0 -> (self.rule[0].fade <= 1.0)": (
+    SAMPLERS + "vrb.py, Printed.fade: self.rule[0].fade < 1.0 -> (self.rule[0].fade <= 1.0)": (
         "a score times 1 is that score"
     ),
     SAMPLERS

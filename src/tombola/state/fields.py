@@ -216,6 +216,10 @@ class _Flag(Field):
 class _Exactly(Field):
     kind = "constant"
 
+    @property
+    def range(self) -> str:
+        return repr(self.default)
+
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         expected = self.default
         require(is_exactly(value, expected), name, repr(expected), value)
@@ -228,6 +232,10 @@ class _Text(Field):
     def __init__(self, meaning: str, among: Sequence[str] = ()) -> None:
         super().__init__(meaning)
         self.among = among
+
+    @property
+    def range(self) -> str:
+        return ", ".join(self.among)
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> str:
         rule = f"one of {', '.join(self.among)}" if self.among else "a text"

@@ -58,12 +58,12 @@ class Declared(type):
 
 
 def _declaration(annotation: Any, given: Any) -> Any:
-    """Return what says how a part is saved: a field, the class of its records, or None."""
+    """Return what says how a part is saved: a field, or the class of its records or state."""
     if isinstance(given, Field):
         return given
     if get_origin(annotation) is Cell:
         return get_args(annotation)[0]
-    return None  # a state within this one, which knows for itself
+    return annotation if isinstance(annotation, Declared) else None
 
 
 if TYPE_CHECKING:  # its parts are found by name: one of them may be called `index` or `count`
