@@ -25,6 +25,7 @@ from tombola.state import (
     listed,
     mapping,
     nested,
+    optional,
     text,
 )
 from tombola.state.describe import describe
@@ -62,7 +63,7 @@ class Walk(Document):
     title: str = text("a name", ["a", "b"])
     note: str = text("anything")
     first: Step = nested("the first one", Step)
-    last: Step | None = nested("the last one", Step, optional=True)
+    last: Step | None = optional(nested("the last one", Step))
     steps: list[Step] = listed("all of them", Step)
     names: list[str] = listed("theirs", text("a name"))
     more: dict[str, int] = mapping("what others read")
@@ -91,7 +92,7 @@ def test_rows_of_a_document():
         ("it.note", "text", "", "anything"),
         ("it.first", "Step", "", "the first one"),
         ("it.first.at", "integer", "0 to 2^60", "where"),
-        ("it.last", "Step", "", "the last one"),
+        ("it.last", "Step or None", "", "the last one"),
         ("it.last.at", "integer", "0 to 2^60", "where"),
         ("it.steps", "list of Step", "", "all of them"),
         ("it.steps.k.at", "integer", "0 to 2^60", "where"),

@@ -24,6 +24,7 @@ from tombola.state import (
     integer,
     mapping,
     nested,
+    optional,
     real,
     text,
 )
@@ -95,7 +96,7 @@ class ResultState(Document):
     parts: Mapping[str, Any] = mapping("the state of the run, as its class declares it")
     sampler: Mapping[str, Any] = mapping("the `state_dict` of the sampler")
     carried: Mapping[str, Any] = mapping("what belongs to the solution and not to the items")
-    asked: Asked | None = nested("where the next estimate of the loss begins", Asked, optional=True)
+    asked: Asked | None = optional(nested("where the next estimate of the loss begins", Asked))
 
     def fault(self, scope: Scope) -> str:
         """Return what is wrong with the class of the sampler."""

@@ -48,9 +48,13 @@ def describe(kind: type[State | Document], name: str = "") -> list[Row]:
         where = within(name, key)
         if isinstance(how, Field):
             rows.append(Row(where, _type(types[key], how), how.range, how.meaning))
-            of = getattr(how, "of", None)
+            of, inside = getattr(how, "of", None), where
+            if how.many:
+                inside = f"{where}.k"
+            elif isinstance(of, Field):  # one that may be None
+                of = getattr(of, "of", None)
             if isinstance(of, type) and issubclass(of, Document):
-                rows += describe(of, where if how.kind == of.__name__ else f"{where}.k")
+                rows += describe(of, inside)
         elif how is None:
             raise TypeError(f"{kind.__name__}.{key} is not declared")
         else:

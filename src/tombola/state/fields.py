@@ -123,6 +123,7 @@ class Field:
     """
 
     kind = "anything"
+    many = False  # whether it is a list
 
     def __init__(
         self,
@@ -362,6 +363,8 @@ class _Optional(Field):
 class _Listed(Field):
     """A list of values of a declared class or kind of field."""
 
+    many = True
+
     def __init__(self, meaning: str, of: Any, length: End | None = None) -> None:
         super().__init__(meaning)
         self.of, self.length = of, length
@@ -495,10 +498,9 @@ def mapping(meaning: str, of: Any = None) -> Any:
     return _Mapping(meaning, of)
 
 
-def nested(meaning: str, of: Any, *, optional: bool = False) -> Any:
+def nested(meaning: str, of: Any) -> Any:
     """Declare a value of a class with `read` and `to_dict`, such as a `Document`."""
-    field = _Nested(meaning, of)
-    return _Optional(field) if optional else field
+    return _Nested(meaning, of)
 
 
 def optional(of: Any) -> Any:
