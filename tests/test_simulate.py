@@ -3,7 +3,6 @@
 import copy
 import pickle
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import budget
 from states import assert_same
 from test_theory import expected_cost
 from tombola import VRB, Sampler, Shuffle, Stream, Uniform, theory
-from tombola.compiling import new_record
 from tombola.ledger import Ledger, pseudo_regret
 from tombola.simulate import (
     Adversary,
@@ -29,6 +27,7 @@ from tombola.simulate import (
     play,
 )
 from tombola.simulate.randomness import LOSSES, ROUNDS
+from tombola.state import derived
 
 BASE = [3.0, 1.0, 0.5, 2.0, 1.0, 0.1]
 
@@ -268,22 +267,16 @@ def test_random_words_are_not_shared():
     assert np.array_equal(state, np.random.get_state()[1])
 
 
-class BrokenParts(NamedTuple):
-    progress: np.ndarray
-    broken: np.ndarray
-
-
-class Broken(Adversary, BrokenParts):
-    __slots__ = ()
+class Broken(Adversary):
+    broken: np.ndarray = derived("the loss of item 1 in round 3")
 
     def __new__(cls, n, loss):
-        return cls.build(n, broken=new_record(loss=loss))
+        return cls.build(n, broken=np.array([loss]))
 
-    @staticmethod
-    def fill(adversary, t, probabilities, out):
+    def fill(self, t, probabilities, out):
         out[:] = 1.0
         if t == 3:
-            out[1] = adversary.broken[0].loss
+            out[1] = self.broken[0]
 
 
 @pytest.mark.kernels

@@ -1,16 +1,17 @@
 """The draw: an immutable ticket of the items drawn and their probabilities."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.state import Document, Floats, Ints, Scope, array, integer, optional
+from tombola.state import Document, Floats, Ints, Scope, array, body_of, integer, optional
 from tombola.validation import whole
 
 __all__ = ["Draw"]
 
+FORMAT = 2  # version of state_dict()
 SMALLEST = 2.0**-200  # keeps squared importances finite; no sampler gets close to it
 
 
@@ -178,6 +179,15 @@ class Draw:
         Parameters are those of `tombola.state.Document.read`.
         """
         return cls(**vars(SavedDraw.read(value, name, outer)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `to_dict` does, with class and format; `tombola.save` writes it to a file."""
+        return {"class": "Draw", "format": FORMAT, **self.to_dict()}
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> "Draw":
+        """Return the draw that `state_dict` described, or raise a `CheckpointError`."""
+        return cls.read(body_of(state, "Draw", FORMAT))
 
     def __getitem__(self, key: Any) -> "Draw":
         if isinstance(key, (int, np.integer)):

@@ -20,7 +20,6 @@ from tombola.problems import (
     Softmax,
     SquaredHinge,
 )
-from tombola.problems.linear import ascend, conjugate, curve, inside, slope, slopes
 
 pytestmark = pytest.mark.kernels
 
@@ -55,32 +54,32 @@ def problem(name, targets=(1.0, -1.0)):
 
 @kernel
 def ascend_one(model, item, a, z, q):
-    return ascend(model, item, a, z, q)
+    return model.ascend(item, a, z, q)
 
 
 @kernel
 def conjugate_one(model, item, a):
-    return conjugate(model, item, a)
+    return model.conjugate(item, a)
 
 
 @kernel
 def curve_one(model, item, z):
-    return curve(model, item, z)
+    return model.curve(item, z)
 
 
 @kernel
 def scalar_slope(model, item, z):
-    return slope(model, item, z)
+    return model.slope(item, z)
 
 
 @kernel
 def is_inside(model, item, a):
-    return inside(model, item, a)
+    return model.inside(item, a)
 
 
 @kernel
 def slope_one(model, item, z, out):
-    return slopes(model, item, z, out)
+    return model.slopes(item, z, out)
 
 
 def duals(name, y, rng, count):

@@ -513,7 +513,7 @@ def test_a_bad_order_changes_nothing(order):
     """Of weights 1, 2, 3: the order is 2, 1, 0."""
     device_index = WeightIndex([1, 2, 3])
     state = device_index.state_dict()
-    with pytest.raises(CheckpointError, match="order must sort the items|order.* must be from 0"):
+    with pytest.raises(CheckpointError, match=r"order must sort the items|order.* must be from 0"):
         device_index.load_state_dict({**state, "order": torch.tensor(order).int()})
     assert repr(device_index.state_dict()) == repr(state)
 

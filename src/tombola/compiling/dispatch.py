@@ -3,6 +3,8 @@
 numba knows the fields of a named tuple but not its methods. Here it learns to look a method up on
 the class and to compile it into the caller, so that a loop includes the methods of a sampler's
 state, an adversary, a problem or a solver's run, without a function passed as an argument.
+
+A class whose methods allocate memory says so: ``allocates = True`` (see `kernel`).
 """
 
 import contextlib
@@ -22,23 +24,23 @@ from tombola.compiling.caching import INNER
 
 __all__ = ["name_by_source"]
 
-OPTIONS: Any = {"forceinline": True, "_nrt": False, "error_model": "numpy", **INNER}
+OPTIONS: Any = {"forceinline": True, "error_model": "numpy", **INNER}
 
 
 @infer_getattr
-class Methods(AttributeTemplate):  # type: ignore[misc]
+class Methods(AttributeTemplate):
     """The methods of named tuples, besides their fields."""
 
     key = types.BaseNamedTuple
 
-    def generic_resolve(self, kind: Any, name: str) -> Any:
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
         """Return the type of ``kind.name`` if it is a method, else None."""
         if name in kind.fields or _method(kind.instance_class, name) is None:
             return None
         called = types.Dispatcher(_compiled(kind.instance_class, name))
         _lower(name)
 
-        class Method(AbstractTemplate):  # type: ignore[misc]
+        class Method(AbstractTemplate):
             key = (types.BaseNamedTuple, name)
 
             def generic(self, arguments: Any, named: Any) -> Any:
@@ -57,10 +59,11 @@ def _method(kind: type, name: str) -> Any:
 
 def _compiled(kind: type, name: str) -> Any:
     """Return the dispatcher of a method, one for each function."""
-    function = _method(kind, name)
-    if function not in _DISPATCHERS:
-        _DISPATCHERS[function] = njit(**OPTIONS)(function)
-    return _DISPATCHERS[function]
+    function, allocates = _method(kind, name), getattr(kind, "allocates", False)
+    if (function, allocates) not in _DISPATCHERS:
+        options: Any = {**OPTIONS, "_nrt": allocates}
+        _DISPATCHERS[function, allocates] = njit(**options)(function)
+    return _DISPATCHERS[function, allocates]
 
 
 _DISPATCHERS: dict[Any, Any] = {}

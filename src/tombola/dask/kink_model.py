@@ -30,12 +30,13 @@ from tombola.compiling import kernel
 from tombola.dask.local import BATCH, take_steps
 from tombola.dask.near_kinks import NearRows
 from tombola.dask.setting import Setting
-from tombola.problems.linear import conjugate
+from tombola.problems.linear import Linear
 from tombola.solvers.certificate import FIRM, ROUNDING, heavier_side
 from tombola.solvers.dual_level import intercept_at, pull_for, set_strength
 from tombola.solvers.dual_run import DualRun
 from tombola.solvers.dual_start import new_run
 from tombola.solvers.dual_step import rebuild
+from tombola.state import Floats
 
 __all__ = ["KinkModel", "Least"]
 
@@ -217,7 +218,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 @kernel
-def fill_conjugates(model: Any, duals: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def fill_conjugates(model: Linear, duals: Floats, out: Floats) -> None:
     """Write phi*(-a_i)."""
     for item in range(duals.size):
-        out[item] = conjugate(model, item, duals[item])
+        out[item] = model.conjugate(item, duals[item])

@@ -2,15 +2,14 @@
 
 import copy
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.linear import LinearProblem, curve
-from tombola.problems.rows import add_row, dot
+from tombola.problems.linear import Linear, LinearProblem
 from tombola.solvers.gap import duality_gap, unit_of
+from tombola.state import Floats
 
 __all__ = ["describe_long_rows", "is_far"]
 
@@ -132,15 +131,15 @@ def newton_step(problem: LinearProblem, w: NDArray[np.float64]) -> NDArray[np.fl
 
 
 @kernel
-def add_bends(model: Any, w: Any, vector: Any, out: Any) -> None:
+def add_bends(model: Linear, w: Floats, vector: Floats, out: Floats) -> None:
     """Add H vector to `out`, with the Hessian H of the mean loss at w."""
     n, last = model.targets.size, w.size - 1
     for item in range(n):
-        z, product = dot(model.rows, item, w), dot(model.rows, item, vector)
+        z, product = model.rows.dot(item, w), model.rows.dot(item, vector)
         if model.settings[0].intercept:
             z += w[last]
             product += vector[last]
-        factor = model.weights[item] * curve(model, item, z) * product / n
-        add_row(model.rows, item, factor, out)
+        factor = model.weights[item] * model.curve(item, z) * product / n
+        model.rows.add_row(item, factor, out)
         if model.settings[0].intercept:
             out[last] += factor

@@ -17,6 +17,7 @@ from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import squared_norms, transposed
 from tombola.samplers import GroupVRB, Sampler
 from tombola.solvers import AdaGrad, Result, WorkingSets
+from tombola.solvers.adagrad import SquaresCarried
 
 __all__ = ["PartFit", "Past", "Task", "fit_part"]
 
@@ -197,4 +198,5 @@ def as_after_an_epoch(problem: LinearProblem, solution: NDArray[Any]) -> dict[st
     squares = np.array([squared_norms(columns, np.ascontiguousarray(t)) for t in table.T])
     if problem.fit_intercept:
         squares = np.column_stack([squares, table.sum(axis=0)])
-    return {"rounds": np.array(problem.n), "squares": squares, "square_sum": squares.sum()}
+    total = float(squares.sum())
+    return SquaresCarried(rounds=problem.n, square_sum=total, squares=squares).to_dict()

@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-from tombola.compiling import new_record
 from tombola.estimators.base import (
     FEW,
     LinearModel,
@@ -25,6 +24,7 @@ from tombola.estimators.base import (
     one_column,
 )
 from tombola.problems.least_squares import LeastSquares
+from tombola.problems.linear import Settings
 from tombola.problems.linear import checked_weights as normalised
 from tombola.problems.rows import Dense, check_places
 from tombola.samplers.compiled import CompiledSampler
@@ -34,6 +34,7 @@ from tombola.solvers.design import DenseDesign, as_design
 from tombola.solvers.screening import Penalty
 from tombola.solvers.working_run import Minimum, WorkingRun
 from tombola.solvers.working_sets import drawing
+from tombola.state import cell
 
 __all__ = [
     "SparseFit",
@@ -98,7 +99,7 @@ class SparseFit:
             targets=y - self.middle,
             weights=weights,
             norms=np.zeros(1),
-            settings=new_record(l1=0.0, l2=0.0, intercept=int(fit_intercept)),
+            settings=cell(Settings(l1=0.0, l2=0.0, intercept=int(fit_intercept))),
         )
         self.run = WorkingRun(
             as_design(X), model, curvature=1.0, fit_intercept=fit_intercept, draws=draws

@@ -6,31 +6,38 @@ computes it exactly, and needs the losses of all n items for that.
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.ledger.hindsight import best_fixed
+from tombola.state import Cell, Floats, Record, State, array, cell, derived, real
 from tombola.validation import whole
 
 __all__ = ["Ledger", "Sheet", "account", "new_sheet"]
 
 
-class Sheet(NamedTuple):
+class Totals(Record):
+    """Sums over all items."""
+
+    cost: float = real("sum_t f_t(p_t)", default=0.0)
+    ideal: float = real("sum_t (sum_i l_t(i))^2", default=0.0)
+
+
+class Sheet(State):
     """Sums over some rounds that kernels accumulate, and the current round."""
 
-    squares: NDArray[np.float64]  # sum_t l_t(i)^2, for each item
-    totals: Record  # "cost": sum_t f_t(p_t); "ideal": sum_t (sum_i l_t(i))^2
-    probabilities: NDArray[np.float64]  # of the current round
-    losses: NDArray[np.float64]
+    squares: Floats = array("sum_t l_t(i)^2, for each item", 0.0)
+    totals: Cell[Totals]
+    probabilities: Floats = derived("those of the current round")
+    losses: Floats = derived("those of the current round")
 
 
 def new_sheet(n: int) -> Sheet:
     """Return an empty sheet for n items."""
-    return Sheet(np.zeros(n), new_record(cost=0.0, ideal=0.0), np.full(n, 1.0 / n), np.zeros(n))
+    return Sheet(np.zeros(n), cell(Totals()), np.full(n, 1.0 / n), np.zeros(n))
 
 
 @kernel

@@ -5,7 +5,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from tombola.problems.huber import EpsilonSettings
 from tombola.problems.linear import Linear, LinearProblem
+from tombola.state import Cell, Floats, derived
 from tombola.validation import number
 
 __all__ = ["EpsilonInsensitive"]
@@ -14,51 +16,44 @@ __all__ = ["EpsilonInsensitive"]
 class EpsilonInsensitiveModel(Linear):
     """phi(z, y) = max(0, |z - y| - epsilon)."""
 
-    __slots__ = ()
+    settings: Cell[EpsilonSettings] = derived("penalties and epsilon")
 
-    @staticmethod
-    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return phi; its derivative is the sign of z - y beyond epsilon, else 0."""
-        residual = z[0] - model.targets[item]
-        beyond = abs(residual) - model.settings[0].epsilon
+        residual = z[0] - self.targets[item]
+        beyond = abs(residual) - self.settings[0].epsilon
         out[0] = math.copysign(1.0, residual) if beyond > 0.0 else 0.0
         return max(0.0, beyond)
 
-    @staticmethod
-    def slope(model: Any, item: Any, z: Any) -> Any:
+    def slope(self, item: int, z: Any) -> Any:
         """Return the sign of z - y beyond epsilon, else 0."""
-        residual = z - model.targets[item]
-        if abs(residual) <= model.settings[0].epsilon:
+        residual = z - self.targets[item]
+        if abs(residual) <= self.settings[0].epsilon:
             return 0.0
         return math.copysign(1.0, residual)
 
-    @staticmethod
-    def curve(model: Any, item: Any, z: Any) -> Any:
+    def curve(self, item: int, z: Any) -> Any:
         """Return 0."""
         return 0.0
 
-    @staticmethod
-    def conjugate(model: Any, item: Any, a: Any) -> Any:
+    def conjugate(self, item: int, a: Any) -> Any:
         """Return epsilon |a| - a y, for |a| <= 1."""
-        return model.settings[0].epsilon * abs(a) - a * model.targets[item]
+        return self.settings[0].epsilon * abs(a) - a * self.targets[item]
 
-    @staticmethod
-    def inside(model: Any, item: Any, a: Any) -> Any:
+    def inside(self, item: int, a: Any) -> Any:
         """Return whether |a| is at most 1."""
         return abs(a) <= 1.0
 
-    @staticmethod
-    def clearance(model: Any, item: Any, z: Any) -> Any:
+    def clearance(self, item: int, z: Any) -> Any:
         """Return the distance of |z - y| from epsilon."""
-        return abs(abs(z - model.targets[item]) - model.settings[0].epsilon)
+        return abs(abs(z - self.targets[item]) - self.settings[0].epsilon)
 
-    @staticmethod
-    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+    def ascend(self, item: int, a: Any, z: Any, q: Any) -> Any:
         """Return t = q a + y - z, moved towards 0 by epsilon, over q, moved into [-1, 1]."""
         if not q < math.inf:
             return a
-        t = q * a + model.targets[item] - z
-        beyond = abs(t) - model.settings[0].epsilon
+        t = q * a + self.targets[item] - z
+        beyond = abs(t) - self.settings[0].epsilon
         if beyond <= 0.0:
             return 0.0
         return math.copysign(beyond / q if beyond < q else 1.0, t)
@@ -92,5 +87,5 @@ class EpsilonInsensitive(LinearProblem):
         self.epsilon = float(epsilon)
         super().__init__(X, y, **options)
 
-    def _own_settings(self) -> dict[str, float]:
-        return {"epsilon": self.epsilon}
+    def _settings(self) -> EpsilonSettings:
+        return EpsilonSettings(**vars(super()._settings()), epsilon=self.epsilon)

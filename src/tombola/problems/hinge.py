@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.problems.linear import Linear, LinearProblem, signs
+from tombola.state import Floats
 
 __all__ = ["Hinge"]
 
@@ -14,46 +15,37 @@ __all__ = ["Hinge"]
 class HingeModel(Linear):
     """phi(z, y) = max(0, 1 - y z)."""
 
-    __slots__ = ()
-
-    @staticmethod
-    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return phi; its derivative is -y where the margin is below 1, else 0."""
-        y = model.targets[item]
+        y = self.targets[item]
         short = 1.0 - y * z[0]
         out[0] = -y if short > 0.0 else 0.0
         return max(0.0, short)
 
-    @staticmethod
-    def slope(model: Any, item: Any, z: Any) -> Any:
+    def slope(self, item: int, z: Any) -> Any:
         """Return -y where the margin is below 1, else 0."""
-        y = model.targets[item]
+        y = self.targets[item]
         return -y if y * z < 1.0 else 0.0
 
-    @staticmethod
-    def curve(model: Any, item: Any, z: Any) -> Any:
+    def curve(self, item: int, z: Any) -> Any:
         """Return 0."""
         return 0.0
 
-    @staticmethod
-    def conjugate(model: Any, item: Any, a: Any) -> Any:
+    def conjugate(self, item: int, a: Any) -> Any:
         """Return -alpha, for alpha = y a from 0 to 1."""
-        return -model.targets[item] * a
+        return -self.targets[item] * a
 
-    @staticmethod
-    def inside(model: Any, item: Any, a: Any) -> Any:
+    def inside(self, item: int, a: Any) -> Any:
         """Return whether y a is from 0 to 1."""
-        return 0.0 <= model.targets[item] * a <= 1.0
+        return 0.0 <= self.targets[item] * a <= 1.0
 
-    @staticmethod
-    def clearance(model: Any, item: Any, z: Any) -> Any:
+    def clearance(self, item: int, z: Any) -> Any:
         """Return |1 - y z|."""
-        return abs(1.0 - model.targets[item] * z)
+        return abs(1.0 - self.targets[item] * z)
 
-    @staticmethod
-    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+    def ascend(self, item: int, a: Any, z: Any, q: Any) -> Any:
         """Return y times alpha + (1 - y z) / q, moved into [0, 1]."""
-        y = model.targets[item]
+        y = self.targets[item]
         short = 1.0 - y * z
         if short == 0.0:
             return a

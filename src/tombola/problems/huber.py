@@ -5,51 +5,52 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from tombola.problems.linear import Linear, LinearProblem
+from tombola.problems.linear import Linear, LinearProblem, Settings
+from tombola.state import Cell, Floats, derived
 from tombola.validation import number
 
-__all__ = ["Huber"]
+__all__ = ["EpsilonSettings", "Huber"]
+
+
+class EpsilonSettings(Settings):
+    """The numbers of a problem whose loss has a parameter epsilon."""
+
+    epsilon: float = derived("a size of residuals, in the unit of y")
 
 
 class HuberModel(Linear):
     """phi(z, y) = r^2 / 2 for r = |z - y| up to epsilon, then epsilon (r - epsilon / 2)."""
 
-    __slots__ = ()
+    settings: Cell[EpsilonSettings] = derived("penalties and epsilon")
 
-    @staticmethod
-    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return phi; its derivative is z - y, moved into [-epsilon, epsilon]."""
-        epsilon = model.settings[0].epsilon
-        residual = z[0] - model.targets[item]
+        epsilon = self.settings[0].epsilon
+        residual = z[0] - self.targets[item]
         out[0] = min(max(residual, -epsilon), epsilon)
         return out[0] * (residual - 0.5 * out[0])
 
-    @staticmethod
-    def slope(model: Any, item: Any, z: Any) -> Any:
+    def slope(self, item: int, z: Any) -> Any:
         """Return z - y, moved into [-epsilon, epsilon]."""
-        epsilon = model.settings[0].epsilon
-        return min(max(z - model.targets[item], -epsilon), epsilon)
+        epsilon = self.settings[0].epsilon
+        return min(max(z - self.targets[item], -epsilon), epsilon)
 
-    @staticmethod
-    def curve(model: Any, item: Any, z: Any) -> Any:
+    def curve(self, item: int, z: Any) -> Any:
         """Return 1 for residuals below epsilon, else 0."""
-        return 1.0 if abs(z - model.targets[item]) < model.settings[0].epsilon else 0.0
+        return 1.0 if abs(z - self.targets[item]) < self.settings[0].epsilon else 0.0
 
-    @staticmethod
-    def conjugate(model: Any, item: Any, a: Any) -> Any:
+    def conjugate(self, item: int, a: Any) -> Any:
         """Return a^2 / 2 - a y, for |a| <= epsilon."""
-        return a * (0.5 * a - model.targets[item])
+        return a * (0.5 * a - self.targets[item])
 
-    @staticmethod
-    def inside(model: Any, item: Any, a: Any) -> Any:
+    def inside(self, item: int, a: Any) -> Any:
         """Return whether |a| is at most epsilon."""
-        return abs(a) <= model.settings[0].epsilon
+        return abs(a) <= self.settings[0].epsilon
 
-    @staticmethod
-    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+    def ascend(self, item: int, a: Any, z: Any, q: Any) -> Any:
         """Return (y - z + q a) / (1 + q), moved into [-epsilon, epsilon]."""
-        epsilon = model.settings[0].epsilon
-        b = a + (model.targets[item] - z - a) / (1.0 + q)
+        epsilon = self.settings[0].epsilon
+        b = a + (self.targets[item] - z - a) / (1.0 + q)
         return min(max(b, -epsilon), epsilon)
 
 
@@ -79,5 +80,5 @@ class Huber(LinearProblem):
         self.epsilon = float(epsilon)
         super().__init__(X, y, **options)
 
-    def _own_settings(self) -> dict[str, float]:
-        return {"epsilon": self.epsilon}
+    def _settings(self) -> EpsilonSettings:
+        return EpsilonSettings(**vars(super()._settings()), epsilon=self.epsilon)

@@ -5,139 +5,124 @@ side in memory. With sparse rows, only the columns of the row's entries are read
 """
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import by_type, kernel
+from tombola.compiling import kernel
 from tombola.problems.linear import checked_weights
-from tombola.problems.rows import (
-    Dense,
-    add_row,
-    as_rows,
-    column,
-    end,
-    first,
-    shape_of,
-    squared_norms,
-)
+from tombola.problems.rows import Dense, Rows, Sparse, as_rows, shape_of, squared_norms
+from tombola.state import Floats, Ints, State, array, derived
 
-__all__ = ["Centres", "KMeans", "Scratch", "find_nearest", "include", "new_scratch"]
+__all__ = ["Centres", "KMeans", "KMeansModel", "Scratch", "kept", "new_scratch"]
 
 TOO_LONG = 2.0**900  # limit of the squared norms of rows, so that their sums do not overflow
 TOO_FAR = 2.0**400  # limit of the values of a solution
 
 
-class Centres(NamedTuple):
+class Centres(State):
     """Centre q is ``w[:, q] * shares[q]``.
 
     With dense rows all shares are 1. With sparse rows w holds sums of rows, and the shares
     are 1 over their number, so that including a row in the average touches only its own columns.
     """
 
-    w: NDArray[np.float64]  # (d, n_clusters)
-    counts: NDArray[np.float64]  # the weight that each centre is the average of; 0 at the start
-    shares: NDArray[np.float64]
-    squares: NDArray[np.float64]  # |w[:, q]|^2, for sparse rows
+    w: Floats = array("the centres or sums, (d, n_clusters)")
+    counts: Floats = array("the weight that each centre is the average of; 0 at the start", 0.0)
+    shares: Floats = array("the factor of each centre", 0.0)
+    squares: Floats = array("|w[:, q]|^2, for sparse rows", 0.0)
 
 
-class Scratch(NamedTuple):
-    """Room for the kernels; with sparse rows, `distances` alone is used."""
+class Scratch(State):
+    """Space for the kernels; with sparse rows, `distances` alone is used."""
 
-    distances: NDArray[np.float64]  # (n_clusters,)
-    # in the precision of the rows:
-    products: NDArray[Any]  # (2, n_clusters): of two rows with all centres
-    halves: NDArray[Any]  # (n_clusters,): |q|^2 / 2
-    origin: NDArray[Any]  # (d,): the mean of the centres, from which all is seen
-    lines: NDArray[Any]  # (n_clusters, d): the centres, less the origin
-    # in float64:
-    masses: NDArray[np.float64]  # (n_clusters,): sums of amounts
-    sums: NDArray[np.float64]  # (n_clusters, d): sums of amounts times rows
+    distances: Floats = derived("(n_clusters,)")
+    products: NDArray[Any] = derived("of two rows with all centres, in the precision of the rows")
+    halves: NDArray[Any] = derived("|q|^2 / 2, in that precision, like what follows")
+    origin: NDArray[Any] = derived("the mean of the centres, from which all is seen")
+    lines: NDArray[Any] = derived("the centres, less the origin, (n_clusters, d)")
+    masses: Floats = derived("sums of amounts, in float64")
+    sums: Floats = derived("sums of amounts times rows, in float64, (n_clusters, d)")
 
 
-class _Arrays(NamedTuple):
-    rows: Any  # Dense or Sparse
-    weights: NDArray[np.float64]  # s_i, of mean 1
-    squares: NDArray[np.float64]  # |x_i|^2
+class KMeansModel(State):
+    """The arrays of a problem, as one argument for kernels."""
+
+    rows: Rows = derived("the data")
+    weights: Floats = derived("s_i, of mean 1")
+    squares: Floats = derived("|x_i|^2")
+
+    def fill_distances(self, item: int, centres: Centres, out: Floats) -> None:
+        """Write the squared distance of an item to each centre."""
+        raise NotImplementedError
+
+    def find_nearest(
+        self, items: Ints, centres: Centres, scratch: Scratch, labels: Ints, squared: Floats
+    ) -> None:
+        """Write the nearest centre of each item, the first of ties, and its squared distance."""
+        raise NotImplementedError
+
+    def include(
+        self, items: Ints, amounts: Floats, centres: Centres, scratch: Scratch, labels: Ints
+    ) -> None:
+        """Include each item, with its amount, in the average that is its nearest centre."""
+        raise NotImplementedError
 
 
-class DenseModel(_Arrays):
+class DenseModel(KMeansModel):
     """Dense rows: distances are sums of squares, and all of a centre moves."""
 
-    __slots__ = ()
+    rows: Dense = derived("the data")
 
-    @staticmethod
-    def fill_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
+    def fill_distances(self, item: int, centres: Centres, out: Floats) -> None:
         """out[q] = sum_j (x_j - q_j)^2."""
-        dense_distances(model.rows.values[item], centres.w, out)
+        dense_distances(self.rows.values[item], centres.w, out)
 
-    @staticmethod
     def find_nearest(
-        model: Any, items: Any, centres: Any, scratch: Any, labels: Any, squared: Any
+        self, items: Ints, centres: Centres, scratch: Scratch, labels: Ints, squared: Floats
     ) -> None:
         """Compare two rows at a time with all centres."""
-        dense_nearest(model.rows.values, items, centres.w, scratch, labels, squared)
+        dense_nearest(self.rows.values, items, centres.w, scratch, labels, squared)
 
-    @staticmethod
     def include(
-        model: Any, items: Any, amounts: Any, centres: Any, scratch: Any, labels: Any
+        self, items: Ints, amounts: Floats, centres: Centres, scratch: Scratch, labels: Ints
     ) -> None:
         """counts[q] += amount;  q += amount / counts[q] (x - q), for all items at once."""
-        dense_include(model.rows.values, items, amounts, centres, scratch, labels)
+        dense_include(self.rows.values, items, amounts, centres, scratch, labels)
 
 
-class SparseModel(_Arrays):
+class SparseModel(KMeansModel):
     """Sparse rows: |x|^2 - 2 x.q + |q|^2 needs only the row's own columns.
 
     The error is about 1e-16 (|x|^2 + |q|^2), which may exceed 1e-16 of the distance.
     """
 
-    __slots__ = ()
+    rows: Sparse = derived("the data")
 
-    @staticmethod
-    def fill_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
+    def fill_distances(self, item: int, centres: Centres, out: Floats) -> None:
         """out[q] = max(0, |x|^2 - 2 x.q + |q|^2)."""
-        sparse_distances(model, item, centres, out)
+        sparse_distances(self, item, centres, out)
 
-    @staticmethod
     def find_nearest(
-        model: Any, items: Any, centres: Any, scratch: Any, labels: Any, squared: Any
+        self, items: Ints, centres: Centres, scratch: Scratch, labels: Ints, squared: Floats
     ) -> None:
         """Compare one row after the other with all centres."""
         for b in range(items.size):
-            labels[b] = nearest(model, items[b], centres, scratch.distances)
+            labels[b] = nearest(self, items[b], centres, scratch.distances)
             squared[b] = scratch.distances[labels[b]]
 
-    @staticmethod
     def include(
-        model: Any, items: Any, amounts: Any, centres: Any, scratch: Any, labels: Any
+        self, items: Ints, amounts: Floats, centres: Centres, scratch: Scratch, labels: Ints
     ) -> None:
         """counts[q] += amount;  w_q += amount x, where the centre is w_q / counts[q]."""
         for b in range(items.size):
             if amounts[b] > 0.0:
-                sparse_include(model, items[b], amounts[b], centres, labels[b])
-
-
-@by_type
-def fill_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
-    """Write the squared distance of an item to each centre."""
-
-
-@by_type
-def find_nearest(
-    model: Any, items: Any, centres: Any, scratch: Any, labels: Any, squared: Any
-) -> None:
-    """Write the nearest centre of each item, the first of ties, and its squared distance."""
-
-
-@by_type
-def include(model: Any, items: Any, amounts: Any, centres: Any, scratch: Any, labels: Any) -> None:
-    """Include each item, with its amount, in the average that is its nearest centre."""
+                sparse_include(self, items[b], amounts[b], centres, labels[b])
 
 
 @kernel
-def dense_distances(row: Any, w: Any, out: Any) -> None:
+def dense_distances(row: NDArray[Any], w: Floats, out: Floats) -> None:
     """out[q] = sum_j (row[j] - w[j, q])^2, four columns at a time.
 
     The inner loop runs over centres, each with its own sum: it is vectorised without a change
@@ -161,7 +146,9 @@ def dense_distances(row: Any, w: Any, out: Any) -> None:
 
 
 @kernel
-def dense_nearest(values: Any, items: Any, w: Any, scratch: Any, labels: Any, squared: Any) -> None:
+def dense_nearest(
+    values: NDArray[Any], items: Ints, w: Floats, scratch: Scratch, labels: Ints, squared: Floats
+) -> None:
     """Write nearest centres, by the largest x.q - |q|^2 / 2, and exact squared distances.
 
     Rows and centres are seen from the mean of the centres, where products lose the least
@@ -233,7 +220,7 @@ def squared_distance(row: Any, origin: Any, line: Any) -> Any:
 
 
 @kernel
-def fill_losses(values: Any, weights: Any, origin: Any, centre: Any, out: Any) -> None:
+def fill_losses(values: Any, weights: Any, origin: Any, centre: Any, out: Floats) -> None:
     """out[i] = s_i |x_i - q|^2, of one centre q: the origin and what is added to it."""
     for i in range(out.size):
         out[i] = weights[i] * squared_distance(values[i], origin, centre)
@@ -241,7 +228,12 @@ def fill_losses(values: Any, weights: Any, origin: Any, centre: Any, out: Any) -
 
 @kernel
 def dense_include(
-    values: Any, items: Any, amounts: Any, centres: Any, scratch: Any, labels: Any
+    values: NDArray[Any],
+    items: Ints,
+    amounts: Floats,
+    centres: Centres,
+    scratch: Scratch,
+    labels: Ints,
 ) -> None:
     """Average: counts[q] += sum of amounts;  q += (sum of amounts (x - q)) / counts[q]."""
     w, counts, masses, sums = centres.w, centres.counts, scratch.masses, scratch.sums
@@ -263,7 +255,7 @@ def dense_include(
 
 
 @kernel
-def sparse_include(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> None:
+def sparse_include(model: SparseModel, item: int, amount: Any, centres: Centres, q: Any) -> None:
     """Add an item to the sum that is centre q."""
     rows, w = model.rows, centres.w
     if centres.counts[q] == 0.0:  # the start is not part of the average
@@ -271,8 +263,8 @@ def sparse_include(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> 
             w[j, q] = 0.0
         centres.squares[q] = 0.0
     inner = 0.0
-    for k in range(first(rows, item), end(rows, item)):
-        j = column(rows, k)
+    for k in range(rows.first(item), rows.end(item)):
+        j = rows.column(k)
         inner += rows.values[k] * w[j, q]
         w[j, q] += amount * rows.values[k]
     centres.counts[q] += amount
@@ -283,13 +275,13 @@ def sparse_include(model: Any, item: Any, amount: Any, centres: Any, q: Any) -> 
 
 
 @kernel
-def sparse_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
+def sparse_distances(model: SparseModel, item: int, centres: Centres, out: Floats) -> None:
     """out[q] = max(0, |x|^2 + share (share |w_q|^2 - 2 x.w_q))."""
     rows, shares, squares = model.rows, centres.shares, centres.squares
     for q in range(out.size):
         out[q] = 0.0
-    for k in range(first(rows, item), end(rows, item)):
-        x, w = np.float64(rows.values[k]), centres.w[column(rows, k)]
+    for k in range(rows.first(item), rows.end(item)):
+        x, w = np.float64(rows.values[k]), centres.w[rows.column(k)]
         for q in range(out.size):
             out[q] += x * w[q]
     for q in range(out.size):
@@ -298,9 +290,9 @@ def sparse_distances(model: Any, item: Any, centres: Any, out: Any) -> None:
 
 
 @kernel(inline=True)
-def nearest(model: Any, item: Any, centres: Any, out: Any) -> Any:
+def nearest(model: KMeansModel, item: int, centres: Centres, out: Floats) -> Any:
     """Write the squared distances of an item; return the nearest centre, the first of ties."""
-    fill_distances(model, item, centres, out)
+    model.fill_distances(item, centres, out)
     best = 0
     for q in range(1, out.size):
         if out[q] < out[best]:
@@ -310,7 +302,13 @@ def nearest(model: Any, item: Any, centres: Any, out: Any) -> Any:
 
 @kernel
 def evaluate_items(
-    model: Any, centres: Any, scratch: Any, losses: Any, labels: Any, masses: Any, sums: Any
+    model: KMeansModel,
+    centres: Centres,
+    scratch: Floats,
+    losses: Floats,
+    labels: NDArray[Any],
+    masses: Floats,
+    sums: Floats,
 ) -> None:
     """Write loss and nearest centre of every item, and the sums of s_i and s_i x_i per centre."""
     for item in range(losses.size):
@@ -319,7 +317,7 @@ def evaluate_items(
         labels[item] = q
         losses[item] = weight * scratch[q]
         masses[q] += weight
-        add_row(model.rows, item, weight, sums[q])
+        model.rows.add_row(item, weight, sums[q])
 
 
 class KMeans:
@@ -376,8 +374,10 @@ class KMeans:
         if not squares.max() < TOO_LONG:
             position = int(squares.argmax())
             raise ValueError(f"row {position} of X is too long: its squared norm would overflow")
-        kind = DenseModel if isinstance(rows, Dense) else SparseModel
-        self.model = kind(rows, checked_weights(sample_weight, self.n, normalise), squares)
+        kind: Any = DenseModel if isinstance(rows, Dense) else SparseModel
+        self.model: KMeansModel = kind(
+            rows, checked_weights(sample_weight, self.n, normalise), squares
+        )
 
     # --- solutions ---------------------------------------------------------------------------
 
@@ -400,7 +400,7 @@ class KMeans:
     def row(self, item: int) -> NDArray[np.float64]:
         """Return one row, dense: a copy."""
         out = np.zeros(self.d)
-        add_row(self.model.rows, item, 1.0, out)
+        self.model.rows.add_row(item, 1.0, out)
         return out
 
     # --- values and gradients ----------------------------------------------------------------

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tombola.problems.linear import Linear, LinearProblem
+from tombola.state import Floats
 
 __all__ = ["LeastSquares"]
 
@@ -10,39 +11,31 @@ __all__ = ["LeastSquares"]
 class LeastSquaresModel(Linear):
     """phi(z, y) = (z - y)^2 / 2."""
 
-    __slots__ = ()
-
-    @staticmethod
-    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return phi; its derivative is z - y."""
-        residual = z[0] - model.targets[item]
+        residual = z[0] - self.targets[item]
         out[0] = residual
         return 0.5 * residual * residual
 
-    @staticmethod
-    def slope(model: Any, item: Any, z: Any) -> Any:
+    def slope(self, item: int, z: Any) -> Any:
         """Return z - y."""
-        return z - model.targets[item]
+        return z - self.targets[item]
 
-    @staticmethod
-    def curve(model: Any, item: Any, z: Any) -> Any:
+    def curve(self, item: int, z: Any) -> Any:
         """Return 1."""
         return 1.0
 
-    @staticmethod
-    def conjugate(model: Any, item: Any, a: Any) -> Any:
+    def conjugate(self, item: int, a: Any) -> Any:
         """Return a^2 / 2 - a y, for any a."""
-        return a * (0.5 * a - model.targets[item])
+        return a * (0.5 * a - self.targets[item])
 
-    @staticmethod
-    def inside(model: Any, item: Any, a: Any) -> Any:
+    def inside(self, item: int, a: Any) -> Any:
         """Return True."""
         return True
 
-    @staticmethod
-    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+    def ascend(self, item: int, a: Any, z: Any, q: Any) -> Any:
         """Return (y - z + q a) / (1 + q)."""
-        return a + (model.targets[item] - z - a) / (1.0 + q)
+        return a + (self.targets[item] - z - a) / (1.0 + q)
 
 
 class LeastSquares(LinearProblem):

@@ -19,116 +19,94 @@ adds no variance.
 
 import hashlib
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import by_type, kernel, name_by_source, new_record
-from tombola.compiling.records import Record
-from tombola.problems.rows import add_row, as_rows, checked_array, dot, shape_of, squared_norms
+from tombola.compiling import kernel
+from tombola.problems.rows import Rows, as_rows, checked_array, shape_of, squared_norms
 from tombola.problems.rows import transposed as transposed_rows
+from tombola.state import Cell, Floats, Record, State, cell, derived
 from tombola.validation import number
 
 __all__ = [
     "Linear",
     "LinearProblem",
-    "ascend",
-    "clearance",
-    "conjugate",
-    "conjugates",
-    "curve",
+    "Settings",
     "evaluate_items",
-    "inside",
     "item_slopes",
-    "slope",
-    "slopes",
 ]
 
 
-class _Arrays(NamedTuple):
-    rows: Any  # Dense or Sparse
-    targets: NDArray[np.float64]
-    weights: NDArray[np.float64]  # s_i, of mean 1
-    norms: NDArray[np.float64]  # |x_i|, the 1 of an intercept included
-    settings: Record  # l1, l2; intercept: 1 where the last column of w is one; the loss's own
+class Settings(Record):
+    """The numbers of a problem; a loss with parameters of its own derives from this class."""
+
+    l1: float = derived("the factor of |w|_1")
+    l2: float = derived("the factor of |w|^2 / 2")
+    intercept: int = derived("1 if the last column of w is an intercept")
 
 
-class Linear(_Arrays):
+class Linear(State):
     """The arrays of a problem, as one argument for kernels, and its loss."""
 
-    __slots__ = ()
+    rows: Rows = derived("the data")
+    targets: Floats = derived("y, (n,)")
+    weights: Floats = derived("s_i, of mean 1")
+    norms: Floats = derived("|x_i|, the 1 of an intercept included")
+    settings: Cell[Settings] = derived("penalties, and the parameters of the loss")
 
-    @staticmethod
-    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return the loss of an item whose inner products are z; write its derivatives in z."""
         raise NotImplementedError
 
-    @staticmethod
-    def slope(model: Any, item: Any, z: Any) -> Any:
+    def slope(self, item: int, z: Any) -> Any:
         """Return the derivative of the loss at the inner product z, as `slopes` writes it."""
         raise NotImplementedError
 
-    @staticmethod
-    def curve(model: Any, item: Any, z: Any) -> Any:
+    def curve(self, item: int, z: Any) -> Any:
         """Return the second derivative of the loss at the inner product z; 0 at kinks."""
         raise NotImplementedError
 
-    @staticmethod
-    def conjugate(model: Any, item: Any, a: Any) -> Any:
+    def conjugate(self, item: int, a: Any) -> Any:
         """Return phi*(-a) for a dual variable a in its domain."""
         raise NotImplementedError
 
-    @staticmethod
-    def conjugates(model: Any, item: Any, a: Any) -> Any:
+    def conjugates(self, item: int, a: Floats) -> Any:
         """Return phi*(-a) for the dual variables of all outputs, an array."""
-        return conjugate(model, item, a[0])
+        return self.conjugate(item, a[0])
 
-    @staticmethod
-    def inside(model: Any, item: Any, a: Any) -> Any:
+    def inside(self, item: int, a: Any) -> Any:
         """Return whether a dual variable is in its domain, where phi*(-a) is finite."""
         raise NotImplementedError
 
-    @staticmethod
-    def clearance(model: Any, item: Any, z: Any) -> Any:
+    def clearance(self, item: int, z: Any) -> Any:
         """Return how far the inner product z is from the nearest kink of the loss."""
         return math.inf
 
-    @staticmethod
-    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+    def ascend(self, item: int, a: Any, z: Any, q: Any) -> Any:
         """Return the b that maximises -phi*(-b) - b z - q/2 (b - a)^2, for q >= 0."""
         raise NotImplementedError
 
-    def __init_subclass__(cls) -> None:
-        name_by_source(cls)
-
-
-slopes = by_type(Linear.slopes)
-slope = by_type(Linear.slope)
-curve = by_type(Linear.curve)
-conjugate = by_type(Linear.conjugate)
-conjugates = by_type(Linear.conjugates)
-inside = by_type(Linear.inside)
-clearance = by_type(Linear.clearance)
-ascend = by_type(Linear.ascend)
-
 
 @kernel(inline=True)
-def item_slopes(model: Any, w: Any, item: Any, z: Any, out: Any) -> Any:
+def item_slopes(model: Linear, w: Floats, item: int, z: Floats, out: Floats) -> Any:
     """Return s_i phi for an item; write its inner products z and the derivatives in them."""
     for k in range(w.shape[0]):
-        z[k] = dot(model.rows, item, w[k])
+        z[k] = model.rows.dot(item, w[k])
         if model.settings[0].intercept:
             z[k] += w[k, w.shape[1] - 1]
     weight = model.weights[item]
-    loss = weight * slopes(model, item, z, out)
+    loss = weight * model.slopes(item, z, out)
     for k in range(w.shape[0]):
         out[k] *= weight
     return loss
 
 
 @kernel
-def evaluate_items(model: Any, w: Any, z: Any, table: Any, losses: Any, gradient: Any) -> None:
+def evaluate_items(
+    model: Linear, w: Floats, z: Floats, table: Floats, losses: Floats, gradient: Floats
+) -> None:
     """Write the slopes and the loss of every item, and the mean gradient of the losses."""
     outputs, width = w.shape
     n = losses.size
@@ -138,7 +116,7 @@ def evaluate_items(model: Any, w: Any, z: Any, table: Any, losses: Any, gradient
     for item in range(n):
         losses[item] = item_slopes(model, w, item, z, table[item])
         for k in range(outputs):
-            add_row(model.rows, item, table[item, k] / n, gradient[k])
+            model.rows.add_row(item, table[item, k] / n, gradient[k])
             if model.settings[0].intercept:
                 gradient[k, width - 1] += table[item, k] / n
 
@@ -206,9 +184,7 @@ class LinearProblem:
             targets=self._checked_targets(np.asarray(y)),
             weights=checked_weights(sample_weight, self.n, normalise),
             norms=np.sqrt(squared_norms(rows) + self.fit_intercept),
-            settings=new_record(
-                l1=self.l1, l2=self.l2, intercept=int(self.fit_intercept), **self._own_settings()
-            ),
+            settings=cell(self._settings()),
         )
 
     def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -217,9 +193,9 @@ class LinearProblem:
             raise ValueError(f"y must have shape ({self.n},), one for each row, got {y.shape}")
         return checked_array(y, "y", dimensions=1).astype(np.float64)
 
-    def _own_settings(self) -> dict[str, float]:
-        """Return the parameters of the loss, by name, for the kernels."""
-        return {}
+    def _settings(self) -> Settings:
+        """Return penalties and parameters, for the kernels."""
+        return Settings(l1=self.l1, l2=self.l2, intercept=int(self.fit_intercept))
 
     @property
     def has_dual(self) -> bool:
@@ -306,7 +282,7 @@ class LinearProblem:
         item_slopes(self.model, w, item, z, out)
         gradient = np.zeros_like(w)
         for k in range(self.outputs):
-            add_row(self.model.rows, item, out[k], gradient[k])
+            self.model.rows.add_row(item, out[k], gradient[k])
         if self.fit_intercept:
             gradient[:, -1] = out
         return gradient.reshape(self.shape)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.problems.linear import Linear, LinearProblem, signs
+from tombola.state import Floats
 
 __all__ = ["Logistic"]
 
@@ -74,12 +75,9 @@ def lower_bound(alpha: Any, margin: Any, q: Any) -> Any:
 class LogisticModel(Linear):
     """phi(z, y) = log(1 + exp(-y z))."""
 
-    __slots__ = ()
-
-    @staticmethod
-    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return phi; its derivative is -y / (1 + exp(y z))."""
-        y = model.targets[item]
+        y = self.targets[item]
         margin = y * z[0]
         if margin >= 0.0:
             small = math.exp(-margin)
@@ -89,39 +87,34 @@ class LogisticModel(Linear):
         out[0] = -y / (1.0 + small)
         return math.log1p(small) - margin
 
-    @staticmethod
-    def slope(model: Any, item: Any, z: Any) -> Any:
+    def slope(self, item: int, z: Any) -> Any:
         """Return -y / (1 + exp(y z))."""
-        y = model.targets[item]
+        y = self.targets[item]
         margin = y * z
         if margin >= 0.0:
             small = math.exp(-margin)
             return -y * small / (1.0 + small)
         return -y / (1.0 + math.exp(margin))
 
-    @staticmethod
-    def curve(model: Any, item: Any, z: Any) -> Any:
+    def curve(self, item: int, z: Any) -> Any:
         """Return 1 / ((1 + exp(z)) (1 + exp(-z)))."""
         small = math.exp(-abs(z))
         return small / ((1.0 + small) * (1.0 + small))
 
-    @staticmethod
-    def conjugate(model: Any, item: Any, a: Any) -> Any:
+    def conjugate(self, item: int, a: Any) -> Any:
         """Return alpha log(alpha) + (1 - alpha) log(1 - alpha), for alpha = y a from 0 to 1."""
-        alpha = model.targets[item] * a
+        alpha = self.targets[item] * a
         if alpha <= 0.0 or alpha >= 1.0:
             return 0.0
         return alpha * math.log(alpha) + (1.0 - alpha) * math.log1p(-alpha)
 
-    @staticmethod
-    def inside(model: Any, item: Any, a: Any) -> Any:
+    def inside(self, item: int, a: Any) -> Any:
         """Return whether y a is from 0 to 1."""
-        return 0.0 <= model.targets[item] * a <= 1.0
+        return 0.0 <= self.targets[item] * a <= 1.0
 
-    @staticmethod
-    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+    def ascend(self, item: int, a: Any, z: Any, q: Any) -> Any:
         """Return y beta, where log(beta / (1 - beta)) + y z + q (beta - alpha) = 0."""
-        y = model.targets[item]
+        y = self.targets[item]
         return y * balanced(y * a, y * z, q)
 
 

@@ -1,28 +1,21 @@
 """The data, row by row: dense or compressed sparse rows, used without a copy."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import by_type, kernel, prefetch
+from tombola.compiling import kernel, prefetch
+from tombola.state import Floats, Ints, State, derived
 
 __all__ = [
     "Dense",
+    "Rows",
     "Sparse",
-    "add_outers",
-    "add_row",
-    "add_scaled",
     "as_rows",
     "checked_array",
-    "column",
-    "dot",
-    "end",
-    "first",
     "mean_entries",
-    "prefetch_row",
     "shape_of",
-    "soft_dot",
     "squared_norms",
     "transposed",
 ]
@@ -30,109 +23,94 @@ __all__ = [
 FETCHED = 128  # entries of a dense row that are prefetched
 
 
-class Dense(NamedTuple):
+class Dense(State):
     """An array of shape (n, d), in C order, float32 or float64."""
 
-    values: NDArray[Any]
+    values: NDArray[Any] = derived("the rows, (n, d)")
 
-    @staticmethod
-    def dot(rows: Any, item: Any, vector: Any) -> Any:
+    def dot(self, item: int, vector: Any) -> Any:
         """Return the inner product of a row and a vector (which may be longer)."""
-        return dense_dot(rows.values[item], vector)
+        return dense_dot(self.values[item], vector)
 
-    @staticmethod
-    def soft_dot(rows: Any, item: Any, vector: Any, threshold: Any) -> Any:
+    def soft_dot(self, item: int, vector: Any, threshold: Any) -> Any:
         """Return the inner product of a row and a vector moved towards 0 by a threshold."""
-        return dense_soft_dot(rows.values[item], vector, threshold)
+        return dense_soft_dot(self.values[item], vector, threshold)
 
-    @staticmethod
-    def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
+    def add_row(self, item: int, factor: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector (which may be longer)."""
-        dense_add(rows.values[item], factor, vector)
+        dense_add(self.values[item], factor, vector)
 
-    @staticmethod
-    def add_scaled(rows: Any, item: Any, factor: Any, scales: Any, vector: Any) -> None:
+    def add_scaled(self, item: int, factor: Any, scales: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector, each entry times a scale of its own."""
-        dense_add_scaled(rows.values[item], factor, scales, vector)
+        dense_add_scaled(self.values[item], factor, scales, vector)
 
-    @staticmethod
-    def add_outers(rows: Any, items: Any, factors: Any, block: Any, matrix: Any) -> None:
+    def add_outers(self, items: Ints, factors: Any, block: Any, matrix: Any) -> None:
         """Add factors x x' over rows x, with a one at the end where the matrix is wider than they.
 
         Only the lower triangle is added to. `block` is scratch, of shape (8, width).
         """
         for start in range(0, items.size, 4):
-            fill_block(rows.values, items, factors, start, block)
+            fill_block(self.values, items, factors, start, block)
             add_block(block, matrix)
 
-    @staticmethod
-    def prefetch_row(rows: Any, item: Any) -> None:
+    def prefetch_row(self, item: int) -> None:
         """Prefetch the beginning of a row; the processor then fetches ahead by itself."""
-        values = rows.values[item]
+        values = self.values[item]
         for j in range(0, min(values.size, FETCHED), 64 // values.itemsize):
             prefetch(values, j)
 
-    @staticmethod
-    def square_sum(rows: Any, item: Any, weights: Any) -> Any:
+    def square_sum(self, item: int, weights: Any) -> Any:
         """Return the sum of weights[j] row[j]^2."""
         total = 0.0
-        for j in range(rows.values.shape[1]):
-            total += weights[j] * np.float64(rows.values[item, j]) ** 2
+        for j in range(self.values.shape[1]):
+            total += weights[j] * np.float64(self.values[item, j]) ** 2
         return total
 
-    @staticmethod
-    def first(rows: Any, item: Any) -> Any:
+    def first(self, item: int) -> Any:
         """Return the index of a row's first entry."""
         return 0
 
-    @staticmethod
-    def end(rows: Any, item: Any) -> Any:
+    def end(self, item: int) -> Any:
         """Return the index after that of a row's last entry."""
-        return rows.values.shape[1]
+        return self.values.shape[1]
 
-    @staticmethod
-    def column(rows: Any, entry: Any) -> Any:
+    def column(self, entry: Any) -> Any:
         """Return the column of an entry."""
         return entry
 
 
-class Sparse(NamedTuple):
+class Sparse(State):
     """Compressed sparse rows: columns and values of row i lie from starts[i] to starts[i + 1]."""
 
-    values: NDArray[Any]
-    columns: NDArray[Any]
-    starts: NDArray[Any]
-    shape: NDArray[np.int64]
+    values: NDArray[Any] = derived("the entries that are stored, row by row")
+    columns: NDArray[Any] = derived("the column of each entry")
+    starts: NDArray[Any] = derived("where each row begins, and where the last one ends")
+    shape: Ints = derived("n and d")
 
-    @staticmethod
-    def dot(rows: Any, item: Any, vector: Any) -> Any:
+    def dot(self, item: int, vector: Any) -> Any:
         """Return the inner product of a row and a vector (which may be longer)."""
-        return sparse_dot(rows.values, rows.columns, rows.starts, item, vector)
+        return sparse_dot(self.values, self.columns, self.starts, item, vector)
 
-    @staticmethod
-    def soft_dot(rows: Any, item: Any, vector: Any, threshold: Any) -> Any:
+    def soft_dot(self, item: int, vector: Any, threshold: Any) -> Any:
         """Return the inner product of a row and a vector moved towards 0 by a threshold."""
-        return sparse_soft_dot(rows.values, rows.columns, rows.starts, item, vector, threshold)
+        return sparse_soft_dot(self.values, self.columns, self.starts, item, vector, threshold)
 
-    @staticmethod
-    def add_row(rows: Any, item: Any, factor: Any, vector: Any) -> None:
+    def add_row(self, item: int, factor: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector (which may be longer)."""
-        sparse_add(rows.values, rows.columns, rows.starts, item, factor, vector)
+        sparse_add(self.values, self.columns, self.starts, item, factor, vector)
 
-    @staticmethod
-    def add_scaled(rows: Any, item: Any, factor: Any, scales: Any, vector: Any) -> None:
+    def add_scaled(self, item: int, factor: Any, scales: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector, each entry times a scale of its own."""
-        for k in range(np.uint64(rows.starts[item]), np.uint64(rows.starts[item + 1])):
-            j = np.uint64(rows.columns[k])
-            vector[j] += factor * scales[j] * rows.values[k]
+        for k in range(np.uint64(self.starts[item]), np.uint64(self.starts[item + 1])):
+            j = np.uint64(self.columns[k])
+            vector[j] += factor * scales[j] * self.values[k]
 
-    @staticmethod
-    def add_outers(rows: Any, items: Any, factors: Any, block: Any, matrix: Any) -> None:
+    def add_outers(self, items: Ints, factors: Any, block: Any, matrix: Any) -> None:
         """Add factors x x' over rows x, with a one at the end where the matrix is wider than they.
 
         Only the lower triangle is added to.
         """
-        d, values, columns, starts = rows.shape[1], rows.values, rows.columns, rows.starts
+        d, values, columns, starts = self.shape[1], self.values, self.columns, self.starts
         for b in range(items.size):
             item, factor = items[b], factors[b]
             sparse_add_outer(values, columns, starts, item, factor, matrix)
@@ -140,45 +118,32 @@ class Sparse(NamedTuple):
                 sparse_add(values, columns, starts, item, factor, matrix[d])
                 matrix[d, d] += factor
 
-    @staticmethod
-    def prefetch_row(rows: Any, item: Any) -> None:
+    def prefetch_row(self, item: int) -> None:
         """Prefetch the beginning of a row."""
-        prefetch(rows.values, rows.starts[item])
-        prefetch(rows.columns, rows.starts[item])
+        prefetch(self.values, self.starts[item])
+        prefetch(self.columns, self.starts[item])
 
-    @staticmethod
-    def square_sum(rows: Any, item: Any, weights: Any) -> Any:
+    def square_sum(self, item: int, weights: Any) -> Any:
         """Return the sum of weights[j] row[j]^2."""
         total = 0.0
-        for k in range(rows.starts[item], rows.starts[item + 1]):
-            total += weights[rows.columns[k]] * np.float64(rows.values[k]) ** 2
+        for k in range(self.starts[item], self.starts[item + 1]):
+            total += weights[self.columns[k]] * np.float64(self.values[k]) ** 2
         return total
 
-    @staticmethod
-    def first(rows: Any, item: Any) -> Any:
+    def first(self, item: int) -> Any:
         """Return the index of a row's first entry."""
-        return np.int64(rows.starts[item])
+        return np.int64(self.starts[item])
 
-    @staticmethod
-    def end(rows: Any, item: Any) -> Any:
+    def end(self, item: int) -> Any:
         """Return the index after that of a row's last entry."""
-        return np.int64(rows.starts[item + 1])
+        return np.int64(self.starts[item + 1])
 
-    @staticmethod
-    def column(rows: Any, entry: Any) -> Any:
+    def column(self, entry: Any) -> Any:
         """Return the column of an entry."""
-        return np.int64(rows.columns[entry])
+        return np.int64(self.columns[entry])
 
 
-first = by_type(Dense.first)
-end = by_type(Dense.end)
-column = by_type(Dense.column)
-dot = by_type(Dense.dot)
-soft_dot = by_type(Dense.soft_dot)
-add_row = by_type(Dense.add_row)
-add_scaled = by_type(Dense.add_scaled)
-add_outers = by_type(Dense.add_outers)
-prefetch_row = by_type(Dense.prefetch_row)
+Rows = Dense | Sparse
 
 
 @kernel(inline=True, fast=True)
@@ -214,7 +179,7 @@ def dense_add_scaled(row: Any, factor: Any, scales: Any, vector: Any) -> None:
 
 
 @kernel(inner=True)
-def fill_block(values: Any, items: Any, factors: Any, start: Any, block: Any) -> None:
+def fill_block(values: Any, items: Ints, factors: Any, start: Any, block: Any) -> None:
     """Write four rows, and the same times their factors; ones where the block is wider."""
     d = values.shape[1]
     for r in range(4):
@@ -237,7 +202,7 @@ def add_block(block: Any, matrix: Any) -> None:
 
 @kernel(inline=True)
 def sparse_add_outer(
-    values: Any, columns: Any, starts: Any, item: Any, factor: Any, matrix: Any
+    values: Any, columns: Any, starts: Any, item: int, factor: Any, matrix: Any
 ) -> None:
     """matrix[c, e] += factor x_c x_e over the entries of a row, for e <= c: columns rise."""
     begin, end = np.uint64(starts[item]), np.uint64(starts[item + 1])
@@ -249,7 +214,7 @@ def sparse_add_outer(
 
 
 @kernel(inline=True)
-def sparse_dot(values: Any, columns: Any, starts: Any, item: Any, vector: Any) -> Any:
+def sparse_dot(values: Any, columns: Any, starts: Any, item: int, vector: Any) -> Any:
     """Return the sum of values[k] vector[columns[k]] over a row, in float64."""
     total = 0.0
     for k in range(np.uint64(starts[item]), np.uint64(starts[item + 1])):
@@ -261,7 +226,7 @@ def sparse_dot(values: Any, columns: Any, starts: Any, item: Any, vector: Any) -
 
 @kernel(inline=True)
 def sparse_soft_dot(
-    values: Any, columns: Any, starts: Any, item: Any, vector: Any, threshold: Any
+    values: Any, columns: Any, starts: Any, item: int, vector: Any, threshold: Any
 ) -> Any:
     """Return the sum of values[k] soft(vector[columns[k]], threshold) over a row, in float64."""
     total = 0.0
@@ -272,13 +237,13 @@ def sparse_soft_dot(
 
 
 @kernel(inline=True)
-def sparse_add(values: Any, columns: Any, starts: Any, item: Any, factor: Any, vector: Any) -> None:
+def sparse_add(values: Any, columns: Any, starts: Any, item: int, factor: Any, vector: Any) -> None:
     """vector[columns[k]] += factor values[k] over a row."""
     for k in range(np.uint64(starts[item]), np.uint64(starts[item + 1])):
         vector[np.uint64(columns[k])] += factor * values[k]
 
 
-def as_rows(X: Any, name: str = "X") -> Any:
+def as_rows(X: Any, name: str = "X") -> Rows:
     """Return data as rows: without a copy where it is C-ordered float32 or float64, or CSR.
 
     Integers, booleans and other orders are copied; a scipy sparse matrix is recognised by its
@@ -307,7 +272,7 @@ def as_rows(X: Any, name: str = "X") -> Any:
                 f"{name}[{row}, {matrix.indices[wrong]}] is {values[wrong]}, not finite"
             )
         columns, starts = as_writable(matrix.indices[:entries]), as_writable(matrix.indptr)
-        rows: Any = Sparse(as_writable(values), columns, starts, np.array([n, d]))
+        rows: Rows = Sparse(as_writable(values), columns, starts, np.array([n, d]))
     else:
         values = checked_array(X, name, dimensions=2)
         n, d = values.shape
@@ -382,18 +347,18 @@ def first_infinite(array: NDArray[Any]) -> tuple[int, ...] | None:
     return tuple(int(k) for k in wrong[0]) if wrong.size else None
 
 
-def shape_of(rows: Any) -> tuple[int, int]:
+def shape_of(rows: Rows) -> tuple[int, int]:
     """Return the number of rows and of columns."""
     shape = rows.values.shape if isinstance(rows, Dense) else rows.shape
     return int(shape[0]), int(shape[1])
 
 
-def mean_entries(rows: Any) -> float:
+def mean_entries(rows: Rows) -> float:
     """Return the mean number of entries of a row: of those that are stored."""
     return float(rows.values.size / shape_of(rows)[0])
 
 
-def squared_norms(rows: Any, weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+def squared_norms(rows: Rows, weights: Floats | None = None) -> Floats:
     """Return the squared norm of each row, with weights for the columns."""
     n, d = shape_of(rows)
     out = np.empty(n)
@@ -402,16 +367,13 @@ def squared_norms(rows: Any, weights: NDArray[np.float64] | None = None) -> NDAr
 
 
 @kernel
-def fill_squares(rows: Any, weights: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def fill_squares(rows: Rows, weights: Floats, out: Floats) -> None:
     """out[i] = sum_j weights[j] row_i[j]^2."""
     for item in range(out.size):
-        out[item] = square_sum(rows, item, weights)
+        out[item] = rows.square_sum(item, weights)
 
 
-square_sum = by_type(Dense.square_sum)
-
-
-def transposed(rows: Any) -> Any:
+def transposed(rows: Rows) -> Rows:
     """Return the columns as rows, a copy."""
     if isinstance(rows, Dense):
         return Dense(np.ascontiguousarray(rows.values.T))

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.problems.linear import Linear, LinearProblem
 from tombola.problems.rows import checked_array
+from tombola.state import Floats
 
 __all__ = ["Softmax"]
 
@@ -15,12 +16,9 @@ __all__ = ["Softmax"]
 class SoftmaxModel(Linear):
     """phi(z, y) = log sum_k exp(z_k) - z_y."""
 
-    __slots__ = ()
-
-    @staticmethod
-    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return phi; its derivatives are softmax(z) - onehot(y)."""
-        label = np.int64(model.targets[item])
+        label = np.int64(self.targets[item])
         largest = z[0]
         for k in range(1, z.size):
             largest = max(largest, z[k])
@@ -33,10 +31,9 @@ class SoftmaxModel(Linear):
         out[label] -= 1.0
         return math.log(total) + largest - z[label]
 
-    @staticmethod
-    def conjugates(model: Any, item: Any, a: Any) -> Any:
+    def conjugates(self, item: int, a: Floats) -> Any:
         """Return sum_k p_k log(p_k) for the distribution p = onehot(y) - a."""
-        label = np.int64(model.targets[item])
+        label = np.int64(self.targets[item])
         total = 0.0
         for k in range(a.size):
             p = 1.0 - a[k] if k == label else -a[k]

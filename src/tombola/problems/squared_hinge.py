@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.problems.linear import Linear, LinearProblem, signs
+from tombola.state import Floats
 
 __all__ = ["SquaredHinge"]
 
@@ -13,42 +14,34 @@ __all__ = ["SquaredHinge"]
 class SquaredHingeModel(Linear):
     """phi(z, y) = max(0, 1 - y z)^2."""
 
-    __slots__ = ()
-
-    @staticmethod
-    def slopes(model: Any, item: Any, z: Any, out: Any) -> Any:
+    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return phi; its derivative is -2 y max(0, 1 - y z)."""
-        y = model.targets[item]
+        y = self.targets[item]
         short = max(0.0, 1.0 - y * z[0])
         out[0] = -2.0 * y * short
         return short * short
 
-    @staticmethod
-    def slope(model: Any, item: Any, z: Any) -> Any:
+    def slope(self, item: int, z: Any) -> Any:
         """Return -2 y max(0, 1 - y z)."""
-        y = model.targets[item]
+        y = self.targets[item]
         return -2.0 * y * max(0.0, 1.0 - y * z)
 
-    @staticmethod
-    def curve(model: Any, item: Any, z: Any) -> Any:
+    def curve(self, item: int, z: Any) -> Any:
         """Return 2 where the margin is below 1, else 0."""
-        return 2.0 if model.targets[item] * z < 1.0 else 0.0
+        return 2.0 if self.targets[item] * z < 1.0 else 0.0
 
-    @staticmethod
-    def conjugate(model: Any, item: Any, a: Any) -> Any:
+    def conjugate(self, item: int, a: Any) -> Any:
         """Return alpha^2 / 4 - alpha, for alpha = y a >= 0."""
-        alpha = model.targets[item] * a
+        alpha = self.targets[item] * a
         return alpha * (0.25 * alpha - 1.0)
 
-    @staticmethod
-    def inside(model: Any, item: Any, a: Any) -> Any:
+    def inside(self, item: int, a: Any) -> Any:
         """Return whether y a is at least 0."""
-        return model.targets[item] * a >= 0.0
+        return self.targets[item] * a >= 0.0
 
-    @staticmethod
-    def ascend(model: Any, item: Any, a: Any, z: Any, q: Any) -> Any:
+    def ascend(self, item: int, a: Any, z: Any, q: Any) -> Any:
         """Return y max(0, (1 - y z + q alpha) / (1/2 + q))."""
-        y = model.targets[item]
+        y = self.targets[item]
         alpha = y * a
         return y * max(0.0, alpha + (1.0 - y * z - 0.5 * alpha) / (0.5 + q))
 

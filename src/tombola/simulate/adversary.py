@@ -1,22 +1,29 @@
-"""What an adversary is: a named tuple with a compiled function that writes the losses."""
+"""What an adversary is: a state with a compiled method that writes the losses."""
 
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numba.extending import overload
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tombola.compiling import kernel, name_by_source, new_record
+from tombola.compiling import kernel
+from tombola.state import Cell, Floats, Record, State, cell, count, derived
 
-__all__ = ["Adversary", "as_losses", "fill_losses"]
+__all__ = ["Adversary", "Progress", "as_losses", "fill_losses"]
 
 
-class Adversary:
+class Progress(Record):
+    """How far a game is."""
+
+    rounds: int = count("rounds played", default=0)
+    items: int = derived("the number of items")
+
+
+class Adversary(State, init=False):
     """Chooses the losses of all items, round after round.
 
-    A subclass is also a named tuple of arrays and records: `progress`, which counts the rounds,
-    and whatever its losses depend on. It writes `fill` in the part of Python that numba compiles,
-    and constructs itself with `build`. A second `play` continues where the first one ended.
+    A subclass declares what its losses depend on, writes `fill` in the part of Python that numba
+    compiles, and constructs itself with `build`. A second `play` continues where the first one
+    ended.
 
     Attributes
     ----------
@@ -25,93 +32,72 @@ class Adversary:
 
     Examples
     --------
-    >>> from typing import NamedTuple
-    >>> class RampParts(NamedTuple):
-    ...     progress: np.ndarray
-    ...     slope: np.ndarray
-    >>> class Ramp(Adversary, RampParts):
-    ...     __slots__ = ()
+    >>> from tombola.state import derived
+    >>> class Ramp(Adversary):
+    ...     slope: np.ndarray = derived("the loss of each item per round")
     ...     def __new__(cls, n):
     ...         return cls.build(n, slope=np.arange(1.0, n + 1))
-    ...     @staticmethod
-    ...     def fill(adversary, t, probabilities, out):
+    ...     def fill(self, t, probabilities, out):
     ...         for item in range(out.size):
-    ...             out[item] = adversary.slope[item] * (t + 1)
+    ...             out[item] = self.slope[item] * (t + 1)
     >>> Ramp(3).losses()
     array([1., 2., 3.])
     """
 
-    __slots__ = ()
-
     steady: ClassVar[bool] = False
+    allocates: ClassVar[bool] = True  # `fill` may use whole arrays
+
+    progress: Cell[Progress]
 
     @classmethod
     def build(cls, n: int, **parts: Any) -> Self:
         """Return an adversary over n items, made of these parts, before its first round."""
-        parts["progress"] = new_record(rounds=0, items=n)
-        names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
-        return tuple.__new__(cls, [parts[name] for name in names])  # type: ignore[type-var]
+        parts["progress"] = cell(Progress(items=n))
+        values: Any = [parts[name] for name in cls._fields]
+        return tuple.__new__(cls, values)  # type: ignore[type-var]
 
-    @staticmethod
-    def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
+    def fill(self, t: Any, probabilities: Floats, out: Floats) -> None:
         """Write the losses of round t, counted from 0, into `out`.
 
         `probabilities` is the distribution that the player has chosen for this round.
         """
         raise NotImplementedError
 
-    def losses(self, probabilities: ArrayLike | None = None) -> NDArray[np.float64]:
+    def losses(self, probabilities: ArrayLike | None = None) -> Floats:
         """Return the losses of the next round, and advance to the one after it."""
         n = self.n
         given = np.full(n, 1.0 / n) if probabilities is None else probabilities
         out = np.empty(n)
         fill_losses(self, np.asarray(given, dtype=np.float64), out)
-        self._progress.rounds += 1
+        self.progress[0].rounds += 1
         return out
 
     @property
     def n(self) -> int:
         """The number of items."""
-        return int(self._progress.items)
+        return int(self.progress[0].items)
 
     @property
     def rounds(self) -> int:
         """The number of rounds played."""
-        return int(self._progress.rounds)
-
-    @property
-    def _progress(self) -> Any:
-        return self.progress[0]  # type: ignore[attr-defined]
+        return int(self.progress[0].rounds)
 
     def __repr__(self) -> str:
-        name = type(self).__name__.rpartition("_")[0]
+        name = type(self).__name__
+        if "_named" in vars(type(self)):  # after its source
+            name = name.rpartition("_")[0]
         return f"{name}({self.n} items, round {self.rounds})"
 
     def __reduce__(self) -> Any:
         return tuple.__new__, (type(self), tuple(self))  # type: ignore[arg-type]
 
-    def __init_subclass__(cls) -> None:
-        name_by_source(cls)
 
-
-def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
-    """Call the adversary's own `fill`."""
-    type(adversary).fill(adversary, t, probabilities, out)
-
-
-@overload(fill, strict=False)
-def _(adversary: Any, t: Any, probabilities: Any, out: Any) -> Any:
-    return adversary.instance_class.fill
-
-
-@kernel(allocates=True)  # an adversary may use slices
-def fill_losses(
-    adversary: Any, probabilities: NDArray[np.float64], out: NDArray[np.float64]
-) -> None:
+@kernel(allocates=True)
+def fill_losses(adversary: Adversary, probabilities: Floats, out: Floats) -> None:
     """Write the losses of the adversary's current round."""
-    fill(adversary, adversary.progress[0].rounds, probabilities, out)
+    adversary.fill(adversary.progress[0].rounds, probabilities, out)
 
 
-def as_losses(values: ArrayLike) -> NDArray[np.float64]:
+def as_losses(values: ArrayLike) -> Floats:
     """Return a copy of the losses as one array of float64."""
     return np.array(values, dtype=np.float64).reshape(-1)

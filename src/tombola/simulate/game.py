@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from tombola.compiling import kernel
-from tombola.compiling.records import Record
-from tombola.gauge import record_one
+from tombola.gauge import Tally, record_one
 from tombola.ledger import Ledger, Sheet, account, new_sheet
 from tombola.samplers.base import Sampler
-from tombola.samplers.compiled import CompiledSampler, draw_one, fill_probabilities, update_one
+from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.simulate.adversary import Adversary, fill_losses
+from tombola.state import Cell
 from tombola.validation import whole
 
 __all__ = ["play"]
@@ -22,9 +22,9 @@ MOST_LOSSES = 4 * 10**9  # computed in a game by default: a few seconds
 
 @kernel(allocates=True)
 def advance(
-    state: Any,
-    tally: Record,
-    adversary: Any,
+    state: Compiled,
+    tally: Cell[Tally],
+    adversary: Adversary,
     sheet: Sheet,
     rounds: Any,
     stride: Any,
@@ -40,11 +40,11 @@ def advance(
     held = 0  # rounds for which the present losses still hold
     for done in range(rounds):
         for j in range(batch_size):
-            items[j], probabilities[j] = draw_one(state)
+            items[j], probabilities[j] = state.draw_one()
         tally[0].rounds += 1
         if held == 0:
             held = min(stride, rounds - done)
-            fill_probabilities(state, sheet.probabilities)
+            state.fill_probabilities(sheet.probabilities)
             fill_losses(adversary, sheet.probabilities, sheet.losses)
             wrong = account(sheet, float(held))
             if wrong >= 0:
@@ -55,13 +55,13 @@ def advance(
             for j in range(batch_size):
                 loss = sheet.losses[items[j]]
                 record_one(tally, n, probabilities[j], loss)
-                update_one(state, items[j], probabilities[j], loss)
+                state.update_one(items[j], probabilities[j], loss)
     return -1
 
 
 def _advance_slowly(
     sampler: Any,
-    adversary: Any,
+    adversary: Adversary,
     sheet: Sheet,
     rounds: int,
     stride: int,

@@ -1,26 +1,25 @@
 """Adversaries that try to hurt the player."""
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tombola.compiling import new_record
-from tombola.compiling.records import Record
 from tombola.simulate.adversary import Adversary, as_losses
+from tombola.state import Cell, Floats, Record, array, cell, derived
 
 __all__ = ["Neglect", "Outlier"]
 
 
-class OutlierParts(NamedTuple):
-    """The item, round and size of the outlier."""
+class Spike(Record):
+    """What an outlier is."""
 
-    progress: Record
-    outlier: Record  # "chosen" (the item), "at" and "loss"
+    chosen: int = derived("its item")
+    at: int = derived("its round")
+    loss: float = derived("its loss")
 
 
-class Outlier(Adversary, OutlierParts):
+class Outlier(Adversary, init=False):
     """Plays ones, and in a single round an enormous loss for one item.
 
     Parameters
@@ -37,30 +36,26 @@ class Outlier(Adversary, OutlierParts):
     (array([1., 1.]), array([1.e+00, 1.e+06]), array([1., 1.]))
     """
 
-    __slots__ = ()
+    outlier: Cell[Spike]
 
     def __new__(cls, n: int, item: int, at: int, loss: float = 1e6) -> Self:
         """Take the number of items, and the item, round and size of the outlier."""
-        return cls.build(n, outlier=new_record(chosen=int(item), at=int(at), loss=float(loss)))
+        return cls.build(n, outlier=cell(Spike(chosen=int(item), at=int(at), loss=float(loss))))
 
-    @staticmethod
-    def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
+    def fill(self, t: Any, probabilities: Floats, out: Floats) -> None:
         """l_t(i) = 1, except for one t and i."""
         out[:] = 1.0
-        if t == adversary.outlier[0].at:
-            out[adversary.outlier[0].chosen] = adversary.outlier[0].loss
+        if t == self.outlier[0].at:
+            out[self.outlier[0].chosen] = self.outlier[0].loss
 
 
-class NeglectParts(NamedTuple):
-    """The largest losses, the sums of squared losses, and the factor of well-fed items."""
+class Factor(Record):
+    """How losses depend on the player's distribution."""
 
-    progress: Record
-    base: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    factor: Record  # "low"
+    low: float = derived("the factor of items that are not neglected")
 
 
-class Neglect(Adversary, NeglectParts):
+class Neglect(Adversary, init=False):
     """Looks at the player's distribution and raises the losses of the items that it neglects.
 
     An item is neglected if its probability is below its share in the best fixed distribution so
@@ -81,22 +76,24 @@ class Neglect(Adversary, NeglectParts):
     (array([2., 1.]), array([1., 2.]))
     """
 
-    __slots__ = ()
+    base: Floats = derived("the largest losses, b")
+    squares: Floats = array("the sums of squared losses, S", 0.0)
+    factor: Cell[Factor]
 
     def __new__(cls, losses: ArrayLike, low: float = 0.5) -> Self:
         """Take the largest losses, b, and the factor for items that are not neglected."""
         base = as_losses(losses)
-        return cls.build(base.size, base=base, squares=base**2, factor=new_record(low=float(low)))
+        factor = cell(Factor(low=float(low)))
+        return cls.build(base.size, base=base, squares=base**2, factor=factor)
 
-    @staticmethod
-    def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
+    def fill(self, t: Any, probabilities: Floats, out: Floats) -> None:
         """l_t(i) = b(i) for the items that the player neglects, low b(i) for the others."""
-        squares = adversary.squares
+        squares = self.squares
         total = 0.0
         for item in range(out.size):
             total += math.sqrt(squares[item])
         for item in range(out.size):
             neglected = probabilities[item] * total < math.sqrt(squares[item])
-            part = 1.0 if neglected else adversary.factor[0].low
-            out[item] = part * adversary.base[item]
+            part = 1.0 if neglected else self.factor[0].low
+            out[item] = part * self.base[item]
             squares[item] += out[item] * out[item]

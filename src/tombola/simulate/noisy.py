@@ -1,33 +1,38 @@
 """Adversaries whose losses are random in each round."""
 
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tombola.compiling import new_record
-from tombola.compiling.records import Record
+from tombola.random import Words
 from tombola.simulate.adversary import Adversary, as_losses
 from tombola.simulate.randomness import fill_log_normal, loss_words, next_unit
+from tombola.state import Cell, Floats, Record, cell, derived
 
 __all__ = ["Noisy", "Sparse"]
 
 
-class RandomParts(NamedTuple):
-    """The losses without noise, the random words, and the parameter of the noise."""
+class Noise(Record):
+    """What the losses are multiplied by."""
 
-    progress: Record
-    base: NDArray[np.float64]
-    words: NDArray[np.uint64]
-    noise: Record
+    level: float = derived("the parameter of its distribution")
 
 
-def _parts(losses: ArrayLike, seed: int, **noise: float) -> dict[str, Any]:
-    base = as_losses(losses)
-    return {"n": base.size, "base": base, "words": loss_words(seed), "noise": new_record(**noise)}
+class Random(Adversary, init=False):
+    """Base class of adversaries that multiply losses by random numbers."""
+
+    base: Floats = derived("the losses without noise, b")
+    words: Cell[Words]
+    noise: Cell[Noise]
+
+    @classmethod
+    def from_losses(cls, losses: ArrayLike, seed: int, level: float) -> Self:
+        """Take the losses b, the seed, and the parameter of the noise."""
+        base, noise = as_losses(losses), cell(Noise(level=float(level)))
+        return cls.build(base.size, base=base, words=loss_words(seed), noise=noise)
 
 
-class Noisy(Adversary, RandomParts):
+class Noisy(Random, init=False):
     """Multiplies each loss, in each round, by a log-normal number.
 
     Parameters
@@ -43,21 +48,18 @@ class Noisy(Adversary, RandomParts):
     array([3.873, 0.737])
     """
 
-    __slots__ = ()
-
     def __new__(cls, losses: ArrayLike, sigma: float = 1.0, seed: int = 0) -> Self:
         """Take the losses b, and the standard deviation of the logarithm of the noise."""
-        return cls.build(**_parts(losses, seed, sigma=float(sigma)))
+        return cls.from_losses(losses, seed, sigma)
 
-    @staticmethod
-    def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
+    def fill(self, t: Any, probabilities: Floats, out: Floats) -> None:
         """l_t(i) = b(i) exp(sigma z), z standard normal."""
-        fill_log_normal(adversary.words, adversary.noise[0].sigma, out)
+        fill_log_normal(self.words, self.noise[0].level, out)
         for item in range(out.size):
-            out[item] *= adversary.base[item]
+            out[item] *= self.base[item]
 
 
-class Sparse(Adversary, RandomParts):
+class Sparse(Random, init=False):
     """Plays each loss with some probability and 0 otherwise, as hinge losses do.
 
     Parameters
@@ -73,15 +75,12 @@ class Sparse(Adversary, RandomParts):
     array([0., 0., 0., 4.])
     """
 
-    __slots__ = ()
-
     def __new__(cls, losses: ArrayLike, density: float = 0.2, seed: int = 0) -> Self:
         """Take the losses b, and the probability that one is not 0."""
-        return cls.build(**_parts(losses, seed, density=float(density)))
+        return cls.from_losses(losses, seed, density)
 
-    @staticmethod
-    def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
+    def fill(self, t: Any, probabilities: Floats, out: Floats) -> None:
         """l_t(i) = b(i) with the given probability, else 0."""
         for item in range(out.size):
-            kept = next_unit(adversary.words) < adversary.noise[0].density
-            out[item] = adversary.base[item] if kept else 0.0
+            kept = next_unit(self.words) < self.noise[0].level
+            out[item] = self.base[item] if kept else 0.0

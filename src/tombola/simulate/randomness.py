@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.random import Stream, next_word
+from tombola.random import Stream, Words, next_word
+from tombola.state import Cell
 
 __all__ = ["fill_log_normal", "log_normal", "loss_words", "next_normals", "next_unit"]
 
@@ -15,19 +16,19 @@ __all__ = ["fill_log_normal", "log_normal", "loss_words", "next_normals", "next_
 LOSSES, ROUNDS = 2**63, 2**63 + 1
 
 
-def loss_words(seed: int) -> NDArray[np.uint64]:
+def loss_words(seed: int) -> Cell[Words]:
     """Return the random words that an adversary uses from round to round."""
     return Stream(seed).child(ROUNDS).state
 
 
 @kernel
-def next_unit(words: NDArray[np.uint64]) -> Any:
+def next_unit(words: Cell[Words]) -> Any:
     """Return a uniform number in (0, 1): the middle of one of 2^52 equal intervals."""
     return (np.float64(next_word(words) >> np.uint64(12)) + 0.5) * 2.0**-52
 
 
 @kernel
-def next_normals(words: NDArray[np.uint64]) -> Any:
+def next_normals(words: Cell[Words]) -> Any:
     """Return two independent standard normal numbers (Box, Muller 1958)."""
     radius = math.sqrt(-2.0 * math.log(next_unit(words)))
     angle = 2.0 * math.pi * next_unit(words)
@@ -35,7 +36,7 @@ def next_normals(words: NDArray[np.uint64]) -> Any:
 
 
 @kernel
-def fill_log_normal(words: NDArray[np.uint64], sigma: Any, out: NDArray[np.float64]) -> None:
+def fill_log_normal(words: Cell[Words], sigma: Any, out: NDArray[np.float64]) -> None:
     """Write exp(sigma z) for each item, with z standard normal."""
     for item in range(0, out.size, 2):
         first, second = next_normals(words)

@@ -1,26 +1,18 @@
 """Adversaries whose losses change slowly, once or not at all."""
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tombola.compiling import new_record
-from tombola.compiling.records import Record
 from tombola.simulate.adversary import Adversary, as_losses
+from tombola.state import Cell, Floats, Record, cell, derived
 
 __all__ = ["Decaying", "Equal", "Starved", "Stationary", "Switching"]
 
 
-class StationaryParts(NamedTuple):
-    """The losses of all rounds."""
-
-    progress: Record
-    base: NDArray[np.float64]
-
-
-class Stationary(Adversary, StationaryParts):
+class Stationary(Adversary, init=False):
     """Plays the same losses in all rounds: l_t = b.
 
     Parameters
@@ -34,21 +26,21 @@ class Stationary(Adversary, StationaryParts):
     array([3., 1.])
     """
 
-    __slots__ = ()
     steady = True
+
+    base: Floats = derived("the losses, b")
 
     def __new__(cls, losses: ArrayLike) -> Self:
         """Take the losses b."""
         base = as_losses(losses)
         return cls.build(base.size, base=base)
 
-    @staticmethod
-    def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
+    def fill(self, t: Any, probabilities: Floats, out: Floats) -> None:
         """l_t(i) = b(i)."""
-        out[:] = adversary.base
+        out[:] = self.base
 
 
-class Equal(Stationary):
+class Equal(Stationary, init=False):
     """Plays the same loss for all items, so that no distribution beats the uniform one.
 
     Parameters
@@ -62,23 +54,18 @@ class Equal(Stationary):
     array([1., 1., 1.])
     """
 
-    __slots__ = ()
-
     def __new__(cls, n: int, loss: float = 1.0) -> Self:
         """Take the number of items and their loss."""
         return super().__new__(cls, np.full(n, loss))
 
 
-class SwitchingParts(NamedTuple):
-    """The losses before and after the change, and its round."""
+class Change(Record):
+    """When the losses change."""
 
-    progress: Record
-    before: NDArray[np.float64]
-    after: NDArray[np.float64]
-    change: Record  # "at"
+    at: int = derived("the round")
 
 
-class Switching(Adversary, SwitchingParts):
+class Switching(Adversary, init=False):
     """Plays some losses before round `at` and others from then on.
 
     Parameters
@@ -93,23 +80,24 @@ class Switching(Adversary, SwitchingParts):
     (array([3., 1.]), array([1., 3.]))
     """
 
-    __slots__ = ()
     steady = True
+
+    before: Floats = derived("the losses before the change")
+    after: Floats = derived("the losses after it")
+    change: Cell[Change]
 
     def __new__(cls, before: ArrayLike, after: ArrayLike, at: int) -> Self:
         """Take both losses, and the round of the change."""
         first = as_losses(before)
-        return cls.build(
-            first.size, before=first, after=as_losses(after), change=new_record(at=int(at))
-        )
+        change = cell(Change(at=int(at)))
+        return cls.build(first.size, before=first, after=as_losses(after), change=change)
 
-    @staticmethod
-    def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
+    def fill(self, t: Any, probabilities: Floats, out: Floats) -> None:
         """l_t(i) = b(i) before the change, b'(i) after it."""
-        out[:] = adversary.before if t < adversary.change[0].at else adversary.after
+        out[:] = self.before if t < self.change[0].at else self.after
 
 
-class Starved(Switching):
+class Starved(Switching, init=False):
     """Gives some items tiny losses while they are learnt, and large ones later.
 
     The last n/20 items (at least one, at most 50) are starved.
@@ -129,8 +117,6 @@ class Starved(Switching):
     (array([1.   , 0.001]), array([ 1., 10.]))
     """
 
-    __slots__ = ()
-
     def __new__(cls, losses: ArrayLike, at: int, tiny: float = 1e-3, large: float = 10.0) -> Self:
         """Take the losses, the round of the change, and the factors before and after it."""
         before, after = as_losses(losses), as_losses(losses)
@@ -140,15 +126,7 @@ class Starved(Switching):
         return super().__new__(cls, before, after, at)
 
 
-class DecayingParts(NamedTuple):
-    """The losses at the start and in the limit."""
-
-    progress: Record
-    first: NDArray[np.float64]
-    last: NDArray[np.float64]
-
-
-class Decaying(Adversary, DecayingParts):
+class Decaying(Adversary, init=False):
     """Moves from some losses to others at the rate ``1 / sqrt(t)``, as the losses of SGD do.
 
         l_t(i) = b'(i) + (b(i) - b'(i)) / sqrt(1 + t/n)
@@ -165,18 +143,19 @@ class Decaying(Adversary, DecayingParts):
     [3.0, 2.0]
     """
 
-    __slots__ = ()
     steady = True
+
+    first: Floats = derived("the losses at the start, b")
+    last: Floats = derived("the losses in the limit, b'")
 
     def __new__(cls, first: ArrayLike, last: ArrayLike) -> Self:
         """Take the first losses, b, and those in the limit, b'."""
         begin = as_losses(first)
         return cls.build(begin.size, first=begin, last=as_losses(last))
 
-    @staticmethod
-    def fill(adversary: Any, t: Any, probabilities: Any, out: Any) -> None:
+    def fill(self, t: Any, probabilities: Floats, out: Floats) -> None:
         """l_t(i) = b'(i) + (b(i) - b'(i)) / sqrt(1 + t/n)."""
         share = 1.0 / math.sqrt(1.0 + t / out.size)
         for item in range(out.size):
-            last = adversary.last[item]
-            out[item] = last + (adversary.first[item] - last) * share
+            last = self.last[item]
+            out[item] = last + (self.first[item] - last) * share

@@ -3,15 +3,24 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
 from tombola.solvers.descent import Descent, new_descent
-from tombola.solvers.linear import LinearSolver, checked_radius, checked_rate
+from tombola.solvers.descent_run import GradientRun
+from tombola.solvers.linear import Carried, LinearSolver, checked_radius, checked_rate
 from tombola.solvers.rates import DIAGONAL, NORM
+from tombola.state import Floats, array, real
 from tombola.validation import whole
 
-__all__ = ["AdaGrad"]
+__all__ = ["AdaGrad", "SquaresCarried"]
+
+
+class SquaresCarried(Carried):
+    """What a run on other items continues with."""
+
+    square_sum: float = real("the sum of |g|^2")
+    squares: Floats = array("the sums of g_j^2", 0.0, dtype=np.float64, shape=("outputs", "width"))
 
 
 class AdaGrad(LinearSolver):
@@ -89,11 +98,12 @@ class AdaGrad(LinearSolver):
             averaging=int(self.average),
         )
 
-    def _carried(self, run: Any) -> dict[str, NDArray[Any]]:
-        square_sum = np.array(run.rates["square_sum"][0])
-        return {**super()._carried(run), "square_sum": square_sum, "squares": run.squares}
+    def _carried(self, run: GradientRun) -> SquaresCarried:  # type: ignore[override]
+        rounds, square_sum = super()._carried(run).rounds, float(run.rates[0].square_sum)
+        return SquaresCarried(rounds=rounds, square_sum=square_sum, squares=run.squares)
 
-    def _carry(self, run: Any, carried: dict[str, Any]) -> None:
-        super()._carry(run, carried)
-        run.rates["square_sum"] = carried["square_sum"]
-        run.squares[:] = carried["squares"]
+    def _carry(self, run: GradientRun, carry: Any) -> None:  # type: ignore[override]
+        outputs, width = run.squares.shape
+        found = SquaresCarried.read(carry, "carry", outputs=outputs, width=width)
+        run.rates[0].earlier_rounds, run.rates[0].square_sum = found.rounds, found.square_sum
+        run.squares[:] = found.squares

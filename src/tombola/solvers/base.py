@@ -3,22 +3,22 @@
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.checkpoint import CheckpointError
 from tombola.compiling import name_by_source
 from tombola.samplers import VRB, Sampler
 from tombola.samplers.compiled import CompiledSampler
 from tombola.solvers.interrupts import interruptions
 from tombola.solvers.loop import advance, look_once, step_once
-from tombola.solvers.result import Result, Trace
+from tombola.solvers.result import Asked, Result, ResultState, Trace
 from tombola.solvers.run import Run
-from tombola.validation import number, whole
+from tombola.state import CheckpointError, Document
+from tombola.validation import whole
 
 __all__ = ["DivergenceError", "Solver", "fingerprint", "variance_ratio"]
 
@@ -35,9 +35,9 @@ class Execution:
 
     problem: Any
     sampler: Any
-    run: Any
+    run: Run
     trace: Trace = field(default_factory=Trace)
-    asked: dict[str, Any] | None = None  # rounds and loss_sum when `until` was last called
+    asked: Asked | None = None  # when `until` was last called
     seconds: float = 0.0
     interrupted: bool = False
 
@@ -60,8 +60,8 @@ class Stops:
 class Solver(ABC):
     """The ERM procedure of the paper's Figure 1: draws items, steps, feeds their losses back.
 
-    A solver writes `_check`, `_begin`, which returns the state of a new run (a named tuple with
-    the mixin `tombola.solvers.run.Run`), and `_solution`.
+    A solver writes `_check`, `_begin`, which returns the state of a new run (of a class that
+    derives from `tombola.solvers.run.Run`), and `_solution`.
     """
 
     batch_size: int = 1
@@ -75,7 +75,7 @@ class Solver(ABC):
         """Raise a TypeError that says what the solver needs, where the problem lacks it."""
 
     @abstractmethod
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Any:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Run:
         """Return the run before its first round."""
 
     @abstractmethod
@@ -106,12 +106,12 @@ class Solver(ABC):
         """Return the sum, over the rounds, of the estimates of the mean loss."""
         return float("nan")
 
-    def _carried(self, run: Any) -> dict[str, NDArray[Any]]:
+    def _carried(self, run: Any) -> Document:
         """Return the part of a run's state that holds for other items too."""
-        return {}
+        return Document()
 
-    def _carry(self, run: Any, carried: dict[str, Any]) -> None:  # noqa: B027
-        """Write what `_carried` returned into the run of another problem."""
+    def _carry(self, run: Any, carry: Any) -> None:  # noqa: B027
+        """Read what `_carried` returned, as a dict, into the run of another problem."""
 
     # --- what users call ------------------------------------------------------------------------
 
@@ -214,7 +214,6 @@ class Solver(ABC):
         sampler = self._default_sampler(problem) if sampler is None else sampler
         run = self._new_run(problem, start, sampler)
         if carry is not None:
-            check_carry(carry)
             self._carry(run, carry)
         return Execution(problem, sampler, run)
 
@@ -222,31 +221,33 @@ class Solver(ABC):
         self, problem: Any, sampler: Sampler | None, resume: Result, rounds: int
     ) -> Execution:
         """Return the run of a result, or raise an error and change nothing."""
-        state = resume.state
+        state = ResultState.read(resume.state, "state", done=resume.rounds)
         if resume.rounds > rounds:
             raise ValueError(
                 f"the result is at round {resume.rounds} already, rounds={rounds} is less"
             )
-        if state["solver"] != repr(self):
-            raise CheckpointError(f"the result is of {state['solver']}, this is {self!r}")
-        if state["problem"] != fingerprint(problem):
+        if state.solver != repr(self):
+            raise CheckpointError(f"the result is of {state.solver}, this is {self!r}")
+        if state.problem != fingerprint(problem):
             raise CheckpointError("the result is of another problem: of other data or parameters")
         sampler = resume.sampler if sampler is None else sampler
         if sampler is None:  # a class that is not among the samplers, but may be the default
             own = self._default_sampler(problem)
-            sampler = own if type(own).__name__ == state["sampler"]["class"] else None
+            sampler = own if type(own).__name__ == state.sampler["class"] else None
         if sampler is None:
-            kind = state["sampler"]["class"]
+            kind = state.sampler["class"]
             raise ValueError(f"resume needs a sampler: that of the result was a {kind}")
         run = self._new_run(problem, None, sampler)
-        run.check(state["parts"])
-        asked = _checked_asked(state, resume.rounds)
-        sampler.load_state_dict(state["sampler"])
-        run.load(state["parts"])
+        try:
+            run.check(state.parts)
+        except CheckpointError as error:
+            raise CheckpointError(f"cannot resume: {error}") from None
+        sampler.load_state_dict(state.sampler)
+        run.load(state.parts)
         trace = Trace(**vars(resume.trace))
-        return Execution(problem, sampler, run, trace, asked, resume.seconds)
+        return Execution(problem, sampler, run, trace, state.asked, resume.seconds)
 
-    def _new_run(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Any:
+    def _new_run(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Run:
         """Return a run before its first round, and make sure that kernels can be cached for it."""
         n = self._items(problem)
         if sampler.n != n:
@@ -264,7 +265,7 @@ class Solver(ABC):
             )
         run = self._begin(problem, start, sampler)
         if not isinstance(run, Run):
-            raise TypeError(f"{type(run).__name__} must have the mixin tombola.solvers.run.Run")
+            raise TypeError(f"{type(run).__name__} must derive from tombola.solvers.run.Run")
         if isinstance(sampler, CompiledSampler):
             name_by_source(type(sampler.state))
         return run
@@ -308,20 +309,20 @@ class Solver(ABC):
                     )
                 paused = progress is not None and bool(progress(run.rounds, rounds))
                 self._extend_trace(execution, stops.marks)
-                if run.ended(run):
+                if run.ended():
                     break
                 before = execution.asked
                 if stops.until is not None and before and run.rounds % stops.every == 0:
                     now = execution.asked = self._asked_now(run)
-                    loss = (now["loss_sum"] - before["loss_sum"]) / (run.rounds - before["rounds"])
+                    loss = (now.loss_sum - before.loss_sum) / (run.rounds - before.rounds)
                     ended = bool(stops.until(run.rounds, self._solution(problem, run), loss))
                 if paused:
                     break
             execution.interrupted = interrupted()
 
-    def _asked_now(self, run: Any) -> dict[str, Any]:
+    def _asked_now(self, run: Run) -> Asked:
         """Return what the next estimate of the mean loss is taken from."""
-        return {"rounds": run.rounds, "loss_sum": self._loss_sum(run)}
+        return Asked(rounds=run.rounds, loss_sum=self._loss_sum(run))
 
     def _call_sampler(
         self, execution: Execution, rounds: int, interrupted: Callable[[], bool]
@@ -332,7 +333,7 @@ class Solver(ABC):
         for _ in range(rounds):
             if look_once(run) and not everything and hasattr(sampler, "update_all"):
                 sampler.update_all(run.seen())
-            if run.ended(run):
+            if run.ended():
                 break
             draw = sampler.draw(run.batch.items.size)
             if not 0 <= draw.indices.min() <= draw.indices.max() < sampler.n:
@@ -367,9 +368,8 @@ class Solver(ABC):
     def _result(self, execution: Execution) -> Result:
         """Return what was reached."""
         problem, run, sampler = execution.problem, execution.run, execution.sampler
-        carried = {name: np.copy(array) for name, array in self._carried(run).items()}
         asked = execution.asked
-        known = asked is not None and not math.isnan(asked["loss_sum"])
+        known = asked is not None and not math.isnan(asked.loss_sum)
         return Result(
             solution=self._solution(problem, run),
             rounds=run.rounds,
@@ -378,14 +378,14 @@ class Solver(ABC):
             interrupted=execution.interrupted,
             trace=execution.trace,
             sampler=sampler,
-            state={
-                "solver": repr(self),
-                "problem": fingerprint(problem),
-                "parts": run.saved(),
-                "sampler": sampler.state_dict(),
-                "carried": carried,
-                **({"asked": asked} if known else {}),
-            },
+            state=ResultState(
+                solver=repr(self),
+                problem=fingerprint(problem),
+                parts=run.saved(),
+                sampler=sampler.state_dict(),
+                carried=self._carried(run).to_dict(),
+                asked=asked if known else None,
+            ).to_dict(),
         )
 
     def __repr__(self) -> str:
@@ -399,35 +399,6 @@ def _marks(trace: int | Sequence[int], rounds: int) -> set[int]:
         return {whole("trace", mark, 0) for mark in trace}
     times = whole("trace", trace, 0)
     return {int(mark) for mark in np.linspace(0, rounds, times + 1).round()} if times else set()
-
-
-def check_carry(carry: Any) -> None:
-    """Raise an error that names what in `carry` is not a number that a result could hold."""
-    if not isinstance(carry, Mapping):
-        raise TypeError(f"carry must be a dict, got {type(carry).__name__}")
-    for name, given in carry.items():
-        array = np.asarray(given)
-        if array.dtype.kind not in "biuf":
-            raise TypeError(f"carry[{name!r}] must hold numbers, got dtype {array.dtype}")
-        if array.size and not 0 <= array.min() <= array.max() < np.inf:  # false for NaN
-            raise ValueError(f"carry[{name!r}] holds a value that is not finite and at least 0")
-
-
-def _checked_asked(state: Mapping[str, Any], rounds: int) -> dict[str, Any] | None:
-    """Return where the estimate of the mean loss begins, as a result says; None if it does not."""
-    asked = state.get("asked")
-    if asked is None:
-        return None
-    try:
-        found = {
-            "rounds": whole("rounds", asked["rounds"]),
-            "loss_sum": number("loss_sum", asked["loss_sum"]),
-        }
-    except (TypeError, KeyError, ValueError):
-        raise CheckpointError("cannot resume: asked is not rounds and loss_sum") from None
-    if not 0 <= found["rounds"] <= rounds or not math.isfinite(found["loss_sum"]):
-        raise CheckpointError(f"cannot resume: asked holds {found}, at round {rounds}")
-    return found
 
 
 def variance_ratio(

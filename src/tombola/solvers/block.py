@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
 from tombola.problems.linear import LinearProblem
-from tombola.problems.rows import add_row, column, dot, end, first
+from tombola.problems.rows import Rows
 from tombola.samplers import Sampler
 from tombola.solvers.coordinate import Blocks, CoordinateRun, CoordinateSolver, columns_of
+from tombola.state import Floats, Ints
 from tombola.validation import whole
 
 __all__ = ["BlockCoordinateDescent"]
@@ -128,7 +129,7 @@ def _checked_blocks(blocks: Any) -> int | tuple[tuple[int, ...], ...]:
 
 
 def smoothness(
-    problem: LinearProblem, columns: Any, members: NDArray[np.int64], starts: NDArray[np.int64]
+    problem: LinearProblem, columns: Rows, members: NDArray[np.int64], starts: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return, for each block, a Lipschitz constant of its gradient, without l2."""
     out, work = np.zeros(starts.size - 1), np.zeros(problem.n)
@@ -146,13 +147,13 @@ def smoothness(
 
 
 @kernel
-def fill_gram(columns: Any, part: Any, weights: Any, work: Any, gram: Any) -> None:
+def fill_gram(columns: Rows, part: Ints, weights: Floats, work: Floats, gram: Floats) -> None:
     """gram[a, b] = sum_i weights[i] x_i,part[a] x_i,part[b]; work is zeros, before and after."""
     for a in range(part.size):
-        add_row(columns, part[a], 1.0, work)
-        for entry in range(first(columns, part[a]), end(columns, part[a])):
-            work[column(columns, entry)] *= weights[column(columns, entry)]
+        columns.add_row(part[a], 1.0, work)
+        for entry in range(columns.first(part[a]), columns.end(part[a])):
+            work[columns.column(entry)] *= weights[columns.column(entry)]
         for b in range(a + 1):
-            gram[a, b] = gram[b, a] = dot(columns, part[b], work)
-        for entry in range(first(columns, part[a]), end(columns, part[a])):
-            work[column(columns, entry)] = 0.0
+            gram[a, b] = gram[b, a] = columns.dot(part[b], work)
+        for entry in range(columns.first(part[a]), columns.end(part[a])):
+            work[columns.column(entry)] = 0.0

@@ -11,8 +11,6 @@ import math
 from typing import Any
 
 from tombola.compiling import kernel
-from tombola.problems.linear import ascend, conjugate, curve, slopes
-from tombola.problems.rows import add_row
 from tombola.solvers.closed_form import soft
 from tombola.solvers.dual_level import (
     move_centre,
@@ -21,6 +19,7 @@ from tombola.solvers.dual_level import (
     set_strength,
     write_solution,
 )
+from tombola.solvers.dual_state import DualState
 from tombola.solvers.dual_step import margin, rebuild, residual
 
 __all__ = [
@@ -43,7 +42,7 @@ LEAST, USUAL = 0.5, 2.0  # epochs of draws between two passes
 
 
 @kernel
-def survey(run: Any) -> None:
+def survey(run: DualState) -> None:
     """Pass over all rows once: residuals, bounds on the minimum, intercept, and the next pass."""
     progress, level, bounds = run.progress[0], run.level[0], run.bounds[0]
     before = bounds.gap
@@ -72,7 +71,7 @@ def survey(run: Any) -> None:
 
 
 @kernel(inline=True)
-def tighten(run: Any, dual: Any) -> None:
+def tighten(run: DualState, dual: Any) -> None:
     """Raise the lower bound on the minimum to this one, if it is larger."""
     bounds = run.bounds[0]
     bounds.dual = min(max(bounds.dual, dual), bounds.primal)
@@ -80,7 +79,7 @@ def tighten(run: Any, dual: Any) -> None:
 
 
 @kernel
-def evaluate(run: Any) -> Any:
+def evaluate(run: DualState) -> Any:
     """Return P, D less its rounding, and the means of phi'' and phi'' |x|^2; write the residuals.
 
     In the last mean long rows count as `longest`: their steps are exact, and need no strength.
@@ -108,7 +107,7 @@ def evaluate(run: Any) -> Any:
 
 
 @kernel
-def pass_over(run: Any, sign: Any, ratio: Any) -> Any:
+def pass_over(run: DualState, sign: Any, ratio: Any) -> Any:
     """Return sums over all rows, where dual variables of a sign count times a ratio.
 
     The sums are those of s_i phi, s_i phi*, the absolute values of the latter, s_i phi'' and
@@ -126,24 +125,24 @@ def pass_over(run: Any, sign: Any, ratio: Any) -> Any:
             continue
         a, z = duals[item], margin(run, item)
         q = weight / level.scale * (run.centring.lengths[item] + level.pull)
-        b = a if options.smooth else ascend(model, item, a, z, q)
+        b = a if options.smooth else model.ascend(item, a, z, q)
         scratch.residuals[item] = residual(run, item, a, b, z)
         scratch.z[0] = z
-        losses += weight * slopes(model, item, scratch.z, scratch.slope)
-        bend = weight * (curve(model, item, z) if options.smooth else abs(a))
+        losses += weight * model.slopes(item, scratch.z, scratch.slope)
+        bend = weight * (model.curve(item, z) if options.smooth else abs(a))
         curvature += bend
         trace += bend * min(run.centring.lengths[item], options.longest)
         if a * sign > 0.0:
-            add_row(model.rows, item, weight / level.scale * a, scratch.side)
+            model.rows.add_row(item, weight / level.scale * a, scratch.side)
             a *= ratio
-        term = weight * conjugate(model, item, a)
+        term = weight * model.conjugate(item, a)
         conjugates += term
         terms += abs(term)
     return losses, conjugates, terms, curvature, trace
 
 
 @kernel
-def sides(run: Any) -> Any:
+def sides(run: DualState) -> Any:
     """Return the sums of s_i a_i over positive dual variables, and of -s_i a_i over the others."""
     positive = negative = 0.0
     for item in range(run.duals.size):
@@ -168,7 +167,7 @@ def heavier_side(positive: Any, negative: Any, held: Any) -> Any:
 
 
 @kernel(inline=True)
-def plan_next(run: Any, before: Any) -> None:
+def plan_next(run: DualState, before: Any) -> None:
     """Set the draws until the next pass: as many as the gap is expected to take, within limits."""
     progress, bounds = run.progress[0], run.bounds[0]
     aim, needed = run.options[0].aim, math.inf

@@ -12,7 +12,7 @@ SMALLEST = 1e-300  # of a pivot
 
 
 @kernel(inner=True, fast=True)
-def inner_product(left: Any, right: Any, size: Any) -> Any:
+def inner_product(left: Any, right: Any, size: int) -> Any:
     """Return the sum of the first products."""
     total = 0.0
     for k in range(size):

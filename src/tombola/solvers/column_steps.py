@@ -8,41 +8,46 @@ kept, and the part of the means apart from it.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
-from tombola.problems.rows import add_scaled, dot
-from tombola.samplers.compiled import draw_one, update_one
+from tombola.compiling import kernel
+from tombola.problems.rows import Rows
+from tombola.samplers.compiled import Compiled
 from tombola.solvers.closed_form import soft
 from tombola.solvers.face import SLOW
 from tombola.solvers.screening import Penalty
+from tombola.state import Cell, Floats, Ints, Record, State, cell, derived
 
 __all__ = ["ColumnModel", "minimise_by_columns", "new_model"]
-
-Floats = NDArray[np.float64]
 
 EPOCHS = 1000  # at most
 
 
-class ColumnModel(NamedTuple):
-    """The model of an objective on some columns."""
+class Sums(Record):
+    """Sums over all rows."""
 
-    lines: Any  # the columns, as rows
-    places: NDArray[np.int64]  # which of them
-    h: Floats  # (n,): curvatures
-    t: Floats  # (n,): p + h (X v), without the means
-    means: Floats  # of the columns, in h; 0 without an intercept
-    smooth: Floats  # (1/n) sum_i h_i (x_ij - mean_j)^2
-    sums: Record  # slopes: of p; total: of h; moved: sum_j v_j mean_j
+    slopes: float = derived("that of p")
+    total: float = derived("that of h")
+    moved: float = derived("sum_j v_j mean_j", default=0.0)
+
+
+class ColumnModel(State):
+    """The model of an objective on some columns; it is never saved."""
+
+    lines: Rows = derived("the columns, as rows")
+    places: Ints = derived("which of them")
+    h: Floats = derived("(n,): curvatures")
+    t: Floats = derived("(n,): p + h (X v), without the means")
+    means: Floats = derived("those of the columns, in h; 0 without an intercept")
+    smooth: Floats = derived("(1/n) sum_i h_i (x_ij - mean_j)^2")
+    sums: Cell[Sums] = derived("sums over all rows")
 
 
 def new_model(
-    lines: Any,
-    places: NDArray[np.int64],
+    lines: Rows,
+    places: Ints,
     h: Floats,
     slopes: Floats,
     means: Floats,
@@ -51,12 +56,12 @@ def new_model(
     """Return the model at v = 0; `squares` are the sums of h_i x_ij^2."""
     total = float(h.sum())
     smooth = np.maximum(squares - total * means * means, 1e-12 * squares) / h.size
-    sums = new_record(slopes=float(slopes.sum()), total=total, moved=0.0)
+    sums = cell(Sums(slopes=float(slopes.sum()), total=total))
     return ColumnModel(lines, places, h, slopes.copy(), means, smooth, sums)
 
 
 def minimise_by_columns(
-    model: ColumnModel, w: Floats, penalty: Penalty, state: Any, enough: float
+    model: ColumnModel, w: Floats, penalty: Penalty, state: Compiled, enough: float
 ) -> None:
     """Minimise Q in place, until a sweep decreases it by at most SLOW times `enough`."""
     for _ in range(EPOCHS):
@@ -65,14 +70,14 @@ def minimise_by_columns(
 
 
 @kernel
-def sweep_columns(model: Any, w: Any, penalty: Any, state: Any) -> Any:
+def sweep_columns(model: ColumnModel, w: Floats, penalty: Penalty, state: Compiled) -> Any:
     """Minimise in as many coordinates as there are, drawn; return the decrease of Q."""
     n, sums, l1, l2 = model.t.size, model.sums[0], penalty.l1, penalty.l2
     decrease = 0.0
     for _ in range(w.size):
-        c, probability = draw_one(state)
+        c, probability = state.draw_one()
         line, mean, smooth = model.places[c], model.means[c], model.smooth[c]
-        product = dot(model.lines, line, model.t)
+        product = model.lines.dot(line, model.t)
         gradient = (product - mean * (sums.slopes + sums.total * sums.moved)) / n
         after = 0.0
         if smooth > 0.0:
@@ -81,10 +86,10 @@ def sweep_columns(model: Any, w: Any, penalty: Any, state: Any) -> Any:
                 after = 0.0
         change = after - w[c]
         twice = (smooth + l2) * change * change
-        update_one(state, c, probability, math.sqrt(math.sqrt(twice)))
+        state.update_one(c, probability, math.sqrt(math.sqrt(twice)))
         if change != 0.0:
             decrease += 0.5 * twice
             w[c] = after
-            add_scaled(model.lines, line, change, model.h, model.t)
+            model.lines.add_scaled(line, change, model.h, model.t)
             sums.moved += change * mean
     return decrease

@@ -13,30 +13,19 @@ its columns are not zero, and only reads them where w does not change.
 """
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
-from tombola.problems.linear import LinearProblem, item_slopes, slopes
-from tombola.problems.rows import (
-    Dense,
-    Sparse,
-    add_row,
-    column,
-    dot,
-    end,
-    first,
-    squared_norms,
-    transposed,
-)
+from tombola.compiling import kernel
+from tombola.problems.linear import LinearProblem, item_slopes
+from tombola.problems.rows import Dense, Rows, Sparse, squared_norms, transposed
 from tombola.samplers import Sampler
 from tombola.solvers.base import Solver
 from tombola.solvers.closed_form import soft
-from tombola.solvers.loop import Batch, new_batch
-from tombola.solvers.run import Limits, Run
+from tombola.solvers.run import LinearRun, Progress, new_batch
+from tombola.state import Cell, Floats, Ints, State, array, cell, derived, integer
 from tombola.validation import whole
 
 __all__ = ["Blocks", "CoordinateDescent", "CoordinateRun", "CoordinateSolver", "columns_of"]
@@ -44,54 +33,49 @@ __all__ = ["Blocks", "CoordinateDescent", "CoordinateRun", "CoordinateSolver", "
 EPOCHS = 64  # z is recomputed after this many passes over all coordinates
 
 
-class Blocks(NamedTuple):
+class Blocks(State):
     """The items: block k holds members[starts[k]] to members[starts[k + 1] - 1]."""
 
-    members: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    smooth: NDArray[np.float64]  # Lipschitz constants of the blocks' gradients, without l2
+    members: Ints = derived("the coordinates, block by block")
+    starts: Ints = derived("where each block begins, and where the last one ends")
+    smooth: Floats = derived("Lipschitz constants of the blocks' gradients, without l2")
 
 
-class _Parts(NamedTuple):
-    batch: Batch
-    progress: Record  # rounds, item_gradients: coordinates visited; refreshed_at: that, when z was
-    model: Any
-    columns: Any  # the columns of the data, as rows; with an intercept, ones as the last
-    blocks: Blocks
-    w: NDArray[np.float64]  # (1, width)
-    z: NDArray[np.float64]  # (n,): X w
-    slopes: NDArray[np.float64]  # (n,): s_i phi'(z_i)
-    change: NDArray[np.float64]  # scratch: of the members of a block
+class CoordinateProgress(Progress):
+    """How far a run is; item gradients are coordinates visited."""
+
+    refreshed_at: int = integer("that, when z was recomputed", 0, "item_gradients", default=0)
 
 
-class CoordinateRun(_Parts, Run):
+class CoordinateRun(LinearRun):
     """Steps in the blocks drawn, one after the other."""
 
-    __slots__ = ()
+    progress: Cell[CoordinateProgress]
+    columns: Rows = derived("the columns of the data, as rows; with an intercept, ones as the last")
+    blocks: Blocks = derived("the items")
+    z: Floats = array("X w, (n,)")
+    slopes: Floats = array("s_i phi'(z_i), (n,)")
+    change: Floats = derived("scratch: of the members of a block")
 
-    derived = ("batch", "model", "columns", "blocks", "change")
-    limits: ClassVar[Limits] = {"progress.refreshed_at": (0, "progress.item_gradients")}
-
-    @staticmethod
-    def step(run: Any) -> Any:
+    def step(self) -> Any:
         """Take one step with the batch; return the position of the first bad loss, or -1."""
-        progress, batch, starts = run.progress[0], run.batch, run.blocks.starts
+        progress, batch, starts = self.progress[0], self.batch, self.blocks.starts
         progress.rounds += 1
         for b in range(batch.items.size):
             block = batch.items[b]
-            batch.losses[b] = propose(run, block)
+            batch.losses[b] = propose(self, block)
             if not batch.losses[b] < math.inf:
                 return b
-            apply(run, block)
+            apply(self, block)
             progress.item_gradients += starts[block + 1] - starts[block]
-        if progress.item_gradients - progress.refreshed_at >= EPOCHS * run.w.shape[1]:
+        if progress.item_gradients - progress.refreshed_at >= EPOCHS * self.w.shape[1]:
             progress.refreshed_at = progress.item_gradients
-            refresh(run)
+            refresh(self)
         return -1
 
 
 @kernel(inline=True)
-def propose(run: Any, block: Any) -> Any:
+def propose(run: CoordinateRun, block: int) -> Any:
     """Write the change v that minimises g v + L/2 |v|^2 + l2/2 |w + v|^2 + l1 |w + v|_1.
 
     Return the feedback: the fourth root of (L + l2) |v|^2, twice the guaranteed decrease.
@@ -106,7 +90,7 @@ def propose(run: Any, block: Any) -> Any:
         free = settings.intercept and j == width - 1
         l1 = 0.0 if free else settings.l1
         l2 = 0.0 if free else settings.l2
-        g = dot(run.columns, j, run.slopes) / n
+        g = run.columns.dot(j, run.slopes) / n
         if smooth + l2 > 0.0:
             change = soft(smooth * w[0, j] - g, l1) / (smooth + l2) - w[0, j]
         else:  # a column of zeros
@@ -117,7 +101,7 @@ def propose(run: Any, block: Any) -> Any:
 
 
 @kernel(inline=True)
-def apply(run: Any, block: Any) -> None:
+def apply(run: CoordinateRun, block: int) -> None:
     """Change w as proposed, and z and the slopes with it."""
     blocks, columns = run.blocks, run.columns
     start, stop = blocks.starts[block], blocks.starts[block + 1]
@@ -125,32 +109,32 @@ def apply(run: Any, block: Any) -> None:
         j, change = blocks.members[c], run.change[c - start]
         if change != 0.0:
             run.w[0, j] += change
-            add_row(columns, j, change, run.z)
+            columns.add_row(j, change, run.z)
     for c in range(start, stop):
         j = blocks.members[c]
         if run.change[c - start] != 0.0:
-            for entry in range(first(columns, j), end(columns, j)):
-                set_slope(run, column(columns, entry))
-            if end(columns, j) - first(columns, j) == run.z.size:
+            for entry in range(columns.first(j), columns.end(j)):
+                set_slope(run, columns.column(entry))
+            if columns.end(j) - columns.first(j) == run.z.size:
                 break  # that was every row
 
 
 @kernel(inline=True)
-def set_slope(run: Any, row: Any) -> None:
+def set_slope(run: CoordinateRun, row: int) -> None:
     """Compute the slope of a row from its z."""
-    slopes(run.model, row, run.z[row : row + 1], run.slopes[row : row + 1])
+    run.model.slopes(row, run.z[row : row + 1], run.slopes[row : row + 1])
     run.slopes[row] *= run.model.weights[row]
 
 
 @kernel
-def refresh(run: Any) -> None:
+def refresh(run: CoordinateRun) -> None:
     """Recompute z and the slopes from w, so that rounding errors do not accumulate."""
     for row in range(run.z.size):
         item_slopes(run.model, run.w, row, run.z[row : row + 1], run.slopes[row : row + 1])
 
 
 @kernel
-def propose_all(run: Any, out: NDArray[np.float64]) -> None:
+def propose_all(run: CoordinateRun, out: Floats) -> None:
     """Write the feedback that each block would give if it were drawn now."""
     for block in range(out.size):
         out[block] = propose(run, block)
@@ -174,12 +158,12 @@ class CoordinateSolver(Solver):
             )
 
     def _in_blocks(
-        self, problem: Any, start: ArrayLike | None, columns: Any, blocks: Blocks
+        self, problem: Any, start: ArrayLike | None, columns: Rows, blocks: Blocks
     ) -> CoordinateRun:
         """Return the state before the first round."""
         run = CoordinateRun(
             batch=new_batch(self.batch_size),
-            progress=new_record(rounds=0, item_gradients=0, refreshed_at=0),
+            progress=cell(CoordinateProgress()),
             model=problem.model,
             columns=columns,
             blocks=blocks,
@@ -191,10 +175,10 @@ class CoordinateSolver(Solver):
         refresh(run)
         return run
 
-    def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
+    def _solution(self, problem: Any, run: CoordinateRun) -> NDArray[np.float64]:
         return np.array(run.w, dtype=np.float64).reshape(problem.shape)
 
-    def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
+    def _all_losses(self, problem: Any, run: CoordinateRun) -> NDArray[np.float64]:
         losses = np.empty(run.blocks.smooth.size)
         propose_all(run, losses)
         return losses
@@ -273,7 +257,7 @@ class CoordinateDescent(CoordinateSolver):
         return self._in_blocks(problem, start, columns, blocks)
 
 
-def columns_of(problem: LinearProblem) -> Any:
+def columns_of(problem: LinearProblem) -> Rows:
     """Return the columns of the data as rows; with an intercept, ones as the last of them."""
     columns = transposed(problem.model.rows)
     if not problem.fit_intercept:

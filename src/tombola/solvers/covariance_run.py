@@ -25,10 +25,10 @@ from tombola.solvers.design import DenseDesign
 from tombola.solvers.face import minimise_quadratic
 from tombola.solvers.screening import Penalty
 from tombola.solvers.working_run import FEWEST, PATIENCE, SHARE, Minimum, WorkingRun
+from tombola.state import Floats
 
 __all__ = ["CovarianceRun"]
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 ROWS = 1024  # of the data, that are converted at a time

@@ -1,33 +1,28 @@
 """The items in their order, again and again."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from tombola.compiling import new_record
-from tombola.compiling.records import Record
 from tombola.samplers.compiled import Compiled, CompiledSampler
+from tombola.state import Cell, Record, cell, derived, integer
 
 __all__ = ["Cyclic"]
 
 
-class _Parts(NamedTuple):
-    cycle: Record  # turn: the next item; n: the number of items
+class Cycle(Record):
+    """Where the order is."""
+
+    turn: int = integer("the next item", 0, "n - 1", default=0)
+    n: int = derived("the number of items")
 
 
-class CyclicState(Compiled, _Parts):
+class CyclicState(Compiled):
     """The item whose turn it is, and the number of items."""
 
-    __slots__ = ()
+    cycle: Cell[Cycle]
 
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the range of the turn."""
-        n = int(state.cycle[0].n)
-        return {"cycle.turn": (0, n - 1), "cycle.n": (n, n)}
-
-    @staticmethod
-    def draw_one(state: Any) -> Any:
+    def draw_one(self) -> Any:
         """Return the next item, and 1/n."""
-        cycle = state.cycle[0]
+        cycle = self.cycle[0]
         item = cycle.turn
         cycle.turn = item + 1 if item + 1 < cycle.n else 0
         return item, 1.0 / cycle.n
@@ -53,7 +48,7 @@ class Cyclic(CompiledSampler):
     def __init__(self, n: int) -> None:
         super().__init__(n, 0)
         del self.parameters["seed"]
-        self.state = CyclicState(new_record(turn=0, n=self.n))
+        self.state = CyclicState(stream=self._stream.state, cycle=cell(Cycle(n=self.n)))
 
     @property
     def independent(self) -> bool:

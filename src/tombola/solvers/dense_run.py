@@ -1,99 +1,65 @@
 """Runs that move every coordinate in every round: O(d) a round."""
 
 import math
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from tombola.compiling import kernel
-from tombola.compiling.records import Record
-from tombola.problems.rows import prefetch_row
 from tombola.solvers.closed_form import soft
-from tombola.solvers.estimate import Scratch, StoredSlopes, add_item, replace_slopes, take_snapshot
-from tombola.solvers.loop import Batch
-from tombola.solvers.rates import (
-    DIAGONAL,
-    NORM,
-    RATE_LIMITS,
-    SEARCHED,
-    current_rate,
-    diagonal_step,
-)
-from tombola.solvers.run import Limits, Run
-from tombola.solvers.search import SEARCH_LIMITS, examined_rate, rate_is_due, renewed_rate
+from tombola.solvers.descent_run import GradientRun, StoringOptions
+from tombola.solvers.estimate import add_item, replace_slopes, take_snapshot
+from tombola.solvers.rates import DIAGONAL, NORM, SEARCHED, current_rate, diagonal_step
+from tombola.solvers.search import examined_rate, rate_is_due, renewed_rate
+from tombola.state import Cell, Floats, array, derived
 
-__all__ = ["DenseRun"]
+__all__ = ["DenseOptions", "DenseRun"]
 
 
-class _Parts(NamedTuple):
-    batch: Batch
-    progress: Record  # rounds, item_gradients, loss_sum
-    model: Any
-    options: Record  # schedule, convexity, radius, averaging, snapshot_every, replaces_slopes,
-    # curvature, period
-    rates: Record
-    search: Record  # smoothness, squares, sums, largest; see `tombola.solvers.search`
-    w: NDArray[np.float64]  # (outputs, width)
-    average: NDArray[np.float64]  # of the iterates; empty unless asked for
-    squares: NDArray[np.float64]  # sum of g_j^2; empty unless the schedule is DIAGONAL
-    stored: StoredSlopes
-    g: NDArray[np.float64]  # the estimate; zero between rounds
-    scratch: Scratch
+class DenseOptions(StoringOptions):
+    """The parameters of a run that moves every coordinate."""
+
+    radius: float = derived("the radius of the ball around 0 that w stays in")
+    averaging: int = derived("0: no average of the iterates, 1: with equal weights, 2: weights t")
 
 
-class DenseRun(_Parts, Run):
+class DenseRun(GradientRun):
     """w <- prox(w - rate g), coordinate by coordinate."""
 
-    __slots__ = ()
+    options: Cell[DenseOptions] = derived("the parameters")
+    average: Floats = array("the average of the iterates; empty unless asked for")
 
-    derived = ("batch", "model", "options", "g", "scratch")
-    limits: ClassVar[Limits] = {
-        **RATE_LIMITS,
-        **SEARCH_LIMITS,
-        "squares": (0.0, math.inf),
-    }
-
-    @staticmethod
-    def step(run: Any) -> Any:
+    def step(self) -> Any:
         """Compute the estimate and the losses; return the position of the first bad loss, or -1."""
-        progress, options, losses = run.progress[0], run.options[0], run.batch.losses
-        if options.schedule == SEARCHED and rate_is_due(run):
-            run.rates[0].rate = renewed_rate(run)
+        progress, options, losses = self.progress[0], self.options[0], self.batch.losses
+        if options.schedule == SEARCHED and rate_is_due(self):
+            self.rates[0].rate = renewed_rate(self)
         if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
-            take_snapshot(run)
+            take_snapshot(self)
         progress.rounds += 1
         progress.item_gradients += losses.size
         for b in range(losses.size):
-            losses[b] = add_item(run, b)
+            losses[b] = add_item(self, b)
             if not losses[b] < math.inf:
                 return b
             if options.schedule == SEARCHED:
-                run.rates[0].rate = examined_rate(run, b)
+                self.rates[0].rate = examined_rate(self, b)
         return -1
 
-    @staticmethod
-    def move(run: Any) -> None:
+    def move(self) -> None:
         """Set w to prox(w - rate g)."""
-        options = run.options[0]
+        options = self.options[0]
         if options.averaging > 0:
-            add_to_average(run.w, run.average, options.averaging, run.progress[0].rounds)
-        move_all(run)
+            add_to_average(self.w, self.average, options.averaging, self.progress[0].rounds)
+        move_all(self)
         if options.replaces_slopes:
-            replace_slopes(run)
+            replace_slopes(self)
 
-    @staticmethod
-    def prefetch_item(run: Any, item: Any) -> None:
-        """Prefetch the row."""
-        prefetch_row(run.model.rows, item)
-
-    def iterate(self) -> NDArray[np.float64]:
-        """Return the present iterate, a copy."""
-        return self.w.copy()
+    def solution(self) -> Floats:
+        """Return the average of the iterates if that is asked for, else the present one."""
+        return self.average.copy() if self.average.size and self.rounds else self.iterate()
 
 
 @kernel(inline=True)
-def move_all(run: Any) -> None:
+def move_all(run: DenseRun) -> None:
     """Set w to prox(w - rate g), and g to zero."""
     options, settings, stored = run.options[0], run.model.settings[0], run.stored
     w, g, squares = run.w, run.g, run.squares

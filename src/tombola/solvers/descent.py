@@ -15,17 +15,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import new_record
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import Sparse
-from tombola.solvers.dense_run import DenseRun
-from tombola.solvers.drift_run import DriftRun
-from tombola.solvers.estimate import StoredSlopes, new_scratch, take_snapshot
-from tombola.solvers.lazy_run import LazyColumns, LazyRun, Touched
-from tombola.solvers.loop import new_batch
-from tombola.solvers.rates import CONSTANT, DIAGONAL, ROOT, STRONGLY_CONVEX, new_rates
-from tombola.solvers.scaled_run import ScaledRun
+from tombola.solvers.dense_run import DenseOptions, DenseRun
+from tombola.solvers.descent_run import (
+    DescentProgress,
+    Options,
+    Rates,
+    StoredSlopes,
+    StoringOptions,
+    new_scratch,
+)
+from tombola.solvers.drift_run import Drift, DriftRun
+from tombola.solvers.estimate import take_snapshot
+from tombola.solvers.lazy_run import LazyColumns, LazyRun, Number, Totals, Touched
+from tombola.solvers.rates import CONSTANT, DIAGONAL, ROOT, STRONGLY_CONVEX
+from tombola.solvers.run import new_batch
+from tombola.solvers.scaled_run import Scale, ScaledRun
 from tombola.solvers.search import PERIODS, new_search
+from tombola.state import cell
 
 __all__ = ["Descent", "new_descent"]
 
@@ -73,9 +81,9 @@ def new_descent(
     stores = replaces_slopes or snapshot_every > 0
     shared: dict[str, Any] = {
         "batch": new_batch(batch_size),
-        "progress": new_record(rounds=0, item_gradients=0, loss_sum=0.0),
+        "progress": cell(DescentProgress()),
         "model": problem.model,
-        "rates": new_rates(rate),
+        "rates": cell(Rates(rate=rate)),
         "w": w,
         "scratch": new_scratch(batch_size, outputs),
     }
@@ -83,7 +91,7 @@ def new_descent(
     local = not averaging and math.isinf(radius)  # no step has to touch every column
     alike = schedule in (CONSTANT, ROOT, STRONGLY_CONVEX) and not stores and problem.l1 == 0
     if local and alike:
-        return ScaledRun(**shared, options=new_record(**options), scale=new_record(factor=1.0))
+        return ScaledRun(**shared, options=cell(Options(**options)), scale=cell(Scale()))
     options |= {
         "snapshot_every": snapshot_every,
         "replaces_slopes": int(replaces_slopes),
@@ -102,8 +110,8 @@ def new_descent(
     if stores and problem.l1 == 0 and isinstance(problem.model.rows, Sparse):
         run = DriftRun(
             **shared,
-            options=new_record(**options),
-            level=new_record(factor=1.0, drift=0.0),
+            options=cell(StoringOptions(**options)),
+            level=cell(Drift()),
             changes=np.zeros((batch_size, outputs)),
         )
     elif local and has_few_entries(problem):
@@ -111,19 +119,19 @@ def new_descent(
             **shared,
             squares=squares,
             g=np.zeros((outputs, width)),
-            options=new_record(**options),
+            options=cell(StoringOptions(**options)),
             columns=LazyColumns(
                 np.zeros(problem.d, dtype=np.int64), np.ones(problem.d), np.zeros(problem.d)
             ),
-            totals=new_record(shrinkage=1.0, threshold=0.0),
-            touched=Touched(np.zeros(problem.d, dtype=np.int64), new_record(columns=0)),
+            totals=cell(Totals()),
+            touched=Touched(np.zeros(problem.d, dtype=np.int64), cell(Number())),
         )
     else:
         run = DenseRun(
             **shared,
             squares=squares,
             g=np.zeros((outputs, width)),
-            options=new_record(**options, radius=radius, averaging=averaging),
+            options=cell(DenseOptions(**options, radius=radius, averaging=averaging)),
             average=np.zeros((outputs, width if averaging else 0)),
         )
     if replaces_slopes:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.rows import Dense, Sparse, add_row, as_writable, dot, shape_of
+from tombola.problems.rows import Dense, Rows, Sparse, as_writable, shape_of
+from tombola.state import Floats
 
 __all__ = ["Block", "DenseDesign", "Design", "SparseDesign", "as_design"]
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 LINE = 8  # rows that are copied together: as many float64 as a cache line holds
@@ -197,7 +197,7 @@ class DenseBlock:
 
 
 @kernel
-def gather(values: Any, columns: Any, means: Any, out: Any) -> None:
+def gather(values: NDArray[Any], columns: Places, means: Floats, out: Floats) -> None:
     """out[c] = column columns[c] less its mean, of an array by rows."""
     n = values.shape[0]
     for begin in range(0, n, LINE):
@@ -209,29 +209,29 @@ def gather(values: Any, columns: Any, means: Any, out: Any) -> None:
 
 
 @kernel
-def fill_dots(lines: Any, among: Any, v: Any, out: Any) -> None:
+def fill_dots(lines: Rows, among: Places, v: Floats, out: Floats) -> None:
     """out[c] = column among[c] times v."""
     for c in range(among.size):
-        out[c] = dot(lines, among[c], v)
+        out[c] = lines.dot(among[c], v)
 
 
 @kernel
-def add_rows(rows: Any, v: Any, out: Any) -> None:
+def add_rows(rows: Rows, v: Floats, out: Floats) -> None:
     """Out += sum_i v_i x_i."""
     for i in range(v.size):
         if v[i] != 0.0:
-            add_row(rows, i, v[i], out)
+            rows.add_row(i, v[i], out)
 
 
 @kernel
-def fill_weighted_squares(lines: Any, among: Any, weights: Any, out: Any) -> None:
+def fill_weighted_squares(lines: Dense, among: Places, weights: Floats, out: Floats) -> None:
     """out[c] = sum_i weights[i] x_ij^2, of column j = among[c]."""
     for c in range(among.size):
         out[c] = weighted_square(lines.values[among[c]], weights)
 
 
 @kernel(inline=True, fast=True)
-def weighted_square(line: Any, weights: Any) -> Any:
+def weighted_square(line: NDArray[Any], weights: Floats) -> Any:
     """Return the sum of weights[i] line[i]^2."""
     total = 0.0
     for i in range(line.size):
@@ -240,7 +240,7 @@ def weighted_square(line: Any, weights: Any) -> Any:
 
 
 @kernel
-def add_weighted_squares(values: Any, weights: Any, out: Any) -> None:
+def add_weighted_squares(values: NDArray[Any], weights: Floats, out: Floats) -> None:
     """out[j] += sum_i weights[i] x_ij^2, of rows."""
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
@@ -327,7 +327,7 @@ class SparseBlock:
 
 
 @kernel
-def fill_sparse_squares(lines: Any, among: Any, weights: Any, out: Any) -> None:
+def fill_sparse_squares(lines: Sparse, among: Places, weights: Floats, out: Floats) -> None:
     """out[c] = sum_i weights[i] x_ij^2, of column j = among[c]."""
     for c in range(among.size):
         total = 0.0
@@ -337,11 +337,11 @@ def fill_sparse_squares(lines: Any, among: Any, weights: Any, out: Any) -> None:
 
 
 @kernel
-def add_columns(lines: Any, columns: Any, w: Any, out: Any) -> None:
+def add_columns(lines: Rows, columns: Places, w: Floats, out: Floats) -> None:
     """Out += sum_c w_c x_columns[c]."""
     for c in range(columns.size):
         if w[c] != 0.0:
-            add_row(lines, columns[c], w[c], out)
+            lines.add_row(columns[c], w[c], out)
 
 
 def by_rows(lines: Sparse, columns: Places) -> Sparse:
@@ -362,7 +362,7 @@ def columns_of_rows(rows: Sparse) -> Sparse:
 
 
 @kernel
-def count_entries(lines: Any, columns: Any, starts: Any) -> None:
+def count_entries(lines: Sparse, columns: Places, starts: Places) -> None:
     """starts[i + 1] = the number of entries in row i."""
     for c in range(columns.size):
         for k in range(lines.starts[columns[c]], lines.starts[columns[c] + 1]):
@@ -370,7 +370,7 @@ def count_entries(lines: Any, columns: Any, starts: Any) -> None:
 
 
 @kernel
-def move_entries(lines: Any, columns: Any, ends: Any, places: Any, values: Any) -> None:
+def move_entries(lines: Sparse, columns: Places, ends: Places, places: Any, values: Any) -> None:
     """Append the entries of each column to their rows, which end at `ends`."""
     for c in range(columns.size):
         for k in range(lines.starts[columns[c]], lines.starts[columns[c] + 1]):
@@ -381,7 +381,9 @@ def move_entries(lines: Any, columns: Any, ends: Any, places: Any, values: Any) 
 
 
 @kernel
-def add_products(lines: Any, columns: Any, rows: Any, h: Any, begin: Any, out: Any) -> None:
+def add_products(
+    lines: Sparse, columns: Places, rows: Sparse, h: Floats, begin: int, out: Floats
+) -> None:
     """out[j, k] = sum_i h_i x_ij x_ik for j from `begin` on; the entries of rows rise."""
     for j in range(begin, columns.size):
         line = out[j]
@@ -401,7 +403,13 @@ def add_products(lines: Any, columns: Any, rows: Any, h: Any, begin: Any, out: A
 
 @kernel
 def add_products_by_rows(
-    rows: Any, items: Any, joined: Any, h: Any, begin: Any, scratch: Any, out: Any
+    rows: Sparse,
+    items: Places,
+    joined: Places,
+    h: Floats,
+    begin: int,
+    scratch: Any,
+    out: Floats,
 ) -> None:
     """out[j, k] += sum_i h_i x_ij x_ik for j from `begin` on and k <= j, over some rows.
 

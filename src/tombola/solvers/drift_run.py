@@ -12,96 +12,72 @@ intercept is kept as it is.
 """
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.compiling.records import Record
-from tombola.problems.linear import slopes
-from tombola.problems.rows import prefetch_row
-from tombola.solvers.estimate import Scratch, StoredSlopes, take_snapshot
-from tombola.solvers.loop import Batch
-from tombola.solvers.rates import RATE_LIMITS, SEARCHED
-from tombola.solvers.run import Limits, Run
-from tombola.solvers.search import SEARCH_LIMITS, examined_rate, rate_is_due, renewed_rate
+from tombola.solvers.descent_run import StoringRun
+from tombola.solvers.estimate import take_snapshot
+from tombola.solvers.rates import SEARCHED
+from tombola.solvers.search import examined_rate, rate_is_due, renewed_rate
+from tombola.state import Cell, Floats, Record, derived, real
 
-__all__ = ["SMALL", "DriftRun"]
+__all__ = ["SMALL", "Drift", "DriftRun"]
 
 SMALL = 2.0**-30  # a factor below this is multiplied into v, and the drift with it
 
 
-class _Parts(NamedTuple):
-    batch: Batch
-    progress: Record  # rounds, item_gradients, loss_sum
-    model: Any
-    options: Record  # schedule, convexity, snapshot_every, replaces_slopes, curvature, period
-    rates: Record
-    search: Record  # smoothness, squares, sums, largest; see `tombola.solvers.search`
-    w: NDArray[np.float64]  # v, of shape (outputs, width)
-    level: Record  # factor, drift
-    stored: StoredSlopes
-    scratch: Scratch
-    changes: NDArray[np.float64]  # scratch, (B, outputs): of the slopes of the rows drawn
+class Drift(Record):
+    """What w is made of, besides v and m."""
+
+    factor: float = real("the factor of v", SMALL, 1.0, default=1.0)
+    drift: float = real("the factor of -m", default=0.0)
 
 
-class DriftRun(_Parts, Run):
-    """w <- (w - rate g) / (1 + rate l2), with w = factor v - drift m."""
+class DriftRun(StoringRun):
+    """w <- (w - rate g) / (1 + rate l2), with w = factor v - drift m; the part `w` is v."""
 
-    __slots__ = ()
+    level: Cell[Drift]
+    changes: Floats = derived("scratch, (B, outputs): of the slopes of the rows drawn")
 
-    derived = ("batch", "model", "options", "scratch", "changes")
-    limits: ClassVar[Limits] = {
-        **RATE_LIMITS,
-        **SEARCH_LIMITS,
-        "level.factor": (SMALL, 1.0),
-        "level.drift": (0.0, math.inf),
-    }
-
-    @staticmethod
-    def step(run: Any) -> Any:
+    def step(self) -> Any:
         """Compute slopes and losses; return the position of the first bad loss, or -1."""
-        progress, options, losses = run.progress[0], run.options[0], run.batch.losses
-        if rate_is_due(run):
-            settle(run)  # so that errors of rounding do not add up
+        progress, options, losses = self.progress[0], self.options[0], self.batch.losses
+        if rate_is_due(self):
+            settle(self)  # so that errors of rounding do not add up
             if options.schedule == SEARCHED:
-                run.rates[0].rate = renewed_rate(run)
+                self.rates[0].rate = renewed_rate(self)
         if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
-            settle(run)
-            take_snapshot(run)
+            settle(self)
+            take_snapshot(self)
         progress.rounds += 1
         progress.item_gradients += losses.size
         for b in range(losses.size):
-            losses[b] = visit(run, b)
+            losses[b] = visit(self, b)
             if not losses[b] < math.inf:
                 return b
             if options.schedule == SEARCHED:
-                run.rates[0].rate = examined_rate(run, b)
+                self.rates[0].rate = examined_rate(self, b)
         return -1
 
-    @staticmethod
-    def move(run: Any) -> None:
+    def move(self) -> None:
         """Set w to (w - rate g) / (1 + rate l2), and replace stored slopes (SAGA)."""
-        move_rows(run)
-        if run.level[0].factor < SMALL:
-            settle(run)
+        move_rows(self)
+        if self.level[0].factor < SMALL:
+            settle(self)
 
-    @staticmethod
-    def prefetch_item(run: Any, item: Any) -> None:
-        """Prefetch the row."""
-        prefetch_row(run.model.rows, item)
-
-    def iterate(self) -> NDArray[np.float64]:
+    def iterate(self) -> Floats:
         """Return the present iterate, a copy."""
-        w, columns = self.w.copy(), int(self.model.rows.shape[1])
+        w = self.w.copy()
+        columns = w.shape[1] - int(self.model.settings[0].intercept)
         level, mean = self.level[0], self.stored.mean_gradient
         w[:, :columns] = level.factor * w[:, :columns] - level.drift * mean[:, :columns]
         return w
 
 
 @kernel(inline=True)
-def visit(run: Any, b: Any) -> Any:
+def visit(run: DriftRun, b: Any) -> Any:
     """Compute slopes, loss and change of an item; return |grad_b(w) - grad_b(y)|."""
     model, w, stored, scratch = run.model, run.w, run.stored, run.scratch
     level, item, last = run.level[0], run.batch.items[b], w.shape[1] - 1
@@ -111,7 +87,7 @@ def visit(run: Any, b: Any) -> Any:
         scratch.z[k] = level.factor * v - level.drift * m
         if model.settings[0].intercept:
             scratch.z[k] += w[k, last]
-    scratch.losses[b] = weight * slopes(model, item, scratch.z, scratch.slopes[b])
+    scratch.losses[b] = weight * model.slopes(item, scratch.z, scratch.slopes[b])
     for k in range(scratch.z.size):
         scratch.slopes[b, k] *= weight
         run.changes[b, k] = scratch.slopes[b, k] - stored.table[item, k]
@@ -122,7 +98,7 @@ def visit(run: Any, b: Any) -> Any:
 
 
 @kernel(inline=True)
-def move_rows(run: Any) -> None:
+def move_rows(run: DriftRun) -> None:
     """Take the step, in the columns of the rows drawn; an item drawn twice is stored once."""
     model, w, stored, level = run.model, run.w, run.stored, run.level[0]
     size, outputs = run.changes.shape
@@ -153,7 +129,7 @@ def move_rows(run: Any) -> None:
 
 
 @kernel
-def settle(run: Any) -> None:
+def settle(run: DriftRun) -> None:
     """Write w to v, with a factor of 1 and no drift."""
     w, mean, level = run.w, run.stored.mean_gradient, run.level[0]
     for k in range(w.shape[0]):
@@ -163,7 +139,7 @@ def settle(run: Any) -> None:
 
 
 @kernel(inline=True)
-def two_dots(rows: Any, item: Any, v: Any, m: Any) -> Any:
+def two_dots(rows: Any, item: int, v: Any, m: Any) -> Any:
     """Return the inner products of a row with two vectors."""
     first = second = 0.0
     for entry in range(np.uint64(rows.starts[item]), np.uint64(rows.starts[item + 1])):
@@ -174,7 +150,7 @@ def two_dots(rows: Any, item: Any, v: Any, m: Any) -> Any:
 
 
 @kernel(inline=True)
-def add_to_two(rows: Any, item: Any, a: Any, v: Any, b: Any, m: Any) -> None:
+def add_to_two(rows: Any, item: int, a: Any, v: Any, b: Any, m: Any) -> None:
     """Add a times a row to v, and b times the row to m."""
     for entry in range(np.uint64(rows.starts[item]), np.uint64(rows.starts[item + 1])):
         j, x = np.uint64(rows.columns[entry]), rows.values[entry]

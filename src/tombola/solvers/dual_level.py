@@ -9,13 +9,14 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.solvers.closed_form import soft
+from tombola.state import MOST as FINITE
+from tombola.state import Cell, Floats, Record, cell, real
 
 __all__ = [
+    "Level",
     "intercept_at",
     "move_centre",
     "new_level",
@@ -26,30 +27,34 @@ __all__ = [
 ]
 
 NEAR, STIFF = 0.1, 100.0  # the pull is at least NEAR |x|^2, and STIFF strength / (mean curvature)
+TINY = float(np.finfo(np.float64).tiny)
 MOST = 1e3  # and at most this many times |x|^2 + strength
 
 
-def new_level(l1: float, l2: float, n: int, intercept: float) -> Record:
-    """Return the level of a run before its first step.
+class Level(Record):
+    """The numbers of dual ascent."""
 
-    scale: strength n; share: l2 / strength; threshold: l1 / strength; total: the sum of
-    s_i a_i / scale; intercept; pull.
-    """
-    return new_record(
-        scale=l2 * n, share=1.0, threshold=l1 / l2, total=0.0, intercept=intercept, pull=0.0
-    )
+    scale: float = real("strength n", TINY)
+    share: float = real("l2 / strength", TINY, 1.0)
+    threshold: float = real("l1 / strength")
+    total: float = real("the sum of s_i a_i / scale", -FINITE, default=0.0)
+    intercept: float = real("the intercept", -FINITE)
+    pull: float = real("the penalty of the augmented Lagrangian", default=0.0)
 
 
-def intercept_at(
-    level: Record, mean: NDArray[np.float64], w: NDArray[np.float64], point: NDArray[np.float64]
-) -> float:
+def new_level(l1: float, l2: float, n: int, intercept: float) -> Cell[Level]:
+    """Return the level of a run before its first step."""
+    return cell(Level(scale=l2 * n, share=1.0, threshold=l1 / l2, intercept=intercept))
+
+
+def intercept_at(level: Cell[Level], mean: Floats, w: Floats, point: Floats) -> float:
     """Return the intercept where steps begin at w, near a point: mean w + b stays."""
     away = point[: mean.size] - (w - level[0].total * mean)
     return float(point[mean.size] + mean @ away)
 
 
 @kernel
-def write_solution(level: Any, mean: Any, w: Any, out: Any) -> None:
+def write_solution(level: Cell[Level], mean: Floats, w: Floats, out: Floats) -> None:
     """Write w and the intercept, where `out` is longer than w."""
     d = mean.size
     for j in range(d):
@@ -60,7 +65,14 @@ def write_solution(level: Any, mean: Any, w: Any, out: Any) -> None:
 
 @kernel
 def penalties(
-    level: Any, mean: Any, w: Any, centre: Any, side: Any, ratio: Any, l1: Any, l2: Any
+    level: Cell[Level],
+    mean: Floats,
+    w: Floats,
+    centre: Floats,
+    side: Floats,
+    ratio: float,
+    l1: float,
+    l2: float,
 ) -> Any:
     """Return the penalty of w, and that of the dual whose heavier side is scaled by a ratio.
 
@@ -78,7 +90,7 @@ def penalties(
 
 
 @kernel(inline=True)
-def pull_for(level: Any, length: Any, n: Any, curvature: Any) -> Any:
+def pull_for(level: Cell[Level], length: float, n: int, curvature: float) -> Any:
     """Return the penalty of the augmented Lagrangian for a mean curvature of the losses."""
     strength = level[0].scale / n
     stiff = STIFF * strength / curvature if curvature > 0.0 else math.inf
@@ -87,7 +99,14 @@ def pull_for(level: Any, length: Any, n: Any, curvature: Any) -> Any:
 
 @kernel
 def set_strength(
-    level: Any, mean: Any, w: Any, centre: Any, strength: Any, n: Any, l1: Any, l2: Any
+    level: Cell[Level],
+    mean: Floats,
+    w: Floats,
+    centre: Floats,
+    strength: float,
+    n: int,
+    l1: float,
+    l2: float,
 ) -> None:
     """Set the strength lambda + kappa; w changes with it, b does not."""
     at = level[0]
@@ -103,7 +122,9 @@ def set_strength(
 
 
 @kernel
-def move_centre(level: Any, mean: Any, w: Any, centre: Any, previous: Any, restart: Any) -> None:
+def move_centre(
+    level: Cell[Level], mean: Floats, w: Floats, centre: Floats, previous: Floats, restart: bool
+) -> None:
     """Move the centre to w + beta (w - the last w), and u with it; to w, where progress is slow."""
     at = level[0]
     if at.share == 1.0:

@@ -4,15 +4,16 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.problems.linear import conjugate, curve, slope, slopes
-from tombola.problems.rows import add_row, dot
+from tombola.compiling import kernel
+from tombola.problems.linear import Linear, LinearProblem
+from tombola.solvers.certified_run import Bounds
 from tombola.solvers.dual_level import intercept_at, new_level
 from tombola.solvers.dual_run import DualRun
-from tombola.solvers.dual_step import Centring, Scratch, rebuild
-from tombola.solvers.loop import new_batch
+from tombola.solvers.dual_state import Centring, DualOptions, DualProgress, Scratch
+from tombola.solvers.dual_step import rebuild
+from tombola.solvers.run import new_batch
+from tombola.state import Floats, cell
 
 __all__ = ["begin_at", "best_constant", "centred", "longest_usual", "mean_curvature", "new_run"]
 
@@ -22,7 +23,7 @@ TURNS = 200  # of the search for an intercept
 WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rounding of 1
 
 
-def best_constant(problem: Any) -> tuple[float, float]:
+def best_constant(problem: LinearProblem) -> tuple[float, float]:
     """Return the best intercept for w = 0, 0 without one, and the objective there."""
     if not problem.fit_intercept:
         return 0.0, value_of_constant(problem.model, 0.0)[0] / problem.n
@@ -50,7 +51,7 @@ def best_constant(problem: Any) -> tuple[float, float]:
     return float(intercept), float(value)
 
 
-def centred(problem: Any) -> Centring:
+def centred(problem: LinearProblem) -> Centring:
     """Return the mean of the rows and their distances from it; 0 where rows are not centred.
 
     Long rows are left out of the mean: one of them would move it far away from all the others.
@@ -65,13 +66,13 @@ def centred(problem: Any) -> Centring:
     return Centring(mean, products, lengths)
 
 
-def longest_usual(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+def longest_usual(lengths: Floats, weights: Floats) -> float:
     """Return the squared length above which a row is long: 100 times the median."""
     median = float(np.median(lengths[weights > 0])) if weights.any() else 0.0
     return LONG * median if median > 0 else np.inf
 
 
-def new_run(problem: Any, batch_size: int, tol: float) -> DualRun:
+def new_run(problem: LinearProblem, batch_size: int, tol: float) -> DualRun:
     """Return a run at w = 0 and the best intercept, to a gap of `tol` times the objective there."""
     model, n, d = problem.model, problem.n, problem.d
     centring = centred(problem)
@@ -82,17 +83,19 @@ def new_run(problem: Any, batch_size: int, tol: float) -> DualRun:
         best[0, d] = intercept
     return DualRun(
         batch=new_batch(batch_size),
-        progress=new_record(rounds=0, item_gradients=0, draws=0, since=0, due=-(-n // 2), passes=0),
+        progress=cell(DualProgress(due=-(-n // 2))),
         model=model,
         tilt=np.zeros(d + 1),
-        options=new_record(
-            smooth=int(math.isfinite(problem.curvature)),
-            roundness=1.0 / problem.curvature,
-            length=float((model.weights * np.minimum(centring.lengths, longest)).sum() / n),
-            longest=longest,
-            mean_squared=float(centring.mean @ centring.mean),
-            tolerance=tol * value,
-            aim=max(tol, AIM) * value,
+        options=cell(
+            DualOptions(
+                smooth=int(math.isfinite(problem.curvature)),
+                roundness=1.0 / problem.curvature,
+                length=float((model.weights * np.minimum(centring.lengths, longest)).sum() / n),
+                longest=longest,
+                mean_squared=float(centring.mean @ centring.mean),
+                tolerance=tol * value,
+                aim=max(tol, AIM) * value,
+            )
         ),
         centring=centring,
         w=np.zeros((1, d)),
@@ -100,13 +103,13 @@ def new_run(problem: Any, batch_size: int, tol: float) -> DualRun:
         previous=np.zeros((1, d)),
         duals=np.zeros(n),
         level=new_level(problem.l1, problem.l2, n, intercept),
-        bounds=new_record(primal=value, dual=0.0, gap=value),
+        bounds=cell(Bounds(primal=value, gap=value)),
         best=best,
         scratch=Scratch(np.zeros(1), np.zeros(1), np.zeros(d), np.zeros(n)),
     )
 
 
-def begin_at(problem: Any, run: DualRun, start: NDArray[np.float64]) -> None:
+def begin_at(problem: LinearProblem, run: DualRun, start: Floats) -> None:
     """Set the dual variables to -phi' at a point, times the power of 1/2 with the best dual."""
     fill_duals(run, start[0])
     total = rebuild(run, run.w[0])
@@ -130,57 +133,57 @@ def begin_at(problem: Any, run: DualRun, start: NDArray[np.float64]) -> None:
 
 
 @kernel
-def fill_mean(model: Any, weights: Any, out: NDArray[np.float64]) -> None:
+def fill_mean(model: Linear, weights: Floats, out: Floats) -> None:
     """Write the mean of s_i x_i, over the mean of s_i."""
     total = 0.0
     for item in range(weights.size):
         total += weights[item]
     for item in range(weights.size):
-        add_row(model.rows, item, weights[item] / total, out)
+        model.rows.add_row(item, weights[item] / total, out)
 
 
 @kernel
-def fill_products(model: Any, mean: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def fill_products(model: Linear, mean: Floats, out: Floats) -> None:
     """Write x_i mean."""
     for item in range(out.size):
-        out[item] = dot(model.rows, item, mean)
+        out[item] = model.rows.dot(item, mean)
 
 
 @kernel(allocates=True)
-def value_of_constant(model: Any, b: Any) -> Any:
+def value_of_constant(model: Linear, b: Any) -> Any:
     """Return the sums of s_i phi and of s_i phi' where all inner products are b."""
     z, out = np.full(1, b), np.zeros(1)
     losses = sums = 0.0
     for item in range(model.targets.size):
-        losses += model.weights[item] * slopes(model, item, z, out)
+        losses += model.weights[item] * model.slopes(item, z, out)
         sums += model.weights[item] * out[0]
     return losses, sums
 
 
 @kernel
-def fill_duals(run: Any, start: NDArray[np.float64]) -> None:
+def fill_duals(run: DualRun, start: Floats) -> None:
     """Write a_i = -phi' at a point."""
     intercept = start[start.size - 1] if run.model.settings[0].intercept else 0.0
     for item in range(run.duals.size):
-        z = dot(run.model.rows, item, start) + intercept
-        run.duals[item] = -slope(run.model, item, z)
+        z = run.model.rows.dot(item, start) + intercept
+        run.duals[item] = -run.model.slope(item, z)
 
 
 @kernel
-def conjugate_sum(model: Any, duals: NDArray[np.float64], factor: Any) -> Any:
+def conjugate_sum(model: Linear, duals: Floats, factor: Any) -> Any:
     """Return the sum of s_i phi*(-factor a_i)."""
     total = 0.0
     for item in range(duals.size):
-        total += model.weights[item] * conjugate(model, item, factor * duals[item])
+        total += model.weights[item] * model.conjugate(item, factor * duals[item])
     return total
 
 
 @kernel
-def mean_curvature(run: Any) -> Any:
+def mean_curvature(run: DualRun) -> Any:
     """Return the mean of s_i phi'' at w = 0; 1 where phi is not smooth."""
     if not run.options[0].smooth:
         return 1.0
     total = 0.0
     for item in range(run.duals.size):
-        total += run.model.weights[item] * curve(run.model, item, run.level[0].intercept)
+        total += run.model.weights[item] * run.model.curve(item, run.level[0].intercept)
     return total / run.duals.size

@@ -31,47 +31,27 @@ tilt / strength is part of u and total.
 """
 
 import math
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from tombola.compiling import kernel
-from tombola.problems.linear import ascend, slope
-from tombola.problems.rows import add_row, dot, soft_dot
+from tombola.solvers.dual_state import DualState
+from tombola.state import Floats
 
-__all__ = ["Centring", "Scratch", "fill_residuals", "margin", "rebuild", "residual", "visit"]
-
-
-class Centring(NamedTuple):
-    """The mean of the rows, zero where they are not centred, and what follows from it."""
-
-    mean: NDArray[np.float64]  # (d,)
-    products: NDArray[np.float64]  # (n,): x_i mean
-    lengths: NDArray[np.float64]  # (n,): |x_i - mean|^2
-
-
-class Scratch(NamedTuple):
-    """Memory for a step and a pass."""
-
-    z: NDArray[np.float64]  # (1,)
-    slope: NDArray[np.float64]  # (1,)
-    side: NDArray[np.float64]  # (d,)
-    residuals: NDArray[np.float64]  # (n,)
+__all__ = ["fill_residuals", "margin", "rebuild", "residual", "visit"]
 
 
 @kernel(inline=True)
-def margin(run: Any, item: Any) -> Any:
+def margin(run: DualState, item: int) -> Any:
     """Return z = x_i w + b."""
     level = run.level[0]
     if level.threshold > 0.0:
-        return soft_dot(run.model.rows, item, run.w[0], level.threshold) + level.intercept
-    product = dot(run.model.rows, item, run.w[0])
+        return run.model.rows.soft_dot(item, run.w[0], level.threshold) + level.intercept
+    product = run.model.rows.dot(item, run.w[0])
     return product - level.total * run.centring.products[item] + level.intercept
 
 
 @kernel(inline=True)
-def visit(run: Any, item: Any) -> Any:
+def visit(run: DualState, item: int) -> Any:
     """Take a step on a row; return its residual before the step."""
     model, level, duals = run.model, run.level[0], run.duals
     weight = model.weights[item]
@@ -79,12 +59,12 @@ def visit(run: Any, item: Any) -> Any:
         return 0.0
     share = weight / level.scale
     a, z = duals[item], margin(run, item)
-    b = ascend(model, item, a, z, share * (run.centring.lengths[item] + level.pull))
+    b = model.ascend(item, a, z, share * (run.centring.lengths[item] + level.pull))
     seen = residual(run, item, a, b, z)
     change = share * (b - a)
     if change != 0.0:
         duals[item] = b
-        add_row(model.rows, item, change, run.w[0])
+        model.rows.add_row(item, change, run.w[0])
         level.total += change
         # of b = pull * total, and of the -mean w in the intercept
         level.intercept += change * (
@@ -94,7 +74,7 @@ def visit(run: Any, item: Any) -> Any:
 
 
 @kernel(inline=True)
-def residual(run: Any, item: Any, a: Any, b: Any, z: Any) -> Any:
+def residual(run: DualState, item: int, a: Any, b: Any, z: Any) -> Any:
     """Return s_i |kappa_i| sqrt(|x_i|^2 + strength n / (c s_i)), AdaSDCA's weight of a row.
 
     kappa_i = a_i + phi'(z_i) is the dual residual, and phi is c-smooth. Where phi is not smooth,
@@ -104,7 +84,7 @@ def residual(run: Any, item: Any, a: Any, b: Any, z: Any) -> Any:
     weight = run.model.weights[item]
     change = b - a
     if options.smooth:
-        change = a + slope(run.model, item, z)
+        change = a + run.model.slope(item, z)
     length = run.centring.lengths[item] + run.level[0].pull
     return abs(change) * math.sqrt(
         weight * (weight * length + run.level[0].scale * options.roundness)
@@ -112,7 +92,7 @@ def residual(run: Any, item: Any, a: Any, b: Any, z: Any) -> Any:
 
 
 @kernel
-def fill_residuals(run: Any, out: NDArray[np.float64]) -> None:
+def fill_residuals(run: DualState, out: Floats) -> None:
     """Write the residual of every row; the run stays as it is."""
     model, level = run.model, run.level[0]
     for item in range(out.size):
@@ -121,11 +101,11 @@ def fill_residuals(run: Any, out: NDArray[np.float64]) -> None:
         if weight > 0.0:
             a, z = run.duals[item], margin(run, item)
             q = weight / level.scale * (run.centring.lengths[item] + level.pull)
-            out[item] = residual(run, item, a, ascend(model, item, a, z, q), z)
+            out[item] = residual(run, item, a, model.ascend(item, a, z, q), z)
 
 
 @kernel
-def rebuild(run: Any, out: NDArray[np.float64]) -> Any:
+def rebuild(run: DualState, out: Floats) -> Any:
     """Write u as the dual variables have it, without the rounding errors of steps; return total."""
     scale, weights = run.level[0].scale, run.model.weights
     strength = scale / weights.size
@@ -135,6 +115,6 @@ def rebuild(run: Any, out: NDArray[np.float64]) -> Any:
     for item in range(weights.size):
         share = weights[item] / scale * run.duals[item]
         if share != 0.0:
-            add_row(run.model.rows, item, share, out)
+            run.model.rows.add_row(item, share, out)
             total += share
     return total

@@ -7,49 +7,17 @@ for SGD and AdaGrad; from the item's last visit for SAGA, from the last snapshot
 """
 
 import math
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from tombola.compiling import kernel
 from tombola.problems.linear import item_slopes
-from tombola.problems.rows import add_row
+from tombola.solvers.descent_run import GradientRun, StoringRun
 
-__all__ = [
-    "Scratch",
-    "StoredSlopes",
-    "add_item",
-    "new_scratch",
-    "replace_slopes",
-    "take_snapshot",
-]
-
-
-class StoredSlopes(NamedTuple):
-    """The slopes y of all items and the mean of their gradients; empty for SGD and AdaGrad."""
-
-    table: NDArray[np.float64]  # (n, outputs)
-    mean_gradient: NDArray[np.float64]  # (outputs, width)
-
-
-class Scratch(NamedTuple):
-    """Space for slopes and losses of a batch, the inner products of one item, and other ones."""
-
-    slopes: NDArray[np.float64]  # (B, outputs)
-    losses: NDArray[np.float64]  # (B,)
-    z: NDArray[np.float64]  # (outputs,)
-    trial: NDArray[np.float64]  # (outputs,)
-    trial_slopes: NDArray[np.float64]  # (outputs,)
-
-
-def new_scratch(size: int, outputs: int) -> Scratch:
-    """Return scratch space for batches of this size."""
-    return Scratch(np.zeros((size, outputs)), np.zeros(size), *np.zeros((3, outputs)))
+__all__ = ["add_item", "replace_slopes", "take_snapshot"]
 
 
 @kernel(inline=True)
-def add_item(run: Any, b: Any) -> Any:
+def add_item(run: GradientRun, b: int) -> Any:
     """Add u_b / B (grad_b(w) - grad_b(y)) to g; return |grad_b(w) - grad_b(y)|."""
     model, w, stored, scratch = run.model, run.w, run.stored, run.scratch
     size, outputs = scratch.slopes.shape
@@ -62,14 +30,14 @@ def add_item(run: Any, b: Any) -> Any:
         change = scratch.slopes[b, k] - (stored.table[item, k] if stores else 0.0)
         squared += change * change
         change *= share
-        add_row(model.rows, item, change, run.g[k])
+        model.rows.add_row(item, change, run.g[k])
         if model.settings[0].intercept:
             run.g[k, w.shape[1] - 1] += change
     return math.sqrt(squared) * model.norms[item]
 
 
 @kernel
-def take_snapshot(run: Any) -> None:
+def take_snapshot(run: StoringRun) -> None:
     """Store the slopes of all items at w, and the mean of their gradients."""
     model, w, stored = run.model, run.w, run.stored
     outputs, width = w.shape
@@ -82,13 +50,13 @@ def take_snapshot(run: Any) -> None:
         item_slopes(model, w, item, run.scratch.z, stored.table[item])
         for k in range(outputs):
             share = stored.table[item, k] / n
-            add_row(model.rows, item, share, stored.mean_gradient[k])
+            model.rows.add_row(item, share, stored.mean_gradient[k])
             if model.settings[0].intercept:
                 stored.mean_gradient[k, width - 1] += share
 
 
 @kernel(inline=True)
-def replace_slopes(run: Any) -> None:
+def replace_slopes(run: StoringRun) -> None:
     """y_b <- slopes of the items drawn (SAGA); an item drawn twice counts once."""
     model, stored, slopes = run.model, run.stored, run.scratch.slopes
     size, outputs = slopes.shape
@@ -98,6 +66,6 @@ def replace_slopes(run: Any) -> None:
         for k in range(outputs):
             change = (slopes[b, k] - stored.table[item, k]) / n
             stored.table[item, k] = slopes[b, k]
-            add_row(model.rows, item, change, stored.mean_gradient[k])
+            model.rows.add_row(item, change, stored.mean_gradient[k])
             if model.settings[0].intercept:
                 stored.mean_gradient[k, run.w.shape[1] - 1] += change

@@ -17,16 +17,14 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.samplers.compiled import draw_one, update_one
+from tombola.samplers.compiled import Compiled
 from tombola.solvers.closed_form import soft
 from tombola.solvers.screening import Penalty
+from tombola.state import Floats
 
 __all__ = ["minimise_quadratic"]
-
-Floats = NDArray[np.float64]
 
 SWEEPS = 8  # before each step on a face, at least; more where the step is dear
 DEAR = 0.1  # a step on a face of s coordinates takes the time of DEAR s^3 changes of a gradient
@@ -39,7 +37,7 @@ RIDGE = 1e-12  # of its diagonal: added to the system of a face
 
 
 def minimise_quadratic(
-    gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, state: Any, enough: float
+    gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, state: Compiled, enough: float
 ) -> None:
     """Minimise Q in place; `gradient` is G w - c, before and after.
 
@@ -91,18 +89,18 @@ def search_faces(
 
 
 @kernel
-def sweep(gram: Any, gradient: Any, w: Any, penalty: Any, state: Any) -> Any:
+def sweep(gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, state: Compiled) -> Any:
     """Minimise in as many coordinates as there are, drawn.
 
     Return the number of changes, and whether a w has become 0 or other than 0.
     """
     changes, moved = 0, False
     for _ in range(w.size):
-        j, probability = draw_one(state)
+        j, probability = state.draw_one()
         after = best_in(gram, gradient, w, penalty, j)
         change = after - w[j]
         twice = (gram[j, j] + penalty.l2) * change * change
-        update_one(state, j, probability, math.sqrt(math.sqrt(twice)))
+        state.update_one(j, probability, math.sqrt(math.sqrt(twice)))
         if change != 0.0:
             changes += 1
             moved = moved or after == 0.0 or w[j] == 0.0
@@ -114,7 +112,7 @@ def sweep(gram: Any, gradient: Any, w: Any, penalty: Any, state: Any) -> Any:
 
 
 @kernel(inline=True)
-def best_in(gram: Any, gradient: Any, w: Any, penalty: Any, j: Any) -> Any:
+def best_in(gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, j: int) -> Any:
     """Return the minimum of Q in w_j; 0 for a column of zeros."""
     smooth = gram[j, j]
     if smooth <= 0.0:
@@ -124,7 +122,7 @@ def best_in(gram: Any, gradient: Any, w: Any, penalty: Any, j: Any) -> Any:
 
 
 @kernel
-def decrease_left(gram: Any, gradient: Any, w: Any, penalty: Any) -> Any:
+def decrease_left(gram: Floats, gradient: Floats, w: Floats, penalty: Penalty) -> Any:
     """Return the sum of the decreases of Q by a step in each coordinate, all from here."""
     total = 0.0
     for j in range(w.size):

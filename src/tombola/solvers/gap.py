@@ -12,14 +12,14 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tombola.compiling import kernel
 from tombola.problems import LeastSquares, Softmax
-from tombola.problems.linear import Linear, LinearProblem, conjugates, slopes
-from tombola.problems.rows import add_row, dot
+from tombola.problems.linear import Linear, LinearProblem
 from tombola.solvers.certificate import ROUNDING
 from tombola.solvers.dual_start import best_constant
+from tombola.state import Floats
 
 __all__ = ["duality_gap", "relative_gap", "unit_of"]
 
@@ -101,9 +101,7 @@ def has_conjugate(problem: LinearProblem) -> bool:
     return problem.model_class.conjugate is not Linear.conjugate
 
 
-def dual_value(
-    problem: LinearProblem, a: NDArray[np.float64], u: NDArray[np.float64], factor: float
-) -> float:
+def dual_value(problem: LinearProblem, a: Floats, u: Floats, factor: float) -> float:
     """Return D(factor a), less an allowance for rounding."""
     total, terms = conjugate_sum(problem.model, a, factor, np.empty(problem.outputs))
     penalty = 0.0
@@ -127,7 +125,7 @@ def unit_of(problem: LinearProblem) -> float:
     return best if best > EXACT * plain else plain or 1.0
 
 
-def balance(problem: LinearProblem, a: NDArray[np.float64]) -> None:
+def balance(problem: LinearProblem, a: Floats) -> None:
     """Move dual variables to where sum_i s_i a_i = 0, inside of their domain."""
     weights = problem.model.weights
     if isinstance(problem, Softmax):
@@ -143,7 +141,7 @@ def balance(problem: LinearProblem, a: NDArray[np.float64]) -> None:
             a[negative] *= gain / loss
 
 
-def balance_classes(problem: Softmax, a: NDArray[np.float64]) -> None:
+def balance_classes(problem: Softmax, a: Floats) -> None:
     """Give the predictions p = onehot(y) - a the mean of the labels.
 
     First p_ik is multiplied by that mean over its own, and normalised, which is a step of the
@@ -165,53 +163,53 @@ def balance_classes(problem: Softmax, a: NDArray[np.float64]) -> None:
     a[items, labels] += 1.0
 
 
-def ratio(wanted: NDArray[np.float64], given: NDArray[np.float64]) -> NDArray[np.float64]:
+def ratio(wanted: Floats, given: Floats) -> Floats:
     """Return wanted / given, 1 where both are 0."""
     safe = np.where(given > 0.0, given, 1.0)
     return np.where(given > 0.0, wanted / safe, 1.0)
 
 
-def class_shares(problem: Softmax) -> NDArray[np.float64]:
+def class_shares(problem: Softmax) -> Floats:
     """Return the share of each class in the weights."""
     weights, labels = problem.model.weights, problem.model.targets.astype(np.int64)
     return np.asarray(np.bincount(labels, weights, problem.outputs) / weights.sum())
 
 
 @kernel
-def fill_duals(model: Any, w: Any, z: Any, a: Any) -> Any:
+def fill_duals(model: Linear, w: Floats, z: Floats, a: Floats) -> Any:
     """Return the sum of s_i phi at a point; write a_i = -phi'."""
     outputs, last = w.shape[0], w.shape[1] - 1
     total = 0.0
     for item in range(a.shape[0]):
         for k in range(outputs):
-            z[k] = dot(model.rows, item, w[k])
+            z[k] = model.rows.dot(item, w[k])
             if model.settings[0].intercept:
                 z[k] += w[k, last]
-        total += model.weights[item] * slopes(model, item, z, a[item])
+        total += model.weights[item] * model.slopes(item, z, a[item])
         for k in range(outputs):
             a[item, k] = -a[item, k]
     return total
 
 
 @kernel
-def fill_gradient(model: Any, a: Any, u: Any) -> None:
+def fill_gradient(model: Linear, a: Floats, u: Floats) -> None:
     """u_k += (1/n) sum_i s_i a_ik x_i."""
     n = a.shape[0]
     for item in range(n):
         for k in range(u.shape[0]):
             share = model.weights[item] * a[item, k] / n
             if share != 0.0:
-                add_row(model.rows, item, share, u[k])
+                model.rows.add_row(item, share, u[k])
 
 
 @kernel
-def conjugate_sum(model: Any, a: Any, factor: Any, scaled: Any) -> Any:
+def conjugate_sum(model: Linear, a: Floats, factor: float, scaled: Floats) -> Any:
     """Return the sum of s_i phi*(-factor a_i), and that of the absolute values of its terms."""
     total = terms = 0.0
     for item in range(a.shape[0]):
         for k in range(scaled.size):
             scaled[k] = factor * a[item, k]
-        term = model.weights[item] * conjugates(model, item, scaled)
+        term = model.weights[item] * model.conjugates(item, scaled)
         total += term
         terms += abs(term)
     return total, terms

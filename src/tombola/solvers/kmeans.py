@@ -1,29 +1,20 @@
 """Mini-batch k-means."""
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
-from tombola.problems.kmeans import (
-    Centres,
-    KMeans,
-    Scratch,
-    find_nearest,
-    include,
-    kept,
-    new_scratch,
-)
-from tombola.problems.rows import Sparse, prefetch_row
+from tombola.compiling import kernel
+from tombola.problems.kmeans import Centres, KMeans, KMeansModel, Scratch, kept, new_scratch
+from tombola.problems.rows import Sparse
 from tombola.random import Stream
 from tombola.samplers import VRB, Sampler
 from tombola.solvers.base import Solver, variance_ratio
-from tombola.solvers.loop import Batch, new_batch
 from tombola.solvers.plus_plus import greedy_plus_plus
-from tombola.solvers.run import Limits, Run
+from tombola.solvers.run import Progress, Run, new_batch
+from tombola.state import Cell, Document, Floats, Ints, Record, array, cell, derived, integer, real
 from tombola.validation import whole
 
 __all__ = ["MiniBatchKMeans"]
@@ -31,66 +22,62 @@ __all__ = ["MiniBatchKMeans"]
 START, POINT = 0, 1  # streams under the solver's seed: for the start, and for the bounds
 
 
-class _Parts(NamedTuple):
-    batch: Batch
-    progress: Record  # rounds, item_gradients
-    rule: Record  # share of a round in the average; patience, 0 for no end
-    average: Record  # cost of rounds, smoothed: now, least, rounds since
-    model: Any
-    centres: Centres
-    labels: NDArray[np.int64]  # scratch (B,): nearest centres
-    squared: NDArray[np.float64]  # scratch (B,): squared distances to them
-    amounts: NDArray[np.float64]  # scratch (B,): importances times weights
-    scratch: Scratch
+class Patience(Record):
+    """When a run ends."""
+
+    share: float = derived("the share of a round in the average cost")
+    patience: int = derived("rounds without a new least average; 0: no end")
 
 
-class KMeansRun(_Parts, Run):
+class Average(Record):
+    """The cost of rounds, smoothed."""
+
+    now: float = real("the present average", default=0.0)
+    least: float = real("the least so far", 0.0, "now", default=0.0)
+    since: int = integer("rounds since then", 0, "progress.rounds", default=0)
+
+
+class KMeansRun(Run):
     """Finds the centre nearest to each item drawn, then moves the centres."""
 
-    __slots__ = ()
+    rule: Cell[Patience] = derived("when the run ends")
+    average: Cell[Average]
+    model: KMeansModel = derived("the arrays of the problem")
+    centres: Centres
+    labels: Ints = derived("scratch (B,): nearest centres")
+    squared: Floats = derived("scratch (B,): squared distances to them")
+    amounts: Floats = derived("scratch (B,): importances times weights")
+    scratch: Scratch = derived("scratch space")
 
-    derived = ("batch", "rule", "model", "labels", "squared", "amounts", "scratch")
-    limits: ClassVar[Limits] = {
-        "average.least": (0.0, "average.now"),
-        "average.since": (0, "progress.rounds"),
-        "centres.counts": (0.0, math.inf),
-        "centres.shares": (0.0, math.inf),
-        "centres.squares": (0.0, math.inf),
-    }
-
-    @staticmethod
-    def step(run: Any) -> Any:
+    def step(self) -> Any:
         """Find the centre nearest to each item; return where the first bad loss is, or -1."""
-        model, batch, labels, squared = run.model, run.batch, run.labels, run.squared
-        run.progress[0].rounds += 1
-        run.progress[0].item_gradients += batch.items.size
-        find_nearest(model, batch.items, run.centres, run.scratch, labels, squared)
+        model, batch, labels, squared = self.model, self.batch, self.labels, self.squared
+        self.progress[0].rounds += 1
+        self.progress[0].item_gradients += batch.items.size
+        model.find_nearest(batch.items, self.centres, self.scratch, labels, squared)
         cost = 0.0
         for b in range(batch.items.size):
             weight = model.weights[batch.items[b]]
             batch.losses[b] = 2.0 * weight * math.sqrt(squared[b])
             if not batch.losses[b] < math.inf:
                 return b
-            run.amounts[b] = batch.importances[b] * weight
-            cost += run.amounts[b] * squared[b]
-        include_cost(run, cost / batch.items.size)
+            self.amounts[b] = batch.importances[b] * weight
+            cost += self.amounts[b] * squared[b]
+        include_cost(self, cost / batch.items.size)
         return -1
 
-    @staticmethod
-    def move(run: Any) -> None:
+    def move(self) -> None:
         """Move centres to the averages of all their items."""
-        include(run.model, run.batch.items, run.amounts, run.centres, run.scratch, run.labels)
+        self.model.include(self.batch.items, self.amounts, self.centres, self.scratch, self.labels)
 
-    @staticmethod
-    def ended(run: Any) -> Any:
+    def ended(self) -> Any:
         """Return whether the average cost has not fallen for as many rounds as the patience."""
-        patience = run.rule[0].patience
-        return patience > 0 and run.average[0].since >= patience
+        patience = self.rule[0].patience
+        return patience > 0 and self.average[0].since >= patience
 
-    @staticmethod
-    def prefetch_item(run: Any, item: Any) -> None:
+    def prefetch_item(self, item: int) -> None:
         """Prefetch the row."""
-        prefetch_row(run.model.rows, item)
+        self.model.rows.prefetch_row(item)
 
     def finite(self) -> bool:
         """Return whether the centres are finite."""
@@ -98,7 +85,7 @@ class KMeansRun(_Parts, Run):
 
 
 @kernel(inline=True)
-def include_cost(run: Any, cost: Any) -> None:
+def include_cost(run: KMeansRun, cost: Any) -> None:
     """Average the costs of rounds but the first; count the rounds since the least average."""
     average, rounds = run.average[0], run.progress[0].rounds
     if rounds == 2:
@@ -107,6 +94,12 @@ def include_cost(run: Any, cost: Any) -> None:
         average.now += run.rule[0].share * (cost - average.now)
         average.since = 0 if average.now < average.least else average.since + 1
         average.least = min(average.least, average.now)
+
+
+class Counts(Document):
+    """What a run on other items continues with."""
+
+    counts: Floats = array("the weight of each cluster", 0.0, dtype=np.float64, shape=("clusters",))
 
 
 class MiniBatchKMeans(Solver):
@@ -178,12 +171,14 @@ class MiniBatchKMeans(Solver):
             start = greedy_plus_plus(problem, self.subsample, Stream(self.seed, (START,)))
         return KMeansRun(
             batch=new_batch(self.batch_size),
-            progress=new_record(rounds=0, item_gradients=0),
-            rule=new_record(
-                share=min(1.0, 2.0 * self.batch_size / (problem.n + 1)),
-                patience=self.max_no_improvement or 0,
+            progress=cell(Progress()),
+            rule=cell(
+                Patience(
+                    share=min(1.0, 2.0 * self.batch_size / (problem.n + 1)),
+                    patience=self.max_no_improvement or 0,
+                )
             ),
-            average=new_record(now=0.0, least=0.0, since=0),
+            average=cell(Average()),
             model=problem.model,
             centres=kept(problem.as_matrix(start)),
             labels=np.zeros(self.batch_size, dtype=np.int64),
@@ -192,7 +187,7 @@ class MiniBatchKMeans(Solver):
             scratch=new_scratch(problem),
         )
 
-    def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
+    def _solution(self, problem: Any, run: KMeansRun) -> NDArray[np.float64]:
         return np.ascontiguousarray((run.centres.w * run.centres.shares).T)
 
     def _default_sampler(self, problem: Any) -> Sampler:
@@ -203,23 +198,20 @@ class MiniBatchKMeans(Solver):
             return VRB(problem.n, seed=self.seed)
         return VRB(problem.n, bound=bounds, mixing=0.5, seed=self.seed)
 
-    def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
+    def _all_losses(self, problem: Any, run: KMeansRun) -> NDArray[np.float64]:
         norms: NDArray[np.float64] = problem.norms(self._solution(problem, run))
         return norms
 
-    def _variance_ratio(self, problem: Any, run: Any, chances: NDArray[np.float64]) -> float:
+    def _variance_ratio(self, problem: Any, run: KMeansRun, chances: NDArray[np.float64]) -> float:
         losses, _, mean = problem.evaluate(self._solution(problem, run))
         return variance_ratio(problem.norms_of(losses), float((mean * mean).sum()), chances)
 
-    def _carried(self, run: Any) -> dict[str, NDArray[Any]]:
-        return {"counts": run.centres.counts}
+    def _carried(self, run: KMeansRun) -> Counts:
+        return Counts(counts=run.centres.counts)
 
-    def _carry(self, run: Any, carried: dict[str, Any]) -> None:
-        counts, centres = np.asarray(carried.get("counts", ())), run.centres
-        if counts.shape != centres.counts.shape:
-            raise ValueError(
-                f"carry is of {counts.size} clusters, the problem has {centres.counts.size}"
-            )
+    def _carry(self, run: KMeansRun, carry: Any) -> None:
+        centres = run.centres
+        counts = Counts.read(carry, "carry", clusters=centres.counts.size).counts
         centres.counts[:] = counts
         if isinstance(run.model.rows, Sparse):  # w holds sums
             known = counts > 0

@@ -1,89 +1,80 @@
 """Half of the draws in shuffled order, half by the latest loss of each item."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.random import next_below, next_word
-from tombola.samplers.compiled import Compiled, CompiledSampler, update_all
+from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.samplers.deck import Deck, deal_one, new_deck
+from tombola.state import Cell, Floats, Ints, Record, State, array, cell, derived, integer, real
 from tombola.validation import whole
 
 __all__ = ["Latest"]
 
-
-class Plan(NamedTuple):
-    """The next draws, in order, and the distribution that they were made from."""
-
-    items: NDArray[np.int64]
-    scores: NDArray[np.float64]  # the latest losses, as of the plan
-    turn: Record  # place: of the next draw; total: of these scores; share: of draws by them
-
-
-class _Parts(NamedTuple):
-    stream: Record
-    deck: Deck  # over places in `among`
-    among: NDArray[np.int64]
-    plan: Plan
-    scores: NDArray[np.float64]  # the latest loss of each item
-
-
-class LatestState(Compiled, _Parts):
-    """A plan of draws, and the latest losses, from which the next plan is made."""
-
-    __slots__ = ()
-    derived = ("among",)
-
-    @classmethod
-    def limits(cls, state: Any) -> dict[str, tuple[float, float]]:
-        """Return the range of items and places; losses are not negative."""
-        return {
-            "plan.items": (0, state.scores.size - 1),
-            "plan.scores": (0.0, LARGEST),
-            "plan.turn.place": (0, state.plan.items.size),
-            "plan.turn.total": (0.0, LARGEST * state.scores.size),
-            "plan.turn.share": (0.0, 0.5),
-            "scores": (0.0, LARGEST),
-        }
-
-    @staticmethod
-    def draw_one(state: Any) -> Any:
-        """Return the next item of the plan, and its probability when the plan was made."""
-        turn = state.plan.turn[0]
-        if turn.place == state.plan.items.size:
-            make_plan(state)
-        item = state.plan.items[turn.place]
-        turn.place += 1
-        return item, probability_of(state, item)
-
-    @staticmethod
-    def update_one(state: Any, item: Any, probability: Any, loss: Any) -> None:
-        """Remember the loss."""
-        state.scores[item] = min(loss, LARGEST)
-
-    @staticmethod
-    def update_all(state: Any, losses: Any) -> None:
-        """Remember all losses, and plan anew."""
-        for item in range(losses.size):
-            state.scores[item] = min(losses[item], LARGEST)
-        state.plan.turn[0].place = state.plan.items.size
-
-    @staticmethod
-    def fill_probabilities(state: Any, out: Any) -> None:
-        """Write the probability of every item."""
-        out[:] = 0.0
-        for item in state.among:
-            out[item] = probability_of(state, item)
-
-
 LARGEST = 2.0**900  # of a loss: a sum of them is finite
 
 
+class PlanTurn(Record):
+    """Where the draws of a plan are, and its distribution."""
+
+    place: int = integer("the place of the next draw", 0, "items.size")
+    total: float = real("the sum of the scores of the plan", default=0.0)
+    share: float = real("the share of draws by these scores", 0.0, 0.5, default=0.0)
+
+
+class Plan(State):
+    """The next draws, in order, and the distribution that they were made from."""
+
+    scores: Floats = array("the latest losses, as of the plan", 0.0, LARGEST)
+    items: Ints = array("the items, in order", 0, "scores.size - 1")
+    turn: Cell[PlanTurn]
+
+    def fault(self, saved: Mapping[str, Any]) -> str:
+        """Return what is wrong with the total."""
+        possible = saved["turn"]["total"] <= LARGEST * self.scores.size
+        return "" if possible else "turn.total is more than any scores add up to"
+
+
+class LatestState(Compiled):
+    """A plan of draws, and the latest losses, from which the next plan is made."""
+
+    deck: Deck
+    among: Ints = derived("the items to draw from; the deck is over places in it")
+    plan: Plan
+    scores: Floats = array("the latest loss of each item", 0.0, LARGEST)
+
+    def draw_one(self) -> Any:
+        """Return the next item of the plan, and its probability when the plan was made."""
+        turn = self.plan.turn[0]
+        if turn.place == self.plan.items.size:
+            make_plan(self)
+        item = self.plan.items[turn.place]
+        turn.place += 1
+        return item, probability_of(self, item)
+
+    def update_one(self, item: int, probability: float, loss: float) -> None:
+        """Remember the loss."""
+        self.scores[item] = min(loss, LARGEST)
+
+    def update_all(self, losses: Floats) -> None:
+        """Remember all losses, and drop the plan."""
+        for item in range(losses.size):
+            self.scores[item] = min(losses[item], LARGEST)
+        self.plan.turn[0].place = self.plan.items.size
+
+    def fill_probabilities(self, out: Floats) -> None:
+        """Write the probability of every item."""
+        out[:] = 0.0
+        for item in self.among:
+            out[item] = probability_of(self, item)
+
+
 @kernel(inline=True)
-def probability_of(state: Any, item: Any) -> Any:
+def probability_of(state: LatestState, item: int) -> Any:
     """Return share * score / total + (1 - share) / n."""
     turn = state.plan.turn[0]
     shuffled = (1.0 - turn.share) / state.among.size
@@ -93,7 +84,7 @@ def probability_of(state: Any, item: Any) -> Any:
 
 
 @kernel
-def make_plan(state: Any) -> None:
+def make_plan(state: LatestState) -> None:
     """Plan the next draws: half of them by the latest losses, the others from the deck.
 
     Those by losses are a systematic sample: points at equal distances, with a random first one,
@@ -127,9 +118,9 @@ def make_plan(state: Any) -> None:
 
 
 @kernel
-def take_all(state: Any, losses: NDArray[np.float64]) -> None:
+def take_all(state: LatestState, losses: Floats) -> None:
     """Learn from the losses of all items, when called from Python."""
-    update_all(state, losses)
+    state.update_all(losses)
 
 
 class Latest(CompiledSampler):
@@ -165,6 +156,8 @@ class Latest(CompiledSampler):
     array([0.125, 0.125, 0.5  , 0.25 ])
     """
 
+    state: LatestState
+
     def __init__(
         self,
         n: int,
@@ -184,9 +177,9 @@ class Latest(CompiledSampler):
             deck=new_deck(chosen.size),
             among=chosen,
             plan=Plan(
-                np.zeros(size, dtype=np.int64),
-                np.zeros(self.n),
-                new_record(place=size, total=0.0, share=0.0),
+                scores=np.zeros(self.n),
+                items=np.zeros(size, dtype=np.int64),
+                turn=cell(PlanTurn(place=size)),
             ),
             scores=np.zeros(self.n),
         )
@@ -222,7 +215,7 @@ class Latest(CompiledSampler):
         return 2.0
 
 
-def checked_items(among: ArrayLike, n: int) -> NDArray[np.int64]:
+def checked_items(among: ArrayLike, n: int) -> Ints:
     """Return different items from 0 to n - 1, or raise an error that names the first wrong one."""
     items = np.asarray(among)
     if items.ndim != 1 or items.size == 0 or items.dtype.kind not in "iu":

@@ -9,122 +9,91 @@ round s_0 to now, v -> (P / P_0) soft(v, P_0 (Q - Q_0)).
 """
 
 import math
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from tombola.compiling import kernel
-from tombola.compiling.records import Record
-from tombola.problems.rows import column, end, first, prefetch_row
 from tombola.solvers.closed_form import repeated_prox, soft
-from tombola.solvers.estimate import Scratch, StoredSlopes, add_item, replace_slopes, take_snapshot
-from tombola.solvers.loop import Batch
-from tombola.solvers.rates import (
-    DIAGONAL,
-    NORM,
-    RATE_LIMITS,
-    SEARCHED,
-    current_rate,
-    diagonal_step,
-)
-from tombola.solvers.run import Limits, Run
-from tombola.solvers.search import SEARCH_LIMITS, examined_rate, rate_is_due, renewed_rate
+from tombola.solvers.descent_run import GradientRun
+from tombola.solvers.estimate import add_item, replace_slopes, take_snapshot
+from tombola.solvers.rates import DIAGONAL, NORM, SEARCHED, current_rate, diagonal_step
+from tombola.solvers.search import examined_rate, rate_is_due, renewed_rate
+from tombola.state import Cell, Floats, Ints, Record, State, array, derived, real
 
-__all__ = ["TINY", "LazyColumns", "LazyRun", "Touched"]
+__all__ = ["TINY", "LazyColumns", "LazyRun", "Number", "Totals", "Touched"]
 
 TINY = 2.0**-300  # a product of shrinkages below this makes all columns catch up
 
 
-class LazyColumns(NamedTuple):
+class Totals(Record):
+    """What all columns have seen since they last caught up."""
+
+    shrinkage: float = real("P", TINY, 1.0, default=1.0)
+    threshold: float = real("Q", default=0.0)
+
+
+class LazyColumns(State):
     """Of each column, when it was last touched, and the totals of that round."""
 
-    last: NDArray[np.int64]  # the round
-    shrinkage: NDArray[np.float64]  # P_0
-    threshold: NDArray[np.float64]  # Q_0
+    last: Ints = array("the round", 0, "progress.rounds")
+    shrinkage: Floats = array("P_0", TINY, 1.0)
+    threshold: Floats = array("Q_0", 0.0, "totals.threshold")
 
 
-class Touched(NamedTuple):
+class Number(Record):
+    """How many columns are touched."""
+
+    columns: int = derived("their number", default=0)
+
+
+class Touched(State):
     """The columns of the rows drawn, and their number."""
 
-    columns: NDArray[np.int64]
-    number: Record  # columns
+    columns: Ints = derived("the columns")
+    number: Cell[Number]
 
 
-class _Parts(NamedTuple):
-    batch: Batch
-    progress: Record  # rounds, item_gradients, loss_sum
-    model: Any
-    options: Record  # schedule, convexity, snapshot_every, replaces_slopes,
-    # curvature, period
-    rates: Record
-    search: Record  # smoothness, squares, sums, largest; see `tombola.solvers.search`
-    w: NDArray[np.float64]  # (outputs, width); columns as they were when last touched
-    squares: NDArray[np.float64]  # sum of g_j^2; empty unless the schedule is DIAGONAL
-    stored: StoredSlopes
+class LazyRun(GradientRun):
+    """w_j <- prox(w_j - rate g_j) for the columns of the rows drawn; the others wait.
+
+    Columns of w are as they were when last touched.
+    """
+
+    totals: Cell[Totals]
     columns: LazyColumns
-    totals: Record  # shrinkage: P; threshold: Q; since all columns last caught up
-    g: NDArray[np.float64]  # the estimate; zero between rounds
-    scratch: Scratch
-    touched: Touched  # scratch
+    touched: Touched = derived("scratch space")
 
-
-class LazyRun(_Parts, Run):
-    """w_j <- prox(w_j - rate g_j) for the columns of the rows drawn; the others wait."""
-
-    __slots__ = ()
-
-    derived = ("batch", "model", "options", "g", "scratch", "touched")
-    limits: ClassVar[Limits] = {
-        **RATE_LIMITS,
-        **SEARCH_LIMITS,
-        "squares": (0.0, math.inf),
-        "totals.shrinkage": (TINY, 1.0),
-        "totals.threshold": (0.0, math.inf),
-        "columns.last": (0, "progress.rounds"),
-        "columns.shrinkage": (TINY, 1.0),
-        "columns.threshold": (0.0, "totals.threshold"),
-    }
-
-    @staticmethod
-    def step(run: Any) -> Any:
+    def step(self) -> Any:
         """Compute the estimate and the losses; return the position of the first bad loss, or -1."""
-        progress, options, losses = run.progress[0], run.options[0], run.batch.losses
-        if options.schedule == SEARCHED and rate_is_due(run):
-            catch_up_all(run, progress.rounds)  # at the old rate
-            run.rates[0].rate = renewed_rate(run)
+        progress, options, losses = self.progress[0], self.options[0], self.batch.losses
+        if options.schedule == SEARCHED and rate_is_due(self):
+            catch_up_all(self, progress.rounds)  # at the old rate
+            self.rates[0].rate = renewed_rate(self)
         if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
-            catch_up_all(run, progress.rounds)
-            take_snapshot(run)
+            catch_up_all(self, progress.rounds)
+            take_snapshot(self)
         progress.rounds += 1
         progress.item_gradients += losses.size
         count = 0
         for b in range(losses.size):
-            count = catch_up(run, run.batch.items[b], count)
-            losses[b] = add_item(run, b)
+            count = catch_up(self, self.batch.items[b], count)
+            losses[b] = add_item(self, b)
             if not losses[b] < math.inf:
                 return b
             if options.schedule == SEARCHED:
-                rate = examined_rate(run, b)
-                if rate < run.rates[0].rate:
-                    catch_up_all(run, progress.rounds - 1)  # at the old rate
-                    run.rates[0].rate = rate
-        run.touched.number[0].columns = count
+                rate = examined_rate(self, b)
+                if rate < self.rates[0].rate:
+                    catch_up_all(self, progress.rounds - 1)  # at the old rate
+                    self.rates[0].rate = rate
+        self.touched.number[0].columns = count
         return -1
 
-    @staticmethod
-    def move(run: Any) -> None:
+    def move(self) -> None:
         """Set w to prox(w - rate g) in the columns touched."""
-        move_touched(run, run.touched.number[0].columns)
-        if run.options[0].replaces_slopes:
-            replace_slopes(run)
+        move_touched(self, self.touched.number[0].columns)
+        if self.options[0].replaces_slopes:
+            replace_slopes(self)
 
-    @staticmethod
-    def prefetch_item(run: Any, item: Any) -> None:
-        """Prefetch the row."""
-        prefetch_row(run.model.rows, item)
-
-    def iterate(self) -> NDArray[np.float64]:
+    def iterate(self) -> Floats:
         """Return the present iterate, a copy: every column up to date."""
         out = self.w.copy()
         fill_iterate(self, out)
@@ -132,7 +101,7 @@ class LazyRun(_Parts, Run):
 
 
 @kernel(inline=True)
-def move_touched(run: Any, count: Any) -> None:
+def move_touched(run: LazyRun, count: Any) -> None:
     """Set w to prox(w - rate g) in the first `count` columns touched, and g to zero."""
     settings, rates, totals = run.model.settings[0], run.rates[0], run.totals[0]
     w, g, squares = run.w, run.g, run.squares
@@ -172,7 +141,7 @@ def move_touched(run: Any, count: Any) -> None:
 
 
 @kernel(inline=True)
-def add_mean_gradient(run: Any, count: Any) -> None:
+def add_mean_gradient(run: LazyRun, count: Any) -> None:
     """Add mean_i grad_i(y) to g in the columns touched, and in the intercept."""
     g, mean_gradient, last = run.g, run.stored.mean_gradient, run.w.shape[1] - 1
     for k in range(g.shape[0]):
@@ -184,7 +153,7 @@ def add_mean_gradient(run: Any, count: Any) -> None:
 
 
 @kernel(inline=True)
-def squared_length(run: Any, count: Any) -> Any:
+def squared_length(run: LazyRun, count: Any) -> Any:
     """Return |g|^2, where g is zero but in the columns touched and the intercept."""
     g, total, last = run.g, 0.0, run.w.shape[1] - 1
     for k in range(g.shape[0]):
@@ -196,11 +165,11 @@ def squared_length(run: Any, count: Any) -> Any:
 
 
 @kernel(inline=True)
-def catch_up(run: Any, item: Any, count: Any) -> Any:
+def catch_up(run: LazyRun, item: int, count: Any) -> Any:
     """Bring the columns of a row up to date and note them as touched; return how many are."""
     t, rows, last = run.progress[0].rounds, run.model.rows, run.columns.last
-    for c in range(first(rows, item), end(rows, item)):
-        j = column(rows, c)
+    for c in range(rows.first(item), rows.end(item)):
+        j = rows.column(c)
         if last[j] != t:
             for k in range(run.w.shape[0]):
                 run.w[k, j] = current_value(run, k, j, t - 1)
@@ -211,7 +180,7 @@ def catch_up(run: Any, item: Any, count: Any) -> Any:
 
 
 @kernel(inline=True)
-def current_value(run: Any, k: Any, j: Any, now: Any) -> Any:
+def current_value(run: LazyRun, k: Any, j: Any, now: Any) -> Any:
     """Return w[k, j] as it is after round `now`, in which it was not touched."""
     settings, chosen, totals = run.model.settings[0], run.rates[0].rate, run.totals[0]
     l1, l2, v = settings.l1, settings.l2, run.w[k, j]
@@ -230,8 +199,8 @@ def current_value(run: Any, k: Any, j: Any, now: Any) -> Any:
 
 
 @kernel
-def catch_up_all(run: Any, now: Any) -> None:
-    """Bring every column to where it is after round `now`, and begin the totals anew.
+def catch_up_all(run: LazyRun, now: Any) -> None:
+    """Bring every column to where it is after round `now`, and reset the totals.
 
     Columns that the present round has touched are there already.
     """
@@ -246,7 +215,7 @@ def catch_up_all(run: Any, now: Any) -> None:
 
 
 @kernel
-def fill_iterate(run: Any, out: NDArray[np.float64]) -> None:
+def fill_iterate(run: LazyRun, out: Floats) -> None:
     """Write every column as it is now; the run stays as it is."""
     for k in range(out.shape[0]):
         for j in range(run.columns.last.size):

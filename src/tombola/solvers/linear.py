@@ -7,11 +7,17 @@ from numpy.typing import NDArray
 
 from tombola.problems.linear import LinearProblem
 from tombola.solvers.base import Solver, variance_ratio
-from tombola.solvers.dense_run import DenseRun
-from tombola.solvers.scaled_run import ScaledRun
+from tombola.solvers.descent_run import DescentRun, StoringRun
+from tombola.state import Document, count
 from tombola.validation import number
 
-__all__ = ["LinearSolver", "checked_radius", "checked_rate"]
+__all__ = ["Carried", "LinearSolver", "checked_radius", "checked_rate"]
+
+
+class Carried(Document):
+    """What a run on other items continues with."""
+
+    rounds: int = count("rounds of all runs")
 
 
 class LinearSolver(Solver):
@@ -24,24 +30,22 @@ class LinearSolver(Solver):
                 f"got {type(problem).__name__}"
             )
 
-    def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
-        averaged = isinstance(run, DenseRun) and run.average.size and run.rounds
-        w: NDArray[np.float64] = run.average.copy() if averaged else run.iterate()
-        return w.reshape(problem.shape)
+    def _solution(self, problem: Any, run: DescentRun) -> NDArray[np.float64]:
+        return run.solution().reshape(problem.shape)
 
-    def _estimated(self, problem: Any, run: Any) -> tuple[Any, Any]:
+    def _estimated(self, problem: Any, run: DescentRun) -> tuple[Any, Any]:
         """Return, at the present iterate, |grad_i(w) - grad_i(y)| of all items, and their mean."""
         _, slopes, gradient = problem.evaluate(run.iterate().reshape(problem.shape))
-        if not isinstance(run, ScaledRun) and run.stored.table.size:
+        if isinstance(run, StoringRun) and run.stored.table.size:
             slopes = slopes - run.stored.table
             gradient = gradient - run.stored.mean_gradient
         return problem.norms_of(slopes), gradient
 
-    def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
+    def _all_losses(self, problem: Any, run: DescentRun) -> NDArray[np.float64]:
         norms: NDArray[np.float64] = self._estimated(problem, run)[0]
         return norms
 
-    def _variance_ratio(self, problem: Any, run: Any, chances: NDArray[np.float64]) -> float:
+    def _variance_ratio(self, problem: Any, run: DescentRun, chances: NDArray[np.float64]) -> float:
         norms, mean = self._estimated(problem, run)
         return variance_ratio(norms, float((mean * mean).sum()), chances)
 
@@ -54,18 +58,14 @@ class LinearSolver(Solver):
             "(L: Lipschitz constants of the items' gradients); rows of one scale allow larger ones"
         )
 
-    def _loss_sum(self, run: Any) -> float:
-        return float(run.progress["loss_sum"][0])
+    def _loss_sum(self, run: DescentRun) -> float:
+        return float(run.progress[0].loss_sum)
 
-    def _carried(self, run: Any) -> dict[str, NDArray[Any]]:
-        return {"rounds": np.array(run.rates["earlier_rounds"][0] + run.rounds)}
+    def _carried(self, run: DescentRun) -> Carried:
+        return Carried(rounds=int(run.rates[0].earlier_rounds) + run.rounds)
 
-    def _carry(self, run: Any, carried: dict[str, Any]) -> None:
-        own = self._carried(run)
-        for name in own.keys() | carried.keys():
-            if name not in own or name not in carried or np.shape(carried[name]) != own[name].shape:
-                raise ValueError(f"carry is of another solver or problem: {name!r} does not fit")
-        run.rates["earlier_rounds"] = carried["rounds"]
+    def _carry(self, run: DescentRun, carry: Any) -> None:
+        run.rates[0].earlier_rounds = Carried.read(carry, "carry").rounds
 
 
 def checked_rate(rate: Any) -> float:

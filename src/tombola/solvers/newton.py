@@ -6,16 +6,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import new_record
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
 from tombola.solvers.base import Solver, fingerprint
+from tombola.solvers.certified_run import Bounds, Goal
 from tombola.solvers.dual_start import best_constant
 from tombola.solvers.latest import Latest
-from tombola.solvers.loop import new_batch
 from tombola.solvers.newton_run import NewtonRun
-from tombola.solvers.newton_step import Sample, Scratch, Survey, survey_rows
+from tombola.solvers.newton_state import NewtonProgress, Sample, Scratch, Survey
+from tombola.solvers.newton_step import survey_rows
 from tombola.solvers.result import Result
+from tombola.solvers.run import new_batch
+from tombola.state import cell
 from tombola.validation import number, whole
 
 __all__ = ["Newton"]
@@ -38,7 +40,7 @@ class Newton(Solver):
     correction.
 
     The items are rows. By default they are drawn by `Latest`: half in shuffled order, half by how
-    much they add to the Hessian and to the gradient, which every pass tells anew. Where few rows
+    much they add to the Hessian and to the gradient, which every pass updates. Where few rows
     matter, as with rare classes, a uniform sample needs many more rounds.
 
     Parameters
@@ -164,14 +166,12 @@ class Newton(Solver):
         squares = np.where(model.weights > 0, model.norms, 0.0) ** 2
         return NewtonRun(
             batch=new_batch(m),
-            progress=new_record(
-                rounds=0, item_gradients=0, passes=0, ahead=int(start is not None), cut=0
-            ),
+            progress=cell(NewtonProgress(ahead=int(start is not None))),
             model=model,
-            options=new_record(tolerance=self.tol * value),
+            options=cell(Goal(tolerance=self.tol * value)),
             w=best.copy() if start is None else problem.as_matrix(start),
             best=best,
-            bounds=new_record(primal=value, dual=0.0, gap=value),
+            bounds=cell(Bounds(primal=value, gap=value)),
             survey=Survey(
                 np.zeros(n),
                 np.zeros(n),
@@ -192,14 +192,14 @@ class Newton(Solver):
             ),
         )
 
-    def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
+    def _solution(self, problem: Any, run: NewtonRun) -> NDArray[np.float64]:
         best = np.array(run.best).reshape(problem.shape)
         if not run.progress[0].ahead:
             return best
         present = np.array(run.w).reshape(problem.shape)
         return present if problem.value(present) <= run.bounds[0].primal else best
 
-    def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
+    def _all_losses(self, problem: Any, run: NewtonRun) -> NDArray[np.float64]:
         return np.array(run.survey.scores)
 
     def _advice(self, problem: Any) -> str:

@@ -14,25 +14,14 @@ w is then the minimum of P.
 """
 
 import math
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from tombola.compiling import kernel
-from tombola.problems.linear import curve, slopes
-from tombola.problems.rows import add_outers, add_row, dot
 from tombola.solvers.cholesky import factorise, substitute
+from tombola.solvers.newton_state import NewtonState
+from tombola.state import Floats
 
-__all__ = [
-    "Sample",
-    "Scratch",
-    "Survey",
-    "fill_scores",
-    "minimise_sample",
-    "step_over_all",
-    "survey_rows",
-]
+__all__ = ["fill_scores", "minimise_sample", "step_over_all", "survey_rows"]
 
 ROUNDING = 1e-12  # of the lower bound, relative to the size of its terms
 STEPS = 20  # of Newton's method on a sample, at most
@@ -43,40 +32,8 @@ ARMIJO, HALVINGS, SAME = 1e-4, 30, 1e-15
 RIDGE = 1e-9  # added to the intercept's diagonal entry, times the weight of the sample: it may be 0
 
 
-class Survey(NamedTuple):
-    """What a pass saw of each row, (n,) each."""
-
-    slopes: NDArray[np.float64]  # s_i phi'
-    curves: NDArray[np.float64]  # s_i phi''
-    reaches: NDArray[np.float64]  # sqrt(|x_i|^2 + mean |x|^2), the same for all passes
-    scores: NDArray[np.float64]  # how much the row matters
-
-
-class Sample(NamedTuple):
-    """The rows drawn, (m,) each."""
-
-    items: NDArray[np.int64]  # all rows in order where m = n
-    factors: NDArray[np.float64]  # s_b / (n p_b)
-    z: NDArray[np.float64]  # x_b w
-    moves: NDArray[np.float64]  # x_b step
-
-
-class Scratch(NamedTuple):
-    """Memory for a pass and for the minimum over a sample."""
-
-    z: NDArray[np.float64]  # (1,)
-    slope: NDArray[np.float64]  # (1,)
-    sides: NDArray[np.float64]  # (2, d): sums of s_i a_i x_i, by the sign of a_i
-    gradient: NDArray[np.float64]  # (width,): of P
-    correction: NDArray[np.float64]  # (width,): c
-    model_gradient: NDArray[np.float64]  # (width,)
-    hessian: NDArray[np.float64]  # (width, width): its lower triangle
-    step: NDArray[np.float64]  # (width,)
-    block: NDArray[np.float64]  # (8, width)
-
-
 @kernel(inline=True)
-def add_exactly(total: Any, lost: Any, term: Any) -> Any:
+def add_exactly(total: Any, lost: Any, term: int) -> Any:
     """Return a sum with one more term, and what rounding took from it (Kahan's summation).
 
     The rounding of a plain sum of n terms grows with n, up to 1e-11 in a pass over 3e5 rows.
@@ -87,7 +44,7 @@ def add_exactly(total: Any, lost: Any, term: Any) -> Any:
 
 
 @kernel
-def survey_rows(run: Any) -> Any:
+def survey_rows(run: NewtonState) -> Any:
     """Pass over all rows at w; return P and a lower bound; write gradient, slopes and curvatures.
 
     With an intercept, a dual point has sum_i s_i a_i = 0: the heavier sign is scaled down by a
@@ -106,22 +63,22 @@ def survey_rows(run: Any) -> Any:
         weight = model.weights[item]
         if weight == 0.0:
             continue
-        z = dot(model.rows, item, w) + constant
+        z = model.rows.dot(item, w) + constant
         run.scratch.z[0] = z
-        loss = weight * slopes(model, item, run.scratch.z, run.scratch.slope)
+        loss = weight * model.slopes(item, run.scratch.z, run.scratch.slope)
         slope = weight * run.scratch.slope[0]
         losses, lost = add_exactly(losses, lost, loss)
         survey.slopes[item] = slope
-        survey.curves[item] = weight * curve(model, item, z)
+        survey.curves[item] = weight * model.curve(item, z)
         conjugate = slope * z - loss  # phi(z) + phi*(-a) = -a z
         if slope < 0.0:
             positive -= slope
             above, lost_above = add_exactly(above, lost_above, conjugate)
-            add_row(model.rows, item, -slope, sides[0])
+            model.rows.add_row(item, -slope, sides[0])
         elif slope > 0.0:
             negative += slope
             below, lost_below = add_exactly(below, lost_below, conjugate)
-            add_row(model.rows, item, -slope, sides[1])
+            model.rows.add_row(item, -slope, sides[1])
         else:
             above, lost_above = add_exactly(above, lost_above, conjugate)
     up = down = 1.0
@@ -142,14 +99,15 @@ def survey_rows(run: Any) -> Any:
 
 
 @kernel
-def fill_scores(run: Any, memory: Any) -> None:
+def fill_scores(run: NewtonState, memory: Any) -> None:
     """Write how much each row matters: half by its curvature, half by its slope.
 
     The sample's Hessian has the least noise with p ~ phi'' |x|^2, its gradient with |phi'| |x|.
     A mean length is added to that of each row, so that short rows are drawn too. The earlier scores
     count with a factor `memory`.
     """
-    slopes, curves, reaches, scores = run.survey
+    survey, scores = run.survey, run.survey.scores
+    slopes, curves, reaches = survey.slopes, survey.curves, survey.reaches
     by_curve = by_slope = 0.0
     for item in range(scores.size):
         by_curve += curves[item] * reaches[item] * reaches[item]
@@ -163,7 +121,7 @@ def fill_scores(run: Any, memory: Any) -> None:
 
 
 @kernel
-def minimise_sample(run: Any, corrected: Any) -> None:
+def minimise_sample(run: NewtonState, corrected: Any) -> None:
     """Move w to the minimum over the rows drawn, by Newton's method.
 
     Without a correction, it is the minimum of F_m + l2/2 |w|^2. The first eighth of the rows, a
@@ -191,7 +149,7 @@ def minimise_sample(run: Any, corrected: Any) -> None:
 
 
 @kernel
-def place(run: Any, m: Any) -> Any:
+def place(run: NewtonState, m: int) -> Any:
     """Write the inner products of the first m rows drawn; return F_m + l2/2 |w|^2."""
     sample, scratch, w = run.sample, run.scratch, run.w[0]
     value = 0.0
@@ -200,14 +158,14 @@ def place(run: Any, m: Any) -> Any:
         if sample.factors[b] > 0.0:
             item = sample.items[b]
             sample.z[b] = scratch.z[0] = product(run, item, w)
-            value += sample.factors[b] * slopes(run.model, item, scratch.z, scratch.slope) / m
+            value += sample.factors[b] * run.model.slopes(item, scratch.z, scratch.slope) / m
     for j in range(scratch.sides.shape[1]):
         value += 0.5 * run.model.settings[0].l2 * w[j] * w[j]
     return value
 
 
 @kernel
-def descend(run: Any, m: Any, corrected: Any) -> None:
+def descend(run: NewtonState, m: int, corrected: Any) -> None:
     """Take steps of Newton's method on the first m rows drawn, from where `place` has been.
 
     The Hessian is computed anew where the last step has left more than a tenth of the gain.
@@ -243,14 +201,14 @@ def descend(run: Any, m: Any, corrected: Any) -> None:
 
 
 @kernel(inline=True)
-def product(run: Any, item: Any, vector: Any) -> Any:
+def product(run: NewtonState, item: int, vector: Floats) -> Any:
     """Return the inner product of a row, with a one for the intercept, and a vector."""
     constant = vector[vector.size - 1] if run.model.settings[0].intercept else 0.0
-    return dot(run.model.rows, item, vector) + constant
+    return run.model.rows.dot(item, vector) + constant
 
 
 @kernel
-def fill_gradient(run: Any, m: Any) -> None:
+def fill_gradient(run: NewtonState, m: int) -> None:
     """Write the gradient of F_m."""
     model, sample, scratch = run.model, run.sample, run.scratch
     gradient, d = scratch.model_gradient, scratch.sides.shape[1]
@@ -261,15 +219,15 @@ def fill_gradient(run: Any, m: Any) -> None:
         if sample.factors[b] == 0.0:
             continue
         scratch.z[0] = sample.z[b]
-        slopes(model, item, scratch.z, scratch.slope)
+        model.slopes(item, scratch.z, scratch.slope)
         slope = sample.factors[b] * scratch.slope[0] / m
-        add_row(model.rows, item, slope, gradient)
+        model.rows.add_row(item, slope, gradient)
         if model.settings[0].intercept:
             gradient[d] += slope
 
 
 @kernel
-def fill_hessian(run: Any, m: Any) -> None:
+def fill_hessian(run: NewtonState, m: int) -> None:
     """Write the Hessian of F_m + l2/2 |w|^2: its lower triangle."""
     model, sample, scratch = run.model, run.sample, run.scratch
     clear(scratch.hessian)
@@ -277,14 +235,14 @@ def fill_hessian(run: Any, m: Any) -> None:
     for b in range(m):
         bends[b] = 0.0
         if sample.factors[b] > 0.0:
-            bends[b] = sample.factors[b] * curve(model, sample.items[b], sample.z[b]) / m
+            bends[b] = sample.factors[b] * model.curve(sample.items[b], sample.z[b]) / m
         total += sample.factors[b] / m
-    add_outers(model.rows, sample.items[:m], bends, scratch.block, scratch.hessian)
+    model.rows.add_outers(sample.items[:m], bends, scratch.block, scratch.hessian)
     regularise(run, total)
 
 
 @kernel
-def step_over_all(run: Any) -> None:
+def step_over_all(run: NewtonState) -> None:
     """Take Newton's step with the Hessian of all rows, from what the last pass has seen."""
     sample, scratch, curves, w = run.sample, run.scratch, run.survey.curves, run.w[0]
     n, total = curves.size, 0.0
@@ -296,7 +254,7 @@ def step_over_all(run: Any) -> None:
             sample.moves[b] = curves[start + b] / n
             total += run.model.weights[start + b] / n
         items, bends = sample.items[:count], sample.moves[:count]
-        add_outers(run.model.rows, items, bends, scratch.block, scratch.hessian)
+        run.model.rows.add_outers(items, bends, scratch.block, scratch.hessian)
     regularise(run, total)
     factorise(scratch.hessian)
     for j in range(w.size):
@@ -308,7 +266,7 @@ def step_over_all(run: Any) -> None:
 
 
 @kernel(inline=True)
-def clear(hessian: Any) -> None:
+def clear(hessian: Floats) -> None:
     """Write zeros in the lower triangle."""
     for j in range(hessian.shape[0]):
         for k in range(j + 1):
@@ -316,7 +274,7 @@ def clear(hessian: Any) -> None:
 
 
 @kernel(inline=True)
-def regularise(run: Any, total: Any) -> None:
+def regularise(run: NewtonState, total: Any) -> None:
     """Add l2, and a ridge for an intercept without curvature."""
     hessian, d = run.scratch.hessian, run.scratch.sides.shape[1]
     for j in range(d):
@@ -326,7 +284,7 @@ def regularise(run: Any, total: Any) -> None:
 
 
 @kernel
-def solve(run: Any) -> Any:
+def solve(run: NewtonState) -> Any:
     """Write the step, -H^-1 g; return what it would gain of a quadratic, twice."""
     scratch = run.scratch
     for j in range(scratch.step.size):
@@ -339,7 +297,7 @@ def solve(run: Any) -> Any:
 
 
 @kernel
-def move_along(run: Any, m: Any, gain: Any) -> Any:
+def move_along(run: NewtonState, m: int, gain: Any) -> Any:
     """Return how far to go along the step: 1, or the first half of it that decreases enough."""
     sample, scratch = run.sample, run.scratch
     for b in range(m):
@@ -356,13 +314,13 @@ def move_along(run: Any, m: Any, gain: Any) -> Any:
 
 
 @kernel
-def value_along(run: Any, m: Any, factor: Any) -> Any:
+def value_along(run: NewtonState, m: int, factor: Any) -> Any:
     """Return F_m + l2/2 |w|^2 + c w at w + factor step."""
     sample, scratch, w = run.sample, run.scratch, run.w[0]
     value = 0.0
     for b in range(m):
         scratch.z[0] = sample.z[b] + factor * sample.moves[b]
-        loss = slopes(run.model, sample.items[b], scratch.z, scratch.slope)
+        loss = run.model.slopes(sample.items[b], scratch.z, scratch.slope)
         value += sample.factors[b] * loss / m
     for j in range(w.size):
         there = w[j] + factor * scratch.step[j]

@@ -1,13 +1,12 @@
 """k-means++: initial centres that are far from each other."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.kmeans import DenseModel, KMeans, fill_distances, kept
+from tombola.problems.kmeans import Centres, DenseModel, KMeans, KMeansModel, kept
 from tombola.random import Stream
+from tombola.state import Floats, Ints
 
 __all__ = ["greedy_plus_plus", "plus_plus"]
 
@@ -127,16 +126,16 @@ def draw_by(masses: NDArray[np.float64], stream: Stream) -> int:
 
 @kernel
 def include_centre(
-    model: Any, rows: NDArray[np.int64], centre: Any, scratch: Any, squared: Any
+    model: KMeansModel, rows: Ints, centre: Centres, scratch: Floats, squared: Floats
 ) -> None:
     """squared[i] = min(squared[i], |x_i - q|^2), for one more centre."""
     for i in range(rows.size):
-        fill_distances(model, rows[i], centre, scratch)
+        model.fill_distances(rows[i], centre, scratch)
         squared[i] = min(squared[i], scratch[0])
 
 
 @kernel
-def fill_all_distances(model: Any, rows: NDArray[np.int64], centres: Any, out: Any) -> None:
+def fill_all_distances(model: KMeansModel, rows: Ints, centres: Centres, out: Floats) -> None:
     """out[i, q] = |x_i - q|^2."""
     for i in range(rows.size):
-        fill_distances(model, rows[i], centres, out[i])
+        model.fill_distances(rows[i], centres, out[i])

@@ -3,22 +3,19 @@
 import math
 from typing import Any
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import kernel
 from tombola.solvers.closed_form import soft
-from tombola.solvers.run import Limits
+from tombola.solvers.descent_run import DescentRun
 
 __all__ = [
     "CONSTANT",
     "DIAGONAL",
     "NORM",
-    "RATE_LIMITS",
     "ROOT",
     "SEARCHED",
     "STRONGLY_CONVEX",
     "current_rate",
     "diagonal_step",
-    "new_rates",
 ]
 
 # schedules: rate_t is
@@ -29,24 +26,9 @@ NORM = 3  # rate / sqrt(sum_s |g_s|^2)
 DIAGONAL = 4  # rate / sqrt(sum_s g_{s,j}^2), for each coordinate j
 SEARCHED = 5  # rate, which a line search changes
 
-RATE_LIMITS: Limits = {
-    "rates.rate": (0.0, math.inf),
-    "rates.earlier_rounds": (0, math.inf),
-    "rates.square_sum": (0.0, math.inf),
-}
-
-
-def new_rates(rate: float) -> Record:
-    """Return what the rate of a round depends on, besides the schedule.
-
-    `rate` is the one that the user chose. `earlier_rounds` are those of runs on other items,
-    which count for falling rates. `square_sum` is the sum of |g|^2, for the schedule NORM.
-    """
-    return new_record(rate=rate, earlier_rounds=0, square_sum=0.0)
-
 
 @kernel(inline=True)
-def current_rate(run: Any) -> Any:
+def current_rate(run: DescentRun) -> Any:
     """Return the rate of this round; with DIAGONAL, the one chosen."""
     rates, options = run.rates[0], run.options[0]
     if options.schedule == ROOT:

@@ -2,24 +2,39 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tombola import checkpoint
-from tombola.archive import CheckpointError, is_of
 from tombola.samplers import Sampler
-from tombola.validation import brief
+from tombola.state import (
+    LARGEST_COUNT,
+    MOST,
+    CheckpointError,
+    Document,
+    Floats,
+    Ints,
+    Scope,
+    array,
+    body_of,
+    count,
+    derived,
+    flag,
+    integer,
+    mapping,
+    nested,
+    optional,
+    real,
+    text,
+)
 
-__all__ = ["Result", "Trace"]
+__all__ = ["Asked", "Result", "ResultState", "Trace"]
 
-FORMAT = 2  # of saved results
+FORMAT = 3  # of saved results
 
 
-@dataclass
-class Trace:
+class Trace(Document):
     """The progress of a run: one row for the start and one for each mark.
 
     Attributes
@@ -34,24 +49,62 @@ class Trace:
         from the gradients of all items; NaN where a solver has no such estimate.
     """
 
-    rounds: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    item_gradients: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    seconds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    objective: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    variance_ratio: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    rounds: Ints = array("steps taken", 0, LARGEST_COUNT, dtype=np.int64)
+    item_gradients: Ints = array(
+        "item gradients", 0, LARGEST_COUNT, dtype=np.int64, shape=("rounds.size",)
+    )
+    seconds: Floats = array("time in the loop", 0.0, dtype=np.float64, shape=("rounds.size",))
+    objective: Floats = array("F", None, dtype=np.float64, shape=("rounds.size",))
+    variance_ratio: Floats = array(
+        "the variance over that of uniform draws", None, dtype=np.float64, shape=("rounds.size",)
+    )
+
+    def __init__(self, **columns: Any) -> None:
+        empty = {name: np.empty(0, field.dtype) for name, field in self.declared.items()}  # type: ignore[attr-defined]
+        super().__init__(**{**empty, **columns})
 
     def add(self, *row: float) -> None:
         """Append one row."""
-        for name, value in zip(vars(self), row, strict=True):
+        for name, value in zip(self.declared, row, strict=True):
             column = getattr(self, name)
             setattr(self, name, np.append(column, value).astype(column.dtype))
+
+    def fault(self, scope: Scope) -> str:
+        """Return which column falls that cannot."""
+        for name in ("rounds", "item_gradients", "seconds"):
+            column = getattr(self, name)
+            if (column[1:] < column[:-1]).any():
+                return f"trace.{name} does not rise"
+        return ""
 
     def __len__(self) -> int:
         return len(self.rounds)
 
 
-@dataclass
-class Result:
+class Asked(Document):
+    """Where the next estimate of the mean loss begins: when `until` was last called."""
+
+    rounds: int = integer("the round", 0, "done")
+    loss_sum: float = real("the sum of the estimates by then", -MOST)
+
+
+class ResultState(Document):
+    """What a result holds for `resume`."""
+
+    solver: str = text("the solver, which must be the same")
+    problem: str = text("the fingerprint of the problem, which must be the same")
+    parts: Mapping[str, Any] = mapping("the state of the run, as its class declares it")
+    sampler: Mapping[str, Any] = mapping("the `state_dict` of the sampler")
+    carried: Mapping[str, Any] = mapping("what belongs to the solution and not to the items")
+    asked: Asked | None = optional(nested("where the next estimate of the loss begins", Asked))
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the class of the sampler."""
+        known = type(self.sampler.get("class")) is str
+        return "" if known else "sampler.class is missing or not a text"
+
+
+class Result(Document):
     """What a solver reached, and all that it needs to continue.
 
     Attributes
@@ -68,24 +121,30 @@ class Result:
         your own.
     state : dict
         For `resume`: "solver" and "problem" (what they must equal), "parts" (the state of the
-        solver, nested by name), "sampler" (its `state_dict`) and "carried" (for `carry`: what
-        belongs to the solution and not to the items).
+        solver, nested by name), "sampler" (its `state_dict`), "carried" (for `carry`: what
+        belongs to the solution and not to the items) and "asked" (for `until`).
     """
 
-    solution: NDArray[np.float64]
-    rounds: int
-    item_gradients: int
-    seconds: float
-    interrupted: bool
-    trace: Trace
-    sampler: Sampler | None
-    state: dict[str, Any]
+    solution: Floats = array("the solution", dtype=np.float64, shape=None)
+    rounds: int = count("rounds taken")
+    item_gradients: int = count("item gradients computed")
+    seconds: float = real("time spent in the loop")
+    interrupted: bool = flag("whether the run was ended by Ctrl-C")
+    trace: Trace = nested("the progress of the run", Trace)
+    sampler: Sampler | None = derived("the sampler after the last round", default=None)
+    state: Mapping[str, Any] = mapping("what `resume` needs: see `ResultState`")
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the state, or with its progress."""
+        progress = ResultState.read(self.state, "state", done=self.rounds).parts.get("progress")
+        for name in ("rounds", "item_gradients"):
+            if not isinstance(progress, Mapping) or progress.get(name) != getattr(self, name):
+                return f"state.parts.progress.{name} is not the {name} of the result"
+        return ""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save everything in one file; a crash leaves the old file or the new one."""
-        fields = {name: getattr(self, name) for name in _KINDS}
-        parts = {"trace": vars(self.trace), "state": self.state}
-        checkpoint.write(path, {"class": "Result", "format": FORMAT, **fields, **parts})
+        checkpoint.write(path, {"class": "Result", "format": FORMAT, **self.to_dict()})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Result":
@@ -94,74 +153,9 @@ class Result:
         A sampler of a class of your own is not restored: `resume` then needs one.
         """
         saved = checkpoint.read(path)
-        if str(saved.get("class")) != "Result":
-            raise CheckpointError(f"{os.fspath(path)} does not hold a solver's result")
-        if not is_of(saved, "Result", FORMAT):
-            raise CheckpointError(
-                f"{os.fspath(path)} holds a result of format {brief(saved.get('format'))}; "
-                f"this version reads format {FORMAT}"
-            )
         try:
-            _check(saved)
-            sampler = checkpoint.restored(saved["state"]["sampler"])
+            result = cls.read(body_of(saved, "Result", FORMAT))
+            result.sampler = checkpoint.restored(dict(result.state["sampler"]))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"{os.fspath(path)} is not a sound result: {error}") from error
-        return cls(
-            **{name: saved[name] for name in _KINDS},
-            trace=Trace(**saved["trace"]),
-            sampler=sampler,
-            state=saved["state"],
-        )
-
-
-_KINDS: dict[str, type] = {
-    "solution": np.ndarray,
-    "rounds": int,
-    "item_gradients": int,
-    "seconds": float,
-    "interrupted": bool,
-}
-_STATE: dict[str, type] = {
-    "solver": str,
-    "problem": str,
-    "parts": Mapping,
-    "sampler": Mapping,
-    "carried": Mapping,
-}
-
-
-def _check(saved: Mapping[str, Any]) -> None:
-    """Raise a ValueError that names the first field of a saved result that is not sound."""
-    for kinds, place, name in ((_KINDS, saved, ""), (_STATE, saved.get("state"), "state.")):
-        for key, kind in kinds.items():
-            if not isinstance(place, Mapping) or not isinstance(place.get(key), kind):
-                raise ValueError(f"{name}{key} is missing or not a {kind.__name__}")
-    for name in ("rounds", "item_gradients", "seconds"):
-        if not 0 <= saved[name] < np.inf or isinstance(saved[name], bool):
-            raise ValueError(f"{name} is {saved[name]}")
-    if type(saved["state"]["sampler"].get("class")) is not str:
-        raise ValueError("state.sampler.class is missing or not a str")
-    solution = saved["solution"]
-    if solution.dtype != np.float64 or not np.isfinite(solution).all():
-        raise ValueError("solution holds a value that is not a finite number")
-    _check_trace(saved.get("trace"))
-    progress = saved["state"]["parts"].get("progress")
-    for name in ("rounds", "item_gradients"):
-        if not isinstance(progress, Mapping) or progress.get(name) != saved[name]:
-            raise ValueError(f"state.parts.progress.{name} is not the {name} of the result")
-
-
-def _check_trace(trace: Any) -> None:
-    """Raise a ValueError where a trace is not five columns of one length, in order."""
-    fresh = vars(Trace())
-    if not isinstance(trace, Mapping) or set(trace) != set(fresh):
-        raise ValueError("trace is missing or has other columns")
-    for name, column in fresh.items():
-        found = trace[name]
-        if not isinstance(found, np.ndarray) or found.dtype != column.dtype or found.ndim != 1:
-            raise ValueError(f"trace.{name} is not an array of {column.dtype}")
-        if found.size != np.size(trace["rounds"]):
-            raise ValueError(f"trace.{name} is not as long as trace.rounds")
-        counts = name not in ("objective", "variance_ratio")
-        if counts and found.size and not (found[0] >= 0 and (found[1:] >= found[:-1]).all()):
-            raise ValueError(f"trace.{name} does not rise from 0")
+        return result

@@ -1,129 +1,102 @@
-"""The state of a solver while it runs, and how it is saved, checked and loaded."""
+"""The state of a solver while it runs: what every run has, and what it may do in the loop."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tombola.checkpoint import CheckpointError
-from tombola.compiling import check_fit, leaves, load_parts, name_by_source, saved_parts
-from tombola.compiling.records import Record
-from tombola.entries import LARGEST_COUNT
-from tombola.solvers.loop import Batch
+from tombola.problems.linear import Linear
+from tombola.samplers.compiled import Compiled
+from tombola.state import Cell, Floats, Ints, Record, State, array, count, derived
 
-__all__ = ["Limits", "Run"]
-
-Limit = float | str  # a number, or the dotted name of one among the parts
-Limits = dict[str, tuple[Limit, Limit]]
+__all__ = ["Batch", "LinearRun", "Progress", "Run", "new_batch"]
 
 
-class Run:
-    """A mixin for the named tuple that holds the state of a solver: one argument for kernels.
+class Batch(State):
+    """The items drawn in a round, what is fed back for them, and the items of the next round."""
 
-    Attributes
-    ----------
-    batch : Batch
-        The items drawn in the present round.
-    progress : Record
-        `rounds` taken and `item_gradients` computed; a solver may count more.
-    w : ndarray
-        The iterate, possibly in another form than the solution has.
-    derived : tuple of str
-        Parts that the solver makes from its parameters and the problem, and scratch space. They
-        are not saved.
-    limits : dict
-        The least and the largest value of saved parts, by dotted name. Everything saved must be
-        finite besides.
+    items: Ints = derived("the items drawn")
+    probabilities: Floats = derived("the probability of each")
+    importances: Floats = derived("1 / (n p) of each")
+    losses: Floats = derived("what is fed back, written by the step")
+    next_items: Ints = derived("the items of the next round")
+    next_probabilities: Floats = derived("the probability of each")
+
+
+def new_batch(size: int) -> Batch:
+    """Return an empty batch of this size."""
+    items, ones = np.zeros(size, dtype=np.int64), np.ones(size)
+    return Batch(items, ones, ones.copy(), np.zeros(size), items.copy(), ones.copy())
+
+
+class Progress(Record):
+    """How far a run is; a solver that counts more derives from this class."""
+
+    rounds: int = count("rounds taken", default=0)
+    item_gradients: int = count("item gradients computed", default=0)
+
+
+class Run(State):
+    """The state of a solver, one argument for kernels; a solver derives its own from it.
+
+    What changes from round to round is declared with a range and saved with a result. What the
+    solver makes of its parameters and the problem, and scratch space, is ``derived``.
     """
 
-    __slots__ = ()
+    batch: Batch = derived("the items drawn in the present round")
+    progress: Cell[Progress]
 
-    batch: Batch
-    progress: Record
-    w: NDArray[np.float64]
-    derived: ClassVar[tuple[str, ...]] = ("batch", "model")
-    limits: ClassVar[Limits] = {}
+    def step(self) -> Any:
+        """Compute the losses of the batch; return the position of the first bad one, or -1.
 
-    @staticmethod
-    def step(run: Any) -> Any:
-        """Compute the losses of the batch; return the position of the first bad one, or -1."""
+        The step may end here, or with `move`.
+        """
         raise NotImplementedError
 
-    @staticmethod
-    def move(run: Any) -> None:
-        """Complete the step; the default does nothing: all is done in `step`."""
+    def move(self) -> None:
+        """Complete the step, without a change of the losses; the default does nothing."""
 
-    @staticmethod
-    def prefetch_item(run: Any, item: Any) -> None:
+    def prefetch_item(self, item: int) -> None:
         """Prefetch what the step reads of an item; the default prefetches nothing."""
 
-    @staticmethod
-    def look(run: Any) -> Any:
-        """Look at all items, where the run does so now; return whether it did."""
+    def look(self) -> Any:
+        """Look at all items, where the run does so now; return whether it did.
+
+        It comes before the draw, and before `move`: a run has one or the other.
+        """
         return False
 
-    @staticmethod
-    def tell(run: Any, state: Any) -> None:
-        """Tell a compiled sampler what the run saw of all items."""
+    def tell(self, state: Compiled) -> None:
+        """Pass what the run saw of all items to a compiled sampler."""
 
-    @staticmethod
-    def ended(run: Any) -> Any:
+    def ended(self) -> Any:
         """Return whether the run is as close to the optimum as it was asked to be."""
         return False
 
-    def seen(self) -> NDArray[np.float64] | None:
+    def seen(self) -> Floats | None:
         """Return what `look` saw of all items, for samplers that are called from Python."""
         return None
-
-    def __init_subclass__(cls) -> None:
-        name_by_source(cls)  # machine code is filed by the name of the class
 
     @property
     def rounds(self) -> int:
         """The number of rounds taken."""
-        return int(self.progress["rounds"][0])
+        return int(self.progress[0].rounds)
 
     @property
     def item_gradients(self) -> int:
         """The number of item gradients computed."""
-        return int(self.progress["item_gradients"][0])
+        return int(self.progress[0].item_gradients)
+
+    def finite(self) -> bool:
+        """Return whether the iterate is finite; the default does not look at it."""
+        return True
+
+
+class LinearRun(Run):
+    """A run on a linear problem."""
+
+    model: Linear = derived("the arrays of the problem")
+    w: Floats = array("the iterate, possibly in another form than the solution has")
 
     def finite(self) -> bool:
         """Return whether the iterate is finite."""
         return bool(np.isfinite(self.w).all())
-
-    def saved(self) -> dict[str, Any]:
-        """Return a copy of the parts that change, as nested dicts of arrays and numbers."""
-        saved: dict[str, Any] = saved_parts(self._parts())
-        return saved
-
-    def check(self, saved: Any) -> None:
-        """Raise a CheckpointError that names the first thing in `saved` that cannot be loaded."""
-        try:
-            check_fit(self._parts(), saved)
-        except ValueError as error:
-            raise CheckpointError(f"cannot resume: {error}") from None
-        found = leaves(saved)
-        for name, leaf in found.items():
-            if not np.isfinite(leaf).all():
-                raise CheckpointError(f"cannot resume: {name} holds a value that is not finite")
-            whole = np.asarray(leaf).dtype.kind in "iu"
-            if whole and np.size(leaf) and np.max(leaf) > LARGEST_COUNT:  # it could not grow
-                raise CheckpointError(f"cannot resume: {name} is above {LARGEST_COUNT}")
-        counts: Limits = {
-            "progress.rounds": (0, np.inf),
-            "progress.item_gradients": (0, np.inf),
-        }
-        for name, limits in {**counts, **self.limits}.items():
-            low, high = (found[limit] if isinstance(limit, str) else limit for limit in limits)
-            leaf = np.asarray(found[name])
-            if leaf.size and not low <= leaf.min() <= leaf.max() <= high:
-                raise CheckpointError(f"cannot resume: {name} is not from {low} to {high}")
-
-    def load(self, saved: dict[str, Any]) -> None:
-        """Write saved parts into this run, in place; `check` comes first."""
-        load_parts(self._parts(), saved)
-
-    def _parts(self) -> dict[str, Any]:
-        parts: dict[str, Any] = self._asdict()  # type: ignore[attr-defined]
-        return {name: part for name, part in parts.items() if name not in self.derived}

@@ -6,51 +6,32 @@ A round takes O(entries of the rows drawn), with rows of any kind. The intercept
 """
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from tombola.solvers.descent_run import DescentRun
+from tombola.solvers.rates import current_rate
+from tombola.state import Cell, Floats, Record, real
 
-from tombola.compiling.records import Record
-from tombola.problems.linear import slopes
-from tombola.problems.rows import add_row, dot, prefetch_row
-from tombola.solvers.estimate import Scratch
-from tombola.solvers.loop import Batch
-from tombola.solvers.rates import RATE_LIMITS, current_rate
-from tombola.solvers.run import Limits, Run
-
-__all__ = ["TINY", "ScaledRun"]
+__all__ = ["TINY", "Scale", "ScaledRun"]
 
 TINY = 2.0**-300  # below this, the scale is multiplied into w
 
 
-class _Parts(NamedTuple):
-    batch: Batch
-    progress: Record  # rounds, item_gradients, loss_sum
-    model: Any
-    options: Record  # schedule, convexity
-    rates: Record
-    w: NDArray[np.float64]  # v, of shape (outputs, width)
-    scale: Record  # factor: c
-    scratch: Scratch
+class Scale(Record):
+    """What w is a multiple of v by."""
+
+    factor: float = real("c", TINY, 1.0, default=1.0)
 
 
-class ScaledRun(_Parts, Run):
-    """w <- (w - rate g) / (1 + rate l2), with w = factor * v."""
+class ScaledRun(DescentRun):
+    """w <- (w - rate g) / (1 + rate l2), with w = factor * v; the part `w` is v."""
 
-    __slots__ = ()
+    scale: Cell[Scale]
 
-    derived = ("batch", "model", "options", "scratch")
-    limits: ClassVar[Limits] = {
-        **RATE_LIMITS,
-        "scale.factor": (TINY, 1.0),
-    }
-
-    @staticmethod
-    def step(run: Any) -> Any:
+    def step(self) -> Any:
         """Compute slopes and losses; return the position of the first bad loss, or -1."""
-        model, w, batch, scratch = run.model, run.w, run.batch, run.scratch
-        progress, scale, settings = run.progress[0], run.scale[0], model.settings[0]
+        model, w, batch, scratch = self.model, self.w, self.batch, self.scratch
+        progress, scale, settings = self.progress[0], self.scale[0], model.settings[0]
         size, outputs = scratch.slopes.shape
         last = w.shape[1] - 1
         progress.rounds += 1
@@ -58,11 +39,11 @@ class ScaledRun(_Parts, Run):
         for b in range(size):
             item = batch.items[b]
             for k in range(outputs):
-                scratch.z[k] = scale.factor * dot(model.rows, item, w[k])
+                scratch.z[k] = scale.factor * model.rows.dot(item, w[k])
                 if settings.intercept:
                     scratch.z[k] += w[k, last]
             weight = model.weights[item]
-            loss = weight * slopes(model, item, scratch.z, scratch.slopes[b])
+            loss = weight * model.slopes(item, scratch.z, scratch.slopes[b])
             progress.loss_sum += batch.importances[b] / size * loss
             squared = 0.0
             for k in range(outputs):
@@ -73,18 +54,17 @@ class ScaledRun(_Parts, Run):
                 return b
         return -1
 
-    @staticmethod
-    def move(run: Any) -> None:
+    def move(self) -> None:
         """Set w to (w - rate g) / (1 + rate l2)."""
-        model, w, batch, scratch = run.model, run.w, run.batch, run.scratch
-        scale, settings = run.scale[0], model.settings[0]
+        model, w, batch, scratch = self.model, self.w, self.batch, self.scratch
+        scale, settings = self.scale[0], model.settings[0]
         size, outputs = scratch.slopes.shape
         last = w.shape[1] - 1
-        rate = current_rate(run)
+        rate = current_rate(self)
         for b in range(size):
             for k in range(outputs):
                 amount = rate * batch.importances[b] / size * scratch.slopes[b, k]
-                add_row(model.rows, batch.items[b], -amount / scale.factor, w[k])
+                model.rows.add_row(batch.items[b], -amount / scale.factor, w[k])
                 if settings.intercept:
                     w[k, last] -= amount
         scale.factor /= 1.0 + rate * settings.l2
@@ -94,13 +74,8 @@ class ScaledRun(_Parts, Run):
                     w[k, j] *= scale.factor
             scale.factor = 1.0
 
-    @staticmethod
-    def prefetch_item(run: Any, item: Any) -> None:
-        """Prefetch the row."""
-        prefetch_row(run.model.rows, item)
-
-    def iterate(self) -> NDArray[np.float64]:
+    def iterate(self) -> Floats:
         """Return the present iterate, a copy."""
         w = self.w.copy()
-        w[:, : w.shape[1] - self.model.settings["intercept"][0]] *= self.scale["factor"][0]
+        w[:, : w.shape[1] - self.model.settings[0].intercept] *= self.scale[0].factor
         return w

@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.linear import conjugate
+from tombola.problems.linear import Linear
 from tombola.solvers.certificate import ROUNDING
+from tombola.state import Floats
 
 __all__ = ["Bound", "Penalty", "balanced", "best_bound", "may_matter"]
-
-Floats = NDArray[np.float64]
 
 
 class Penalty(NamedTuple):
@@ -70,7 +69,7 @@ def balanced(slopes: Floats, weights: Floats, exact: bool) -> Floats:
     return duals
 
 
-def best_bound(model: Any, duals: Floats, u: Floats, w: Floats, penalty: Penalty) -> Bound:
+def best_bound(model: Linear, duals: Floats, u: Floats, w: Floats, penalty: Penalty) -> Bound:
     """Return the better of two bounds: of a itself if l2 > 0, and of a scaled to |u| <= l1."""
     n, l1, l2, _ = duals.size, *penalty
     largest = float(penalty.size(u - l2 * w).max(initial=0.0))
@@ -110,11 +109,11 @@ def may_matter(
 
 
 @kernel
-def conjugate_sum(model: Any, duals: Any, factor: Any) -> Any:
+def conjugate_sum(model: Linear, duals: Floats, factor: float) -> Any:
     """Return the sum of s_i phi*(-factor a_i), and that of the absolute values of its terms."""
     total = terms = 0.0
     for i in range(duals.size):
-        term = model.weights[i] * conjugate(model, i, factor * duals[i])
+        term = model.weights[i] * model.conjugate(i, factor * duals[i])
         total += term
         terms += abs(term)
     return total, terms

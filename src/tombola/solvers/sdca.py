@@ -113,7 +113,7 @@ class SDCA(Solver):
         if parts["progress"]["since"] == 0:
             gap = parts["bounds"]["gap"]
         else:
-            run = self._resumed(problem, None, result, result.rounds).run
+            run: Any = self._resumed(problem, None, result, result.rounds).run
             primal, dual, _, _ = evaluate(run)
             gap = max(primal - max(dual, run.bounds[0].dual), 0.0)
         return float(gap / value) if value > 0.0 else 0.0  # the constant fits all rows
@@ -144,12 +144,12 @@ class SDCA(Solver):
             run.level[0].pull = pull_for(run.level, length, problem.n, mean_curvature(run))
         return run
 
-    def _solution(self, problem: Any, run: Any) -> NDArray[np.float64]:
+    def _solution(self, problem: Any, run: DualRun) -> NDArray[np.float64]:
         if at_best(run):
             return np.array(run.best).reshape(problem.shape)
         return np.asarray(present(problem, run).reshape(problem.shape))
 
-    def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
+    def _all_losses(self, problem: Any, run: DualRun) -> NDArray[np.float64]:
         losses = np.empty(problem.n)
         fill_residuals(run, losses)
         return losses

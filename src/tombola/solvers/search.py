@@ -25,12 +25,11 @@ it with the line search of Schmidt, Le Roux, Bach (2017).
 import math
 from typing import Any
 
-from tombola.compiling import kernel, new_record
-from tombola.compiling.records import Record
-from tombola.problems.linear import slopes
-from tombola.solvers.run import Limits
+from tombola.compiling import kernel
+from tombola.solvers.descent_run import Search, StoringRun
+from tombola.state import Cell, cell
 
-__all__ = ["PERIODS", "SEARCH_LIMITS", "examined_rate", "new_search", "rate_is_due", "renewed_rate"]
+__all__ = ["PERIODS", "examined_rate", "new_search", "rate_is_due", "renewed_rate"]
 
 DIVISOR, SAFE = 6.0, 3.0  # of the mean of q, and of L_Q
 PERIODS = 2  # changes of the rate in an epoch
@@ -41,32 +40,22 @@ CLEAR = 1e-7  # slopes that changed by less than this, relative to them, are rou
 EXACT = 1e-9  # a step that ends this close to the minimum of its item does not overshoot
 TRIALS = 60  # of lower rates, each at most half of the last where that is far too large
 
-SEARCH_LIMITS: Limits = {
-    "search.smoothness": (0.0, math.inf),
-    "search.squares": (0.0, math.inf),
-    "search.sums": (0.0, math.inf),
-    "search.largest": (0.0, math.inf),
-}
 
-
-def new_search(n: int, smoothness: float) -> Record:
-    """Return the state before the first round: as if all items of an epoch had q = L_Q.
-
-    `squares` and `sums` are those of q, `largest` is the guard's; all are relative to L_Q.
-    """
+def new_search(n: int, smoothness: float) -> Cell[Search]:
+    """Return the state before the first round: as if all items of an epoch had q = L_Q."""
     seen = n / SPARING
-    return new_record(smoothness=smoothness, squares=seen, sums=seen, largest=0.0)
+    return cell(Search(smoothness=smoothness, squares=seen, sums=seen))
 
 
 @kernel(inline=True)
-def rate_is_due(run: Any) -> Any:
+def rate_is_due(run: StoringRun) -> Any:
     """Return whether a period has ended."""
     rounds = run.progress[0].rounds
     return rounds > 0 and rounds % run.options[0].period == 0
 
 
 @kernel(inline=True)
-def renewed_rate(run: Any) -> Any:
+def renewed_rate(run: StoringRun) -> Any:
     """Return the rate of the next period; 1 where the problem is linear."""
     search, l2 = run.search[0], run.model.settings[0].l2
     mean = max(search.squares / search.sums, LEAST) if search.sums > 0.0 else LEAST
@@ -78,7 +67,7 @@ def renewed_rate(run: Any) -> Any:
 
 
 @kernel(inline=True)
-def examined_rate(run: Any, b: Any) -> Any:
+def examined_rate(run: StoringRun, b: Any) -> Any:
     """Measure item b of the batch, whose z is in `scratch`; return the rate, or a lower one."""
     model, scratch, search = run.model, run.scratch, run.search[0]
     item, rate = run.batch.items[b], run.rates[0].rate
@@ -98,7 +87,7 @@ def examined_rate(run: Any, b: Any) -> Any:
         for k in range(scratch.z.size):
             change = scratch.slopes[b, k] - run.stored.table[item, k]
             scratch.trial[k] = scratch.z[k] - rate * reach * change
-        slopes(model, item, scratch.trial, scratch.trial_slopes)
+        model.slopes(item, scratch.trial, scratch.trial_slopes)
         moved = 0.0
         for k in range(scratch.z.size):
             moved += (weight * scratch.trial_slopes[k] - scratch.slopes[b, k]) ** 2

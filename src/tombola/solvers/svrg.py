@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import Sampler
 from tombola.solvers.descent import Descent
+from tombola.solvers.descent_run import StoringRun
 from tombola.solvers.variance_reduced import VarianceReducedSolver
 from tombola.validation import whole
 
@@ -69,7 +70,7 @@ class SVRG(VarianceReducedSolver):
             every = -(-2 * problem.n // self.batch_size)
         return self._descent(problem, start, sampler, snapshot_every=every)
 
-    def _all_losses(self, problem: Any, run: Any) -> NDArray[np.float64]:
-        if run.rounds % run.options["snapshot_every"][0] == 0:  # begins with a snapshot of w
+    def _all_losses(self, problem: Any, run: StoringRun) -> NDArray[np.float64]:  # type: ignore[override]
+        if run.rounds % run.options[0].snapshot_every == 0:  # begins with a snapshot of w
             return np.zeros(problem.n)
         return super()._all_losses(problem, run)

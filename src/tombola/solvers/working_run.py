@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.problems.least_squares import LeastSquaresModel
-from tombola.problems.linear import curve, slopes
+from tombola.problems.linear import Linear
 from tombola.problems.rows import Dense
 from tombola.random import Stream
 from tombola.samplers.compiled import CompiledSampler
@@ -19,10 +19,10 @@ from tombola.solvers.column_steps import minimise_by_columns, new_model
 from tombola.solvers.design import DenseDesign, Design
 from tombola.solvers.face import decrease_left, minimise_quadratic
 from tombola.solvers.screening import Penalty, balanced, best_bound, may_matter
+from tombola.state import Floats
 
 __all__ = ["Minimum", "WorkingRun"]
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 FEWEST = 100  # columns that join at a time, where as many are wrong
@@ -73,7 +73,7 @@ class WorkingRun:
     def __init__(
         self,
         design: Design,
-        model: Any,
+        model: Linear,
         *,
         curvature: float,
         fit_intercept: bool,
@@ -314,7 +314,7 @@ class WorkingRun:
 
 
 @kernel
-def keep_some(h: Any, rate: Any, words: Any) -> None:
+def keep_some(h: Floats, rate: float, words: NDArray[np.uint64]) -> None:
     """Keep h_i with probability p = min(1, rate h_i), as h_i / p; else 0."""
     for i in range(h.size):
         p = rate * h[i]
@@ -323,10 +323,10 @@ def keep_some(h: Any, rate: Any, words: Any) -> None:
 
 
 @kernel
-def survey(model: Any, z: Any, slope: Any, curves: Any) -> Any:
+def survey(model: Linear, z: Floats, slope: Floats, curves: Floats) -> Any:
     """Return the sum of s_i phi(z_i); write phi' and phi''."""
     total = 0.0
     for i in range(z.size):
-        total += model.weights[i] * slopes(model, i, z[i : i + 1], slope[i : i + 1])
-        curves[i] = curve(model, i, z[i])
+        total += model.weights[i] * model.slopes(i, z[i : i + 1], slope[i : i + 1])
+        curves[i] = model.curve(i, z[i])
     return total

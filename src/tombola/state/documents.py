@@ -11,18 +11,20 @@ from tombola.state.fields import (
     as_mapping,
     count,
     derived,
-    entry,
+    entry_of,
     exactly,
     flag,
     integer,
     listed,
     mapping,
     nested,
+    number,
     optional,
     real,
     refuse_unknown,
     same,
     text,
+    variant,
     within,
 )
 from tombola.validation import brief, is_exactly
@@ -59,8 +61,8 @@ def declared_fields(kind: type) -> dict[str, Field]:
 @dataclass_transform(
     kw_only_default=True,
     field_specifiers=(
-        real, integer, count, flag, exactly, same, text, array, mapping, nested, optional, listed,
-        derived,
+        real, integer, number, count, flag, exactly, same, text, array, mapping, nested, variant,
+        listed, optional, derived,
     ),
 )  # fmt: skip
 class Document:
@@ -79,6 +81,7 @@ class Document:
     """
 
     declared: ClassVar[dict[str, Field]] = {}
+    open_ended: ClassVar[bool] = False  # whether a dict may have further entries
 
     def __init_subclass__(cls) -> None:
         cls.declared = declared_fields(cls)
@@ -120,9 +123,10 @@ class Document:
         read: dict[str, Any] = {}
         scope = Scope(read, None, Scope(known, None, outer))
         for key, field in fields.items():
-            given = entry(saved, key, name)
+            given = entry_of(saved, key, name)
             read[key] = field.read(given, within(name, key), scope, known.get(key))
-        refuse_unknown(saved, fields, name)
+        if not cls.open_ended:
+            refuse_unknown(saved, fields, name)
         others = {key: known[key] for key in cls.declared if key in known and key not in fields}
         document = cls(**read, **others)
         fault = document.fault(scope)

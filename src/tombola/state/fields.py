@@ -11,8 +11,9 @@ says what is valid and what the field means::
 From it follow the numpy type, what is saved, the proof of a state that comes from outside, the
 sentence of the error, the damage that tests try, and the table in the documentation.
 
-The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up in the state
-that is read, then in the one that it is loaded into, then in the states around it.
+The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up among the
+fields that were read before, then in the state that they are loaded into, then in the states around
+it.
 """
 
 import math
@@ -36,16 +37,19 @@ __all__ = [
     "array",
     "count",
     "derived",
+    "entry_of",
     "exactly",
     "flag",
     "integer",
     "listed",
     "mapping",
     "nested",
+    "number",
     "optional",
     "real",
     "same",
     "text",
+    "variant",
 ]
 
 LARGEST_COUNT = 2**60  # the largest value of a counter: 36 years at one per nanosecond
@@ -67,10 +71,12 @@ class CheckpointError(ValueError):
 
 
 class Scope:
-    """Where the names in a range are looked up: in saved values, in a live state, further out."""
+    """Where the names in a range are looked up: in values read, in a live state, further out."""
 
-    def __init__(self, saved: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None):
-        self.saved, self.live, self.outer = saved, live, outer
+    def __init__(
+        self, read: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None
+    ) -> None:
+        self.values, self.live, self.outer = read, live, outer
 
     def find(self, path: str) -> Any:
         """Return the value at a dotted path.
@@ -79,8 +85,8 @@ class Scope:
         3
         """
         first, _, rest = path.partition(".")
-        if first in self.saved:
-            found = self.saved[first]
+        if first in self.values:
+            found = self.values[first]
         elif hasattr(self.live, first):
             found = getattr(self.live, first)
         elif self.outer is not None:
@@ -106,8 +112,9 @@ class Scope:
             if word in ("+", "-"):
                 sign = 1 if word == "+" else -1
                 continue
-            found = int(word) if word.isdigit() else self.find(word)
-            total += sign * (found.item() if isinstance(found, np.generic) else found)
+            found: Any = int(word) if word.isdigit() else self.find(word)
+            of_numpy = isinstance(found, (np.generic, np.ndarray))
+            total += sign * (found.item() if of_numpy else found)
         return total
 
 
@@ -126,6 +133,7 @@ class Field:
     """
 
     kind = "anything"
+    many = False  # whether it is a list
 
     def __init__(
         self,
@@ -198,6 +206,16 @@ class _Real(Field):
         return float(value)
 
 
+class _Number(Field):
+    kind = "number"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> float:
+        low, high = self.ends(scope)
+        good = type(value) in (int, float) and low <= value <= high
+        require(good, name, f"a number from {low:g} to {high:g}", value)
+        return value  # type: ignore[no-any-return]
+
+
 class _Flag(Field):
     kind = "bool"
 
@@ -208,6 +226,10 @@ class _Flag(Field):
 
 class _Exactly(Field):
     kind = "constant"
+
+    @property
+    def range(self) -> str:
+        return repr(self.default)
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         expected = self.default
@@ -241,6 +263,10 @@ class _Text(Field):
         super().__init__(meaning)
         self.among = among
 
+    @property
+    def range(self) -> str:
+        return ", ".join(self.among)
+
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> str:
         rule = f"one of {', '.join(self.among)}" if self.among else "a text"
         require(is_text(value) and (not self.among or value in self.among), name, rule, value)
@@ -258,8 +284,8 @@ class Array(Field):
         least: End | None = None,
         most: End | None = None,
         *,
-        dtype: Any = None,
-        shape: tuple[End | None, ...] | None = None,
+        dtype: Any = np.float64,
+        shape: tuple[End | None, ...] | str | None = (None,),
         nan: bool = False,
     ) -> None:
         super().__init__(meaning, least, most)
@@ -268,10 +294,15 @@ class Array(Field):
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         """Return a saved array if it has the right type, shape and range."""
         dtype, shape = self._expected(scope, like)
-        good = type(value) is np.ndarray and value.dtype == dtype and value.ndim == len(shape)
-        good = good and all(want in (None, it) for want, it in zip(shape, value.shape, strict=True))
-        sizes = " x ".join("any" if size is None else str(size) for size in shape)
-        require(good, name, f"an array of {sizes} {np.dtype(dtype)}", value)
+        good = type(value) is np.ndarray and value.dtype == dtype
+        sizes = ""
+        if shape is not None:
+            good = good and value.ndim == len(shape)
+            good = good and all(
+                want in (None, it) for want, it in zip(shape, value.shape, strict=True)
+            )
+            sizes = " x ".join("any" if size is None else str(size) for size in shape) + " "
+        require(good, name, f"an array of {sizes}{np.dtype(dtype)}", value)
         if self.least is None:  # anything, NaN included
             return value
         low, high = self.ends(scope)
@@ -288,19 +319,32 @@ class Array(Field):
         """Return a copy."""
         return value.copy()
 
-    def _expected(self, scope: Scope, like: Any) -> tuple[Any, tuple[int | None, ...]]:
+    def _expected(self, scope: Scope, like: Any) -> tuple[Any, Any]:
         if like is not None:
             return like.dtype, like.shape
-        sizes = self.shape if self.shape is not None else (None,)
         dtype = scope.find(self.dtype) if isinstance(self.dtype, str) else self.dtype
-        return dtype, tuple(None if size is None else scope.number(size) for size in sizes)
+        if isinstance(self.shape, str):
+            return dtype, scope.find(self.shape)
+        if self.shape is None:
+            return dtype, None
+        sizes = (None if size is None else scope.number(size) for size in self.shape)
+        return dtype, tuple(sizes)
 
 
 class _Mapping(Field):
+    """A dict, with any names; its values may be declared."""
+
     kind = "dict"
 
+    def __init__(self, meaning: str, of: Field | None = None) -> None:
+        super().__init__(meaning)
+        self.of = of
+
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Mapping[str, Any]:
-        return as_mapping(value, name)
+        found = as_mapping(value, name)
+        if self.of is None:
+            return found
+        return {key: self.of.read(one, within(name, key), scope) for key, one in found.items()}
 
 
 class _Nested(Field):
@@ -318,11 +362,29 @@ class _Nested(Field):
         return value.to_dict()
 
 
+class _Variant(Field):
+    """A value of one of several declared classes."""
+
+    def __init__(self, meaning: str, by: str, kinds: Mapping[str, Any]) -> None:
+        super().__init__(meaning)
+        self.by, self.kinds = by, kinds
+        self.kind = " or ".join(kind.__name__ for kind in kinds.values())
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        kind = entry_of(as_mapping(value, name), self.by, name)
+        known = isinstance(kind, str) and kind in self.kinds
+        require(known, within(name, self.by), f"one of {', '.join(self.kinds)}", kind)
+        return self.kinds[kind].read(value, name, scope)
+
+    def write(self, value: Any) -> Any:
+        return value.to_dict()
+
+
 class _Optional(Field):
     """None, or what another declaration describes."""
 
     def __init__(self, of: Field) -> None:
-        super().__init__(of.meaning, of.least, of.most, default=of.default)
+        super().__init__(of.meaning, of.least, of.most, default=None)
         self.of, self.kind = of, f"{of.kind} or None"
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
@@ -334,6 +396,8 @@ class _Optional(Field):
 
 class _Listed(Field):
     """A list of values of a declared class or kind of field."""
+
+    many = True
 
     def __init__(self, meaning: str, of: Any, length: End | None = None) -> None:
         super().__init__(meaning)
@@ -360,7 +424,7 @@ def as_mapping(value: Any, name: str) -> Mapping[str, Any]:
     return value
 
 
-def entry(saved: Mapping[str, Any], key: str, name: str) -> Any:
+def entry_of(saved: Mapping[str, Any], key: str, name: str = "") -> Any:
     """Return an entry of a dict, which must be there."""
     if key not in saved:
         raise CheckpointError(f"the state is incomplete: it has no {within(name, key)}")
@@ -380,7 +444,7 @@ def refuse_unknown(saved: Mapping[str, Any], known: Mapping[str, Any], name: str
     """Raise a CheckpointError that names the first entry of a dict that is not declared."""
     for key in saved:
         if key not in known:
-            raise CheckpointError(f"{name or 'the state'} has an unknown entry {key!r}")
+            raise CheckpointError(f"{name or 'the state'} has an unknown entry {brief(key)}")
 
 
 def is_text(value: Any) -> bool:
@@ -413,6 +477,11 @@ def _plain(end: Any) -> str:
 def real(meaning: str, least: End = 0.0, most: End = MOST, *, default: Any = ...) -> Any:
     """Declare a float; by default it is finite and not negative."""
     return _Real(meaning, least, most, default=default)
+
+
+def number(meaning: str, least: End = -MOST, most: End = MOST) -> Any:
+    """Declare a number of a JSON file, which has one type for integers and floats."""
+    return _Number(meaning, least, most)
 
 
 def integer(meaning: str, least: End, most: End, *, default: Any = ...) -> Any:
@@ -450,36 +519,41 @@ def text(meaning: str, among: Sequence[str] = ()) -> Any:
 
 def array(
     meaning: str,
-    least: End = -MOST,
+    least: End | None = -MOST,
     most: End = MOST,
     *,
-    dtype: Any = None,
-    shape: tuple[End | None, ...] | None = None,
+    dtype: Any = np.float64,
+    shape: tuple[End | None, ...] | str | None = (None,),
     nan: bool = False,
 ) -> Any:
     """Declare an array, with the range of its elements; by default they are finite.
 
-    In a `State`, type and shape are those of the live array. In a `Document` they are given: in a
-    shape, None is any length, and a name is looked up as in a range; the type may be a name, too.
-    With `nan`, elements may also be NaN.
+    With None as the least value, elements may be anything, NaN included. In a `State`, type and
+    shape are those of the live array. In a `Document` they are given: in a shape, None is any
+    length, and a name is looked up as in a range; without a shape, any will do. Type and shape may
+    be names, too. With `nan`, elements may also be NaN.
     """
     return Array(meaning, least, most, dtype=dtype, shape=shape, nan=nan)
 
 
-def mapping(meaning: str) -> Any:
-    """Declare a dict that somebody else reads."""
-    return _Mapping(meaning)
+def mapping(meaning: str, of: Any = None) -> Any:
+    """Declare a dict that somebody else reads; or one whose values `of` describes."""
+    return _Mapping(meaning, of)
 
 
-def nested(meaning: str, of: Any, *, optional: bool = False) -> Any:
+def nested(meaning: str, of: Any) -> Any:
     """Declare a value of a class with `read` and `to_dict`, such as a `Document`."""
-    field = _Nested(meaning, of)
-    return _Optional(field) if optional else field
+    return _Nested(meaning, of)
 
 
 def optional(of: Any) -> Any:
-    """Declare what another declaration describes, or None."""
+    """Declare what another declaration describes, or None, which is the default."""
     return _Optional(of)
+
+
+def variant(meaning: str, by: str, kinds: Mapping[str, Any]) -> Any:
+    """Declare a value of one of several such classes: its entry `by` says of which."""
+    return _Variant(meaning, by, kinds)
 
 
 def listed(meaning: str, of: Any, *, length: End | None = None) -> Any:

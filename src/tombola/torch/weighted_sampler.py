@@ -50,7 +50,7 @@ class WeightedState(Document):
         array("which items are off the board", 0, 1, dtype=np.bool_, shape=("n",))
     )
     epoch: int = count("epochs that are over")
-    open: SavedEpoch | None = nested("the epoch that has begun", SavedEpoch, optional=True)
+    open: SavedEpoch | None = optional(nested("the epoch that has begun", SavedEpoch))
     generator: NDArray[np.uint8] | None = optional(
         array("the state of the generator", 0, 255, dtype=np.uint8)
     )

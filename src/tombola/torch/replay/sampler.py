@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from tombola.checkpoint import load, save
 from tombola.index.layout import place_type
-from tombola.state import CheckpointError, body_of
-from tombola.state.archive import read, write
+from tombola.state import body_of
 from tombola.torch.replay.base import base_class
 from tombola.torch.replay.board import PriorityBoard, PriorityState
 from tombola.torch.replay.inputs import (
@@ -302,11 +302,9 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         It holds tensors and numbers, and loads under ``torch.load(..., weights_only=True)``. The
         generator is not part of it.
         """
-        state: dict[str, Any] = to_tensors(self._saved())
+        saved = self._board.saved(self._beta).to_dict()
+        state: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **saved})
         return state
-
-    def _saved(self) -> dict[str, Any]:
-        return {"class": KIND, "format": FORMAT, **self._board.saved(self._beta).to_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a state, with its alpha, beta and eps.
@@ -324,16 +322,11 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     def dumps(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a folder, which is made if needed."""
         Path(path).mkdir(parents=True, exist_ok=True)
-        write(Path(path) / FILE, self._saved())
+        save(self, Path(path) / FILE)
 
     def loads(self, path: str | os.PathLike[str]) -> None:
         """Continue from what `dumps` wrote."""
-        file = Path(path) / FILE
-        state = read(file)
-        try:
-            self.load_state_dict(state)
-        except CheckpointError as error:
-            raise CheckpointError(f"{file}: {error}") from None
+        load(Path(path) / FILE, into=self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle keeps: all but the generator, which belongs to the buffer."""
