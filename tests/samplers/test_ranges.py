@@ -12,6 +12,7 @@ from states import declared, leaves, same
 from tombola.checkpoint import CheckpointError
 from tombola.samplers.deck import Deck, Turn
 from tombola.state import Cell, cell, integer
+from tombola.state.fields import Field
 
 pytestmark = pytest.mark.kernels
 
