@@ -30,7 +30,7 @@ from tombola.compiling import kernel
 from tombola.dask.local import BATCH, take_steps
 from tombola.dask.near_kinks import NearRows
 from tombola.dask.setting import Setting
-from tombola.problems.linear import conjugate
+from tombola.problems.linear import Linear
 from tombola.solvers.certificate import FIRM, ROUNDING, heavier_side
 from tombola.solvers.dual_level import intercept_at, pull_for, set_strength
 from tombola.solvers.dual_run import DualRun
@@ -217,7 +217,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 @kernel
-def fill_conjugates(model: Any, duals: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def fill_conjugates(model: Linear, duals: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """Write phi*(-a_i)."""
     for item in range(duals.size):
-        out[item] = conjugate(model, item, duals[item])
+        out[item] = model.conjugate(item, duals[item])

@@ -33,18 +33,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import name_by_source, new_record
-from tombola.compiling.records import Record
+from tombola.compiling import name_by_source
 from tombola.dask.partition import Partition
 from tombola.dask.setting import Setting
 from tombola.samplers import Sampler, Shuffle
 from tombola.solvers.base import DivergenceError
 from tombola.solvers.certificate import pass_over, sides
+from tombola.solvers.certified_run import Bounds
 from tombola.solvers.dual_run import DualRun
 from tombola.solvers.dual_start import fill_duals, fill_products
-from tombola.solvers.dual_step import Centring, Scratch, rebuild
+from tombola.solvers.dual_state import Centring, DualOptions, DualProgress, Scratch
+from tombola.solvers.dual_step import rebuild
 from tombola.solvers.latest import Latest
-from tombola.solvers.loop import advance, new_batch
+from tombola.solvers.loop import advance
+from tombola.solvers.run import new_batch
+from tombola.state import cell
 
 __all__ = ["Plan", "Report", "Sums", "take_part"]
 
@@ -77,7 +80,7 @@ class Plan(NamedTuple):
     outputs: NDArray[np.int64]
     points: NDArray[np.float64]
     w: NDArray[np.float64]
-    levels: Record
+    levels: Any  # a Cell of Level
     signs: NDArray[np.float64]
     ratios: NDArray[np.float64]
     epochs: float
@@ -195,7 +198,7 @@ def at_point(run: DualRun, point: NDArray[np.float64]) -> DualRun:
     """Return a run at a given solution, with the same dual variables."""
     level, d = run.level.copy(), run.w.shape[1]
     level[0].total = level[0].threshold = 0.0
-    level[0].intercept = point[d] if point.size > d else 0.0
+    level[0].intercept = float(point[d]) if point.size > d else 0.0
     return run._replace(w=point[None, :d].copy(), level=level)
 
 
@@ -215,17 +218,19 @@ def runs(
         level[0].scale *= share  # q' = K q
         yield DualRun(
             batch=new_batch(BATCH),
-            progress=new_record(rounds=0, item_gradients=0, draws=0, since=0, due=NEVER, passes=0),
+            progress=cell(DualProgress(due=NEVER)),
             model=model,
             tilt=np.zeros(d + 1),
-            options=new_record(
-                smooth=1,
-                roundness=1.0 / first.curvature,
-                length=setting.length,
-                longest=setting.longest,
-                mean_squared=float(setting.mean @ setting.mean),
-                tolerance=0.0,
-                aim=0.0,
+            options=cell(
+                DualOptions(
+                    smooth=1,
+                    roundness=1.0 / first.curvature,
+                    length=setting.length,
+                    longest=setting.longest,
+                    mean_squared=float(setting.mean @ setting.mean),
+                    tolerance=0.0,
+                    aim=0.0,
+                )
             ),
             centring=centring,
             w=plan.w[at : at + 1].copy(),
@@ -233,7 +238,7 @@ def runs(
             previous=unused,
             duals=duals[output],
             level=level,
-            bounds=new_record(primal=math.inf, dual=0.0, gap=math.inf),
+            bounds=cell(Bounds(primal=math.inf, gap=math.inf)),
             best=unused,
             scratch=scratch,
         )

@@ -23,9 +23,10 @@ from tombola.compiling import kernel
 from tombola.dask.local import centring_of, draw_key, models_of, targets_of
 from tombola.dask.partition import Partition
 from tombola.dask.setting import Setting
-from tombola.problems.linear import ascend, clearance, conjugate, slope
-from tombola.problems.rows import add_row, dot, mean_entries
+from tombola.problems.linear import Linear
+from tombola.problems.rows import mean_entries
 from tombola.samplers.water_filling import choose
+from tombola.state import Floats
 
 __all__ = ["REACHES", "Extract", "NearRows", "Request", "extract"]
 
@@ -170,7 +171,7 @@ def extract(partition: Partition, number: int, setting: Setting, request: Reques
     return found._replace(visits=n * A)
 
 
-def balance(model: Any, setting: Setting) -> NDArray[np.float64]:
+def balance(model: Linear, setting: Setting) -> NDArray[np.float64]:
     """Return the weight of all rows of the same class, for each row; 1 for a regression."""
     if setting.classes is None and (np.abs(model.targets) != 1.0).any():
         return np.ones(model.targets.size)
@@ -180,29 +181,29 @@ def balance(model: Any, setting: Setting) -> NDArray[np.float64]:
 
 
 @kernel(inline=True)
-def between(model: Any, item: Any, z: Any, distance: Any, width: Any) -> Any:
+def between(model: Linear, item: int, z: Any, distance: Any, width: Any) -> Any:
     """Return the dual variable of a row near a kink: between the slopes of both sides.
 
     The b that maximises -phi*(-b) - b z - width/2 (b - a)^2, with a in the midst of the two.
     """
     across = distance + ACROSS * (1.0 + abs(z))
-    middle = -0.5 * (slope(model, item, z + across) + slope(model, item, z - across))
-    return ascend(model, item, middle, z, width)
+    middle = -0.5 * (model.slope(item, z + across) + model.slope(item, z - across))
+    return model.ascend(item, middle, z, width)
 
 
 @kernel(releases_gil=True)
 def look(
-    model: Any,
-    start: Any,
-    point: Any,
-    reaches: Any,
-    width: Any,
-    losses: Any,
-    duals: Any,
-    conjugates: Any,
-    terms: Any,
-    a: Any,
-    away: Any,
+    model: Linear,
+    start: Floats,
+    point: Floats,
+    reaches: Floats,
+    width: float,
+    losses: Floats,
+    duals: Floats,
+    conjugates: Floats,
+    terms: Floats,
+    a: Floats,
+    away: Floats,
 ) -> None:
     """Pass over all rows: add up an `Extract`; write -phi' at the point, and distances from kinks.
 
@@ -216,22 +217,22 @@ def look(
         weight = model.weights[item]
         if weight == 0.0:
             continue
-        first, last = dot(model.rows, item, start), dot(model.rows, item, point)
+        first, last = model.rows.dot(item, start), model.rows.dot(item, point)
         if intercept:
             first += start[d]
             last += point[d]
         for k in range(reaches.size):
             z = last if reaches[k] == 1.0 else first + reaches[k] * (last - first)
-            dual = -slope(model, item, z)
-            losses[k] -= weight * (dual * z + conjugate(model, item, dual))
-        dual, distance = -slope(model, item, last), clearance(model, item, last)
+            dual = -model.slope(item, z)
+            losses[k] -= weight * (dual * z + model.conjugate(item, dual))
+        dual, distance = -model.slope(item, last), model.clearance(item, last)
         if distance < width:
             dual = between(model, item, last, distance, width)
         a[item], away[item] = dual, distance
         if dual != 0.0:
             side = 0 if dual > 0.0 else 1
-            add_row(model.rows, item, weight * dual, duals[side])
+            model.rows.add_row(item, weight * dual, duals[side])
             duals[side, d] += weight * dual
-            term = weight * conjugate(model, item, dual)
+            term = weight * model.conjugate(item, dual)
             conjugates[side] += term
             terms[0] += abs(term)

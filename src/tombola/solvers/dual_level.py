@@ -8,6 +8,8 @@ all rows, and a driver that has none and adds up what others computed (`tombola.
 import math
 from typing import Any
 
+import numpy as np
+
 from tombola.compiling import kernel
 from tombola.solvers.closed_form import soft
 from tombola.state import MOST as FINITE
@@ -26,13 +28,14 @@ __all__ = [
 
 NEAR, STIFF = 0.1, 100.0  # the pull is at least NEAR |x|^2, and STIFF strength / (mean curvature)
 MOST = 1e3  # and at most this many times |x|^2 + strength
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class Level(Record):
     """The numbers of dual ascent."""
 
-    scale: float = real("strength n")
-    share: float = real("l2 / strength", 0.0, 1.0)
+    scale: float = real("strength n", TINY)
+    share: float = real("l2 / strength", TINY, 1.0)
     threshold: float = real("l1 / strength")
     total: float = real("the sum of s_i a_i / scale", -FINITE, default=0.0)
     intercept: float = real("the intercept", -FINITE)

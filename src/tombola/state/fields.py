@@ -228,44 +228,41 @@ class Array(Field):
         least: End | None = None,
         most: End | None = None,
         *,
-        dtype: Any = None,
+        dtype: Any = np.float64,
         shape: tuple[End | None, ...] | None = (None,),
+        nan: bool = False,
     ) -> None:
         super().__init__(meaning, least, most)
-        self.dtype, self.shape = dtype, shape
+        self.dtype, self.shape, self.nan = dtype, shape, nan
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         """Return a saved array if it has the right type, shape and range."""
-        dtype, shape = self._expected(scope, like)
-        good = type(value) is np.ndarray and value.dtype == dtype
-        sizes = ""
-        if shape is not None:
-            good = good and value.ndim == len(shape)
-            good = good and all(
-                want in (None, it) for want, it in zip(shape, value.shape, strict=True)
-            )
-            sizes = " x ".join("any" if size is None else str(size) for size in shape) + " "
-        require(good, name, f"an array of {sizes}{np.dtype(dtype)}", value)
+        dtype, shape = self._expected(value, scope, like)
+        good = type(value) is np.ndarray and value.dtype == dtype and value.ndim == len(shape)
+        good = good and all(want in (None, it) for want, it in zip(shape, value.shape, strict=True))
+        sizes = " x ".join("any" if size is None else str(size) for size in shape)
+        require(good, name, f"an array of {sizes} {np.dtype(dtype)}", value)
         if self.least is None:  # anything, NaN included
             return value
         low, high = self.ends(scope)
         if value.size and not (low <= value.min() and value.max() <= high):  # also for NaN
             with np.errstate(invalid="ignore"):
                 good = (value >= low) & (value <= high)
-            require(good, name, f"from {_number(low)} to {_number(high)}", value)
+            if self.nan:
+                good |= np.isnan(value)
+            rule = f"from {_number(low)} to {_number(high)}{', or NaN' if self.nan else ''}"
+            require(good, name, rule, value)
         return value
 
     def write(self, value: Any) -> Any:
         """Return a copy."""
         return value.copy()
 
-    def _expected(self, scope: Scope, like: Any) -> tuple[Any, Any]:
+    def _expected(self, value: Any, scope: Scope, like: Any) -> tuple[Any, tuple[int | None, ...]]:
         if like is not None:
             return like.dtype, like.shape
-        if self.shape is None:
-            return self.dtype, None
-        sizes = (None if size is None else scope.number(size) for size in self.shape)
-        return self.dtype, tuple(sizes)
+        sizes = (None,) * getattr(value, "ndim", 1) if self.shape is None else self.shape
+        return self.dtype, tuple(None if size is None else scope.number(size) for size in sizes)
 
 
 class _Mapping(Field):
@@ -402,19 +399,20 @@ def text(meaning: str, among: Sequence[str] = ()) -> Any:
 
 def array(
     meaning: str,
-    least: End | None = -MOST,
+    least: End = -MOST,
     most: End = MOST,
     *,
-    dtype: Any = None,
+    dtype: Any = np.float64,
     shape: tuple[End | None, ...] | None = (None,),
+    nan: bool = False,
 ) -> Any:
     """Declare an array, with the range of its elements; by default they are finite.
 
-    With None as the least value, elements may be anything, NaN included. In a `State`, type and
-    shape are those of the live array. In a `Document` they are given: in a shape, None is any
-    length, and a name is looked up as in a range; without a shape, any will do.
+    In a `State`, type and shape are those of the live array. In a `Document` they are given: in a
+    shape, None is any length, and a name is looked up as in a range; None instead of a shape is
+    any shape. With `nan`, elements may also be NaN.
     """
-    return Array(meaning, least, most, dtype=dtype, shape=shape)
+    return Array(meaning, least, most, dtype=dtype, shape=shape, nan=nan)
 
 
 def mapping(meaning: str) -> Any:
