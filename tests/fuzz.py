@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 
 from states import same
-from tombola import archive
+from tombola.state import archive
 
 NUMBERS = [
     0, -1, -(2**63), 2**31, 2**62, 2**63 - 1, 2**64, 10**400, 1e308, -1e308, float("nan"),

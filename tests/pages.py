@@ -14,6 +14,7 @@ LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 REFERENCE = re.compile(
     r"(?:equation|lemma|theorem|figure|section)s? \d+(?:(?:, | and | to )\d+)*|VGG-\d+", re.I
 )
+BAR = re.compile(r"(?<!\\)\|")  # between cells; not one that is escaped
 NO_TEXT = (".png", ".svg")
 
 
@@ -24,7 +25,7 @@ def tables(text):
         if not line.startswith("|"):
             header = None
             continue
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        cells = [cell.strip() for cell in BAR.split(line.strip().strip("|"))]
         if header is None:
             header = cells
         elif not set("".join(cells)) <= set("-:"):  # the line below the header

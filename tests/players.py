@@ -4,6 +4,7 @@ import numpy as np
 
 import tombola
 from tombola import Sampler
+from tombola.compiling import kernel
 
 
 def ours(n, largest=1.0, horizon=20_000):
@@ -75,6 +76,18 @@ def played(name):
         else:
             sampler.update(draw, rng.exponential(size=len(draw)))
     return sampler
+
+
+@kernel
+def draw_one(state):
+    """One draw as compiled loops make it, from any state."""
+    return state.draw_one()
+
+
+@kernel
+def update_one(state, item, probability, loss):
+    """One loss as compiled loops feed it, to any state."""
+    state.update_one(item, probability, loss)
 
 
 class Harm(Exception):  # noqa: N818

@@ -15,6 +15,20 @@ def leaves(state, name=""):
     return {name: state}
 
 
+def numbers(state):
+    """Every array and number of a live state by its dotted name, also what is not saved."""
+    found = {}
+    for name, part in state._asdict().items():
+        if isinstance(part, tuple):
+            inner = numbers(part)
+        elif part.dtype.names is not None:
+            inner = {key: part[key][0] for key in part.dtype.names}
+        else:
+            inner = {"": part}
+        found |= {f"{name}.{key}".rstrip("."): leaf for key, leaf in inner.items()}
+    return found
+
+
 def same(first, second):
     """Whether two states are equal to the last bit, types included."""
     ours, theirs = leaves(first), leaves(second)

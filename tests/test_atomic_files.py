@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tombola.files import _is_ours, read_json, replaced_file, write_text
+from tombola.state.files import _is_ours, read_json, replaced_file, write_text
 
 
 def test_a_text_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -10,8 +10,9 @@ import pytest
 
 import tombola
 from states import same
-from tombola import VRB, Draw, Shuffle, Uniform, archive, checkpoint
+from tombola import VRB, Draw, Shuffle, Uniform, checkpoint
 from tombola.checkpoint import CheckpointError
+from tombola.state import archive
 
 SAMPLERS = {
     "Uniform": lambda: Uniform(7, seed=2**100),
@@ -232,18 +233,18 @@ def test_classes_of_your_own_load_by_their_state(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"class": "Shuffle"}, "the state is of 'Shuffle', format 2; this is a VRB"),
-        ({"format": 1}, "format 1; this is a VRB, format 2"),
+        ({"class": "Shuffle"}, "the state is of 'Shuffle', format 3; this is a VRB"),
+        ({"format": 1}, "format 1; this is a VRB, format 3"),
         ({"parameters": {**VRB(5).parameters, "seed": 9}}, "saved with another seed"),
         ({"parameters": {**VRB(5).parameters, "bound": 1.0}}, "saved with another bound"),
-        ({"parts": {}}, "index is missing or not a dict"),
+        ({"parts": {}}, "the state is incomplete: it has no index"),
         (
             {"parts": {**VRB(5).state_dict()["parts"], "scores": np.zeros(6)}},
-            "scores is missing or has another shape",
+            r"scores must be an array of 5 float64, got an array of float64 of shape \(6,\)",
         ),
         (
             {"parts": {**VRB(5).state_dict()["parts"], "rule": {"mixing": 1.0}}},
-            "rule.drawn is missing or has another shape",
+            "the state is incomplete: it has no rule.drawn",
         ),
     ],
 )
@@ -267,7 +268,7 @@ def test_an_incomplete_state_changes_nothing():
     state = other.state_dict()
     del state["tally"]
     before = sampler.draw(0), sampler.probabilities().tolist()
-    with pytest.raises(ValueError, match="the state has no 'tally'"):
+    with pytest.raises(ValueError, match="the state is incomplete: it has no tally"):
         sampler.load_state_dict(state)
     assert sampler.probabilities().tolist() == before[1]
     assert sampler.gauge.count == 0

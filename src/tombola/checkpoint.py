@@ -1,29 +1,48 @@
-"""Save and load samplers and draws, one file each; safe against crashes and crafted files."""
+"""Save and load everything that has a state, one file each; safe against crashes and crafted files.
+
+A file holds data, never code. It is written whole or not at all, and read only if every byte and
+every field of it is valid.
+"""
 
 import math
 import os
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola import samplers
-from tombola.draws import Draw
 from tombola.samplers.base import read_sampler
 from tombola.state import CheckpointError
-from tombola.state.archive import is_of, read, write
+from tombola.state.archive import read, write
 from tombola.validation import brief
 
 __all__ = ["CheckpointError", "load", "read", "save", "write"]
 
-DRAW_FORMAT = 1  # of saved draws
+# what a state alone is enough to make, besides samplers, and where its class is
+COMPLETE = {
+    "Draw": "tombola.draws",
+    "Result": "tombola.solvers",
+    "Stream": "tombola.random",
+    "WeightIndex": "tombola.index",
+}
+# what is made with data first: a state is loaded into it
+BOUND = (
+    "AdaptiveBatches",
+    "DeviceLoader",
+    "ImportanceLoader",
+    "PrioritizedSampler",
+    "WeightedSampler",
+)
 
 
-def save(thing: samplers.Sampler | Draw, path: str | os.PathLike[str]) -> None:
-    """Save a sampler or a draw; an existing file is replaced only after a complete write.
+def save(thing: Any, path: str | os.PathLike[str]) -> None:
+    """Save anything that has a state: samplers, draws, indexes, streams, results, loaders.
 
-    A symbolic link is followed: the file that it points to is replaced.
+    An existing file is replaced only after a complete write. A symbolic link is followed: the file
+    that it points to is replaced.
 
     Examples
     --------
@@ -35,56 +54,57 @@ def save(thing: samplers.Sampler | Draw, path: str | os.PathLike[str]) -> None:
     >>> bool((copy.draw(5).indices == sampler.draw(5).indices).all())
     True
     """
-    if isinstance(thing, Draw):
-        write(path, {"class": "Draw", "format": DRAW_FORMAT, "arrays": thing.to_arrays()})
-    elif isinstance(thing, samplers.Sampler):
-        thing.save(path)
-    elif isinstance(thing, (str, os.PathLike)):
-        raise TypeError("save takes the sampler or draw first, then the path")
-    else:
-        raise TypeError(f"can save a sampler or a draw, got {type(thing).__name__}")
+    if isinstance(thing, (str, os.PathLike)):
+        raise TypeError("save takes what to save first, then the path")
+    if isinstance(thing, type) or not hasattr(thing, "state_dict"):
+        name = thing.__name__ if isinstance(thing, type) else f"a {type(thing).__name__}"
+        raise TypeError(f"save needs something with a state, such as a sampler, got {name}")
+    write(path, thing.state_dict())
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Load a sampler or a draw from a file written by `save`.
+def load(path: str | os.PathLike[str], *, into: Any = None) -> Any:
+    """Load what `save` wrote: it continues exactly where the saved one stopped.
 
-    A loaded sampler continues where the saved one stopped. It is safe to load an untrusted file:
-    files hold data, never code, and a file that does not describe a valid sampler or draw raises a
-    `CheckpointError` that says what is wrong.
+    It is safe to load an untrusted file: a file that is damaged, or does not describe a valid state
+    of a class of this library, raises a `CheckpointError` that says what is wrong.
 
-    To load a sampler of your own class, make one with the same parameters and call
-    ``sampler.load_state_dict(tombola.checkpoint.read(path))``.
+    Parameters
+    ----------
+    path : path-like
+    into : optional
+        Something made like what was saved, which takes its state: needed for a loader, which is
+        made with a data set, and for classes of your own. On an error nothing has changed.
+
+    Returns
+    -------
+    object
+        What was saved; `into`, if that is given.
     """
     state = read(path)
     try:
-        if is_of(state, "Draw", DRAW_FORMAT):
-            return Draw.from_arrays(state["arrays"])
-        if str(state.get("class")) == "Draw":
-            raise CheckpointError(
-                f"the draw is of format {brief(state.get('format'))}; "
-                f"this version reads {DRAW_FORMAT}"
-            )
-        sampler = restored(state)
+        if into is not None:
+            into.load_state_dict(state)
+            return into
+        return restored(state)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise CheckpointError(
-            f"{os.fspath(path)} does not describe a sampler or a draw: {error}"
-        ) from None
-    if sampler is None:
-        raise CheckpointError(
-            f"{os.fspath(path)} holds a {brief(state.get('class'))}, "
-            "which is not a sampler of tombola"
-        )
-    return sampler
+        raise CheckpointError(f"{os.fspath(path)} does not hold a valid state: {error}") from None
 
 
-def restored(state: dict[str, Any]) -> samplers.Sampler | None:
-    """Return the sampler that a state describes; None if its class is not one of this library."""
-    name = str(state.get("class"))
-    if name not in samplers.__all__ or name == "Sampler":
-        return None
-    kind = getattr(samplers, name)
+def restored(state: Mapping[str, Any]) -> Any:
+    """Return what a state describes, or raise a CheckpointError."""
+    name = state.get("class")
+    if isinstance(name, str) and name in COMPLETE:
+        return getattr(import_module(COMPLETE[name]), name).from_state_dict(state)
+    if isinstance(name, str) and name in samplers.__all__ and name != "Sampler":
+        return _restored_sampler(getattr(samplers, name), state)
+    if name in BOUND:
+        raise CheckpointError(f"this is the state of a {name}: make one and pass it as into=")
+    raise CheckpointError(f"the class {brief(name)} is not one of tombola: pass yours as into=")
+
+
+def _restored_sampler(kind: Any, state: Mapping[str, Any]) -> samplers.Sampler:
     saved = read_sampler(kind, state)
     sizes = [array.size for array in _arrays_in(saved.parts)]
     entries = kind._entries(saved.parameters)

@@ -1,31 +1,50 @@
 """Fitted models in files: arrays and JSON, checksummed, without pickle."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.archive import CheckpointError, read, write
 from tombola.datasets.dates import FORMS
 from tombola.datasets.encode import ENCODE, HASHED, RULES, Encoding
 from tombola.datasets.prepare import IMPUTE, Preparation
 from tombola.datasets.preparer import Preparer
 from tombola.datasets.reading import Reading
-from tombola.entries import Entry, is_text
 from tombola.estimators.plan import ESTIMATORS
-from tombola.validation import brief, is_exactly
+from tombola.state import (
+    CheckpointError,
+    Document,
+    Floats,
+    Ints,
+    Scope,
+    array,
+    body_of,
+    count,
+    exactly,
+    flag,
+    integer,
+    listed,
+    mapping,
+    nested,
+    optional,
+    text,
+    variant,
+)
+from tombola.state.archive import File, read
+from tombola.state.fields import Field, require
 
 __all__ = ["SavedModel", "load_model", "read_model", "save_model"]
 
-FORMAT = 1
 MOST = 1e154  # the squares of coefficients and centres are finite
 MOST_DAYS = 10**8  # from 1970 to a date, in microseconds a 64-bit number
 MOST_CONSTANT = 2**16  # columns without names that are left out
 LONGEST = 2**24  # characters of all names of columns
+LEAST = 5e-324  # the least number above 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +100,207 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return read_model(path).pipeline()
 
 
+# --- what a file holds --------------------------------------------------------------------------
+
+
+class Labels(Field):
+    """An array of one dimension, of finite numbers or of text."""
+
+    kind = "labels"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        """Return an array of labels, or raise a CheckpointError."""
+        good = type(value) is np.ndarray and value.ndim == 1 and value.dtype.kind in "biufU"
+        require(good, name, "an array of one dimension, of numbers or text", value)
+        if value.dtype.kind == "f":
+            require(np.isfinite(value), name, "finite", value)
+        elif value.dtype.kind == "U":
+            codes = value.astype(value.dtype.newbyteorder("=")).view(np.uint32)
+            half = (codes >= 0xD800) & (codes <= 0xDFFF)  # of a surrogate pair
+            require(not (half | (codes > 0x10FFFF)).any(), name, "text", value)
+        return value
+
+
+labels: Any = Labels
+
+
+FIELDS: dict[str, Field] = {  # of the rules of an encoding
+    "column": text("the name of the column"),
+    "values": listed("the values of a text", text("one of them")),
+    "missing": flag("whether missing text has a column of its own"),
+    "size": exactly(HASHED, "the number of columns of hashed text"),
+    "shares": array("of the values, and of missing text"),
+    "first": integer("the first date, in days since 1970", -MOST_DAYS, MOST_DAYS),
+    "hours": flag("whether dates have a time of the day"),
+    "form": optional(text("how dates are written, if they are text", tuple(FORMS))),
+    "names": listed("the columns of a text that is left out", text("one of them"), length=0),
+}
+
+
+class RuleState(Document):
+    """A rule of an encoding; `state_of` adds the fields of each kind."""
+
+    column: str
+
+    def fault(self, scope: Scope) -> str:
+        """Return whether a share is missing."""
+        given = vars(self)
+        fine = "shares" not in given or len(given["shares"]) == len(given["values"]) + 1
+        return "" if fine else "shares must have one entry more than values"
+
+
+def state_of(rule: type) -> type[RuleState]:
+    """Return the declaration of a kind of rule, with the fields of its dataclass."""
+    own = {it.name: FIELDS[it.name] for it in fields(rule)}
+    own["rule"] = exactly(rule.__name__, "its class in `tombola.datasets.encode`")
+    return type(rule.__name__, (RuleState,), {**own, "__annotations__": dict.fromkeys(own, Any)})
+
+
+RULE_STATES = {name: state_of(rule) for name, rule in RULES.items()}
+
+
+class ParametersState(Document):
+    """The parameters of a `Preparer`."""
+
+    encode: str = text("what becomes of text with many values", ENCODE)
+    keep: list[str] = listed("columns that are not dropped", text("one of them"))
+    impute: str | None = optional(text("what replaces missing values", IMPUTE))
+    scale: bool = flag("whether columns are scaled")
+
+
+class PrepareState(Document):
+    """A fitted `Preparer`, without the numbers of its columns."""
+
+    parameters: ParametersState = nested("of the preparer", ParametersState)
+    width: int = count("columns of the training rows", least=1)
+    names: list[str] = listed("their names, if they have any", text("of a column"))
+    encoding: list[RuleState] | None = optional(
+        listed("the rule of each column of a table", variant("of a column", "rule", RULE_STATES))
+    )
+
+    @cached_property
+    def fitted(self) -> Encoding | None:
+        """The encoding itself."""
+        rules = self.encoding
+        return None if rules is None else Encoding.from_state([rule.to_dict() for rule in rules])
+
+    @property
+    def made(self) -> int:
+        """The number of columns of numbers, before constant ones are left out."""
+        return self.width if self.fitted is None else sum(map(_width, self.fitted.rules))
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the names of columns."""
+        if len(self.names) not in (0, self.width):
+            return f"names must have one entry for each of {self.width} columns"
+        if self.fitted is None:
+            return ""
+        rules = self.fitted.rules
+        if not rules or [rule.column for rule in rules] != self.names:
+            return "its encoding is not that of its columns"
+        long = sum(_width(rule) * (len(rule.column) + len(str(HASHED)) + 1) for rule in rules)
+        return "the names of its columns are too long" if long > LONGEST else ""
+
+
+def _width(rule: Any) -> int:
+    """Return how many columns a rule makes, without making their names, which may be long."""
+    if hasattr(rule, "size"):
+        return int(rule.size)
+    return len(rule.shown) if hasattr(rule, "shown") else len(rule.names)
+
+
+class ReadAsState(Document):
+    """How the training rows were read."""
+
+    reading: Mapping[str, Any] | None = optional(mapping("the arguments of `Reading`"))
+    first: int | None = optional(integer("the first column of LIBSVM files", 0, 1))
+
+
+class ModelState(File):
+    """What the models of all tasks have."""
+
+    kind, form = "model", 2
+    parameters: Mapping[str, Any] = mapping("the parameters of the estimator")
+    prepare: PrepareState = nested("how rows become numbers", PrepareState)
+    read_as: ReadAsState = nested("how the training rows were read", ReadAsState)
+    columns: NDArray[Any] = labels("the names of the columns of numbers")
+    # of rows that are not sparse, for each column that is used:
+    kept: Ints | None = optional(array("its number", 0, "prepare.made - 1", dtype=np.int64))
+    fill: Floats | None = optional(array("what replaces a missing value"))
+    mean: Floats | None = optional(array("what is subtracted"))
+    scale: Floats | None = optional(array("what it is divided by", LEAST))
+
+    @property
+    def width(self) -> int:
+        """The number of columns that the estimator has."""
+        return self.prepare.width if self.kept is None else self.kept.size
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the columns that are used."""
+        kept, prepare = self.kept, self.prepare
+        parts = (kept, self.fill, self.mean, self.scale)
+        if len({None if part is None else part.size for part in parts}) > 1:
+            return "kept, fill, mean and scale must have the same length"
+        if kept is None:
+            return "" if prepare.encoding is None else "an encoding needs kept, fill, mean, scale"
+        if not kept.size or (np.diff(kept) <= 0).any():
+            return "kept must not be empty, and in rising order"
+        if not prepare.names and prepare.width - kept.size > MOST_CONSTANT:
+            return f"of {prepare.width} columns, it keeps {kept.size}"
+        return ""
+
+
+class RegressionState(ModelState):
+    """A linear model of one output."""
+
+    task: str = exactly("regression", "what the model does")
+    intercept: Floats = array("of each output", -MOST, MOST, shape=(1,))
+    coef: Floats = array("of each output", -MOST, MOST, shape=("intercept.size", None))
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the shape of coef."""
+        wrong = self.coef.shape[1] != self.width
+        return super().fault(scope) or (f"coef must have {self.width} columns" if wrong else "")
+
+
+class ClassificationState(RegressionState):
+    """A linear model of two classes, or one against the others for each of several."""
+
+    task: str = exactly("classification", "what the model does")
+    intercept: Floats = array("of each output", -MOST, MOST)
+    classes: NDArray[Any] = labels("the classes")
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the classes."""
+        count = len(self.classes)
+        if count < 2 or len(np.unique(self.classes)) < count:
+            return "classes must be at least two, all different"
+        if len(self.coef) != (count if count > 2 else 1):
+            return f"coef has {len(self.coef)} rows, which does not fit {count} classes"
+        return super().fault(scope)
+
+
+class ClusteringState(ModelState):
+    """The centres of clusters."""
+
+    task: str = exactly("clustering", "what the model does")
+    centres: Floats = array("one row each", -MOST, MOST, shape=(None, None))
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the shape of the centres."""
+        wrong = not len(self.centres) or self.centres.shape[1] != self.width
+        return super().fault(scope) or (
+            f"centres must not be empty, and have {self.width} columns" if wrong else ""
+        )
+
+
+STATES: dict[str, type[ModelState]] = {
+    kind.declared["task"].default: kind
+    for kind in (ClassificationState, RegressionState, ClusteringState)
+}
+MODEL = variant("a model", "task", STATES)
+
+
 # --- write --------------------------------------------------------------------------------------
 
 
@@ -107,25 +327,20 @@ def save_model(
     """
     ready, encoding = prepare.preparation_, prepare.encoding_
     task = next(task for task, kind in ESTIMATORS.items() if isinstance(estimator, kind))
-    if ready is not None:
-        arrays = {**arrays, "kept": ready.kept}
-    write(
-        path,
-        {
-            "class": "model",
-            "format": FORMAT,
-            "task": task,
-            "parameters": estimator.get_params(),
-            "prepare": {
-                "parameters": {**prepare.get_params(), "keep": list(prepare.keep)},
-                "encoding": None if encoding is None else encoding.state(),
-                "width": prepare.n_features_in_,
-                "names": list(getattr(prepare, "feature_names_in_", ())),
-            },
-            "read_as": read_as,
-            **arrays,
-        },
-    )
+    STATES[task](
+        parameters=estimator.get_params(),
+        prepare=PrepareState(
+            parameters=ParametersState(**prepare.get_params()),
+            width=prepare.n_features_in_,
+            names=list(getattr(prepare, "feature_names_in_", ())),
+            encoding=None
+            if encoding is None
+            else [RULE_STATES[it["rule"]](**it) for it in encoding.state()],
+        ),
+        read_as=ReadAsState(reading=read_as.get("reading"), first=read_as.get("first")),
+        kept=None if ready is None else ready.kept,
+        **arrays,
+    ).save(path)
 
 
 # --- read ---------------------------------------------------------------------------------------
@@ -142,174 +357,46 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
     """
     path = Path(path)
     path = path / "model.npz" if path.is_dir() else path
-    state = read(path)
-    if not is_exactly(state.get("class"), "model"):
-        raise CheckpointError(f"{path} does not hold a model of `tombola train`")
-    if not is_exactly(state.get("format"), FORMAT):
-        raise CheckpointError(
-            f"{path} has format {brief(state.get('format'))}, and this version reads {FORMAT}"
-        )
+    saved = read(path)
     try:
-        return _restored(Entry(state))
+        return _restored(
+            MODEL.read(body_of(saved, ModelState.kind, ModelState.form), "", Scope({}))
+        )
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} does not describe a model: {error}") from None
 
 
-def _restored(state: Entry) -> SavedModel:
-    task = state.get("task")
-    known = isinstance(task, str) and task in ESTIMATORS
-    state.require("task", known, f"one of {', '.join(ESTIMATORS)}")
-    prepare = _restored_preparer(state)
-    estimator = ESTIMATORS[task](**state.entry("parameters").value)
+def _restored(state: Any) -> SavedModel:
+    estimator = ESTIMATORS[state.task](**state.parameters)
     estimator._validate_params()
-    width = prepare.n_features_in_ if prepare.preparation_ is None else state.get("kept").size
-    estimator.n_features_in_ = width
-    if task == "clustering":
-        estimator.cluster_centers_ = _numbers(state, "centres", None, width)
-        state.require("centres", len(estimator.cluster_centers_) > 0, "not empty")
+    estimator.n_features_in_ = state.width
+    if state.task == "clustering":
+        estimator.cluster_centers_ = state.centres
+    elif state.task == "regression":
+        estimator.coef_, estimator.intercept_ = state.coef[0], float(state.intercept[0])
     else:
-        _set_coefficients(estimator, task, state, width)
-    read_as = state.entry("read_as")
-    state.require("read_as", read_as.value.keys() <= {"reading", "first"}, "reading and first")
-    if "first" in read_as.value:
-        read_as.whole("first", 0, 1)  # columns count from 0 or 1
-    if "reading" in read_as.value:
-        Reading(**read_as.entry("reading").value).style  # noqa: B018
-    return SavedModel(task, prepare, estimator, dict(read_as.value))
+        if not hasattr(estimator, "predict_proba"):
+            raise ValueError(f"loss {estimator.loss!r} gives no probabilities")
+        estimator.classes_, estimator.multilabel_ = state.classes, False
+        estimator.coef_, estimator.intercept_ = state.coef, state.intercept
+    read_as = {name: it for name, it in state.read_as.to_dict().items() if it is not None}
+    Reading(**read_as.get("reading", {})).style  # noqa: B018
+    return SavedModel(state.task, _restored_preparer(state), estimator, read_as)
 
 
-def _set_coefficients(estimator: Any, task: str, state: Entry, width: int) -> None:
-    coef = _numbers(state, "coef", None, width)
-    intercept = _numbers(state, "intercept", len(coef))
-    if task == "regression":
-        state.require("coef", len(coef) == 1, "of one output")
-        estimator.coef_, estimator.intercept_ = coef[0], float(intercept[0])
-        return
-    _demand(hasattr(estimator, "predict_proba"), f"loss {estimator.loss!r} gives no probabilities")
-    classes = state.get("classes")
-    _check_classes(classes)
-    rows = len(classes) if len(classes) > 2 else 1
-    state.require("coef", len(coef) == rows, f"of {rows} outputs, for {len(classes)} classes")
-    estimator.classes_, estimator.multilabel_ = classes, False
-    estimator.coef_, estimator.intercept_ = coef, intercept
-
-
-def _numbers(state: Entry, name: str, *shape: int | None) -> NDArray[np.float64]:
-    """Return coefficients or centres."""
-    return state.numbers(name, *shape, least=-MOST, most=MOST)
-
-
-def _check_classes(classes: Any) -> None:
-    """Refuse classes that are not at least two different numbers or texts."""
-    _demand(isinstance(classes, np.ndarray) and classes.ndim == 1, "its classes are no list")
-    _demand(classes.dtype.kind in "biufU", f"its classes are of type {classes.dtype}")
-    if classes.dtype.kind == "f":
-        _demand(bool(np.isfinite(classes).all()), "a class is not finite")
-    elif classes.dtype.kind == "U":
-        codes = classes.astype(classes.dtype.newbyteorder("=")).view(np.uint32)
-        half = (codes >= 0xD800) & (codes <= 0xDFFF)  # of a surrogate pair
-        _demand(not (half | (codes > 0x10FFFF)).any(), "a class is not text")
-    _demand(len(classes) >= 2 and len(np.unique(classes)) == len(classes), "classes repeat")
-
-
-def _restored_preparer(state: Entry) -> Preparer:
-    stored = state.entry("prepare")
-    parameters = stored.entry("parameters")
-    prepare = Preparer(**{**parameters.value, "keep": tuple(parameters.texts("keep"))})
-    for name, known in (("encode", ENCODE), ("impute", (None, *IMPUTE)), ("scale", (False, True))):
-        fine = any(is_exactly(getattr(prepare, name), choice) for choice in known)
-        _demand(fine, f"{name} is {brief(getattr(prepare, name))}")
-    width, names = stored.whole("width", 1), stored.texts("names")
-    stored.require("names", len(names) in (0, width), f"one for each of {width} columns")
-    prepare.n_features_in_ = width
-    if names:
-        prepare.feature_names_in_ = np.array(names, dtype=object)
-    prepare.encoding_, prepare.preparation_, prepare.notes_ = None, None, ()
-    if stored.get("encoding") is not None:
-        prepare.encoding_ = _restored_encoding(stored, names)
-    if "kept" in state.value:
-        prepare.preparation_ = _restored_preparation(state, prepare, names)
-    else:
-        _demand(prepare.encoding_ is None, "an encoding needs a preparation")
+def _restored_preparer(state: ModelState) -> Preparer:
+    saved = state.prepare
+    prepare = Preparer(**{**saved.parameters.to_dict(), "keep": tuple(saved.parameters.keep)})
+    prepare.n_features_in_ = saved.width
+    if saved.names:
+        prepare.feature_names_in_ = np.array(saved.names, dtype=object)
+    prepare.encoding_, prepare.preparation_, prepare.notes_ = saved.fitted, None, ()
+    names = iter(saved.names or map(str, range(saved.width)))
+    if saved.fitted is not None:
+        names = (name for rule in saved.fitted.rules for name in rule.names)
+    if state.kept is not None:
+        chosen = set(state.kept.tolist())
+        columns = tuple(name for j, name in enumerate(names) if j in chosen)
+        numbers = {name: getattr(state, name) for name in ("kept", "fill", "mean", "scale")}
+        prepare.preparation_ = Preparation(columns=columns, notes=(), **numbers)
     return prepare
-
-
-def _restored_encoding(stored: Entry, names: list[str]) -> Encoding:
-    rules = [_checked_rule(rule) for rule in stored.entries("encoding")]
-    encoding = Encoding.from_state(rules)
-    of = [rule.column for rule in encoding.rules]
-    _demand(bool(names) and of == names, "its encoding is not that of its columns")
-    long = sum(_width(rule) * (len(rule.column) + len(str(HASHED)) + 1) for rule in encoding.rules)
-    _demand(long <= LONGEST, "the names of its columns are too long")
-    return encoding
-
-
-def _restored_preparation(state: Entry, prepare: Preparer, names: list[str]) -> Preparation:
-    kept = state.array("kept", np.int64, None)
-    encoding, width = prepare.encoding_, prepare.n_features_in_
-    state.require("kept", kept.size > 0, "not empty")
-    if encoding is not None:
-        width = sum(_width(rule) for rule in encoding.rules)
-    state.require("kept", (kept >= 0) & (kept < width), f"a column from 0 to {width - 1}")
-    state.require("kept", bool((np.diff(kept) > 0).all()), "in rising order")
-    if not names:
-        _demand(width - kept.size <= MOST_CONSTANT, f"of {width} columns, it keeps {kept.size}")
-    parts = {name: state.numbers(name, kept.size) for name in ("fill", "mean", "scale")}
-    state.require("scale", parts["scale"] > 0, "above 0")
-    if encoding is None:
-        columns = tuple(names[j] if names else str(j) for j in kept.tolist())
-    else:
-        chosen = set(kept.tolist())
-        made = _made(encoding)
-        columns = tuple(name for j, name in enumerate(made) if j in chosen)
-    return Preparation(kept=kept, columns=columns, notes=(), **parts)
-
-
-def _made(encoding: Encoding) -> Iterator[str]:
-    """Yield the names of the columns that an encoding makes; all at once may be many."""
-    for rule in encoding.rules:
-        yield from rule.names
-
-
-def _width(rule: Any) -> int:
-    """Return how many columns a rule makes, without their names."""
-    if hasattr(rule, "size"):
-        return int(rule.size)
-    return len(rule.shown) if hasattr(rule, "shown") else len(rule.names)
-
-
-FIELDS: dict[str, Callable[[Any], bool]] = {
-    "column": lambda it: is_text(it),
-    "values": lambda it: isinstance(it, list) and all(map(is_text, it)),
-    "missing": lambda it: isinstance(it, bool),
-    "size": lambda it: is_exactly(it, HASHED),
-    "shares": lambda it: (
-        isinstance(it, np.ndarray) and it.ndim == 1 and it.dtype == np.float64
-        and bool(np.isfinite(it).all())
-    ),
-    "first": lambda it: type(it) is int and abs(it) <= MOST_DAYS,
-    "hours": lambda it: isinstance(it, bool),
-    "form": lambda it: it is None or (isinstance(it, str) and it in FORMS),
-    "names": lambda it: isinstance(it, list) and not it,
-}  # fmt: skip
-
-
-def _checked_rule(rule: Entry) -> dict[str, Any]:
-    """Return the description of a rule; raise an error if it does not describe one."""
-    kind = rule.get("rule")
-    known = isinstance(kind, str) and kind in RULES
-    rule.require("rule", known, f"one of {', '.join(RULES)}")
-    names = {"rule", *(it.name for it in fields(RULES[kind]))}
-    _demand(rule.value.keys() == names, f"a rule {kind} has {', '.join(sorted(names))}")
-    for name, value in rule.value.items():
-        rule.require(name, name == "rule" or FIELDS[name](value), f"what a rule {kind} has")
-    if kind == "Frequency":
-        _demand(
-            len(rule.value["shares"]) == len(rule.value["values"]) + 1, "shares and values differ"
-        )
-    return dict(rule.value)
-
-
-def _demand(fine: bool, fault: str) -> None:
-    if not fine:
-        raise ValueError(fault)

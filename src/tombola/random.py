@@ -17,7 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel, multiply_wide
-from tombola.state import LARGEST_COUNT, Cell, Record, cell, derived, integer
+from tombola.state import (
+    LARGEST_COUNT,
+    Cell,
+    Document,
+    Record,
+    Scope,
+    body_of,
+    cell,
+    derived,
+    integer,
+    listed,
+)
 from tombola.validation import whole
 
 __all__ = [
@@ -176,14 +187,29 @@ def _fill_below(state: Cell[Words], bound: Any, out: NDArray[np.int64]) -> None:
         out[i] = next_below(state, bound)
 
 
+FORMAT = 1  # version of state_dict()
+
+
+class StreamState(Document):
+    """What `Stream.state_dict` returns, besides its class and format."""
+
+    seed: int = integer("the seed", 0, 2**128 - 1)
+    path: list[int] = listed("the child numbers", integer("one level", 0, 2**64 - 2))
+    position: int = integer("words generated so far", 0, 2**63 - 1)
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the path."""
+        return "" if len(self.path) <= 3 else f"path has {len(self.path)} levels, at most 3 fit"
+
+
 class Stream:
     """A reproducible stream of random words, independent of any global state.
 
     Word number ``position`` of a stream is a function of ``seed``, ``path`` and ``position``
     alone, so ``words(3)`` followed by ``words(5)`` equals ``words(8)``.
 
-    A forked process goes on where its parent is: both have the same words next. Give each process
-    a `child` of its own.
+    A forked process keeps its parent's stream position, so both draw the same numbers. Give each
+    process a `child` of its own.
 
     Parameters
     ----------
@@ -261,14 +287,25 @@ class Stream:
 
     def state_dict(self) -> dict[str, Any]:
         """Return seed, path and position, which define the stream completely."""
-        return {"seed": self._seed, "path": list(self._path), "position": self.position}
+        return {
+            "class": "Stream",
+            "format": FORMAT,
+            "seed": self._seed,
+            "path": list(self._path),
+            "position": self.position,
+        }
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Stream":
-        """Return the stream that `state_dict` described."""
-        stream = cls(state["seed"], state["path"])
-        stream.position = state["position"]
+        """Return the stream that `state_dict` described, or raise a CheckpointError."""
+        saved = StreamState.read(body_of(state, "Stream", FORMAT))
+        stream = cls(saved.seed, saved.path)
+        stream.position = saved.position
         return stream
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become the stream that `state_dict` described, or raise a CheckpointError."""
+        vars(self).update(vars(Stream.from_state_dict(state)))
 
     def __repr__(self) -> str:
         return f"Stream(seed={self._seed}, path={self._path}, position={self.position})"

@@ -36,7 +36,8 @@ def brief(value: Any) -> str:
     ('3', 'a list', 'one too long to show')
     """
     if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} of shape {value.shape}"
+        kind = "an array" if type(value) is np.ndarray else f"a {type(value).__name__}"
+        return f"{kind} of {value.dtype} of shape {value.shape}"
     if not isinstance(value, (str, int, float, np.generic, type(None))):
         return f"a {type(value).__name__}"  # what it holds may have no end
     try:

@@ -149,11 +149,9 @@ WRONG = {
     "short holds a run that has not ended": unfinished,
     "short holds a run of another version, without 'parts'": older,
     "short has no trace.csv": lambda: Path("short/trace.csv").unlink(),
-    "short does not hold a sound run": lambda: Path("short/run.json").write_text("{"),
+    "short/run.json is not the record of a run": lambda: Path("short/run.json").write_text("{"),
     "a sound run of `tombola train` (trace.csv lacks rows)": empty_trace,
-    "does not hold a sound run of `tombola train` (": lambda: Path("short/run.json").write_text(
-        "[1]"
-    ),
+    "`tombola train`: it holds a list, not an": lambda: Path("short/run.json").write_text("[1]"),
 }
 
 

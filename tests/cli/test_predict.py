@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
-from tombola.archive import CheckpointError, read, write
 from tombola.cli import predict as predict_module
 from tombola.cli.main import main
 from tombola.datasets import csv_files, read_table
 from tombola.datasets.encode import RULES
 from tombola.estimators import LinearClassifier
 from tombola.models import load_model, read_model
+from tombola.state import CheckpointError
+from tombola.state.archive import read, write
 
 
 def frame(n, seed):
@@ -237,7 +238,7 @@ def test_a_damaged_model_is_refused(home, tmp_path, capsys):
     assert main(["predict", "copy", str(home / "new.csv")]) == 2
     assert "the model cannot be used" in capsys.readouterr().err
     write(path, {"class": "Draw"})
-    with pytest.raises(CheckpointError, match="does not hold a model"):
+    with pytest.raises(CheckpointError, match="does not describe a model: the state is of 'Draw'"):
         read_model(path)
 
 
@@ -272,22 +273,22 @@ CRAFTED = [
     (["prepare", "encoding", 2, "shares"], np.ones(2)),
     (["prepare", "encoding", 3, "form"], "(a+)+$"),
     (["prepare", "encoding", 3, "first"], "x"),
-    (["read_as"], {"reading": {"nothing": 1}}),
-    (["read_as"], {"first": 7}),
-    (["read_as"], {"first": 1.0}),
-    (["read_as"], {"other": 7}),
+    (["read_as", "reading"], {"nothing": 1}),
+    (["read_as", "first"], 7),
+    (["read_as", "first"], 1.0),
+    (["read_as", "other"], 7),
     (["read_as"], []),
-    (["read_as"], {"reading": [1]}),
-    (["read_as"], {"reading": {"decimal": 5}}),
-    (["read_as"], {"reading": {"decimal": ",,"}}),
-    (["read_as"], {"reading": {"thousands": None}}),
-    (["read_as"], {"reading": {"encoding": 5}}),
-    (["read_as"], {"reading": {"encoding": "utf\0"}}),
-    (["read_as"], {"reading": {"missing": [1]}}),
-    (["read_as"], {"reading": {"drop": [[1]]}}),
-    (["read_as"], {"reading": {"drop": 5}}),
-    (["read_as"], {"reading": {"target": ["a"]}}),
-    (["read_as"], {"reading": {"impute": "yes"}}),
+    (["read_as", "reading"], [1]),
+    (["read_as", "reading"], {"decimal": 5}),
+    (["read_as", "reading"], {"decimal": ",,"}),
+    (["read_as", "reading"], {"thousands": None}),
+    (["read_as", "reading"], {"encoding": 5}),
+    (["read_as", "reading"], {"encoding": "utf\0"}),
+    (["read_as", "reading"], {"missing": [1]}),
+    (["read_as", "reading"], {"drop": [[1]]}),
+    (["read_as", "reading"], {"drop": 5}),
+    (["read_as", "reading"], {"target": ["a"]}),
+    (["read_as", "reading"], {"impute": "yes"}),
     (["class"], np.array(["model", "model"])),
     (["format"], np.array([1, 1])),
     (["format"], True),

@@ -66,7 +66,7 @@ def test_reports_of_nothing_are_refused(tmp_path, capsys):
     assert "there is no folder" in refused(capsys, "report", tmp_path / "none", "--out", "p.html")
     assert "holds no results" in refused(capsys, "report", tmp_path)
     (tmp_path / "about.json").write_text("{}")
-    assert "is not the record of an experiment" in refused(capsys, "report", tmp_path)
+    assert "about.json cannot be read: the state is" in refused(capsys, "report", tmp_path)
     about = {"experiment": "coordinates", "settings": {}, "data": {}}
     (tmp_path / "about.json").write_text(json.dumps(about))
     assert "holds no results" in refused(capsys, "report", tmp_path)

@@ -1,7 +1,7 @@
 """Loaders and samplers for PyTorch, saved with the model and the optimiser by `torch.save`."""
 
 from crash.killing import Run
-from tombola.files import replaced_file
+from tombola.state.files import replaced_file
 
 N, BATCH, EPOCHS = 120, 8, 4
 

@@ -11,7 +11,7 @@ import tombola
 from crash.faults import check_error, check_folder, error_of, fail_at_every_step, largest_file
 from crash.steps import STEPS
 from tombola import checkpoint, files
-from tombola.files import replaced_file, write_text
+from tombola.state.files import replaced_file, write_text
 
 
 def versions_of_a_sampler():

@@ -14,7 +14,6 @@ from tombola.index.layout import (
     place_type,
     restore,
 )
-from tombola.random import is_stream
 
 pytestmark = pytest.mark.kernels
 
@@ -88,12 +87,6 @@ def test_the_first_fault_reads_nothing_outside():
         index = some_index()
         index.weights[4] = weight
         assert first_fault(index) == 4
-
-
-def test_a_stream_is_known_by_its_fields():
-    assert is_stream(Stream(0).state)
-    assert not is_stream(new_sums())
-    assert not is_stream(3)
 
 
 def test_negative_weights_and_totals_beyond_the_limit_are_found():

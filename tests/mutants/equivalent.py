@@ -3,7 +3,7 @@
 DRAWING, LAYOUT = "src/tombola/index/drawing.py, ", "src/tombola/index/layout.py, "
 SETTING, WEIGHTS = "src/tombola/index/setting.py, ", "src/tombola/index/weight_index.py, "
 RANDOM, GAUGE = "src/tombola/random.py, ", "src/tombola/gauge.py, "
-ARCHIVE, FILES = "src/tombola/archive.py, ", "src/tombola/files.py, "
+ARCHIVE, FILES = "src/tombola/state/archive.py, ", "src/tombola/state/files.py, "
 SAMPLERS = "src/tombola/samplers/"
 
 EQUIVALENT = {
@@ -24,8 +24,8 @@ EQUIVALENT = {
         "numpy shifts 1 by -1 to 0; compiled, it is another number, which compiled tests notice"
     ),
     LAYOUT
-    + "new_sums: 0 -> 1 in `return np.repeat(new_record(at_least=at_least, total=0, area=0, "
-    + "occupied=0), count)` (3)": "all sums are computed before they are used",
+    + "new_sums: 0 -> 1 in `sums: Any = cell(Sums(at_least=at_least, total=0, area=0, "
+    + "occupied=0))` (3)": "all sums are computed before they are used",
     SETTING + "checked_set: 0 -> 1 in `room -= new[j] if fits else 0`": (
         "what does not fit is not made to fit by less room"
     ),
@@ -72,9 +72,9 @@ EQUIVALENT = {
     + "block(state, position >> _TWO)`": (
         "within a block, its first word is never read; the second is stored after it"
     ),
-    RANDOM
-    + "new_state: 4 -> 5 in `buffer=np.zeros(4, dtype=np.uint64),"
-    + "  # the current block, if position % 4 is not 0`": "the fifth word is never read",
+    RANDOM + "new_state: 4 -> 5 in `buffer = np.zeros(4, dtype=np.uint64)`": (
+        "the fifth word is never read"
+    ),
     # the gauge
     GAUGE + "Gauge.interval: a > 0 -> (a >= 0) in `if not a > 0:`": (
         "a difference of real numbers is not 0"
@@ -114,15 +114,6 @@ EQUIVALENT = {
     SAMPLERS
     + "group_rule.py, rebuild_groups: scaled > 1 -> (scaled >= 1) in "
     + "`state.index.weights[c] = scaled if scaled > 1 else 1`": "1 either way",
-    SAMPLERS
-    + 'parameter_free.py, ParameterFreeState.limits: 100 -> 101 in `"visits": (0.0, 2.0**100),`': (
-        "both are beyond any number of visits, and finite"
-    ),
-    SAMPLERS
-    + "parameter_free.py, ParameterFreeState.limits: 1e-9 -> 2e-09 in "
-    + '`"rule.disagreement": (-1e-9, 1.0 + 1e-9),  # with a margin for rounding errors` (2)': (
-        "both margins are far above rounding errors, and harmless"
-    ),
     SAMPLERS
     + "parameter_free_batch.py, scratch_of: 10 -> 11 in "
     + "`Averages(space[9, :m], space[10, :m], space[11, :m]),`": (
@@ -169,9 +160,6 @@ EQUIVALENT = {
     + "`bounds = np.array(bound, dtype=np.float64).reshape(-1)`": (
         "numpy takes any number below 0 in the same way"
     ),
-    SAMPLERS + "compiled.py, Compiled.__init_subclass__: name_by_source(cls) -> pass": (
-        "names of state classes are for the cache of compiled code, and tests of that"
-    ),
     SAMPLERS + "group_drawing.py, rest_below: low >= bound << COIN -> (low > bound << COIN)": (
         "the exact condition, which is next, holds there"
     ),
@@ -187,8 +175,7 @@ EQUIVALENT = {
     SAMPLERS + "parameter_free.py, learn_many: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
         "without a unit the mean is 0, and no stage begins"
     ),
-    SAMPLERS
-    + "parameter_free.py, ParameterFreeState.absorb: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+    SAMPLERS + "parameter_free.py, ParameterFree.absorb: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
         "without a unit all losses were 0, and zeros are added"
     ),
     SAMPLERS
@@ -218,11 +205,10 @@ EQUIVALENT = {
     + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
         "loss by loss, the result is the same"
     ),
-    SAMPLERS + "weighted.py, draw_many: 0 -> 1 in `if by_weight(state) and uniform >= 0:`": (
+    SAMPLERS + "weighted.py, draw_many: 0 -> 1 in `if state.by_weight() and uniform >= 0:`": (
         "both ways draw the same items"
     ),
-    SAMPLERS
-    + "vrb.py, PrintedState.fade: state.rule[0].fade < 1.0 -> (state.rule[0].fade <= 1.0)": (
+    SAMPLERS + "vrb.py, Printed.fade: self.rule[0].fade < 1.0 -> (self.rule[0].fade <= 1.0)": (
         "a score times 1 is that score"
     ),
     SAMPLERS
@@ -240,11 +226,6 @@ EQUIVALENT = {
     SAMPLERS
     + "static.py, Static.balanced: 1.0 -> 2.0 in "
     + "`return cls(1.0 / np.bincount(numbers)[numbers], seed=seed)`": "weights are in any unit",
-    SAMPLERS
-    + "weighted.py, WeightedSampler._begin: 1.0 -> 2.0 in "
-    + "`scale=1.0,  # integer weight per unit of value; a power of two`": (
-        "the scale is computed with the weights"
-    ),
     # index and gauge, of another sample
     DRAWING + "plan_of: 1 -> 2 in `plan[SHIFT, heights] = -1`": (
         "any number below 0 says that a dart is in the uniform part"
@@ -267,7 +248,7 @@ EQUIVALENT = {
     DRAWING + "plan_of: plan[END, k] <= np.int64(dart) -> (plan[END, k] < np.int64(dart))": (
         "the guide is where a search begins, and begins earlier"
     ),
-    SAMPLERS + "vrb.py, PrintedState.fade: 1.0 -> 2.0 in `if state.rule[0].fade < 1.0:`": (
+    SAMPLERS + "vrb.py, Printed.fade: 1.0 -> 2.0 in `if self.rule[0].fade < 1.0:`": (
         "a score times 1 is that score"
     ),
     SAMPLERS + "weighted.py, rebuild: 2 -> 3 in `room = np.int64(2 * HIGH)`": (
@@ -308,11 +289,11 @@ EQUIVALENT = {
         "a larger scratch array"
     ),
     LAYOUT
-    + "new_sums: 0 -> 1 in `return np.repeat(new_record(at_least=at_least, total=0, area=0, "
-    + "occupied=0), count)`": "all sums are computed before they are used",
+    + "new_sums: 0 -> 1 in `sums: Any = cell(Sums(at_least=at_least, total=0, area=0, "
+    + "occupied=0))`": "all sums are computed before they are used",
     LAYOUT
-    + "new_sums: 0 -> 1 in `return np.repeat(new_record(at_least=at_least, total=0, area=0, "
-    + "occupied=0), count)` (2)": "all sums are computed before they are used",
+    + "new_sums: 0 -> 1 in `sums: Any = cell(Sums(at_least=at_least, total=0, area=0, "
+    + "occupied=0))` (2)": "all sums are computed before they are used",
     LAYOUT + "new_sums: 1 -> 2 in `at_least = np.zeros(HEIGHTS + 1, dtype=np.int64)`": (
         "no weight has a height beyond the last one"
     ),
@@ -335,9 +316,6 @@ EQUIVALENT = {
     ),
     SETTING + "checked_set: new[j] <= room -> (new[j] < room)": (
         "the limit is then checked exactly, with the same outcome"
-    ),
-    WEIGHTS + "WeightIndex.extend: self._draw = self._set = None -> pass": (
-        "without numba, nothing depends on types; compiled tests notice"
     ),
     SAMPLERS
     + "parameter_free_batch.py, scratch_of: 13 -> 14 in "
@@ -364,11 +342,6 @@ EQUIVALENT = {
     SAMPLERS
     + "group_vrb.py, GroupVRB.__init__: np.sqrt(bounds / bounds.max()) * np.ones(n) -> "
     + "(np.sqrt(bounds / bounds.max()) / np.ones(n))": "a number over 1 is that number",
-    SAMPLERS
-    + "group_vrb.py, GroupVRB.__init__: 1.0 -> 2.0 in "
-    + "`scale=1.0,  # integer group weight per unit of value; a power of two`": (
-        "the scale is computed with the weights"
-    ),
     SAMPLERS + "group_rule.py, members_of: 1 -> 2 in `all_.sums[c : c + 1],`": (
         "only the first record is used"
     ),
@@ -472,7 +445,7 @@ EQUIVALENT = {
         "only whether a mass is above 2^500 counts"
     ),
     SAMPLERS
-    + "parameter_free.py, ParameterFreeState.fade: 1.0 -> 2.0 in `if state.rule[0].fade < 1.0:`": (
+    + "parameter_free.py, ParameterFree.fade: 1.0 -> 2.0 in `if self.rule[0].fade < 1.0:`": (
         "a factor of 1 changes nothing"
     ),
 }

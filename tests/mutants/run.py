@@ -76,10 +76,10 @@ MODULES = {
     "gauge": Module(("gauge.py",), ("tests/test_gauge.py", "src/tombola/gauge.py")),
     "draws": Module(("draws.py",), ("tests/test_draws.py", "src/tombola/draws.py")),
     "checkpoint": Module(
-        ("checkpoint.py", "archive.py", "files.py"),
+        ("checkpoint.py", "state/*.py"),
         (
             "tests/test_checkpoint.py", "tests/test_atomic_files.py", "tests/test_crafted.py",
-            "src/tombola/checkpoint.py",
+            "tests/state/test_*.py", "src/tombola/checkpoint.py", "src/tombola/state/*.py",
         ),
     ),
     "random": Module(

@@ -72,8 +72,8 @@ class Falls:
     def __init__(self, n, shuffle):
         block = n * math.ceil(256 / n)
         self.sums = {
-            "ours": 0.0, "uniform": 0.0, "left": block if shuffle else 2**62, "block": block,
-            "shuffling": 0,
+            "ours": 0.0, "uniform": 0.0, "left": block, "block": block, "shuffling": 0,
+            "allowed": int(shuffle),
         }  # fmt: skip
 
     def forget(self):
@@ -86,6 +86,8 @@ class Falls:
     def begin(self, size):
         """How many of these draws are in one block."""
         sums = self.sums
+        if not sums["allowed"]:
+            return size
         if sums["left"] == 0:
             ratio = sums["ours"] / sums["uniform"] if sums["uniform"] else 1.0
             sums["shuffling"] = int(ratio >= (0.9 if sums["shuffling"] else 0.95))
@@ -437,7 +439,8 @@ def test_the_rule_without_parameters_in_both_modes():
         sampler.update(draw, losses)
         for i, p, loss in zip(draw.indices, draw.probabilities, losses, strict=True):
             rule.learn(int(i), float(p), float(loss))
-        assert rule.falls.sums == sampler.state_dict()["parts"]["fallback"]
+        live = sampler.state.fallback[0]
+        assert rule.falls.sums == {name: live[name] for name in live.dtype.names}
     assert {"adaptive", "shuffle"} == set(modes)
 
 
@@ -509,7 +512,8 @@ def test_the_mode_of_a_block(shuffling, ours, then):
     fallback.choose(state[0])
     found = state[0]
     assert (found.shuffling, found.left, found.ours) == (then, 300, ours / 2)
-    assert [fallback.block_size(n) for n in (1, 255, 256, 257)] == [256, 510, 256, 257]
+    blocks = [fallback.new_fallback(n)[0].block for n in (1, 255, 256, 257)]
+    assert blocks == [256, 510, 256, 257]
 
 
 @pytest.mark.parametrize(("total", "kept"), [(2**39, False), (2**40, True), (2**60, True)])

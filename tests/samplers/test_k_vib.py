@@ -227,7 +227,10 @@ def test_the_largest_draw_is_allowed(monkeypatch):
 
 @pytest.mark.parametrize(
     ("part", "value", "message"),
-    [("latest", {"nominal": 0}, "latest.nominal is 0"), ("scores", np.full(N, -1.0), "scores")],
+    [
+        ("latest", {"nominal": 0}, "latest.nominal must be an integer from 1 .*, got 0"),
+        ("scores", np.full(N, -1.0), "scores"),
+    ],
 )
 def test_damaged_states_are_refused(part, value, message):
     sampler = learnt(np.ones(N))

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import tombola
-from players import SAMPLERS, N
+from players import SAMPLERS, N, draw_one, update_one
 from states import same
 from tombola.checkpoint import CheckpointError
 from tombola.samplers.arithmetic import power_of_two_near
-from tombola.samplers.compiled import CompiledSampler, draw_one, update_one
+from tombola.samplers.compiled import CompiledSampler
 
 pytestmark = pytest.mark.kernels
 
@@ -94,27 +94,25 @@ def test_sums_of_the_gauge_out_of_range_are_refused(name, value):
     sampler.update(sampler.draw(3), np.ones(3))
     state = sampler.state_dict()
     state["tally"][name] = value
-    with pytest.raises(CheckpointError, match=rf"tally\.{name} is {value}, not from 0(\.0)? to"):
+    with pytest.raises(
+        CheckpointError, match=rf"tally\.{name} must be an? .* from 0 to .*, got {value}"
+    ):
         sampler.load_state_dict(state)
 
 
 OUT_OF_RANGE = [
     ("VRB", "sweep.cursor", N),
     ("VRB", "sweep.cursor", -1),
-    ("VRB", "sweep.pending", 5),  # its sweep never ends
     ("VRB", "sweep.scale", 0.0),
     ("VRB", "sweep.scale", np.inf),
-    ("VRB", "sweep.least", 0),
     ("VRB", "rule.mixing", 1.5),
     ("VRB", "rule.mixing", -0.5),
-    ("VRB", "rule.fade", 1.5),
     ("VRB", "rule.disagreement", 1.01),
     ("VRB", "rule.disagreement", -0.01),
     ("VRB", "rule.fed", -1),
     ("VRB", "rule.fed", 2**61),
     ("VRB", "fallback.left", 281),
     ("VRB", "fallback.left", -1),
-    ("VRB", "fallback.block", 240),
     ("VRB", "fallback.shuffling", 2),
     ("VRB", "fallback.ours", -1.0),
     ("VRB", "fallback.uniform", np.nan),
@@ -123,7 +121,6 @@ OUT_OF_RANGE = [
     ("VRB, mixing", "sweep.pending", N + 1),
     ("VRB, mixing", "sweep.pending", -1),
     ("VRB, mixing", "rule.mixing", 0.0),
-    ("VRB, mixing", "rule.schedule", 1),
     ("GroupVRB", "rule.cursor", 2),
     ("GroupVRB", "rule.cursor", -1),
     ("GroupVRB", "rule.scale", 0.0),
@@ -175,7 +172,7 @@ def test_a_number_out_of_range_is_refused_by_name(name, field, value):
         field += r"\[1\]"
     else:
         inner[last] = type(inner[last])(value)
-    with pytest.raises(CheckpointError, match=f"{field} is {value}, not from"):
+    with pytest.raises(CheckpointError, match=f"{field} must be .*from .* to .*, got {value}"):
         sampler.load_state_dict(state)
     assert same(sampler.state_dict(), before)
 

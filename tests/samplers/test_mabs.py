@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import tombola
+from players import draw_one, update_one
 from tombola import MABS, Draw
 from tombola.samplers import mabs
-from tombola.samplers.compiled import draw_one, update_one
 
 pytestmark = pytest.mark.kernels
 

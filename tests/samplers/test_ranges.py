@@ -1,4 +1,4 @@
-"""The valid range of every number of a state: its ends are accepted, what is beyond is refused."""
+"""The range of every declared number: its ends are accepted, what is beyond is refused by name."""
 
 import re
 
@@ -10,109 +10,13 @@ import tombola
 from players import N
 from states import leaves, same
 from tombola.checkpoint import CheckpointError
+from tombola.samplers.deck import Deck, Turn
+from tombola.state import Cell, State, cell, integer
+from tombola.state.fields import Field, Scope, within
 
 pytestmark = pytest.mark.kernels
 
-MOST = float(np.finfo(np.float64).max)
-COUNT, SUM, ANY = (0, 2**60), (0.0, MOST), (-MOST, MOST)
-ENDLESS = (2**62, 2**62)  # a sweep that never ends
-FALLBACK = {
-    "fallback.ours": (0.0, 1e300), "fallback.uniform": (0.0, 1e300), "fallback.left": (0, 280),
-    "fallback.block": (280, 280), "fallback.shuffling": (0, 1),
-}  # fmt: skip
-DECK = {"deck.turn.place": (0, N - 1)}
-
-
-def weighted(*numbers, counts=(), pending=(0, N), least=1, **more):
-    """The ranges of a sampler with an index; `numbers` of its rule are not negative."""
-    return {
-        "rule.mixing": (0.0, 1.0),
-        "rule.drawn": COUNT,
-        "rule.fed": COUNT,
-        **{f"rule.{name}": SUM for name in numbers},
-        **{f"rule.{name}": COUNT for name in counts},
-        "sweep.scale": (2.0**-1000, 2.0**1020),
-        "sweep.least": (least, least),
-        "sweep.cursor": (0, N - 1),
-        "sweep.pending": pending,
-        **more,
-    }
-
-
-SCORES = {"scores": (0.0, 2.0**1020)}
-PRINTED = {
-    "rule.mixing": (2.0**-60, 1.0), "rule.fade": (0.0, 1.0), "rule.schedule": (0, 0), **SCORES,
-}  # fmt: skip
-FREE = {
-    **FALLBACK, **DECK, **SCORES, "visits": (0.0, 2.0**100), "rule.fade": (0.0, 1.0),
-    "rule.disagreement": (-1e-9, 1.0 + 1e-9), "rule.first_root": (0.0, 2.0**200),
-}  # fmt: skip
-MIRROR = players.SAMPLERS["MirrorDescent"](1).state.rule[0]
-RANGES = {
-    "Shuffle": DECK,
-    "Static": weighted(least=0),
-    "VRB": weighted("unit", "mean_square", "compared", pending=ENDLESS, **FREE),
-    "VRB, independent": weighted(
-        "unit", "mean_square", "compared", pending=ENDLESS,
-        **FREE | {"fallback.left": (2**62 - 2**60, 2**62)},
-    ),
-    "VRB, mixing": weighted("unit", "bound", "factor", counts=["due"], **PRINTED),
-    "VRB, anytime": weighted(
-        "unit", "bound", "factor", counts=["due"], pending=ENDLESS,
-        **PRINTED | {"rule.schedule": (1, 1)},
-    ),
-    "GroupVRB": {
-        **FALLBACK, **DECK, "rule.drawn": COUNT, "rule.fed": COUNT, "rule.unit": SUM,
-        "rule.level": (0.0, 2.0**1000), "rule.scale": (2.0**-1000, 2.0**1020),
-        "rule.cursor": (0, 1), "scores": (1 / 16, 2.0**1000), "visits": (0, 15),
-        "levels": (0.0, 2.0**1000), "seen": COUNT, "darts.position": COUNT,
-    },
-    "MABS": weighted("unit", "gain", "reference", **SCORES),
-    "MirrorDescent": weighted(
-        "unit", scores=(0.0, 2.0**100),
-        **{f"rule.{it}": (MIRROR[it].item(),) * 2 for it in ("limit", "step", "falling", "least")},
-        **{"rule.summed": (0, N - 1), "rule.mass": (0.0, N * 2.0**100),
-           "rule.mass_of_summed": (-N * 2.0**100, N * 2.0**100)},
-    ),
-    "AdaptiveWeighted": {
-        "rule.fed": COUNT, "rule.unit": SUM, "rule.mean_v": SUM, "rule.step": SUM,
-        "rule.spent": SUM, "tau": ANY, "shares": (0.0, 1.0 + 1e-9),
-    },
-    "Avare": weighted("unit", "floor", "decay", "least", "level", counts=["due"], **SCORES),
-    "SRG": weighted(
-        "unit", "mean_norm", "seen", counts=["by_coin"], pending=ENDLESS, norms=ANY,
-        **{"coins.position": COUNT},
-    ),
-    "Safe": weighted(
-        "unit", "drift", "level", "solved_total", counts=["interval", "due"], norms=(0.0, 2.0**250),
-        visited=ANY,
-    ),
-    "FTRL": weighted("unit", **SCORES),
-    "OSMD": weighted(
-        "unit", "bound", counts=["falling"], scores=(0.0, 2.0**500),
-        **{"rule.step": (0.3, 0.3), "rule.floor": (0.4, 0.4), "rule.least": (0.01, 0.01),
-           "rule.level": (1e-300, 2.0**500)},
-    ),
-    "VRM": {
-        "rule.unit": SUM, "rule.largest": SUM, "rule.step": (0.1, 0.1), "rule.least": (0.1, 0.1),
-        "mixture": (0.0, 1.0 + 1e-9), "curvature": (-1e18, 1e18),
-    },
-    "Stale": weighted(
-        "unit", pending=ENDLESS, table=(-1.0, 2.0**250), **{"rule.mean_loss": (2.0**-200, 1e300)}
-    ),
-    "EpochVRB": {
-        "rule.mixing": (0.0, 1.0), "rule.drawn": COUNT, "rule.fed": COUNT, "rule.unit": SUM,
-        "rule.mean_square": SUM, "rule.disagreement": (-1e-9, 1.0 + 1e-9), "rule.compared": SUM,
-        "rule.first_root": (0.0, 2.0**200), "rule.least": (1, N * 2**32),
-        "chosen.turn.place": (0, N - 1), "chances": (1, N * 2**32), "scores": (0.0, 2.0**1020),
-        "chosen.items": (0, N - 1), "visits": (0.0, 2.0**100),
-    },
-    "InfoBatch": {
-        "epoch.number": COUNT, "epoch.length": (1, N), "epoch.below": (0, N),
-        "epoch.kept": (0, N), "below": (0, 1), "losses": (-1.0, MOST), **DECK,
-    },
-    "KVib": {"latest.nominal": (1, 2**31), **SCORES},
-}  # fmt: skip
+MOST = 1.7976931348623157e308
 SAMPLERS = {
     **players.SAMPLERS,
     "VRB, independent": lambda seed: tombola.VRB(N, shuffle=False, seed=seed),
@@ -120,61 +24,243 @@ SAMPLERS = {
 }
 
 
-def beyond(end, way, dtype):
-    """The next number after an end of a range; large integers are compared as floats."""
-    if dtype.kind in "iu":
-        return end + way * max(1, end >> 50)
-    with np.errstate(over="ignore"):
-        return np.nextafter(dtype.type(end), dtype.type(way * np.inf))
+def declared(state, outer=None, name=""):
+    """Name, declaration, numpy type and scope of every number and array that a state saves."""
+    scope = Scope({}, state, outer)
+    for part, how in state.parts.items():
+        live, where = getattr(state, part), within(name, part)
+        if isinstance(how, Field):
+            if how.saved:
+                yield where, how, live.dtype, scope
+        elif isinstance(live, State):
+            yield from declared(live, scope, where)
+        else:
+            inner = Scope({}, live[0], scope)
+            for key, field in how.declared.items():
+                if field.saved:
+                    yield f"{where}.{key}", field, live.dtype[key], inner
 
 
-def changed(state, name, number):
+def changed(state, name, value):
     """A state with another number, the second one where the name is that of an array."""
     *path, last = name.split(".")
     inner = state["parts"]
     for key in path:
         inner = inner[key]
     if isinstance(inner[last], np.ndarray):
-        inner[last].flat[1] = number
+        inner[last].flat[1] = value
     else:
-        inner[last] = type(inner[last])(number)
+        inner[last] = type(inner[last])(value)
     return state
 
 
-ODDS = (
-    "mixture has a sum|shares must sum|visited has|chances must sum|which its chance rules out"
-    "|, but the epoch has|but the masses sum"
+def beyond(end, way, dtype):
+    """The next number after an end of a range, and NaN; no number if the type has none."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return [end + way] if limits.min <= end + way <= limits.max else []
+    with np.errstate(over="ignore"):
+        return [np.nextafter(dtype.type(end), dtype.type(way * np.inf)).item(), np.nan]
+
+
+def problems(sampler, name, dtype, low, high):
+    """What is wrong with a range, and whether an end of it is at odds with other numbers."""
+    before, found, at_odds = sampler.state_dict(), [], False
+    one = rf"{re.escape(name)}(\[1\]|\[0, 1\])?"
+    own = re.compile(rf"{one} must be (an? (integer|float) )?from .* to .*, got")
+    for end, way in ((low, -1), (high, 1)):
+        try:
+            sampler.load_state_dict(changed(sampler.state_dict(), name, end))
+            sampler.load_state_dict(before)
+        except CheckpointError as error:
+            at_odds = True
+            if own.match(str(error)):
+                found.append(f"{name}: {end} is refused: {error}")
+        for number in beyond(end, way, dtype):
+            try:
+                sampler.load_state_dict(changed(sampler.state_dict(), name, number))
+                found.append(f"{name}: {number} is accepted")
+            except CheckpointError as error:
+                if not own.match(str(error)):
+                    found.append(f"{name}: {number} is refused by another name: {error}")
+                if not same(sampler.state_dict(), before):
+                    found.append(f"{name}: the state has changed")
+    return found, at_odds
+
+
+ODDS = {  # numbers that must fit others: see `fault` of their states
+    "index.weights", "index.order", "members.weights", "members.order", "deck.items", "mixture",
+    "shares", "visited", "chances", "chosen.items", "epoch.length", "epoch.below", "epoch.kept",
+    "below", "rule.mass", "rule.mass_of_summed", "rule.summed", "scores",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_declared_number_has_a_range(name):
+    sampler = SAMPLERS[name](3)
+    fields = list(declared(sampler.state))
+    assert {field for field, *_ in fields} == set(leaves(sampler.state_dict()["parts"]))
+    for field, declaration, dtype, scope in fields:
+        low, high = declaration.ends(scope)
+        assert -MOST <= low <= high <= MOST
+        found, at_odds = problems(sampler, field, dtype, low, high)
+        assert found == []
+        assert not at_odds or field in ODDS
+
+
+# --- a dozen of them, written out -----------------------------------------------------------------
+
+COUNT = (0, 2**60)
+RANGES = [
+    ("VRB", "rule.mixing", 0.0, 1.0),
+    ("VRB", "rule.drawn", *COUNT),
+    ("VRB", "rule.disagreement", -1e-9, 1.0 + 1e-9),
+    ("VRB", "rule.first_root", 0.0, 2.0**200),
+    ("VRB", "rule.mean_square", 0.0, MOST),
+    ("VRB", "sweep.scale", 2.0**-1000, 2.0**1020),
+    ("VRB", "sweep.cursor", 0, N - 1),
+    ("VRB", "sweep.pending", 0, N),
+    ("VRB", "fallback.left", 0, 280),
+    ("VRB", "fallback.ours", 0.0, 1e300),
+    ("VRB", "fallback.shuffling", 0, 1),
+    ("VRB, independent", "fallback.shuffling", 0, 0),
+    ("VRB", "deck.turn.place", 0, N - 1),
+    ("VRB", "scores", 0.0, 2.0**1020),
+    ("VRB", "visits", 0.0, 2.0**100),
+    ("VRB, mixing", "rule.mixing", 2.0**-60, 1.0),
+    ("VRB, mixing", "rule.due", *COUNT),
+    ("GroupVRB", "rule.cursor", 0, 1),
+    ("GroupVRB", "scores", 1 / 16, 2.0**1000),
+    ("GroupVRB", "visits", 0, 15),
+    ("GroupVRB", "levels", 0.0, 2.0**1000),
+    ("GroupVRB", "seen", *COUNT),
+    ("GroupVRB", "darts.position", *COUNT),
+    ("MirrorDescent", "rule.summed", 0, N - 1),
+    ("MirrorDescent", "scores", 0.0, 2.0**100),
+    ("AdaptiveWeighted", "tau", -MOST, MOST),
+    ("AdaptiveWeighted", "shares", 0.0, 1.0 + 1e-9),
+    ("Safe", "norms", 0.0, 2.0**250),
+    ("OSMD", "rule.level", 1e-300, 2.0**500),
+    ("VRM", "curvature", -1e18, 1e18),
+    ("Stale", "table", -1.0, 2.0**250),
+    ("Stale", "rule.mean_loss", 2.0**-200, 1e300),
+    ("EpochVRB", "rule.least", 1, N * 2**32),
+    ("EpochVRB", "chances", 1, N * 2**32),
+    ("EpochVRB", "chosen.items", 0, N - 1),
+    ("EpochVRB, share", "chosen.turn.place", 0, 23),
+    ("InfoBatch", "epoch.length", 1, N),
+    ("InfoBatch", "below", 0, 1),
+    ("InfoBatch", "losses", -1.0, MOST),
+    ("KVib", "latest.nominal", 1, 2**31),
+]
+
+
+def type_of(state, name):
+    return next(dtype for field, _, dtype, _ in declared(state) if field == name)
+
+
+@pytest.mark.parametrize(("name", "field", "low", "high"), RANGES)
+def test_ranges_are_these(name, field, low, high):
+    sampler = SAMPLERS[name](3)
+    found, at_odds = problems(sampler, field, type_of(sampler.state, field), low, high)
+    assert found == []
+    assert not at_odds or field in ODDS
+
+
+# --- wrong declarations are noticed ---------------------------------------------------------------
+
+
+def with_turn(kind):
+    """A sampler that deals from a deck whose place is declared in another way."""
+
+    class Other(Deck):
+        turn: Cell[kind]
+
+    sampler = tombola.Shuffle(N)
+    parts = sampler.state._asdict()
+    parts["deck"] = Other(items=sampler.state.deck.items, turn=cell(kind()))
+    sampler.state = type(sampler.state)(**parts)
+    return sampler
+
+
+class Wide(Turn):
+    place: int = integer("one too many", 0, "items.size", default=0)
+
+
+class Narrow(Turn):
+    place: int = integer("one too few", 1, "items.size - 1", default=1)
+
+
+class Unchecked(Field):
+    """What a range would be good for."""
+
+    def read(self, value, name, scope, like=None):
+        return value
+
+
+class Lax(Turn):
+    place: int = Unchecked("any place", 0, "items.size - 1", default=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Turn, []),
+        (Wide, ["deck.turn.place: 40 is accepted"]),
+        (Narrow, ["deck.turn.place: 0 is refused: .* from 1 to 39, got 0"]),
+        (Lax, ["deck.turn.place: -1 is accepted", "deck.turn.place: 40 is accepted"]),
+    ],
 )
+def test_a_wrong_declaration_is_noticed(kind, message):
+    sampler = with_turn(kind)
+    found, _ = problems(sampler, "deck.turn.place", np.dtype(np.int64), 0, N - 1)
+    assert len(found) == len(message)
+    assert all(map(re.match, message, found))
 
 
-def accept(sampler, state):
-    """Load a state whose numbers are all in range, though one may be at odds with others."""
-    try:
-        sampler.load_state_dict(state)
-    except CheckpointError as error:
-        if not re.search(ODDS, str(error)):
-            raise
+def test_a_range_that_is_not_checked_is_noticed():
+    """Its ends are those of the table, so only the numbers beyond tell."""
+    sampler = with_turn(Lax)
+    for field, declaration, dtype, scope in declared(sampler.state):
+        found, _ = problems(sampler, field, dtype, *declaration.ends(scope))
+        assert bool(found) == (field == "deck.turn.place")
 
 
-@pytest.mark.parametrize("name", RANGES)
-def test_ends_of_ranges(name):
+# --- whatever else a state holds ------------------------------------------------------------------
+
+
+ODD = [
+    "text", None, [0.0], {}, {"size": 3}, 1j, 10**400, True, np.float32(0.5), np.array("text"),
+    np.zeros((2, 2, 2)), np.zeros(N, dtype=">f8"), np.zeros(N, dtype=object), np.ma.masked_all(N),
+]  # fmt: skip
+
+
+def places(parts, path=()):
+    """Where each entry of a state is, nested ones included."""
+    for key, inner in parts.items():
+        yield (*path, key)
+        if isinstance(inner, dict):
+            yield from places(inner, (*path, key))
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_entries_of_any_other_type_are_refused(name):
+    """Also where another range is that of a size of such an entry."""
     sampler = SAMPLERS[name](3)
     before = sampler.state_dict()
-    numbers = leaves(before["parts"])
-    index = {f"{part}.{array}" for part in ("index", "members") for array in ("weights", "order")}
-    assert set(numbers) - index - {"deck.items"} == set(RANGES[name])
-    for field, (low, high) in RANGES[name].items():
-        dtype = np.asarray(numbers[field]).dtype
-        for end, way in ((low, -1), (high, 1)):
-            accept(SAMPLERS[name](3), changed(sampler.state_dict(), field, end))
-            outside = [beyond(end, way, dtype)] + ([np.nan] if dtype.kind == "f" else [])
-            if dtype.kind == "u" and outside[0] < 0:
-                continue  # no such number
-            for number in outside:
-                message = rf"{field}(\[1\])? is .*(not from|out of range)"
-                with pytest.raises(CheckpointError, match=message):
-                    sampler.load_state_dict(changed(sampler.state_dict(), field, number))
-                assert same(sampler.state_dict(), before), field
+    for path in places(before["parts"]):
+        for odd in ODD:
+            state = sampler.state_dict()
+            inner = state["parts"]
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = odd
+            with pytest.raises(CheckpointError, match=re.escape(".".join(path))):
+                sampler.load_state_dict(state)
+            inner.pop(path[-1])
+            with pytest.raises(CheckpointError, match=f"it has no {re.escape('.'.join(path))}"):
+                sampler.load_state_dict(state)
+    assert same(sampler.state_dict(), before)
 
 
 @pytest.mark.parametrize("name", ["Shuffle", "VRB", "GroupVRB"])
@@ -185,5 +271,8 @@ def test_a_deck_holds_each_item_once(name, place, item):
     assert state["parts"]["deck"]["items"].tolist() == list(range(N))
     assert state["parts"]["deck"]["turn"]["place"] == 0
     state["parts"]["deck"]["items"][place] = item
-    with pytest.raises(CheckpointError, match="deck does not contain every item exactly once"):
+    message = "deck: items must hold every item exactly once"
+    if not 0 <= item < N:
+        message = rf"deck.items\[{place}\] must be from 0 to {N - 1}, got {item}"
+    with pytest.raises(CheckpointError, match=message):
         sampler.load_state_dict(state)

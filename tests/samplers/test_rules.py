@@ -12,13 +12,11 @@ import pytest
 
 import tombola
 from naive import words
-from states import leaves
+from states import leaves, numbers
 from tombola import Draw
 from tombola.samplers import mabs, weighted
 
 pytestmark = pytest.mark.kernels
-
-ALWAYS = 2**62
 
 
 def unit_of(loss):
@@ -40,7 +38,7 @@ class Rule:
 
     def begin(self):
         self.weights, self.cursor, self.scale = [1] * self.n, 0, 1.0
-        self.pending = ALWAYS if self.stale else 0
+        self.pending = 0
         self.rebuild()
 
     def rebuild(self):
@@ -69,19 +67,19 @@ class Rule:
         self.absorb(i, p, loss)
         self.rule["fed"] += 1
         self.put(i)
-        for _ in range(min(2, self.pending)):
+        for _ in range(2 if self.stale else min(2, self.pending)):
             i, self.cursor = self.cursor, (self.cursor + 1) % self.n
             self.fade(i)
             self.put(i)
-            self.pending -= self.pending < ALWAYS
+            self.pending -= not self.stale
         total = sum(self.weights)
         if 2**10 * self.n <= total <= 2**60:
             return
         if self.n <= self.small:
             self.rebuild()
-        elif self.pending == 0 or (self.pending == ALWAYS and self.cursor < 2):
+        elif self.cursor < 2 if self.stale else self.pending == 0:
             self.scale *= 0.5 if total > 2**60 else 2.0
-            self.pending = max(self.pending, self.n)
+            self.pending = self.n
 
     def uniform(self):
         """The integer that mixing adds to all weights; None where only that would be left."""
@@ -445,7 +443,7 @@ def fitting(mine, theirs, rtol):
 
 def compare(rule, sampler, when):
     """Every number of the rule is that of the sampler."""
-    theirs = leaves(sampler.state_dict()["parts"])
+    theirs = numbers(sampler.state)
     for name, mine in leaves(rule.state()).items():
         assert fitting(mine, theirs[name], rule.rtol), (when, name, mine, theirs[name])
     assert fitting(rule.probabilities(), sampler.probabilities(), rule.rtol), when

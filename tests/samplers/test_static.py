@@ -8,8 +8,8 @@ import pytest
 
 import tombola
 from budget import chi_square_excess
+from players import update_one
 from tombola import Static, Uniform
-from tombola.samplers.compiled import update_one
 from tombola.samplers.weighted import uniform_weight
 
 pytestmark = pytest.mark.kernels

@@ -10,7 +10,7 @@ import budget
 import naive
 from states import assert_same
 from tombola import VRB, Draw, Uniform
-from tombola.samplers.compiled import fill_probabilities
+from tombola.samplers.compiled import fill_all
 from tombola.samplers.vrb import cube_root
 
 pytestmark = pytest.mark.kernels
@@ -643,7 +643,7 @@ def test_frequencies_while_it_adapts():
     p = np.empty(n)
     for _ in range(20_000):
         draw = sampler.draw(1)
-        fill_probabilities(sampler.state, p)
+        fill_all(sampler.state, p)
         counts[draw.indices[0]] += 1
         expected += p
         sampler.update(draw, losses[draw.indices])

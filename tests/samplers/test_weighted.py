@@ -50,25 +50,22 @@ OWN = """
 import numpy as np
 from tombola import Draw
 from softening import SOFTENING
-from tombola.samplers.weighted import Scored, WeightedSampler, new_rule
+from tombola.samplers.weighted import Rule, Scored, WeightedSampler
+from tombola.state import cell
 
 
 class OwnState(Scored):
-    @staticmethod
-    def absorb(state, item, probability, loss):
-        state.scores[item] = loss
+    def absorb(self, item, probability, loss):
+        self.scores[item] = loss
 
-    @staticmethod
-    def value(state, item):
-        return state.scores[item] + SOFTENING
+    def value(self, item):
+        return self.scores[item] + SOFTENING
 
 
 class Own(WeightedSampler):
-    state_class = OwnState
-
     def __init__(self, n, *, seed=0):
         super().__init__(n, seed)
-        self._begin(rule=new_rule(), scores=np.zeros(n))
+        self._begin(OwnState, rule=cell(Rule()), scores=np.zeros(n))
 
 
 def ratio():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tombola.cli.errors import CommandError
-from tombola.cli.train_record import FINISHED, check_form, read_record
+from tombola.cli.train_record import Finished, read_record
 from tombola.cli.train_report import capital, how, legend, report
 from tombola.cli.train_scores import meaning
 from tombola.cli.train_verdict import Course, courses, percent
@@ -68,7 +68,7 @@ def read_run(folder: Path, label: str) -> TrainRun:
             raise CommandError(
                 f"{folder} holds a run of another version, without {missing[0]!r}: train again"
             )
-        check_form(record, FINISHED)
+        Finished.read(record)
         with (folder / "trace.csv").open(encoding="utf-8", newline="") as file:
             trace: list[dict[str, Any]] = list(csv.DictReader(file))
         parts = courses(record["parts"], trace)

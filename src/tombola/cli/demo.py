@@ -13,8 +13,8 @@ from tombola.experiments import demo_clusters, demo_linear, demo_photograph
 from tombola.experiments.demo_parts import FULL, Pictures, Section, Size
 from tombola.experiments.exhibit import Row
 from tombola.experiments.rows import as_csv
-from tombola.files import replaced_file, write_text
 from tombola.report.record import versions
+from tombola.state.files import replaced_file, write_text
 
 __all__ = ["add_arguments", "run"]
 

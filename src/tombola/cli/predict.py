@@ -10,13 +10,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from tombola.archive import CheckpointError
 from tombola.cli.data import name_of
 from tombola.cli.errors import CommandError
 from tombola.cli.progress import Progress
 from tombola.cli.train_record import read_record
 from tombola.datasets import DataError
-from tombola.files import replaced_file
+from tombola.state import CheckpointError
+from tombola.state.files import replaced_file
 
 if TYPE_CHECKING:
     from tombola.models import SavedModel
@@ -117,10 +117,6 @@ def _model(folder: Path) -> "SavedModel":
         raise CommandError(f"{folder} holds no model of `tombola train`") from None
     except CheckpointError as error:
         raise CommandError(f"the model cannot be used: {error}") from None
-    except ValueError as error:
-        raise CommandError(
-            f"{folder / 'run.json'} is not the record of a run of `tombola train`: {error}"
-        ) from None
 
 
 def _names(model: "SavedModel") -> list[str]:

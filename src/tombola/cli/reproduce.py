@@ -12,7 +12,7 @@ from tombola.cli.progress import Progress
 from tombola.experiments.exhibit import Exhibit
 from tombola.experiments.rows import SweepError, gather
 from tombola.experiments.sweep import NAMES, check, sweep
-from tombola.files import replaced_file
+from tombola.state.files import replaced_file
 
 __all__ = ["add_arguments", "play", "print_exhibit", "run"]
 

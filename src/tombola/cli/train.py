@@ -14,9 +14,9 @@ from tombola.cli.errors import CommandError
 from tombola.cli.folders import check_folder
 from tombola.cli.train_record import read_record
 from tombola.datasets import DataError
-from tombola.files import write_text
 from tombola.report.record import versions
 from tombola.samplers.registry import GROUPED, NAMES
+from tombola.state.files import write_text
 
 if TYPE_CHECKING:
     from tombola.cli.train_fit import Fit
@@ -163,18 +163,12 @@ def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan") -> dict
 
 def _check_same(folder: Path, record: dict[str, Any]) -> None:
     """Refuse to resume a run that has other settings or data."""
-    path = folder / "run.json"
-    if not path.exists():
+    if not (folder / "run.json").exists():
         if folder.is_dir() and any(entry.suffix != ".part" for entry in folder.iterdir()):
             # a .part is what a killed process left of run.json
             raise CommandError(f"{folder} holds no run of `tombola train`: it has no run.json")
         return
-    try:
-        before = read_record(folder)
-    except ValueError as error:
-        raise CommandError(
-            f"{path} is not the record of a run of `tombola train`: {error}"
-        ) from None
+    before = read_record(folder)
     settings, checksum = before["settings"], before["data"]["checksum"]
     for name, value in record["settings"].items():
         if settings.get(name) != value:

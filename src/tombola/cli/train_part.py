@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from tombola import checkpoint
-from tombola.checkpoint import CheckpointError
 from tombola.cli.errors import CommandError
-from tombola.cli.train_rule import Book, Held, marks_of
-from tombola.entries import Entry
+from tombola.cli.train_rule import Book, Held, RuleState, marks_of
 from tombola.estimators.base import Part
 from tombola.estimators.part_fit import Task, goes_by_columns
 from tombola.estimators.solver_table import CERTIFIED, REDUCED
 from tombola.estimators.watch import Watch
 from tombola.solvers import DivergenceError, Result, Trace, WorkingSets
 from tombola.solvers.gap import relative_gap, unit_of
+from tombola.state import CheckpointError, Floats, Scope, array, real
+from tombola.state.archive import File
 
 __all__ = ["Job", "Outcome", "minimise"]
 
@@ -200,8 +199,8 @@ def _save(path: Path, result: Result, book: Book) -> None:
     two leaves a pair that fits.
     """
     before, now = book.saved, book.state(result.rounds)
-    rules = [now] if before is None else [before, now]
-    checkpoint.write(path.with_suffix(".rule"), {"class": "Rule", "rules": rules})
+    rules = RuleState(rules=[now] if before is None else [before, now])
+    rules.save(path.with_suffix(".rule"))
     result.save(path)
     book.saved = now
 
@@ -210,7 +209,7 @@ def _loaded(path: Path, book: Book) -> Result:
     """Return a saved result, and set the stopping rule to what it knew then."""
     try:
         result = Result.load(path)
-        _load_rule(path.with_suffix(".rule"), book, result.rounds)
+        book.load(path.with_suffix(".rule"), result.rounds)
     except FileNotFoundError as error:
         raise CommandError(
             f"the saved run cannot be continued: {error.filename} is missing"
@@ -220,23 +219,31 @@ def _loaded(path: Path, book: Book) -> Result:
     return result
 
 
-def _load_rule(path: Path, book: Book, rounds: int) -> None:
-    """Set the stopping rule to what it knew after some rounds."""
-    saved = Entry(checkpoint.read(path))
-    try:
-        saved.exactly("class", "Rule")
-        fitting = [state for state in saved.entries("rules") if state.whole("rounds") == rounds]
-        if not fitting:
-            raise CheckpointError(f"it does not fit a result of {rounds} rounds")
-        book.load(fitting[0])
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from None
-
-
 # --- by columns ---------------------------------------------------------------------------------
 
 
-COLUMNS = ("rounds", "gaps", "seconds")
+class ColumnsState(File):
+    """The result of a fit by columns."""
+
+    kind = "Columns"
+    rounds: Floats = array("at which the rest was noted", 0.0, "most")
+    gaps: Floats = array("relative duality gaps", 0.0, shape=("rounds.size",))
+    seconds: Floats = array("since the start", 0.0, shape=("rounds.size",))
+    gap: float = real("the last of gaps")
+    solution: Floats = array("at the end", shape="problem.shape")
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the order of a trace, or with the solution."""
+        rounds = self.rounds
+        if not rounds.size or (rounds != np.floor(rounds)).any() or (np.diff(rounds) <= 0).any():
+            return "rounds must be whole numbers in rising order, at least one"
+        if (np.diff(self.seconds) < 0).any():
+            return "seconds must be in rising order"
+        if self.gap != self.gaps[-1]:
+            return f"gap must be the last of gaps, {self.gaps[-1]}"
+        with np.errstate(over="ignore", invalid="ignore"):
+            sound = math.isfinite(scope.find("problem").value(self.solution))
+        return "" if sound else "solution must have a finite objective"
 
 
 class Stopped(Exception):  # noqa: N818
@@ -248,7 +255,7 @@ def _by_columns(model: Any, problem: Any, job: Job) -> Outcome | None:
     unit, held, found = unit_of(problem), job.held, None
     if job.resume and job.path.exists():
         try:
-            found = _loaded_columns(job.path, problem, model.max_iter)
+            found = ColumnsState.load(job.path, problem=problem, most=model.max_iter)
         except CheckpointError as error:
             raise CommandError(f"the saved run cannot be continued: {error}") from None
     if found is None:
@@ -267,45 +274,29 @@ def _by_columns(model: Any, problem: Any, job: Job) -> Outcome | None:
         seen.append((float(result.rounds), result.gap, time.perf_counter() - began))
         rows = np.array([row for k, row in enumerate(seen) if k == 0 or row[0] > seen[k - 1][0]])
         rows[-1] = seen[-1]
-        found = {"solution": result.solution, "gap": float(result.gap)}
-        found |= dict(zip(COLUMNS, np.ascontiguousarray(rows.T), strict=True))
-        checkpoint.write(job.path, {"class": "Columns", **found})
+        rounds, gaps, seconds = np.ascontiguousarray(rows.T)
+        found = ColumnsState(
+            rounds=rounds, gaps=gaps, seconds=seconds, gap=float(result.gap),
+            solution=result.solution,
+        )  # fmt: skip
+        found.save(job.path)
     job.progress(1.0)
-    rounds, gaps, seconds = (found[name] for name in COLUMNS)
+    rounds, solution = found.rounds, found.solution
     objective = np.full(len(rounds), math.nan)
-    objective[-1] = problem.value(found["solution"])
+    objective[-1] = problem.value(solution)
     losses = np.full(len(rounds), math.nan)
     if held is not None:
-        losses[-1] = held.loss(found["solution"])
+        losses[-1] = held.loss(solution)
     trace = Trace(
-        rounds.astype(np.int64), (rounds * problem.n).astype(np.int64), seconds, objective,
-        np.full(len(rounds), math.nan),
-    )  # fmt: skip
+        rounds=rounds.astype(np.int64),
+        item_gradients=(rounds * problem.n).astype(np.int64),
+        seconds=found.seconds,
+        objective=objective,
+        variance_ratio=np.full(len(rounds), math.nan),
+    )
     return Outcome(
-        solution=found["solution"], trace=trace, epochs=rounds, gaps=gaps, held=losses,
-        seconds=float(seconds[-1]), solver="WorkingSets", sampler="Shuffle",
-        second_moment=math.nan, rule="gap", ended=found["gap"] <= model.tol, gap=found["gap"],
+        solution=solution, trace=trace, epochs=rounds, gaps=found.gaps, held=losses,
+        seconds=float(found.seconds[-1]), solver="WorkingSets", sampler="Shuffle",
+        second_moment=math.nan, rule="gap", ended=found.gap <= model.tol, gap=found.gap,
         unit=unit,
     )  # fmt: skip
-
-
-def _loaded_columns(path: Path, problem: Any, most: int) -> dict[str, Any]:
-    """Return what was saved of a fit by columns of at most `most` rounds, after checking it."""
-    found = Entry(checkpoint.read(path))
-    try:
-        found.exactly("class", "Columns")
-        rounds = found.numbers("rounds", None, least=0.0)
-        found.require("rounds", len(rounds) > 0, "not empty")
-        gaps, seconds = (found.numbers(name, len(rounds), least=0.0) for name in COLUMNS[1:])
-        counts = (rounds == np.floor(rounds)) & (rounds <= most)
-        rising = bool(counts.all() and (np.diff(rounds) > 0).all())
-        found.require("rounds", rising, f"whole numbers to {most} in rising order")
-        found.require("seconds", bool((np.diff(seconds) >= 0).all()), "in rising order")
-        found.require("gap", found.number("gap") == gaps[-1], f"the last of gaps, {gaps[-1]}")
-        solution = found.numbers("solution", *problem.shape)
-        with np.errstate(over="ignore", invalid="ignore"):
-            sound = math.isfinite(problem.value(solution))
-        found.require("solution", sound, "one with a finite objective")
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from None
-    return dict(found.value)

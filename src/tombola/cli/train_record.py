@@ -1,116 +1,113 @@
 """The record of a run of `tombola train`, run.json, as it is read from a folder."""
 
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tombola.entries import LARGEST_COUNT
-from tombola.files import read_json
-from tombola.validation import brief
+from tombola.cli.errors import CommandError
+from tombola.state import (
+    Document,
+    count,
+    exactly,
+    flag,
+    listed,
+    mapping,
+    nested,
+    number,
+    optional,
+    text,
+)
+from tombola.state.files import read_json
 
-__all__ = ["FINISHED", "check_form", "read_record"]
-
-MOST = sys.float_info.max
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_COUNT
+__all__ = ["Finished", "read_record"]
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= MOST
+class Entries(Document):
+    """Entries of a record, which may have others."""
+
+    open_ended = True
 
 
-def _is_text_or_none(value: Any) -> bool:
-    return value is None or _is_text(value)
+class BegunData(Entries):
+    """The data of a run that was begun."""
+
+    checksum: str = text("the SHA-256 of the file")
 
 
-def _is_number_or_none(value: Any) -> bool:
-    return value is None or _is_number(value)
+class Begun(Entries):
+    """The record of a run that was begun."""
+
+    command: str = exactly("train", "what made the folder")
+    finished: bool = flag("whether it has ended")
+    settings: Mapping[str, Any] = mapping("what a resumed run must have in common")
+    data: BegunData = nested("the rows", BegunData)
 
 
-def _is_held_out(value: Any) -> bool:
-    return value is None or isinstance(value, dict)
+class Settings(Entries):
+    """The settings that a page shows."""
+
+    task: str = text("what the model does")
+    target: str | None = optional(text("the column that is predicted"))
+    epochs: int = count("at most")
+    test: float | None = optional(number("the share of rows held out"))
+    seed: int = count("of all draws")
 
 
-# dicts stand for dicts with these entries, or where it is ANY, with any; lists for lists of such
-ANY = ""
-BEGUN: dict[str, Any] = {
-    "command": lambda it: it == "train",
-    "finished": _is_flag,
-    "settings": {},
-    "data": {"checksum": _is_text},
-}
-FINISHED: dict[str, Any] = {
-    "settings": {
-        "task": _is_text,
-        "target": _is_text_or_none,
-        "epochs": _is_count,
-        "test": _is_number_or_none,
-        "seed": _is_count,
-    },
-    "data": {
-        "name": _is_text,
-        "source": _is_text,
-        "checksum": _is_text,
-        "rows": _is_count,
-        "columns": _is_count,
-        "notes": [_is_text],
-        "held_out": _is_held_out,
-    },
-    "versions": {ANY: _is_text},
-    "parts": [
-        {
-            "problem": _is_text,
-            "solver": _is_text,
-            "sampler": _is_text,
-            "epochs": _is_number,
-            "seconds": _is_number,
-            "objective": _is_number,
-            "rule": _is_text,
-            "ended": _is_flag,
-            "gap": _is_number_or_none,
-            "objective_at_0": _is_number_or_none,
-            "second_moment_ratio": _is_number_or_none,
-        }
-    ],
-    "scores": {ANY: _is_number},
-    "seconds": _is_number,
-    "verdict": _is_text,
-    "code": {"predict": _is_text, "fit": _is_text},
-}
+class Data(BegunData):
+    """The data of a run that has ended."""
+
+    name: str = text("of the data set")
+    source: str = text("where it is from")
+    rows: int = count("to train on")
+    columns: int = count("of the prepared rows")
+    notes: list[str] = listed("what was done to the rows", text("a sentence"))
+    held_out: Mapping[str, Any] | None = optional(mapping("how rows were held out"))
+
+
+class PartRecord(Entries):
+    """How a part of the fit ended."""
+
+    problem: str = text("its name")
+    solver: str = text("the class")
+    sampler: str = text("the class")
+    epochs: float = number("that it took")
+    seconds: float = number("that it took")
+    objective: float = number("at the end")
+    rule: str = text("what ends it")
+    ended: bool = flag("whether that happened")
+    gap: float | None = optional(number("the relative duality gap"))
+    objective_at_0: float | None = optional(number("what the gap is relative to"))
+    second_moment_ratio: float | None = optional(number("of the draws, over uniform ones"))
+
+
+class Code(Entries):
+    """Lines of Python."""
+
+    predict: str = text("that predict")
+    fit: str = text("that fit the same model")
+
+
+class Finished(Entries):
+    """The record of a run that has ended."""
+
+    settings: Settings = nested("of the run", Settings)
+    data: Data = nested("the rows", Data)
+    versions: Mapping[str, str] = mapping("of the packages", text("a version"))
+    parts: list[PartRecord] = listed("how each part ended", PartRecord)
+    scores: Mapping[str, float] = mapping("on the rows held out", number("a score"))
+    seconds: float = number("of all parts")
+    verdict: str = text("whether it converged, in words")
+    code: Code = nested("that does the same", Code)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """Return the record of a run that was begun, or raise a ValueError."""
-    record = read_json(folder / "run.json")
-    check_form(record, BEGUN)
+    """Return the record of a run that was begun, or raise a CommandError."""
+    path = folder / "run.json"
+    try:
+        record = read_json(path)
+        Begun.read(record)
+    except ValueError as error:
+        raise CommandError(
+            f"{path} is not the record of a run of `tombola train`: {error}"
+        ) from None
     return record
-
-
-def check_form(value: Any, form: Any, name: str = "") -> None:
-    """Raise a ValueError that names the first entry that is not as it should be."""
-    if isinstance(form, dict):
-        if not isinstance(value, dict):
-            raise ValueError(f"{name} is {brief(value)}, not an object")
-        every = dict.fromkeys(value, form[ANY]) if ANY in form else form
-        for key, inner in every.items():
-            inside = f"{name}.{key}" if name else key
-            if key not in value:
-                raise ValueError(f"it has no {inside}")
-            check_form(value[key], inner, inside)
-    elif isinstance(form, list):
-        if not isinstance(value, list):
-            raise ValueError(f"{name} is {brief(value)}, not a list")
-        for k, inner in enumerate(value):
-            check_form(inner, form[0], f"{name}.{k}")
-    elif not form(value):
-        raise ValueError(f"{name} is {brief(value)}")

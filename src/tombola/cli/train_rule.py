@@ -2,15 +2,31 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.entries import Entry
+from tombola.state import (
+    LARGEST_COUNT,
+    CheckpointError,
+    Document,
+    Floats,
+    Ints,
+    Scope,
+    array,
+    count,
+    flag,
+    integer,
+    listed,
+    nested,
+    optional,
+    real,
+)
+from tombola.state.archive import File
 
-__all__ = ["Book", "Held", "marks_of"]
+__all__ = ["Book", "Held", "RuleState", "marks_of"]
 
 QUARTERS = 4  # evaluations in the first epoch
 EACH = 10  # epochs that are each followed by an evaluation; later ones are rarer
@@ -49,6 +65,60 @@ class Held(NamedTuple):
         return value if penalty is None else value - float(penalty(solution))
 
 
+class WatchState(Document):
+    """What a stopping rule knows: see `tombola.estimators.watch.Watch`."""
+
+    epoch: int = integer("epochs so far", 0, "rounds")
+    idle: int = integer("the last of them without progress", 0, "epoch")
+    best: float = real("the best objective so far", -math.inf, math.inf)
+    solution: Floats = array("after the last epoch", shape="shape")
+    converged: bool = flag("whether it has said to stop")
+
+
+class NotedState(Document):
+    """Numbers that were noted, by rounds."""
+
+    rounds: Ints = array("the marks", 0, LARGEST_COUNT, dtype=np.int64)
+    values: Floats = array("NaN where nothing is known", None, shape=("rounds.size",))
+
+    @classmethod
+    def of(cls, column: dict[int, float]) -> Self:
+        """Return what was noted as arrays."""
+        rounds, values = np.array(list(column), dtype=np.int64), np.array(list(column.values()))
+        return cls(rounds=rounds, values=values.astype(np.float64))
+
+    @property
+    def column(self) -> dict[int, float]:
+        """What was noted, by rounds."""
+        return dict(zip(self.rounds.tolist(), self.values.tolist(), strict=True))
+
+    def fault(self, scope: Scope) -> str:
+        """Return whether something was noted elsewhere than at marks."""
+        fine = (np.diff(self.rounds) > 0).all() and scope.find("marks").issuperset(self.column)
+        return "" if fine else "rounds must be marks in rising order"
+
+
+class BookState(Document):
+    """What a `Book` knows after some rounds."""
+
+    rounds: int = count("so far")
+    rule: WatchState | None = optional(nested("what the stopping rule knows", WatchState))
+    gaps: NotedState = nested("relative duality gaps", NotedState)
+    losses: NotedState = nested("losses on the rows held out", NotedState)
+
+    def fault(self, scope: Scope) -> str:
+        """Return whether there is no stopping rule, or one that the solver does not have."""
+        fine = (self.rule is None) == (scope.find("shape") == ())
+        return "" if fine else "rule must be there if the solver does not end by itself"
+
+
+class RuleState(File):
+    """The file of a stopping rule."""
+
+    kind = "Rule"
+    rules: list[BookState] = listed("before the last result was saved, and after", BookState)
+
+
 class Book:
     """Called after each epoch: asks the stopping rule, and notes gaps and losses at the marks.
 
@@ -61,13 +131,11 @@ class Book:
     held : Held or None
     """
 
-    fields = ("epoch", "idle", "best", "solution", "converged")  # the state of a Watch
-
     def __init__(self, marks: Sequence[int], watch: Any, held: Held | None) -> None:
         self.marks, self.watch, self.held = set(marks), watch, held
         self.gaps: dict[int, float] = {}
         self.losses: dict[int, float] = {}
-        self.saved: dict[str, Any] | None = None  # the state that was saved last
+        self.saved: BookState | None = None  # the state that was saved last
 
     @property
     def converged(self) -> bool:
@@ -92,41 +160,31 @@ class Book:
         """Return what was noted at these rounds, NaN where nothing was."""
         return np.array([noted.get(int(mark), math.nan) for mark in rounds])
 
-    def state(self, rounds: int) -> dict[str, Any]:
+    def state(self, rounds: int) -> BookState:
         """Return all that it knows after some rounds."""
-        names = self.fields if self.watch is not None else ()
-        rule = {name: getattr(self.watch, name) for name in names}
-        noted = {
-            name: {"rounds": np.array(list(column), dtype=np.int64),
-                   "values": np.array(list(column.values()), dtype=np.float64)}
-            for name, column in (("gaps", self.gaps), ("losses", self.losses))
-        }  # fmt: skip
-        return {"rounds": rounds, "rule": rule, **noted}
+        watch = self.watch
+        rule = {} if watch is None else {name: getattr(watch, name) for name in WatchState.declared}
+        return BookState(
+            rounds=rounds,
+            rule=None if watch is None else WatchState(**rule),
+            gaps=NotedState.of(self.gaps),
+            losses=NotedState.of(self.losses),
+        )
 
-    def load(self, state: Entry) -> None:
-        """Set it to a saved state, which may hold anything.
+    def load(self, path: Path, rounds: int) -> None:
+        """Set it to what a file says that it knew after some rounds.
 
         Raises
         ------
         CheckpointError
-            If the state does not fit; nothing is changed.
+            If the file does not fit; nothing is changed.
         """
-        rule, rounds = state.entry("rule"), state.whole("rounds")
-        found: dict[str, Any] = {}
-        if self.watch is not None:
-            found["epoch"] = rule.whole("epoch", 0, rounds)
-            found["idle"] = rule.whole("idle", 0, found["epoch"])
-            found["best"], found["converged"] = rule.number("best"), rule.flag("converged")
-            found["solution"] = rule.numbers("solution", *self.watch.solution.shape)
-        gaps, losses = self._noted(state.entry("gaps")), self._noted(state.entry("losses"))
-        for name, value in found.items():
-            setattr(self.watch, name, value)
-        self.saved, self.gaps, self.losses = dict(state.value), gaps, losses
-
-    def _noted(self, column: Entry) -> dict[int, float]:
-        """Return what a state says was noted, by rounds."""
-        rounds = column.array("rounds", np.int64, None).tolist()
-        values = column.array("values", np.float64, len(rounds)).tolist()
-        rising = all(a < b for a, b in pairwise(rounds)) and self.marks.issuperset(rounds)
-        column.require("rounds", rising, "marks in rising order")
-        return dict(zip(rounds, values, strict=True))
+        shape = () if self.watch is None else self.watch.solution.shape
+        rules = RuleState.load(path, shape=shape, marks=self.marks).rules
+        state = next((it for it in rules if it.rounds == rounds), None)
+        if state is None:
+            raise CheckpointError(f"{path} does not fit a result of {rounds} rounds")
+        if state.rule is not None:
+            for name, value in vars(state.rule).items():
+                setattr(self.watch, name, value)
+        self.saved, self.gaps, self.losses = state, state.gaps.column, state.losses.column

@@ -28,19 +28,19 @@ OPTIONS: Any = {"forceinline": True, "error_model": "numpy", **INNER}
 
 
 @infer_getattr
-class Methods(AttributeTemplate):  # type: ignore[misc]
+class Methods(AttributeTemplate):
     """The methods of named tuples, besides their fields."""
 
     key = types.BaseNamedTuple
 
-    def generic_resolve(self, kind: Any, name: str) -> Any:
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
         """Return the type of ``kind.name`` if it is a method, else None."""
         if name in kind.fields or _method(kind.instance_class, name) is None:
             return None
         called = types.Dispatcher(_compiled(kind.instance_class, name))
         _lower(name)
 
-        class Method(AbstractTemplate):  # type: ignore[misc]
+        class Method(AbstractTemplate):
             key = (types.BaseNamedTuple, name)
 
             def generic(self, arguments: Any, named: Any) -> Any:

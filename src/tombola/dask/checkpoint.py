@@ -13,16 +13,56 @@ from typing import Any
 
 import numpy as np
 
-from tombola.archive import CheckpointError, is_of, read, write
-from tombola.compiling import check_fit, leaves, load_parts, saved_parts
+from tombola.dask.fit import Fit
 from tombola.dask.overview import mark_of
-from tombola.dask.refinement import Refinement
-from tombola.dask.rounds import Ascent
-from tombola.entries import LARGEST_COUNT
+from tombola.state import (
+    CheckpointError,
+    Floats,
+    Scope,
+    array,
+    entry_of,
+    integer,
+    listed,
+    mapping,
+    text,
+)
+from tombola.state.archive import File
+from tombola.state.fields import refuse_unknown
 
 __all__ = ["Checkpoint", "folder_at"]
 
-FORMAT = 4
+FORMAT = 5
+
+
+class FitState(File):
+    """The file of the driver."""
+
+    kind, form = "dask fit", FORMAT
+    fingerprint: str = text("a hash of what the fit depends on")
+    missing: list[int] = listed(
+        "partitions without dual variables", integer("a partition", 0, "partitions - 1")
+    )
+    parts: Mapping[str, Any] = mapping("what the driver keeps: see `Fit.states`")
+
+    def fault(self, scope: Scope) -> str:
+        """Return whether it is of another fit; check what the driver keeps."""
+        if self.fingerprint != scope.find("own"):
+            return (
+                "it is of a fit of other data, partitions or parameters (with random_state=None "
+                "every fit has its own): remove the folder, or give another one"
+            )
+        states = scope.find("states")
+        for name, state in states.items():
+            state.check(entry_of(self.parts, name, "parts"), f"parts.{name}")
+        refuse_unknown(self.parts, states, "parts")
+        return ""
+
+
+class DualsState(File):
+    """The file of the dual variables of a partition."""
+
+    kind, form = "duals", FORMAT
+    duals: Floats = array("by output and row", shape=("outputs", "rows"))
 
 
 class Checkpoint:
@@ -31,7 +71,7 @@ class Checkpoint:
     Parameters
     ----------
     folder : path
-    fit : Ascent or Refinement
+    fit : Fit
         What is saved, and restored.
     sizes : sequence of int
         The rows of each partition.
@@ -39,7 +79,7 @@ class Checkpoint:
         A hash of the data.
     """
 
-    def __init__(self, folder: Path, fit: Ascent | Refinement, sizes: list[int], mark: str) -> None:
+    def __init__(self, folder: Path, fit: Fit, sizes: list[int], mark: str) -> None:
         self.folder, self.fit, self.sizes, self.mark = folder, fit, sizes, mark
 
     def save(self) -> None:
@@ -49,17 +89,10 @@ class Checkpoint:
             if duals is None:
                 missing.append(k)
             else:
-                write(self._duals(number, k), {"class": "duals", "format": FORMAT, "duals": duals})
-        write(
-            self.folder / "fit.npz",
-            {
-                "class": "dask fit",
-                "format": FORMAT,
-                "fingerprint": self._fingerprint(),
-                "missing": missing,
-                "parts": saved_parts(self.fit.parts()),
-            },
-        )
+                DualsState(duals=duals).save(self._duals(number, k))
+        parts = {name: state.saved() for name, state in self.fit.states.items()}
+        state = FitState(fingerprint=self._fingerprint(), missing=missing, parts=parts)
+        state.save(self.folder / "fit.npz")
         for path in self.folder.glob("duals-*.npz"):
             if not path.name.startswith(f"duals-{number}-"):
                 path.unlink()
@@ -75,28 +108,15 @@ class Checkpoint:
         path = self.folder / "fit.npz"
         if not path.exists():
             return False
-        saved = read(path)
-        if not is_of(saved, "dask fit", FORMAT):
-            raise CheckpointError(f"{path} does not hold a fit of format {FORMAT}")
-        if self._fingerprint() != str(saved.get("fingerprint")):
-            raise CheckpointError(
-                f"{path} is of a fit of other data, partitions or parameters (with "
-                "random_state=None every fit has its own): remove the folder, or give another one"
-            )
-        parts: Any = saved.get("parts")
-        missing = saved.get("missing")
-        try:
-            check_fit(self.fit.parts(), parts)
-            check_numbers(parts, self.fit.limits)
-            if not (isinstance(missing, list) and all(type(k) is int for k in missing)):
-                raise ValueError("missing is not a list of partitions")
-        except ValueError as error:
-            raise CheckpointError(f"{path} is not a sound fit: {error}") from None
+        states, partitions = self.fit.states, len(self.sizes)
+        own = self._fingerprint()
+        saved = FitState.load(path, own=own, states=states, partitions=partitions)
+        number = saved.parts["driver"]["counts"]["rounds"]
         duals = [
-            None if k in missing else self._read_duals(parts["counts"]["rounds"], k)
-            for k in range(len(self.sizes))
+            None if k in saved.missing else self._read_duals(number, k) for k in range(partitions)
         ]
-        load_parts(self.fit.parts(), parts)
+        for name, state in states.items():
+            state.load(saved.parts[name])
         self.fit.runner.load(duals)
         return True
 
@@ -104,20 +124,11 @@ class Checkpoint:
         return self.folder / f"duals-{number}-{k}.npz"
 
     def _read_duals(self, number: int, k: int) -> Any:
-        path, shape = self._duals(number, k), (self.fit.setting.outputs, self.sizes[k])
+        path = self._duals(number, k)
         if not path.exists():
             raise CheckpointError(f"{path} is not there")
-        saved = read(path)
-        if not is_of(saved, "duals", FORMAT):
-            raise CheckpointError(f"{path} does not hold duals of format {FORMAT}")
-        duals = saved.get("duals")
-        if not (isinstance(duals, np.ndarray) and duals.dtype == np.float64):
-            raise CheckpointError(f"{path} does not hold an array of float64")
-        if duals.shape != shape:
-            raise CheckpointError(f"{path} does not hold duals of shape {shape}")
-        if not np.isfinite(duals).all():
-            raise CheckpointError(f"{path} holds a value that is not finite")
-        return np.ascontiguousarray(duals)
+        saved = DualsState.load(path, outputs=self.fit.setting.outputs, rows=self.sizes[k])
+        return np.ascontiguousarray(saved.duals)
 
     def _fingerprint(self) -> str:
         """Return a hash of what a fit depends on, as far as the driver knows it."""
@@ -127,24 +138,6 @@ class Checkpoint:
             text = mark_of(part) if isinstance(part, np.ndarray) else repr(part)
             digest.update((name + text).encode())
         return digest.hexdigest()[:16]
-
-
-def check_numbers(parts: Any, limits: Mapping[str, tuple[float, float]]) -> None:
-    """Raise a ValueError that names the first number of the parts of a fit that cannot be."""
-    for name, leaf in leaves(parts).items():
-        if not np.isfinite(leaf).all():
-            raise ValueError(f"{name} holds a value that is not finite")
-    for name, count in parts["counts"].items():
-        if not 0 <= count <= LARGEST_COUNT:
-            raise ValueError(f"counts.{name} is {count}")
-    for c, output in parts["outputs"].items():
-        found = leaves(output)
-        for name, (low, high) in limits.items():
-            if not low <= found[name] <= high:
-                raise ValueError(f"outputs.{c}.{name} is {found[name]}, not from {low} to {high}")
-        bounds = output["bounds"]
-        if bounds["gap"] != bounds["primal"] - bounds["dual"] or bounds["gap"] < 0.0:
-            raise ValueError(f"outputs.{c}.bounds is {bounds}")
 
 
 def folder_at(path: Any) -> Path:

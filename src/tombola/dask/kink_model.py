@@ -36,6 +36,7 @@ from tombola.solvers.dual_level import intercept_at, pull_for, set_strength
 from tombola.solvers.dual_run import DualRun
 from tombola.solvers.dual_start import new_run
 from tombola.solvers.dual_step import rebuild
+from tombola.state import Floats
 
 __all__ = ["KinkModel", "Least"]
 
@@ -217,7 +218,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 @kernel
-def fill_conjugates(model: Linear, duals: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def fill_conjugates(model: Linear, duals: Floats, out: Floats) -> None:
     """Write phi*(-a_i)."""
     for item in range(duals.size):
         out[item] = model.conjugate(item, duals[item])

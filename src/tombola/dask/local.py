@@ -33,13 +33,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import name_by_source
 from tombola.dask.partition import Partition
 from tombola.dask.setting import Setting
 from tombola.samplers import Sampler, Shuffle
 from tombola.solvers.base import DivergenceError
 from tombola.solvers.certificate import pass_over, sides
 from tombola.solvers.certified_run import Bounds
+from tombola.solvers.dual_level import Level
 from tombola.solvers.dual_run import DualRun
 from tombola.solvers.dual_start import fill_duals, fill_products
 from tombola.solvers.dual_state import Centring, DualOptions, DualProgress, Scratch
@@ -47,7 +47,7 @@ from tombola.solvers.dual_step import rebuild
 from tombola.solvers.latest import Latest
 from tombola.solvers.loop import advance
 from tombola.solvers.run import new_batch
-from tombola.state import cell
+from tombola.state import Cell, cell
 
 __all__ = ["Plan", "Report", "Sums", "take_part"]
 
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
     outputs: NDArray[np.int64]
     points: NDArray[np.float64]
     w: NDArray[np.float64]
-    levels: Any  # a Cell of Level
+    levels: Cell[Level]
     signs: NDArray[np.float64]
     ratios: NDArray[np.float64]
     epochs: float
@@ -304,7 +304,6 @@ def take_steps(run: DualRun, draws: str, seed: int, epochs: float) -> int:
     else:
         sampler = Latest(n, among=among, seed=seed)
         sampler.update_all(run.scratch.residuals)
-    name_by_source(type(sampler.state))
     rounds = math.ceil(epochs * n / BATCH)
     with np.errstate(over="ignore", invalid="ignore"):
         wrong = advance(run, sampler.state, sampler.tally, n, rounds)

@@ -30,7 +30,7 @@ from tombola.state import Floats
 
 __all__ = ["REACHES", "Extract", "NearRows", "Request", "extract"]
 
-REACHES = 0.5 ** np.arange(8)  # the parts of a step at which the objective is evaluated
+REACHES: Floats = 0.5 ** np.arange(8.0)  # the parts of a step at which the objective is evaluated
 TOUCHING = 1e-9  # of the mean distance from a kink: nearer rows count as this near
 ACROSS = 1e-9  # beyond a kink, relative to z
 FULL = 2  # rows for each column, at least
@@ -171,7 +171,7 @@ def extract(partition: Partition, number: int, setting: Setting, request: Reques
     return found._replace(visits=n * A)
 
 
-def balance(model: Linear, setting: Setting) -> NDArray[np.float64]:
+def balance(model: Any, setting: Setting) -> NDArray[np.float64]:
     """Return the weight of all rows of the same class, for each row; 1 for a regression."""
     if setting.classes is None and (np.abs(model.targets) != 1.0).any():
         return np.ones(model.targets.size)
@@ -197,7 +197,7 @@ def look(
     start: Floats,
     point: Floats,
     reaches: Floats,
-    width: float,
+    width: Any,
     losses: Floats,
     duals: Floats,
     conjugates: Floats,

@@ -5,11 +5,21 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self, TextIO
 
-from tombola.compiling.records import Record
+from tombola.state import Cell, Record, count
 
-__all__ = ["Bar", "Progress", "named", "relative_gap", "written"]
+__all__ = ["Bar", "Counts", "Progress", "written"]
 
 WIDTH = 20
+
+
+class Counts(Record):
+    """What a fit has counted."""
+
+    rounds: int = count("rounds of steps", default=0)
+    loads: int = count("how often all rows were loaded", default=0)
+    visits: int = count("rows visited, over outputs", default=0)
+    bytes: int = count("what was sent to partitions and returned", default=0)
+    restarts: int = count("how often dual variables of a partition were lost", default=0)
 
 
 class Progress(NamedTuple):
@@ -39,7 +49,7 @@ class Progress(NamedTuple):
     restarts: int
 
     @classmethod
-    def of(cls, counts: Record, outputs: Sequence[Any], n: int) -> Self:
+    def of(cls, counts: Cell[Counts], outputs: Sequence[Any], n: int) -> Self:
         """Return the progress of outputs, by what was counted."""
         count = counts[0]
         return cls(
@@ -50,21 +60,6 @@ class Progress(NamedTuple):
             bytes=int(count.bytes),
             restarts=int(count.restarts),
         )
-
-
-def named(outputs: Sequence[Any], parts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the parts of each output by name, for checkpoints."""
-    return {
-        str(c): {name: getattr(output, name) for name in parts} for c, output in enumerate(outputs)
-    }
-
-
-def relative_gap(bounds: Record) -> float:
-    """Return the gap of bounds on a minimum, over their unit; infinite before the first bound."""
-    at = bounds[0]
-    if math.isnan(at.unit):
-        return math.inf
-    return float(at.gap / at.unit) if at.unit > 0.0 else 0.0
 
 
 def written(progress: Progress, tol: float) -> str:

@@ -13,19 +13,19 @@ The number of rounds does not depend on the number of partitions, and no partiti
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import new_record
-from tombola.dask.fit import Fit
+from tombola.dask.fit import Bounds, Driver, Fit, Output
 from tombola.dask.kink_model import KinkModel
 from tombola.dask.local import draw_key
 from tombola.dask.near_kinks import REACHES, Extract, Request, extract
-from tombola.dask.progress import named, relative_gap
+from tombola.dask.progress import Counts
 from tombola.dask.runners import Runner
 from tombola.dask.setting import Beginning, Setting
+from tombola.state import Cell, Record, cell, count, real
 
 __all__ = ["Refinement"]
 
@@ -43,36 +43,30 @@ WIDE, NARROWER = 2.0, 0.1  # where the gap is at most WIDE widths, the width bec
 DRIVER = 2**32 - 1  # stands for a partition in the key of the driver's own draws
 
 
-class KinkOutput:
-    """One output of the fit: the best point, the next one, and bounds on its minimum.
+class KinkTrust(Record):
+    """How far steps may go, and how rows are drawn."""
 
-    Attributes
-    ----------
-    best : ndarray of shape (width,)
-        The best solution so far.
-    point : ndarray of shape (width,)
-        The one to be evaluated.
-    bounds : Record
-        primal, dual, gap; unit: the objective at w = 0 with the best intercept.
-    trust : Record
-        kappa: of kappa/2 |w - point|^2; firm: the curvature of the model along the last step;
-        slack: how well it was minimised; rows: to be drawn in the next round; gain: by the last
-        step; width: that kinks are rounded over; tries: Newton's steps with that width.
-    """
+    kappa: float = real("of kappa/2 |w - point|^2", default=0.0)
+    firm: float = real("the curvature of the model along the last step")
+    slack: float = real("how well it was minimised", default=0.0)
+    rows: int = count("to be drawn in the next round", least=1)
+    gain: float = real("by the last step", default=0.0)
+    width: float = real("that kinks are rounded over", default=0.0)
+    tries: int = count("Newton's steps with that width", default=0)
 
-    def __init__(self, setting: Setting, beginning: Beginning, rows: int) -> None:
-        self.point = np.zeros(setting.width)
-        self.point[setting.mean.size :] = beginning.intercept
-        self.best = self.point.copy()
-        self.bounds = new_record(primal=math.inf, dual=0.0, gap=math.inf, unit=math.nan)
-        self.trust = new_record(
-            kappa=0.0, firm=setting.l2, slack=0.0, rows=rows, gain=0.0, width=0.0, tries=0
-        )
 
-    @property
-    def relative_gap(self) -> float:
-        """The duality gap over the objective at w = 0 with the best intercept."""
-        return relative_gap(self.bounds)
+class KinkOutput(Output):
+    """One output of the fit."""
+
+    trust: Cell[KinkTrust]
+
+    @classmethod
+    def begun(cls, setting: Setting, beginning: Beginning, rows: int) -> Self:
+        """Return an output at w = 0."""
+        point = np.zeros(setting.width)
+        point[setting.mean.size :] = beginning.intercept
+        trust = cell(KinkTrust(firm=setting.l2, rows=rows))
+        return cls(point=point, best=point.copy(), bounds=cell(Bounds()), trust=trust)
 
     def settle(self, setting: Setting, losses: NDArray[np.float64]) -> bool:
         """Set the best point, by the losses along the step; return whether all of it was taken.
@@ -94,8 +88,8 @@ class KinkOutput:
             trust.gain = max(bounds.primal - values[at], 0.0)
         if values[at] < bounds.primal:
             bounds.primal = values[at]
-            self.best = ends[at]
-        self.point = self.best.copy()
+            self.best[:] = ends[at]
+        self.point[:] = self.best
         self._tighten(bounds.dual)
         if not step.any() or trust.width > 0.0:
             return True
@@ -125,11 +119,11 @@ class KinkOutput:
             small = setting.mean.size <= COLUMNS and setting.l1 == 0.0
             if small and trust.gain <= NOTHING * before and least.tied > TIED:
                 trust.width, trust.tries = before, 0
-                self.point = self.best.copy()
+                self.point[:] = self.best
                 return
-        self.point = model.point.copy()
+        self.point[:] = model.point
         if least.fall > 0.0:
-            self.point = least.point
+            self.point[:] = least.point
             moved = float(((least.point - model.point)[: setting.mean.size] ** 2).sum())
             trust.firm = max(setting.l2, 2.0 * least.fall / moved) if moved > 0.0 else setting.l2
 
@@ -149,7 +143,7 @@ class KinkOutput:
             trust.tries = 0
         elif trust.tries == PATIENCE:
             ratio, trust.gain = 0.0, bounds.unit
-        self.point = self.best + ratio * (point - self.best)
+        self.point[:] = self.best + ratio * (point - self.best)
         trust.width *= ratio
 
     def _tighten(self, dual: float) -> None:
@@ -172,18 +166,6 @@ class Refinement(Fit):
         That are drawn for an output in the first round.
     """
 
-    limits: ClassVar[dict[str, tuple[float, float]]] = {  # of the numbers of an output
-        "bounds.dual": (0.0, np.inf),
-        "bounds.unit": (0.0, np.inf),
-        "trust.kappa": (0.0, np.inf),
-        "trust.firm": (0.0, np.inf),
-        "trust.slack": (0.0, np.inf),
-        "trust.gain": (0.0, np.inf),
-        "trust.width": (0.0, np.inf),
-        "trust.tries": (0, 2**62),
-        "trust.rows": (1, 2**62),
-    }
-
     def __init__(
         self,
         setting: Setting,
@@ -192,13 +174,8 @@ class Refinement(Fit):
         tol: float,
         rows: int = ROWS,
     ) -> None:
-        outputs = [KinkOutput(setting, beginning, rows) for beginning in beginnings]
-        super().__init__(setting, outputs, runner, tol, rows)
-
-    def parts(self) -> dict[str, Any]:
-        """Return what the driver keeps between rounds."""
-        outputs = named(self.outputs, ("point", "best", "bounds", "trust"))
-        return {"counts": self.counts, "outputs": outputs}
+        outputs = [KinkOutput.begun(setting, beginning, rows) for beginning in beginnings]
+        super().__init__(setting, outputs, runner, tol, rows, Driver(counts=cell(Counts())))
 
     def step(self, *, last: bool = False) -> bool:
         """Carry out a round; return whether all outputs are within the tolerance.

@@ -11,25 +11,26 @@ one begins at slopes, as always. Bounds on the minimum that were proved before s
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import new_record
-from tombola.dask.fit import Fit
+from tombola.dask.fit import Bounds, Driver, Fit, Output
 from tombola.dask.local import Plan, Report, Sums
-from tombola.dask.progress import named, relative_gap
+from tombola.dask.progress import Counts
 from tombola.dask.runners import Runner
 from tombola.dask.setting import Beginning, Setting
 from tombola.solvers.certificate import FIRM, ROUNDING, heavier_side
 from tombola.solvers.dual_level import (
+    Level,
     intercept_at,
     new_level,
     pull_for,
     set_strength,
     write_solution,
 )
+from tombola.state import Cell, Floats, Record, array, cell, flag, real
 
 __all__ = ["Ascent"]
 
@@ -38,43 +39,46 @@ FIRMER, SOFTER = 8.0, 2.0  # by how much it rises where a point is worse than on
 SLACK = 1e-9  # of the objective at w = 0: what a point may be worse
 
 
-TINY = np.finfo(np.float64).tiny
-PARTS = ("w", "centre", "previous", "point", "best", "slopes", "level", "bounds", "trust")
+class Trust(Record):
+    """How far steps may go."""
+
+    firm: float = real("the factor of the strength", 1.0)
+    back: bool = flag(
+        "whether this round begins at `best` again, since the point after it was worse",
+        default=False,
+    )
 
 
-class Output:
-    """The present point of one output, and bounds on its minimum.
+class SmoothOutput(Output):
+    """The present point of one output, and where steps begin: see `tombola.solvers.dual_level`."""
 
-    Attributes
-    ----------
-    point : ndarray of shape (width,)
-        The present solution.
-    best : ndarray of shape (width,)
-        The best solution so far, and in `slopes`, what its slopes contribute.
-    w, centre, previous, level
-        Where steps begin: see `tombola.solvers.dual_level`.
-    bounds : Record
-        primal, dual, gap; unit: the objective at w = 0 with the best intercept.
-    trust : Record
-        firm: the factor of the strength; back: whether the present round begins at `best` again,
-        since the point after it was worse.
-    """
+    slopes: Floats = array("what the slopes at `best` contribute, of shape (d + 1,)")
+    w: Floats = array("u")
+    centre: Floats = array("y")
+    previous: Floats = array("w before the last round")
+    level: Cell[Level]
+    trust: Cell[Trust]
 
-    def __init__(self, setting: Setting, beginning: Beginning) -> None:
-        d, n = setting.mean.size, setting.n
-        self.w, self.centre, self.previous = np.zeros((3, d))
-        self.level = new_level(setting.l1, setting.l2, n, beginning.intercept)
-        self.bounds = new_record(primal=math.inf, dual=0.0, gap=math.inf, unit=math.nan)
-        self.trust = new_record(firm=least_firm(setting), back=False)
-        self.point = np.zeros(setting.width)
-        self.point[d:] = beginning.intercept
-        self.best, self.slopes = self.point.copy(), np.zeros(d + 1)
-        self._strengthen(setting, beginning.curvature, beginning.curvature * setting.length)
-
-    @property
-    def relative_gap(self) -> float:
-        """The duality gap over the objective at w = 0 with the best intercept."""
-        return relative_gap(self.bounds)
+    @classmethod
+    def begun(cls, setting: Setting, beginning: Beginning) -> Self:
+        """Return an output at w = 0."""
+        d = setting.mean.size
+        w, centre, previous = np.zeros((3, d))
+        point = np.zeros(setting.width)
+        point[d:] = beginning.intercept
+        output = cls(
+            point=point,
+            best=point.copy(),
+            bounds=cell(Bounds()),
+            slopes=np.zeros(d + 1),
+            w=w,
+            centre=centre,
+            previous=previous,
+            level=new_level(setting.l1, setting.l2, setting.n, beginning.intercept),
+            trust=cell(Trust(firm=least_firm(setting))),
+        )
+        output._strengthen(setting, beginning.curvature, beginning.curvature * setting.length)
+        return output
 
     def bound(self, setting: Setting, sums: Sums, own: Any, side: Any, ratio: float) -> bool:
         """Tighten the bounds by sums over all rows; return whether the point is not worse.
@@ -107,7 +111,7 @@ class Output:
         """Add a change of (1/n) sum s_i a_i x_i and (1/n) sum s_i a_i to u; set the point."""
         level, mean = self.level[0], setting.mean
         strength = level.scale / setting.n
-        self.w += change[:-1] / strength
+        self.w[:] += change[:-1] / strength
         level.total += change[-1] / strength
         if setting.options["fit_intercept"]:
             pull = level.pull + float(mean @ mean)
@@ -147,6 +151,14 @@ def least_firm(setting: Setting) -> float:
     return max(1.0, LEAST * setting.parts)
 
 
+class AscentDriver(Driver):
+    """What the driver keeps of each partition and output."""
+
+    contributions: Floats = array("to u: (1/n) sum_i s_i a_i x_i and (1/n) sum_i s_i a_i")
+    positive: Floats = array("the sum of the s_i a_i above 0")
+    negative: Floats = array("the sum of those below 0")
+
+
 class Ascent(Fit):
     """A fit in rounds, of a smooth loss.
 
@@ -162,15 +174,7 @@ class Ascent(Fit):
         Local epochs of a round.
     """
 
-    limits: ClassVar[dict[str, tuple[float, float]]] = {  # of the numbers of an output
-        "level.scale": (TINY, np.inf),
-        "level.share": (TINY, 1.0),
-        "level.threshold": (0.0, np.inf),
-        "level.pull": (0.0, np.inf),
-        "bounds.dual": (0.0, np.inf),
-        "bounds.unit": (0.0, np.inf),
-        "trust.firm": (1.0, np.inf),
-    }
+    driver: AscentDriver
 
     def __init__(
         self,
@@ -181,21 +185,16 @@ class Ascent(Fit):
         tol: float,
         epochs: float,
     ) -> None:
-        outputs = [Output(setting, beginning) for beginning in beginnings]
-        super().__init__(setting, outputs, runner, tol, epochs)
-        C, d = len(self.outputs), setting.mean.size
-        self.contributions = np.zeros((partitions, C, d + 1))
-        self.positive, self.negative = np.zeros((2, partitions, C))
-
-    def parts(self) -> dict[str, Any]:
-        """Return what the driver keeps between rounds."""
-        return {
-            "contributions": self.contributions,
-            "positive": self.positive,
-            "negative": self.negative,
-            "counts": self.counts,
-            "outputs": named(self.outputs, PARTS),
-        }
+        outputs = [SmoothOutput.begun(setting, beginning) for beginning in beginnings]
+        C, d = len(outputs), setting.mean.size
+        positive, negative = np.zeros((2, partitions, C))
+        driver = AscentDriver(
+            counts=cell(Counts()),
+            contributions=np.zeros((partitions, C, d + 1)),
+            positive=positive,
+            negative=negative,
+        )
+        super().__init__(setting, outputs, runner, tol, epochs, driver)
 
     def step(self, *, last: bool = False) -> bool:
         """Carry out a round; return whether all outputs are within the tolerance.
@@ -206,7 +205,7 @@ class Ascent(Fit):
         if not active:
             return True
         plan = self._plan(active, 0.0 if last else self.pace)
-        own = self.contributions.sum(axis=0)
+        own = self.driver.contributions.sum(axis=0)
         reports = self.runner.run(setting, plan)
         self._count(plan, reports, last)
         lost = any(report.restarted for report in reports)
@@ -222,12 +221,12 @@ class Ascent(Fit):
             if last or output.relative_gap <= self.tol:
                 continue
             change = self._absorb(c, at, reports)
-            self._go_on(output, sums, change, self.contributions[:, c].sum(axis=0), fine)
+            self._go_on(output, sums, change, self.driver.contributions[:, c].sum(axis=0), fine)
         return not self.active
 
     def _go_on(
         self,
-        output: Output,
+        output: SmoothOutput,
         sums: Sums,
         change: NDArray[np.float64],
         own: NDArray[np.float64],
@@ -265,15 +264,15 @@ class Ascent(Fit):
         if self.setting.options["fit_intercept"]:
             for at, c in enumerate(active):
                 signs[at], ratios[at] = heavier_side(
-                    self.positive[:, c].sum(), self.negative[:, c].sum(), 0.0
+                    self.driver.positive[:, c].sum(), self.driver.negative[:, c].sum(), 0.0
                 )
-        rounds = int(self.counts[0].rounds)
+        levels: Any = np.concatenate([self.outputs[c].level for c in active])
         return Plan(
-            round=rounds,
+            round=int(self.counts[0].rounds),
             outputs=np.array(active),
             points=np.array([self.outputs[c].point for c in active]),
             w=np.array([self.outputs[c].w for c in active]),
-            levels=np.concatenate([self.outputs[c].level for c in active]),
+            levels=levels,
             signs=signs,
             ratios=ratios,
             epochs=epochs,
@@ -283,8 +282,8 @@ class Ascent(Fit):
         """Write what partitions contribute to an output; return the sum of their changes."""
         for k, report in enumerate(reports):
             if report.start.size:
-                self.contributions[k, c] = report.start[at]
-            self.contributions[k, c] += report.change[at]
-            self.positive[k, c] = report.positive[at]
-            self.negative[k, c] = report.negative[at]
+                self.driver.contributions[k, c] = report.start[at]
+            self.driver.contributions[k, c] += report.change[at]
+            self.driver.positive[k, c] = report.positive[at]
+            self.driver.negative[k, c] = report.negative[at]
         return np.asarray(np.sum([report.change[at] for report in reports], axis=0))

@@ -148,6 +148,6 @@ def _begin(setting: Setting, y: NDArray[Any], weights: NDArray[np.float64]) -> B
     intercept, _ = best_constant(problem)
     model, curvature = problem.model, 1.0
     if math.isfinite(problem.curvature):
-        bends = [type(model).curve(model, item, intercept) for item in range(problem.n)]
+        bends = [model.curve(item, intercept) for item in range(problem.n)]
         curvature = float(np.mean(model.weights * bends))
     return Beginning(intercept, curvature)

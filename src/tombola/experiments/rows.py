@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tombola.experiments.exhibit import Row, Setting
-from tombola.files import write_text
+from tombola.state.files import write_text
 
 __all__ = ["SweepError", "as_csv", "file_name", "gather", "read", "write_run"]
 

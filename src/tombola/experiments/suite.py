@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 import tombola
 from tombola.compiling import kernel
 from tombola.experiments.rows import as_csv
-from tombola.files import write_text
 from tombola.ledger import Sheet, account, mean_estimate, new_sheet
 from tombola.random import Stream
-from tombola.samplers.compiled import CompiledSampler, draw_one, fill_probabilities, update_one
+from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.simulate import log_normal
 from tombola.simulate.randomness import next_normals, next_unit
+from tombola.state.files import write_text
 
 __all__ = ["main"]
 
@@ -74,17 +74,17 @@ def noise(scene: Any, words: Any) -> Any:
 
 @kernel(allocates=True)
 def game(
-    state: Any, scene: Any, rounds: Any, first: Any, second: Any, words: Any, sheet: Any
+    state: Compiled, scene: Any, rounds: Any, first: Any, second: Any, words: Any, sheet: Any
 ) -> Any:
     """Play all rounds, one draw each; add the costs to the sheet."""
     stride = max(1, first.size // LOOKS)
     for t in range(rounds):
-        item, probability = draw_one(state)
+        item, probability = state.draw_one()
         if t % stride == 0:
             clean(scene, t, rounds, first, second, sheet.losses)
-            fill_probabilities(state, sheet.probabilities)
+            state.fill_probabilities(sheet.probabilities)
             account(sheet, float(min(stride, rounds - t)))
-        update_one(state, item, probability, sheet.losses[item] * noise(scene, words))
+        state.update_one(item, probability, sheet.losses[item] * noise(scene, words))
 
 
 def slow_game(

@@ -19,7 +19,7 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -29,8 +29,9 @@ from typing import Any
 import tombola
 from tombola.experiments.exhibit import Row, Setting
 from tombola.experiments.rows import SweepError, file_name, read, write_run
-from tombola.files import read_json, write_text
 from tombola.report.record import versions
+from tombola.state import Document, mapping, text
+from tombola.state.files import read_json, write_text
 
 __all__ = ["NAMES", "SweepError", "about", "check", "experiment", "sweep"]
 
@@ -51,15 +52,22 @@ def check(name: str, data: Path | None) -> dict[str, str]:
     return found
 
 
+class About(Document):
+    """The record of the runs in a folder, which may have further entries."""
+
+    open_ended = True
+    experiment: str = text("its name")
+    settings: Mapping[str, Any] = mapping("of all runs")
+    data: Mapping[str, str] = mapping("the checksums of its data")
+
+
 def about(folder: Path) -> dict[str, Any]:
     """Return the record of the runs in a folder."""
     try:
         known = read_json(folder / "about.json")
+        About.read(known)
     except (OSError, ValueError) as error:
         raise SweepError(f"{folder / 'about.json'} cannot be read: {error}") from None
-    kinds = {"experiment": str, "settings": dict, "data": dict}
-    if not all(isinstance(known.get(name), kind) for name, kind in kinds.items()):
-        raise SweepError(f"{folder / 'about.json'} is not the record of an experiment")
     return known
 
 

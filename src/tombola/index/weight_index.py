@@ -1,6 +1,6 @@
 """The public class of the index: validation, growth and errors around the kernels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,13 @@ from tombola.compiling import entry
 from tombola.index import drawing, layout, setting
 from tombola.index.layout import LIMIT
 from tombola.random import Stream
+from tombola.state import Scope, array, body_of, entry_of
 from tombola.validation import whole
 
 __all__ = ["WeightIndex"]
+
+FORMAT = 1  # version of state_dict()
+WEIGHTS = array("the weight of each item", 0, LIMIT, dtype=np.int64, shape=(None,))
 
 
 class WeightIndex:
@@ -66,11 +70,15 @@ class WeightIndex:
 
     def _start(self, weights: NDArray[np.int64]) -> None:
         _check_fit(weights, 0)
-        self._index = layout.new_index(weights)
-        self._total = self._index.sums["total"]  # a view, for faster access
+        index = layout.new_index(weights)
+        layout.build(index)
+        self._use(index)
+
+    def _use(self, index: layout.Index) -> None:
+        self._index = index
+        self._total = index.sums["total"]  # a view, for faster access
         self._draw: Callable[..., None] | None = None  # machine code, after first use
         self._set: Callable[..., int] | None = None
-        layout.build(self._index)
 
     def draw(
         self, size: int, stream: Stream, *, replace: bool = True, uniform: int = 0
@@ -177,13 +185,13 @@ class WeightIndex:
         kind = layout.place_type(n)
         if n > index.weights.size or kind != index.order.dtype:
             capacity = max(n, index.weights.size + index.weights.size // 2)
-            self._index = layout.Index(
+            grown = layout.Index(
                 index.sums,
                 _grown(index.weights, capacity, np.int64),
                 _grown(index.order, capacity, kind),
                 _grown(index.position, capacity, kind),
             )
-            self._draw = self._set = None  # the types may have changed
+            self._use(grown)  # of other types, perhaps
         setting.append(self._index, new)
 
     @property
@@ -211,6 +219,35 @@ class WeightIndex:
             raise IndexError(f"item {item} is out of range for an index of {len(self)} items")
         return int(self._index.weights[item])
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the full state; `tombola.save` writes it to a file."""
+        order = self._index.order[: len(self)].copy()
+        return {"class": "WeightIndex", "format": FORMAT, "weights": self.weights, "order": order}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a state, of an index over any number of items.
+
+        Raises
+        ------
+        CheckpointError
+            If the state is not valid; nothing has changed then.
+
+        Examples
+        --------
+        >>> index, copy = WeightIndex([1, 2, 5]), WeightIndex([])
+        >>> copy.load_state_dict(index.state_dict())
+        >>> copy
+        WeightIndex(n=3, total=8)
+        """
+        self._use(restored(body_of(state, "WeightIndex", FORMAT)))
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> "WeightIndex":
+        """Return the index that `state_dict` described."""
+        index = cls.__new__(cls)
+        index.load_state_dict(state)
+        return index
+
     def verify(self) -> None:
         """Check every invariant, in O(n); raise a RuntimeError that locates a violation."""
         fault = layout.first_fault(self._index)
@@ -220,6 +257,18 @@ class WeightIndex:
 
     def __repr__(self) -> str:
         return f"WeightIndex(n={len(self)}, total={self.total})"
+
+
+def restored(saved: Mapping[str, Any]) -> layout.Index:
+    """Return an index with the weights and the order of a state, or raise a CheckpointError."""
+    weights = WEIGHTS.read(entry_of(saved, "weights"), "weights", Scope(saved)).copy()
+    index = layout.new_index(weights)
+    if weights.any():
+        index.check(saved)
+    elif weights.size:  # items of weight 0 are in any order, like those of weight 1
+        index.check({**saved, "weights": weights + 1})
+    index.load(saved)
+    return index
 
 
 def _grown(array: NDArray[Any], capacity: int, dtype: Any) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from tombola.files import write_text
+from tombola.state.files import write_text
 
 __all__ = ["Page"]
 

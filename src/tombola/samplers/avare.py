@@ -48,7 +48,7 @@ class AvareState(Scored):
         if due or rule.level < TOLERANCE * rule.least * total:
             project(self, fed)
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return the last loss, or the level if that is higher."""
         return max(self.scores[item], self.rule[0].level)
 

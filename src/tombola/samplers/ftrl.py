@@ -1,7 +1,6 @@
 """Follow the regularised leader, with the losses of all items in every round."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +25,7 @@ class FTRLState(Scored):
 
     rule: Cell[FTRLRule]
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Lemma 2: p_t(i) is proportional to sqrt(l_{1:t-1}^2(i) + L)."""
         return math.sqrt(self.scores[item])
 

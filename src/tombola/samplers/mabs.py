@@ -41,7 +41,7 @@ class MABSState(Scored):
         if self.scores[item] - rule.reference > ROOM:
             raise_reference(self, self.scores[item])
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return w(i), relative to the reference."""
         return math.exp(self.scores[item] - self.rule[0].reference)
 

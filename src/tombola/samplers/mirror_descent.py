@@ -61,7 +61,7 @@ class MirrorDescentState(Scored):
         if excess > 0.0 and n > 1:
             shrink(self, item, math.exp(-step * excess / probability))
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return the mass of the item, which need not be normalised."""
         return self.scores[item]
 

@@ -1,7 +1,6 @@
 """Online stochastic mirror descent: raises the probability of items with large losses."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,7 @@ class OSMDState(Scored):
         if rule.level < TOLERANCE * rule.least * (others + mass) or mass > LARGEST:
             project(self)
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return the mass of the item, or the level of the floor if that is higher."""
         return max(self.scores[item], self.rule[0].level)
 

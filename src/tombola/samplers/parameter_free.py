@@ -142,11 +142,11 @@ class ParameterFree(Scored):
             candidate = probability_of(self, item, uniform_weight(self))
             fallback.judge(self.fallback[0], squared, n, probability, candidate)
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return the root of the shrunk average of squared losses; 1 before the first loss."""
         return value_of(self, item)
 
-    def prepare(self, size: int) -> Any:
+    def prepare(self, size: int) -> int:
         """Set the mixing; at the end of a block, choose the mode of the next one."""
         rule, n = self.rule[0], self.scores.size
         rule.mixing = mixing_after(rule.fed, n)
@@ -168,7 +168,7 @@ class ParameterFree(Scored):
             return deal_one(self.deck, self.stream), 1.0 / self.scores.size
         return draw_from_index(self)
 
-    def by_weight(self) -> Any:
+    def by_weight(self) -> bool:
         """Return whether the sampler is in its adaptive mode."""
         return not self.fallback[0].shuffling
 

@@ -57,7 +57,7 @@ class SafeState(Weighted):
         if grown or rule.fed + 1 >= rule.due:
             solve(self)
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return s(i) c(i) with c(i) = m s(i) clipped to the bounds; s(i)^2 before any loss."""
         s = self.curvature[item]
         if self.rule[0].unit == 0.0:

@@ -51,7 +51,7 @@ class SRGState(Weighted):
         rule.seen += share
         rule.mean_norm += share / rule.seen * (norm - rule.mean_norm)
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return g(i); for an item without feedback, the mean of the norms so far."""
         rule, norm = self.rule[0], self.norms[item]
         if rule.unit == 0.0:

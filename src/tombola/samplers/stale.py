@@ -1,7 +1,5 @@
 """Draws by a table of the last known losses, however old; Alain et al. (2015)."""
 
-from typing import Any
-
 import numpy as np
 
 from tombola.compiling import prefetch
@@ -43,7 +41,7 @@ class StaleState(Weighted):
             TRACE, rule.mean_loss + pace(rule.fed, n) * (entry * importance - rule.mean_loss)
         )
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return omega(i); for an item without feedback, the mean."""
         rule, entry = self.rule[0], self.table[item]
         if rule.unit == 0.0:

@@ -1,7 +1,5 @@
 """Fixed distributions: importance sampling with weights that are known in advance."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -19,7 +17,7 @@ class StaticState(Scored):
 
     scores: Floats = derived("the given weights")
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return the given weight of the item."""
         return self.scores[item]
 

@@ -44,12 +44,12 @@ class Printed(Scored):
         loss = normalised(loss, self.rule[0].unit)
         self.scores[item] += loss * loss / probability
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Algorithm 1: p_t(i) is proportional to sqrt(w(i) + L n / theta)."""
         bound = self.bounds[item] if self.bounds.size else self.rule[0].bound
         return math.sqrt(self.scores[item] + bound * self.rule[0].factor)
 
-    def prepare(self, size: int) -> Any:
+    def prepare(self, size: int) -> int:
         """Decrease theta if the horizon is unknown, gradually or in phases."""
         rule = self.rule[0]
         while rule.schedule != FIXED and rule.drawn >= rule.due:

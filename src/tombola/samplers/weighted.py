@@ -237,11 +237,11 @@ class Weighted(Compiled):
     def absorb(self, item: int, probability: float, loss: float) -> None:
         """Update the score of an item from a loss; the default learns nothing."""
 
-    def value(self, item: int) -> Any:
+    def value(self, item: int) -> float:
         """Return the real number that the item's weight is proportional to."""
         return 1.0
 
-    def prepare(self, size: int) -> Any:
+    def prepare(self, size: int) -> int:
         """Set the mixing of the next draws; return for how many of `size` draws it is valid."""
         return size
 
@@ -251,7 +251,7 @@ class Weighted(Compiled):
     def fetch(self, item: int) -> None:
         """Prefetch what `absorb` and `value` read of an item."""
 
-    def by_weight(self) -> Any:
+    def by_weight(self) -> bool:
         """Return whether the next draws are by weight, as `draw_from_index` makes them."""
         return True
 

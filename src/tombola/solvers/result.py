@@ -1,6 +1,5 @@
 """What a solver returns: the solution, the trace, and the state to resume from."""
 
-import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +24,7 @@ from tombola.state import (
     integer,
     mapping,
     nested,
+    optional,
     real,
     text,
 )
@@ -54,11 +54,10 @@ class Trace(Document):
         "item gradients", 0, LARGEST_COUNT, dtype=np.int64, shape=("rounds.size",)
     )
     seconds: Floats = array("time in the loop", 0.0, shape=("rounds.size",))
-    objective: Floats = array("F", -math.inf, math.inf, shape=("rounds.size",), nan=True)
+    objective: Floats = array("F", None, shape=("rounds.size",))
     variance_ratio: Floats = array(
-        "the variance over that of uniform draws",
-        -math.inf, math.inf, shape=("rounds.size",), nan=True,
-    )  # fmt: skip
+        "the variance over that of uniform draws", None, shape=("rounds.size",)
+    )
 
     def __init__(self, *columns: Any, **named: Any) -> None:
         fields: Any = self.declared
@@ -98,7 +97,7 @@ class ResultState(Document):
     parts: Mapping[str, Any] = mapping("the state of the run, as its class declares it")
     sampler: Mapping[str, Any] = mapping("the `state_dict` of the sampler")
     carried: Mapping[str, Any] = mapping("what belongs to the solution and not to the items")
-    asked: Asked | None = nested("where the next estimate of the loss begins", Asked, optional=True)
+    asked: Asked | None = optional(nested("where the next estimate of the loss begins", Asked))
 
     def fault(self, scope: Scope) -> str:
         """Return what is wrong with the class of the sampler."""

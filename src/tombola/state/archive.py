@@ -16,16 +16,16 @@ import struct
 import tokenize
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.lib import format as npy
 
+from tombola.state.documents import Document, body_of
 from tombola.state.fields import CheckpointError
 from tombola.state.files import replaced_file
-from tombola.validation import is_exactly
 
-__all__ = ["is_of", "read", "write"]
+__all__ = ["File", "read", "write"]
 
 MARK = b"tombola2"
 _OLD_MARK = b"tombola1"
@@ -37,7 +37,10 @@ DEEPEST = 64  # dicts and lists within one another
 
 
 def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Write a state: nested dicts and lists of arrays, str, int, float, bool and None."""
+    """Write a state: nested dicts and lists of arrays, tensors, str, int, float, bool and None.
+
+    Tensors are read back as arrays.
+    """
     arrays: dict[str, Any] = {}
     text = json.dumps(_without_arrays(state, "", arrays))
     arrays[_TEXT] = np.frombuffer(text.encode(), dtype=np.uint8)
@@ -96,9 +99,27 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
     return state
 
 
-def is_of(state: Any, kind: str, form: int) -> bool:
-    """Return whether a state says that it is of a class and a format."""
-    return is_exactly(state.get("class"), kind) and is_exactly(state.get("format"), form)
+class File(Document):
+    """A document in a file of its own, which says what it holds, and in which format."""
+
+    kind: ClassVar[str] = ""
+    form: ClassVar[int] = 1
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file, atomically."""
+        write(path, {"class": self.kind, "format": self.form, **self.to_dict()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **known: Any) -> Self:
+        """Return what a file holds, or raise a CheckpointError that names the file.
+
+        `known` is that of `Document.read`.
+        """
+        saved = read(path)
+        try:
+            return cls.read(body_of(saved, cls.kind, cls.form), **known)
+        except CheckpointError as error:
+            raise CheckpointError(f"{os.fspath(path)}: {error}") from None
 
 
 # what zipfile, and numpy for the header of an array, raise for malformed archives
@@ -164,6 +185,8 @@ def _without_arrays(value: Any, name: str, arrays: dict[str, Any], depth: int = 
     """Move the arrays of a nested state into `arrays`, and put their names in their place."""
     if depth > DEEPEST and isinstance(value, (dict, list, tuple)):
         raise TypeError(f"{name} is nested more than {DEEPEST} deep, which is too deep to be read")
+    if hasattr(value, "detach"):  # a tensor of PyTorch, which need not be installed
+        value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError(f"{name} holds Python objects, which a checkpoint cannot keep")

@@ -11,16 +11,19 @@ from tombola.state.fields import (
     as_mapping,
     count,
     derived,
-    entry,
+    entry_of,
     exactly,
     flag,
     integer,
     listed,
     mapping,
     nested,
+    number,
+    optional,
     real,
     refuse_unknown,
     text,
+    variant,
     within,
 )
 from tombola.validation import brief, is_exactly
@@ -57,7 +60,8 @@ def declared_fields(kind: type) -> dict[str, Field]:
 @dataclass_transform(
     kw_only_default=True,
     field_specifiers=(
-        real, integer, count, flag, exactly, text, array, mapping, nested, listed, derived,
+        real, integer, number, count, flag, exactly, text, array, mapping, nested, variant, listed,
+        optional, derived,
     ),
 )  # fmt: skip
 class Document:
@@ -76,6 +80,7 @@ class Document:
     """
 
     declared: ClassVar[dict[str, Field]] = {}
+    open_ended: ClassVar[bool] = False  # whether a dict may have further entries
 
     def __init_subclass__(cls) -> None:
         cls.declared = declared_fields(cls)
@@ -117,8 +122,9 @@ class Document:
         read: dict[str, Any] = {}
         scope = Scope(read, None, Scope(known, None, outer))
         for key, field in fields.items():
-            read[key] = field.read(entry(saved, key, name), within(name, key), scope)
-        refuse_unknown(saved, fields, name)
+            read[key] = field.read(entry_of(saved, key, name), within(name, key), scope)
+        if not cls.open_ended:
+            refuse_unknown(saved, fields, name)
         given = {key: known[key] for key in cls.declared if key in known and key not in fields}
         document = cls(**read, **given)
         fault = document.fault(scope)

@@ -11,18 +11,19 @@ says what is valid and what the field means::
 From it follow the numpy type, what is saved, the proof of a state that comes from outside, the
 sentence of the error, the damage that tests try, and the table in the documentation.
 
-The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up in the state
-that is read, then in the one that it is loaded into, then in the states around it.
+The end of a range is a number, or the name of one: ``"scores.size - 1"`` is looked up among the
+fields that were read before, then in the state that they are loaded into, then in the states around
+it.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.validation import is_exactly, legible, shown
+from tombola.validation import brief, is_exactly, legible, shown
 
 __all__ = [
     "LARGEST_COUNT",
@@ -36,14 +37,18 @@ __all__ = [
     "array",
     "count",
     "derived",
+    "entry_of",
     "exactly",
     "flag",
     "integer",
     "listed",
     "mapping",
     "nested",
+    "number",
+    "optional",
     "real",
     "text",
+    "variant",
 ]
 
 LARGEST_COUNT = 2**60  # the largest value of a counter: 36 years at one per nanosecond
@@ -65,10 +70,12 @@ class CheckpointError(ValueError):
 
 
 class Scope:
-    """Where the names in a range are looked up: in saved values, in a live state, further out."""
+    """Where the names in a range are looked up: in values read, in a live state, further out."""
 
-    def __init__(self, saved: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None):
-        self.saved, self.live, self.outer = saved, live, outer
+    def __init__(
+        self, read: Mapping[str, Any], live: Any = None, outer: "Scope | None" = None
+    ) -> None:
+        self.values, self.live, self.outer = read, live, outer
 
     def find(self, path: str) -> Any:
         """Return the value at a dotted path.
@@ -77,8 +84,8 @@ class Scope:
         3
         """
         first, _, rest = path.partition(".")
-        if first in self.saved:
-            found = self.saved[first]
+        if first in self.values:
+            found = self.values[first]
         elif hasattr(self.live, first):
             found = getattr(self.live, first)
         elif self.outer is not None:
@@ -97,7 +104,8 @@ class Scope:
             return end
         path, _, offset = end.partition(" - ")
         found = self.find(path)
-        return (found.item() if isinstance(found, np.generic) else found) - int(offset or 0)
+        number = found.item() if isinstance(found, (np.generic, np.ndarray)) else found
+        return number - int(offset or 0)
 
 
 class Field:
@@ -115,6 +123,7 @@ class Field:
     """
 
     kind = "anything"
+    many = False  # whether it is a list
 
     def __init__(
         self,
@@ -187,6 +196,16 @@ class _Real(Field):
         return float(value)
 
 
+class _Number(Field):
+    kind = "number"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> float:
+        low, high = self.ends(scope)
+        good = type(value) in (int, float) and low <= value <= high
+        require(good, name, f"a number from {low:g} to {high:g}", value)
+        return value  # type: ignore[no-any-return]
+
+
 class _Flag(Field):
     kind = "bool"
 
@@ -197,6 +216,10 @@ class _Flag(Field):
 
 class _Exactly(Field):
     kind = "constant"
+
+    @property
+    def range(self) -> str:
+        return repr(self.default)
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         expected = self.default
@@ -210,6 +233,10 @@ class _Text(Field):
     def __init__(self, meaning: str, among: Sequence[str] = ()) -> None:
         super().__init__(meaning)
         self.among = among
+
+    @property
+    def range(self) -> str:
+        return ", ".join(self.among)
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> str:
         rule = f"one of {', '.join(self.among)}" if self.among else "a text"
@@ -229,68 +256,114 @@ class Array(Field):
         most: End | None = None,
         *,
         dtype: Any = np.float64,
-        shape: tuple[End | None, ...] | None = (None,),
-        nan: bool = False,
+        shape: tuple[End | None, ...] | str | None = (None,),
     ) -> None:
         super().__init__(meaning, least, most)
-        self.dtype, self.shape, self.nan = dtype, shape, nan
+        self.dtype, self.shape = dtype, shape
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         """Return a saved array if it has the right type, shape and range."""
-        dtype, shape = self._expected(value, scope, like)
-        good = type(value) is np.ndarray and value.dtype == dtype and value.ndim == len(shape)
-        good = good and all(want in (None, it) for want, it in zip(shape, value.shape, strict=True))
-        sizes = " x ".join("any" if size is None else str(size) for size in shape)
-        require(good, name, f"an array of {sizes} {np.dtype(dtype)}", value)
+        dtype, shape = self._expected(scope, like)
+        good = type(value) is np.ndarray and value.dtype == dtype
+        sizes = ""
+        if shape is not None:
+            good = good and value.ndim == len(shape)
+            good = good and all(
+                want in (None, it) for want, it in zip(shape, value.shape, strict=True)
+            )
+            sizes = " x ".join("any" if size is None else str(size) for size in shape) + " "
+        require(good, name, f"an array of {sizes}{np.dtype(dtype)}", value)
         if self.least is None:  # anything, NaN included
             return value
         low, high = self.ends(scope)
         if value.size and not (low <= value.min() and value.max() <= high):  # also for NaN
             with np.errstate(invalid="ignore"):
                 good = (value >= low) & (value <= high)
-            if self.nan:
-                good |= np.isnan(value)
-            rule = f"from {_number(low)} to {_number(high)}{', or NaN' if self.nan else ''}"
-            require(good, name, rule, value)
+            require(good, name, f"from {_number(low)} to {_number(high)}", value)
         return value
 
     def write(self, value: Any) -> Any:
         """Return a copy."""
         return value.copy()
 
-    def _expected(self, value: Any, scope: Scope, like: Any) -> tuple[Any, tuple[int | None, ...]]:
+    def _expected(self, scope: Scope, like: Any) -> tuple[Any, Any]:
         if like is not None:
             return like.dtype, like.shape
-        sizes = (None,) * getattr(value, "ndim", 1) if self.shape is None else self.shape
-        return self.dtype, tuple(None if size is None else scope.number(size) for size in sizes)
+        if isinstance(self.shape, str):
+            return self.dtype, scope.find(self.shape)
+        if self.shape is None:
+            return self.dtype, None
+        sizes = (None if size is None else scope.number(size) for size in self.shape)
+        return self.dtype, tuple(sizes)
 
 
 class _Mapping(Field):
+    """A dict, with any names; its values may be declared."""
+
     kind = "dict"
 
+    def __init__(self, meaning: str, of: Field | None = None) -> None:
+        super().__init__(meaning)
+        self.of = of
+
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Mapping[str, Any]:
-        return as_mapping(value, name)
+        found = as_mapping(value, name)
+        if self.of is None:
+            return found
+        return {key: self.of.read(one, within(name, key), scope) for key, one in found.items()}
 
 
 class _Nested(Field):
-    """A value of a declared class, or None."""
+    """A value of a declared class."""
 
-    def __init__(self, meaning: str, of: Any, optional: bool = False) -> None:
+    def __init__(self, meaning: str, of: Any) -> None:
         super().__init__(meaning)
-        self.of, self.optional = of, optional
+        self.of = of
         self.kind = of.__name__
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
-        if self.optional and value is None:
-            return None
         return self.of.read(value, name, scope)
 
     def write(self, value: Any) -> Any:
-        return None if value is None else value.to_dict()
+        return value.to_dict()
+
+
+class _Variant(Field):
+    """A value of one of several declared classes."""
+
+    def __init__(self, meaning: str, by: str, kinds: Mapping[str, Any]) -> None:
+        super().__init__(meaning)
+        self.by, self.kinds = by, kinds
+        self.kind = " or ".join(kind.__name__ for kind in kinds.values())
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        kind = entry_of(as_mapping(value, name), self.by, name)
+        known = isinstance(kind, str) and kind in self.kinds
+        require(known, within(name, self.by), f"one of {', '.join(self.kinds)}", kind)
+        return self.kinds[kind].read(value, name, scope)
+
+    def write(self, value: Any) -> Any:
+        return value.to_dict()
+
+
+class _Optional(Field):
+    """None, or what another declaration describes."""
+
+    def __init__(self, of: Field) -> None:
+        super().__init__(of.meaning, of.least, of.most, default=None)
+        self.of, self.kind = of, f"{of.kind} or None"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        return None if value is None else self.of.read(value, name, scope, like)
+
+    def write(self, value: Any) -> Any:
+        return None if value is None else self.of.write(value)
 
 
 class _Listed(Field):
     """A list of values of a declared class or kind of field."""
+
+    many = True
 
     def __init__(self, meaning: str, of: Any, length: End | None = None) -> None:
         super().__init__(meaning)
@@ -317,7 +390,7 @@ def as_mapping(value: Any, name: str) -> Mapping[str, Any]:
     return value
 
 
-def entry(saved: Mapping[str, Any], key: str, name: str) -> Any:
+def entry_of(saved: Mapping[str, Any], key: str, name: str = "") -> Any:
     """Return an entry of a dict, which must be there."""
     if key not in saved:
         raise CheckpointError(f"the state is incomplete: it has no {within(name, key)}")
@@ -337,7 +410,7 @@ def refuse_unknown(saved: Mapping[str, Any], known: Mapping[str, Any], name: str
     """Raise a CheckpointError that names the first entry of a dict that is not declared."""
     for key in saved:
         if key not in known:
-            raise CheckpointError(f"{name or 'the state'} has an unknown entry {key!r}")
+            raise CheckpointError(f"{name or 'the state'} has an unknown entry {brief(key)}")
 
 
 def is_text(value: Any) -> bool:
@@ -372,6 +445,11 @@ def real(meaning: str, least: End = 0.0, most: End = MOST, *, default: Any = ...
     return _Real(meaning, least, most, default=default)
 
 
+def number(meaning: str, least: End = -MOST, most: End = MOST) -> Any:
+    """Declare a number of a JSON file, which has one type for integers and floats."""
+    return _Number(meaning, least, most)
+
+
 def integer(meaning: str, least: End, most: End, *, default: Any = ...) -> Any:
     """Declare an integer."""
     return _Integer(meaning, least, most, default=default)
@@ -399,30 +477,40 @@ def text(meaning: str, among: Sequence[str] = ()) -> Any:
 
 def array(
     meaning: str,
-    least: End = -MOST,
+    least: End | None = -MOST,
     most: End = MOST,
     *,
     dtype: Any = np.float64,
-    shape: tuple[End | None, ...] | None = (None,),
-    nan: bool = False,
+    shape: tuple[End | None, ...] | str | None = (None,),
 ) -> Any:
     """Declare an array, with the range of its elements; by default they are finite.
 
-    In a `State`, type and shape are those of the live array. In a `Document` they are given: in a
-    shape, None is any length, and a name is looked up as in a range; None instead of a shape is
-    any shape. With `nan`, elements may also be NaN.
+    With None as the least value, elements may be anything, NaN included. In a `State`, type and
+    shape are those of the live array. In a `Document` they are given: in a shape, None is any
+    length, and a name is looked up as in a range; without a shape, any will do. The shape may be
+    a name, too.
     """
-    return Array(meaning, least, most, dtype=dtype, shape=shape, nan=nan)
+    return Array(meaning, least, most, dtype=dtype, shape=shape)
 
 
-def mapping(meaning: str) -> Any:
-    """Declare a dict that somebody else reads."""
-    return _Mapping(meaning)
+def mapping(meaning: str, of: Any = None) -> Any:
+    """Declare a dict that somebody else reads; or one whose values `of` describes."""
+    return _Mapping(meaning, of)
 
 
-def nested(meaning: str, of: Any, *, optional: bool = False) -> Any:
+def nested(meaning: str, of: Any) -> Any:
     """Declare a value of a class with `read` and `to_dict`, such as a `Document`."""
-    return _Nested(meaning, of, optional)
+    return _Nested(meaning, of)
+
+
+def optional(of: Any) -> Any:
+    """Declare what another declaration describes, or None, which is the default."""
+    return _Optional(of)
+
+
+def variant(meaning: str, by: str, kinds: Mapping[str, Any]) -> Any:
+    """Declare a value of one of several such classes: its entry `by` says of which."""
+    return _Variant(meaning, by, kinds)
 
 
 def listed(meaning: str, of: Any, *, length: End | None = None) -> Any:
@@ -433,8 +521,3 @@ def listed(meaning: str, of: Any, *, length: End | None = None) -> Any:
 def derived(meaning: str, *, default: Any = ...) -> Any:
     """Declare what the constructor makes of parameters and data, and scratch space: not saved."""
     return Field(meaning, saved=False, default=default)
-
-
-SPECIFIERS: tuple[Callable[..., Any], ...] = (
-    real, integer, count, flag, exactly, text, array, mapping, nested, listed, derived,
-)  # fmt: skip

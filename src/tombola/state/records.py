@@ -25,7 +25,7 @@ from tombola.state.fields import (
     as_mapping,
     count,
     derived,
-    entry,
+    entry_of,
     flag,
     integer,
     real,
@@ -100,11 +100,13 @@ class Record(Document):
         given = as_mapping(saved, name)
         fields = {key: field for key, field in cls.declared.items() if field.saved}
         one = records[0]
-        scope = Scope(given, one, outer)
-        for key in fields:
-            entry(given, key, name)
+        read: dict[str, Any] = {}
+        scope = Scope(read, one, outer)
         for key, field in fields.items():
-            field.read(given[key], within(name, key), scope, one[key] if one[key].ndim else None)
+            value, like = entry_of(given, key, name), one[key]
+            if like.ndim == 0:
+                value, like = _number_of(value, like.dtype), None
+            read[key] = field.read(value, within(name, key), scope, like)
         refuse_unknown(given, fields, name)
 
     @classmethod
@@ -117,6 +119,12 @@ class Record(Document):
     @classmethod
     def restore(cls, records: Any) -> None:
         """Compute what is not saved from what is; the default does nothing."""
+
+
+def _number_of(value: Any, dtype: Any) -> Any:
+    """Return the number in a numpy scalar or an array without dimensions, if it has this type."""
+    one = type(value) is np.ndarray or isinstance(value, np.generic)
+    return value.item() if one and value.ndim == 0 and value.dtype == dtype else value
 
 
 def cell(record: K) -> "Cell[K]":

@@ -20,7 +20,7 @@ from tombola.state.fields import (
     array,
     as_mapping,
     derived,
-    entry,
+    entry_of,
     refuse_unknown,
     within,
 )
@@ -58,12 +58,12 @@ class Declared(type):
 
 
 def _declaration(annotation: Any, given: Any) -> Any:
-    """Return what says how a part is saved: a field, the class of its records, or None."""
+    """Return what says how a part is saved: a field, or the class of its records or state."""
     if isinstance(given, Field):
         return given
     if get_origin(annotation) is Cell:
         return get_args(annotation)[0]
-    return None  # a state within this one, which knows for itself
+    return annotation if isinstance(annotation, Declared) else None
 
 
 if TYPE_CHECKING:  # its parts are found by name: one of them may be called `index` or `count`
@@ -118,18 +118,18 @@ class State(_Tuple, metaclass=Declared):
         """Raise a CheckpointError that names the first thing in `saved` that cannot be loaded."""
         given = as_mapping(saved, name)
         parts = {part: (live, how) for part, live, how in self._saved_parts()}
-        for part in parts:
-            entry(given, part, name)
-        refuse_unknown(given, parts, name)
-        scope = Scope(given, self, outer)
+        read: dict[str, Any] = {}
+        scope = Scope(read, self, outer)
         for part, (live, how) in parts.items():
-            where = within(name, part)
+            value, where = entry_of(given, part, name), within(name, part)
             if isinstance(live, State):
-                live.check(given[part], where, scope)
+                live.check(value, where, scope)
             elif isinstance(how, Field):
-                how.read(given[part], where, scope, live)
+                how.read(value, where, scope, live)
             else:
-                how.check(live, given[part], where, scope)
+                how.check(live, value, where, scope)
+            read[part] = value
+        refuse_unknown(given, parts, name)
         fault = self.fault(given)
         if fault:
             raise CheckpointError(f"{name}: {fault}" if name else fault)
@@ -170,5 +170,5 @@ def check_arrays(live: Mapping[str, Any], saved: Any, name: str = "") -> None:
     given = as_mapping(saved, name)
     for key, mine in live.items():
         any_values = Array("", None, None)
-        any_values.read(entry(given, key, name), within(name, key), Scope(given), mine)
+        any_values.read(entry_of(given, key, name), within(name, key), Scope(given), mine)
     refuse_unknown(given, live, name)

@@ -1,4 +1,4 @@
-"""The conformance suite: what every sampler promises, as checks that can be run.
+"""The conformance suites: what every sampler and every state promises, as checks to run.
 
 `check_sampler` plays a sampler of any class, ours or yours, and reports which promises it breaks.
 Each check is also a function of its own, which you can run alone while you look for the fault:
@@ -10,6 +10,9 @@ Each check is also a function of its own, which you can run alone while you look
 
 A check calls ``factory(n, seed)`` for new samplers. If a sampler takes other arguments, derive
 them from n: ``lambda n, seed: Static(1.0 + np.arange(n), seed=seed)``.
+
+`check_state` does the same for anything with `state_dict` and `load_state_dict`: it resumes,
+damages and refuses states, and watches the memory that loading one takes.
 
 Losses are between 0 and 1, so a bound of 1 holds, except in `check_extreme_losses`. Statistical
 checks have fixed seeds, and a correct sampler fails one with a probability of about ALPHA.
@@ -33,7 +36,15 @@ from tombola.testing.feedback import (
 )
 from tombola.testing.frequencies import ALPHA, check_first_draws, check_frequencies, check_mean
 from tombola.testing.randomness import check_global_randomness, check_seeds
-from tombola.testing.state import check_reset, check_resume
+from tombola.testing.state import (
+    check_reset,
+    check_resume,
+    check_state,
+    check_state_damage,
+    check_state_memory,
+    check_state_refusal,
+    check_state_resume,
+)
 from tombola.testing.suite import CHECKS, check_sampler
 
 __all__ = [
@@ -60,5 +71,10 @@ __all__ = [
     "check_resume",
     "check_sampler",
     "check_seeds",
+    "check_state",
+    "check_state_damage",
+    "check_state_memory",
+    "check_state_refusal",
+    "check_state_resume",
     "check_zero_losses",
 ]

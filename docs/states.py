@@ -1,0 +1,93 @@
+"""Write docs/states.md from the declarations in the code: `python docs/states.py`."""
+
+from pathlib import Path
+
+from tombola import gauge
+from tombola.samplers import (
+    adaptive_weighted,
+    avare,
+    base,
+    epoch_vrb,
+    ftrl,
+    group_rule,
+    info_batch,
+    k_vib,
+    mabs,
+    mirror_descent,
+    osmd,
+    parameter_free,
+    safe,
+    shuffle,
+    srg,
+    stale,
+    static,
+    uniform,
+    vrb,
+    vrm,
+)
+from tombola.state.describe import describe
+
+__all__ = ["STATES", "written"]
+
+PAGE = Path(__file__).with_suffix(".md")
+
+HEAD = """# What states hold
+
+Every field of a state, with the full name that errors give it, its type, its valid range and its
+meaning. `python docs/states.py` writes this page from the declarations in the code.
+
+A state that is loaded is checked in full before anything changes: a field that is missing, unknown,
+of another type or out of its range is refused with an error that names it. The range of an array is
+that of its elements; a name in a range is another field of the state, or the size of one. What is
+*not saved* is computed from the parameters of the constructor or from other fields.
+"""
+
+STATES = {
+    "All samplers": {
+        "`state_dict()`": base.SamplerState,
+        "`tally`": gauge.Tally,
+    },
+    "`parts` of each sampler": {
+        "`VRB(n)`": parameter_free.ParameterFree,
+        "`VRB(n, bound=...)`": vrb.Printed,
+        "`GroupVRB`": group_rule.GroupState,
+        "`EpochVRB`": epoch_vrb.EpochState,
+        "`InfoBatch`": info_batch.InfoBatchState,
+        "`KVib`": k_vib.KVibState,
+        "`VRM`": vrm.VRMState,
+        "`Stale`": stale.StaleState,
+        "`Avare`": avare.AvareState,
+        "`SRG`": srg.SRGState,
+        "`Safe`": safe.SafeState,
+        "`OSMD`": osmd.OSMDState,
+        "`MABS`": mabs.MABSState,
+        "`MirrorDescent`": mirror_descent.MirrorDescentState,
+        "`AdaptiveWeighted`": adaptive_weighted.AdaptiveWeightedState,
+        "`FTRL`": ftrl.FTRLState,
+        "`Uniform`": uniform.UniformState,
+        "`Shuffle`": shuffle.ShuffleState,
+        "`Static`": static.StaticState,
+    },
+}
+
+
+def table(kind):
+    """The fields of a class, as a table in Markdown."""
+    lines = ["| field | type | range | meaning |", "|---|---|---|---|"]
+    for row in describe(kind):
+        meaning = row.meaning.replace("|", r"\|").replace("*", r"\*")
+        lines.append(f"| `{row.name}` | {row.type} | {row.range or '-'} | {meaning} |")
+    return "\n".join(lines)
+
+
+def written():
+    """The text of the page."""
+    parts = [HEAD]
+    for section, states in STATES.items():
+        parts.append(f"## {section}\n")
+        parts += [f"### {title}\n\n{table(kind)}\n" for title, kind in states.items()]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written())
