@@ -156,7 +156,7 @@ class Result(Document):
         saved = checkpoint.read(path)
         try:
             result = cls.read(body_of(saved, "Result", FORMAT))
-            result.sampler = checkpoint.restored(dict(result.state["sampler"]))
+            result.sampler = checkpoint.restored_sampler(result.state["sampler"])
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"{os.fspath(path)} is not a sound result: {error}") from error
         return result
