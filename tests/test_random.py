@@ -9,6 +9,8 @@ import budget
 import naive
 from tombola import Stream
 from tombola import random as generator
+from tombola.state import CheckpointError
+from tombola.testing import check_state
 
 pytestmark = pytest.mark.kernels
 
@@ -209,3 +211,32 @@ def test_global_generators_are_left_alone():
 def test_bad_input_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_everything_the_state_of_a_stream_promises():
+    check_state(lambda: Stream(3, (1, 2)), lambda stream: stream.words(5))
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        (
+            "seed",
+            2**128,
+            "seed must be an integer from 0 to 3402823669209384634",
+        ),
+        ("seed", -1, "seed must be an integer"),
+        ("path", [1, 2, 3, 4], "path has 4 levels, at most 3 fit"),
+        ("path", [0, 2**64 - 1], "path.1 must be an integer from 0 to"),
+        ("position", 2**63, "position must be an integer"),
+    ],
+)
+def test_what_is_not_a_stream_is_refused(entry, value, message):
+    stream = Stream(5, (1,))
+    words = stream.words(7)
+    with pytest.raises(CheckpointError, match=message):
+        stream.load_state_dict({**stream.state_dict(), entry: value})
+    assert (stream.seed, stream.path, stream.position) == (5, (1,), 7)
+    other = Stream(0)
+    other.load_state_dict(Stream(5, (1,)).state_dict())
+    np.testing.assert_array_equal(other.words(7), words)

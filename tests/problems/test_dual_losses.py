@@ -20,7 +20,6 @@ from tombola.problems import (
     Softmax,
     SquaredHinge,
 )
-from tombola.problems.linear import ascend, conjugate, curve, inside, slope, slopes
 
 pytestmark = pytest.mark.kernels
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import tombola
 from tombola.state import CheckpointError, Document, array, body_of, count
 from tombola.testing import check_state
 
@@ -131,15 +130,3 @@ def test_a_sound_state_passes():
 def test_a_broken_state_is_noticed(kind):
     with pytest.raises(AssertionError, match=BROKEN[kind]):
         check_state(kind, kind.play)
-
-
-def play_index(index):
-    drawn = index.draw(20, tombola.Stream(0))
-    index.set(drawn, drawn + 1)
-    index.extend([3])
-    return drawn
-
-
-def test_indexes_and_streams():
-    check_state(lambda: tombola.WeightIndex([1, 0, 5, 2**40]), play_index)
-    check_state(lambda: tombola.Stream(3, (1, 2)), lambda stream: stream.words(5))

@@ -70,7 +70,7 @@ class Walk(Document):
     title: str = text("a name", ["a", "b"])
     note: str = text("anything")
     first: Step = nested("the first one", Step)
-    last: Step | None = nested("the last one", Step, optional=True)
+    last: Step | None = optional(nested("the last one", Step))
     steps: list[Step] = listed("all of them", Step)
     names: list[str] = listed("theirs", text("a name"))
     more: dict[str, int] = mapping("what others read")

@@ -17,6 +17,7 @@ from tombola.state import (
     integer,
     listed,
     nested,
+    optional,
     real,
     text,
 )
@@ -35,7 +36,7 @@ class Walk(Document):
     next: int = integer("the next place", 0, "n - 1")
     heights: Floats = array("of each place", 0.0, "top", dtype=np.float64, shape=("n",))
     steps: list[Step] = listed("made so far", Step, length="made")
-    last: Step | None = nested("the last one", Step, optional=True)
+    last: Step | None = optional(nested("the last one", Step))
     made: int = derived("steps made")
     title: str = text("a name", ["a", "b"])
 

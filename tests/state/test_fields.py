@@ -204,7 +204,7 @@ def test_values_are_written_as_files_hold_them():
     assert written is not numbers
     assert written.tolist() == [0.0] * 3
     assert nested("x", Part).write(Part(k=3)) == {"k": 3}
-    assert nested("x", Part, optional=True).write(None) is None
+    assert optional(nested("x", Part)).write(None) is None
     assert listed("x", Part).write([Part(k=3), Part(k=4)]) == [{"k": 3}, {"k": 4}]
     assert listed("x", text("y")).write(["a"]) == ["a"]
     assert count("x").write(3) == 3
@@ -221,7 +221,7 @@ def test_further_entries_where_a_class_allows_them():
 
 
 def test_an_optional_value_may_be_absent():
-    field = nested("x", Part, optional=True)
+    field = optional(nested("x", Part))
     assert field.read(None, "it", SCOPE) is None
     assert field.read({"k": 3}, "it", SCOPE).k == 3
     with pytest.raises(CheckpointError, match="it must be a dict, got 3"):

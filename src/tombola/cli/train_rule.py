@@ -21,6 +21,7 @@ from tombola.state import (
     integer,
     listed,
     nested,
+    optional,
     real,
 )
 from tombola.state.archive import File
@@ -101,7 +102,7 @@ class BookState(Document):
     """What a `Book` knows after some rounds."""
 
     rounds: int = count("so far")
-    rule: WatchState | None = nested("what the stopping rule knows", WatchState, optional=True)
+    rule: WatchState | None = optional(nested("what the stopping rule knows", WatchState))
     gaps: NotedState = nested("relative duality gaps", NotedState)
     losses: NotedState = nested("losses on the rows held out", NotedState)
 

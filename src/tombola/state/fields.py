@@ -505,10 +505,9 @@ def mapping(meaning: str, of: Any = None) -> Any:
     return _Mapping(meaning, of)
 
 
-def nested(meaning: str, of: Any, *, optional: bool = False) -> Any:
+def nested(meaning: str, of: Any) -> Any:
     """Declare a value of a class with `read` and `to_dict`, such as a `Document`."""
-    field = _Nested(meaning, of)
-    return _Optional(field) if optional else field
+    return _Nested(meaning, of)
 
 
 def optional(of: Any) -> Any:
