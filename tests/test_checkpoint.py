@@ -53,7 +53,7 @@ def test_draws_go_there_and_back(tmp_path):
     for draw in (VRB(9).draw(4), Draw([1], [0.5], 2, tags=[3]), Uniform(3).draw(0)):
         tombola.save(draw, path)
         assert tombola.load(path) == draw
-        assert checkpoint.read(path)["format"] == 1  # what other versions go by
+        assert checkpoint.read(path)["format"] == 2  # what other versions go by
 
 
 def test_nested_states(tmp_path):
