@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import tombola
+from tombola.checkpoint import CheckpointError
 from tombola.problems import KMeans, Logistic
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad, MiniBatchKMeans
 
@@ -49,7 +50,7 @@ def test_two_runs_of_clusters_with_carry_are_one(form):
     centres, expected = (each.state["parts"]["centres"] for each in (second, whole))
     for name in ("counts", "shares", "w", *(["squares"] if form is sp.csr_array else [])):
         np.testing.assert_allclose(centres[name], expected[name], rtol=1e-9, err_msg=name)
-    with pytest.raises(ValueError, match="carry is of 4 clusters, the problem has 3"):
+    with pytest.raises(ValueError, match=r"carry\.counts must be an array of 3 float64"):
         solver.minimize(KMeans(form(X), 3), rounds=1, start=start[:3], carry=first.state["carried"])
 
 
@@ -64,7 +65,7 @@ def test_stored_slopes_are_not_carried(solver):
 
 def test_carry_that_does_not_fit():
     first = AdaGrad().minimize(problem(), rounds=10)
-    with pytest.raises(ValueError, match="another solver or problem"):
+    with pytest.raises(ValueError, match="carry has an unknown entry 'square_sum'"):
         SGD().minimize(problem(), rounds=10, carry=first.state["carried"])
     with pytest.raises(ValueError, match="not both"):
         AdaGrad().minimize(problem(), rounds=20, resume=first, carry=first.state["carried"])
@@ -99,21 +100,22 @@ def test_the_loss_on_the_way_is_an_estimate_of_the_mean_loss():
 
 
 @pytest.mark.parametrize(
-    ("odd", "error", "message"),
+    ("odd", "message"),
     [
-        ({"squares": np.full(5, np.nan)}, ValueError, "'squares'.* not finite and at least 0"),
-        ({"rounds": np.array(-1)}, ValueError, "'rounds'.* not finite and at least 0"),
-        ({"square_sum": np.array(np.inf)}, ValueError, "'square_sum'.* not finite"),
-        ({"squares": np.array(["a"] * 5)}, TypeError, "'squares'.* must hold numbers"),
+        ({"squares": np.full((1, 5), np.nan)}, r"carry.squares\[0, 0\] must be from 0"),
+        ({"squares": np.zeros(5)}, "carry.squares must be an array of 1 x 5"),
+        ({"rounds": -1}, "carry.rounds must be an integer from 0"),
+        ({"square_sum": np.inf}, "carry.square_sum must be a float from 0"),
+        ({"squares": np.array([["a"] * 5])}, "carry.squares must be an array"),
     ],
     ids=str,
 )
-def test_carried_numbers_are_checked(odd, error, message):
+def test_carried_numbers_are_checked(odd, message):
     carried = AdaGrad(0.3).minimize(problem(), rounds=5).state["carried"]
-    with pytest.raises(error, match=message):
+    with pytest.raises(CheckpointError, match=message):
         AdaGrad(0.3).minimize(problem(), rounds=5, carry={**carried, **odd})
 
 
 def test_carry_is_a_dict():
-    with pytest.raises(TypeError, match="carry must be a dict, got str"):
+    with pytest.raises(CheckpointError, match="carry must be a dict, got 'text'"):
         AdaGrad(0.3).minimize(problem(), rounds=5, carry="text")

@@ -220,9 +220,9 @@ DAMAGED_FILES = {
     "state.parts": ([], "state.parts"),
     "state.sampler": ("VRB", "state.sampler"),
     "state.sampler.parts": ({}, "not a sound result"),
-    "state.sampler.class": (None, "state.sampler.class"),
-    "class": (np.array(["a", "b"]), "does not hold a solver's result"),
-    "format": (np.array([2, 2]), "holds a result of format"),
+    "state.sampler.class": (None, "sampler.class"),
+    "class": (np.array(["a", "b"]), "this is a Result, format 3"),
+    "format": (np.array([2, 2]), "this is a Result, format 3"),
     "state.carried": (0.5, "state.carried"),
     "state.parts.progress.rounds": (ROUNDS - 1, "progress.rounds"),
     "state.parts.progress.item_gradients": (0, "progress.item_gradients"),
@@ -244,7 +244,7 @@ def test_a_damaged_file_is_refused(field, tmp_path):
 
 def test_a_result_of_the_old_format_is_named(tmp_path):
     checkpoint.write(tmp_path / "run", {"class": "Result", "format": 1})
-    with pytest.raises(CheckpointError, match="result of format 1; this version reads format 2"):
+    with pytest.raises(CheckpointError, match="'Result', format 1; this is a Result, format 3"):
         Result.load(tmp_path / "run")
 
 
@@ -263,5 +263,5 @@ def test_counters_that_could_not_grow_are_refused(name):
     problem, (part, field) = dense(), name.split(".")
     result = SGD(0.1).minimize(problem, sampler=tombola.VRB(N), rounds=1)
     result.state["parts"][part][field] = 2**60 + 1
-    with pytest.raises(CheckpointError, match=f"{name} is above"):
+    with pytest.raises(CheckpointError, match=f"{name} must be an integer from 0 to {2**60}"):
         SGD(0.1).minimize(problem, rounds=2, resume=result)

@@ -208,11 +208,8 @@ def test_the_gap_of_the_lasso_is_that_of_scikit_learn(intercept, alpha):
 
 
 class OwnModel(Linear):
-    __slots__ = ()
-
-    @staticmethod
-    def slopes(model, item, z, out):
-        out[0] = z[0] - model.targets[item]
+    def slopes(self, item, z, out):
+        out[0] = z[0] - self.targets[item]
         return 0.5 * out[0] * out[0]
 
 

@@ -218,24 +218,18 @@ def test_starts():
 class LogCoshModel(Linear):
     """log(cosh(z - y)), with what Newton needs of it."""
 
-    __slots__ = ()
-
-    @staticmethod
-    def slopes(model, item, z, out):
-        residual = abs(z[0] - model.targets[item])
-        out[0] = np.tanh(z[0] - model.targets[item])
+    def slopes(self, item, z, out):
+        residual = abs(z[0] - self.targets[item])
+        out[0] = np.tanh(z[0] - self.targets[item])
         return residual + np.log1p(np.exp(-2.0 * residual)) - np.log(2.0)
 
-    @staticmethod
-    def slope(model, item, z):
-        return np.tanh(z - model.targets[item])
+    def slope(self, item, z):
+        return np.tanh(z - self.targets[item])
 
-    @staticmethod
-    def curve(model, item, z):
-        return 1.0 - np.tanh(z - model.targets[item]) ** 2
+    def curve(self, item, z):
+        return 1.0 - np.tanh(z - self.targets[item]) ** 2
 
-    @staticmethod
-    def ascend(model, item, a, z, q):
+    def ascend(self, item, a, z, q):
         return a
 
 

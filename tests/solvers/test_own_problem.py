@@ -19,11 +19,8 @@ from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
 class HuberModel(Linear):
     """Quadratic up to 1, linear beyond."""
 
-    __slots__ = ()
-
-    @staticmethod
-    def slopes(model, item, z, out):
-        residual = z[0] - model.targets[item]
+    def slopes(self, item, z, out):
+        residual = z[0] - self.targets[item]
         out[0] = max(-1.0, min(1.0, residual))
         size = abs(residual)
         return size - 0.5 if size > 1.0 else 0.5 * residual * residual
@@ -62,10 +59,7 @@ def test_all_solvers_minimise_it(solver, tolerance):
 
 SOURCE = """
 class Mine(Linear):
-    __slots__ = ()
-
-    @staticmethod
-    def slopes(model, item, z, out):
+    def slopes(self, item, z, out):
         out[0] = {slope}
         return {loss}
 """
@@ -121,26 +115,20 @@ def test_what_a_function_looks_up_counts(one, other):
 def test_a_solver_of_your_own_is_compiled_anew_when_its_step_changes(tmp_path, monkeypatch):
     """Machine code is filed by the name of the run's class, which must follow the source."""
     source = """
-from typing import NamedTuple, Any
+from typing import Any
 import numpy as np
-from tombola.compiling import new_record
 from tombola.solvers import Solver
-from tombola.solvers.loop import new_batch
-from tombola.solvers.run import Run
+from tombola.solvers.run import Progress, Run, new_batch
+from tombola.state import array, cell
 
 
-class Parts(NamedTuple):
-    batch: Any
-    progress: Any
-    w: Any
+class Counting(Run):
+    w: Any = array("how far it is")
 
-
-class Counting(Parts, Run):
-    @staticmethod
-    def step(run):
-        run.progress[0].rounds += 1
-        run.w[0] += {amount}
-        run.batch.losses[0] = 1.0
+    def step(self):
+        self.progress[0].rounds += 1
+        self.w[0] += {amount}
+        self.batch.losses[0] = 1.0
         return -1
 
 
@@ -149,7 +137,7 @@ class Counter(Solver):
         pass
 
     def _begin(self, problem, start, sampler):
-        return Counting(new_batch(1), new_record(rounds=0, item_gradients=0), np.zeros(1))
+        return Counting(new_batch(1), cell(Progress()), np.zeros(1))
 
     def _solution(self, problem, run):
         return run.w.copy()

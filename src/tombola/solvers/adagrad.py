@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
@@ -20,7 +19,7 @@ class SquaresCarried(Carried):
     """What a run on other items continues with."""
 
     square_sum: float = real("the sum of |g|^2")
-    squares: Floats = array("the sums of g_j^2", 0.0, dtype=np.float64, shape=("outputs", "width"))
+    squares: Floats = array("the sums of g_j^2", 0.0, shape=("outputs", "width"))
 
 
 class AdaGrad(LinearSolver):

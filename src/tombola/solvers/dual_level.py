@@ -27,8 +27,8 @@ __all__ = [
 ]
 
 NEAR, STIFF = 0.1, 100.0  # the pull is at least NEAR |x|^2, and STIFF strength / (mean curvature)
-TINY = float(np.finfo(np.float64).tiny)
 MOST = 1e3  # and at most this many times |x|^2 + strength
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class Level(Record):

@@ -99,7 +99,7 @@ def include_cost(run: KMeansRun, cost: Any) -> None:
 class Counts(Document):
     """What a run on other items continues with."""
 
-    counts: Floats = array("the weight of each cluster", 0.0, dtype=np.float64, shape=("clusters",))
+    counts: Floats = array("the weight of each cluster", 0.0, shape=("clusters",))
 
 
 class MiniBatchKMeans(Solver):

@@ -53,15 +53,16 @@ class Trace(Document):
     item_gradients: Ints = array(
         "item gradients", 0, LARGEST_COUNT, dtype=np.int64, shape=("rounds.size",)
     )
-    seconds: Floats = array("time in the loop", 0.0, dtype=np.float64, shape=("rounds.size",))
-    objective: Floats = array("F", None, dtype=np.float64, shape=("rounds.size",))
+    seconds: Floats = array("time in the loop", 0.0, shape=("rounds.size",))
+    objective: Floats = array("F", None, shape=("rounds.size",))
     variance_ratio: Floats = array(
-        "the variance over that of uniform draws", None, dtype=np.float64, shape=("rounds.size",)
+        "the variance over that of uniform draws", None, shape=("rounds.size",)
     )
 
-    def __init__(self, **columns: Any) -> None:
-        empty = {name: np.empty(0, field.dtype) for name, field in self.declared.items()}  # type: ignore[attr-defined]
-        super().__init__(**{**empty, **columns})
+    def __init__(self, *columns: Any, **named: Any) -> None:
+        fields: Any = self.declared
+        empty = {name: np.empty(0, field.dtype) for name, field in fields.items()}
+        super().__init__(**{**empty, **dict(zip(fields, columns, strict=False)), **named})
 
     def add(self, *row: float) -> None:
         """Append one row."""
@@ -125,7 +126,7 @@ class Result(Document):
         belongs to the solution and not to the items) and "asked" (for `until`).
     """
 
-    solution: Floats = array("the solution", dtype=np.float64, shape=None)
+    solution: Floats = array("the solution", shape=None)
     rounds: int = count("rounds taken")
     item_gradients: int = count("item gradients computed")
     seconds: float = real("time spent in the loop")
@@ -155,7 +156,7 @@ class Result(Document):
         saved = checkpoint.read(path)
         try:
             result = cls.read(body_of(saved, "Result", FORMAT))
-            result.sampler = checkpoint.restored(dict(result.state["sampler"]))
+            result.sampler = checkpoint.restored_sampler(result.state["sampler"])
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"{os.fspath(path)} is not a sound result: {error}") from error
         return result

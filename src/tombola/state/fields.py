@@ -133,7 +133,8 @@ class Field:
     """
 
     kind = "anything"
-    many = False  # whether it is a list
+    holds: tuple[Any, ...] = ()  # fields and declared classes within this one ...
+    many = False  # ... of which there may be several
 
     def __init__(
         self,
@@ -335,15 +336,17 @@ class _Mapping(Field):
     """A dict, with any names; its values may be declared."""
 
     kind = "dict"
+    many = True
 
     def __init__(self, meaning: str, of: Field | None = None) -> None:
         super().__init__(meaning)
-        self.of = of
+        self.of, self.holds = of, () if of is None else (of,)
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Mapping[str, Any]:
         found = as_mapping(value, name)
         if self.of is None:
             return found
+        require(all(map(is_text, found)), name, "a dict with texts as keys", value)
         return {key: self.of.read(one, within(name, key), scope) for key, one in found.items()}
 
 
@@ -352,7 +355,7 @@ class _Nested(Field):
 
     def __init__(self, meaning: str, of: Any) -> None:
         super().__init__(meaning)
-        self.of = of
+        self.of, self.holds = of, (of,)
         self.kind = of.__name__
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
@@ -367,7 +370,7 @@ class _Variant(Field):
 
     def __init__(self, meaning: str, by: str, kinds: Mapping[str, Any]) -> None:
         super().__init__(meaning)
-        self.by, self.kinds = by, kinds
+        self.by, self.kinds, self.holds = by, kinds, tuple(kinds.values())
         self.kind = " or ".join(kind.__name__ for kind in kinds.values())
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
@@ -385,7 +388,11 @@ class _Optional(Field):
 
     def __init__(self, of: Field) -> None:
         super().__init__(of.meaning, of.least, of.most, default=None)
-        self.of, self.kind = of, f"{of.kind} or None"
+        self.of, self.kind, self.holds = of, f"{of.kind} or None", (of,)
+
+    @property
+    def range(self) -> str:
+        return self.of.range
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         return None if value is None else self.of.read(value, name, scope, like)
@@ -401,7 +408,7 @@ class _Listed(Field):
 
     def __init__(self, meaning: str, of: Any, length: End | None = None) -> None:
         super().__init__(meaning)
-        self.of, self.length = of, length
+        self.of, self.length, self.holds = of, length, (of,)
         self.kind = f"list of {of.kind if isinstance(of, Field) else of.__name__}"
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> list[Any]:
