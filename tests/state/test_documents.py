@@ -19,6 +19,7 @@ from tombola.state import (
     nested,
     optional,
     real,
+    same,
     text,
 )
 
@@ -161,3 +162,49 @@ def test_the_body_of_a_state():
     assert len(state) == 3
     with pytest.raises(CheckpointError, match="a state must be a dict, got a list"):
         body_of([state], "VRB", 3)
+
+
+class Shared(Document):
+    n: int = same("items")
+    groups: np.ndarray = same("the group of each item")
+    order: np.ndarray = array("an order", 0, "n - 1", dtype="places", shape=("n",))
+    prices: np.ndarray = array("NaN where unknown", 0.0, nan=True)
+    drawn: int = integer("drawn", 0, "n + lag - 1")
+
+
+KNOWN = {"n": 3, "groups": np.array([0, 1, 0]), "places": np.int32, "lag": 2}
+SHARED = Shared(
+    n=3,
+    groups=KNOWN["groups"],
+    order=np.array([2, 0, 1], dtype=np.int32),
+    prices=np.array([1.0, np.nan]),
+    drawn=4,
+)
+
+
+def test_what_a_state_has_in_common_with_what_loads_it():
+    saved = SHARED.to_dict()
+    read = Shared.read(saved, **KNOWN)
+    assert read.to_dict().keys() == saved.keys()
+    assert read.order.tolist() == [2, 0, 1]
+    saved["groups"][:] = 7
+    assert KNOWN["groups"].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": 4}, "the state was saved with n=4, here it is 3"),
+        ({"n": 3.0}, "the state was saved with n=3.0, here it is 3"),
+        ({"n": np.array([1, 2])}, "saved with n=an array of int64 of shape .*, here it is 3"),
+        ({"groups": np.array([0, 1, 1])}, "the state was saved with another groups"),
+        ({"groups": [0, 1, 0]}, "the state was saved with another groups"),
+        ({"order": np.array([2, 0, 1])}, "order must be an array of 3 int32, got"),
+        ({"prices": np.array([np.nan, -1.0])}, r"prices\[1\] must be from 0 to .*, or NaN, got -1"),
+        ({"prices": np.array([np.inf])}, r"prices\[0\] must be from 0 to .*, or NaN, got inf"),
+        ({"drawn": 5}, "drawn must be an integer from 0 to 4, got 5"),
+    ],
+)
+def test_what_differs_from_what_loads_it_is_refused(change, message):
+    with pytest.raises(CheckpointError, match=message):
+        Shared.read({**SHARED.to_dict(), **change}, **KNOWN)

@@ -15,6 +15,7 @@ from torch.utils.data import TensorDataset
 import tombola
 from fuzz import places as every_place
 from tombola.checkpoint import CheckpointError
+from tombola.testing import check_state
 from tombola.torch import DeviceLoader, ImportanceLoader, WeightedSampler, device
 from tombola.torch.replay import PrioritizedSampler
 
@@ -371,3 +372,94 @@ def test_a_generator_that_would_read_beyond_its_words_is_refused():
             sampler.load_state_dict(wrong)
         assert digest(sampler.state_dict()) == digest(state)
         list(sampler)
+
+
+# ---- all promises of a state
+
+
+def play_loader(loader):
+    """Some batches of its epoch; the next play continues it, as a loaded state does."""
+    loader.load_state_dict(loader.state_dict())
+    drawn = []
+    for (items,), draw in loader:
+        drawn.append(items.tolist())
+        if draw.number % 3:
+            loader.update(draw, 1.0 + items % 3)
+        if draw.number % 5 == 3:
+            break
+    return drawn
+
+
+def play_sampler(sampler):
+    draw = sampler.draw(5)
+    sampler.update(draw, (draw.indices + 1).double())
+    return draw.indices
+
+
+def play_index(index):
+    draw = index.draw(5)
+    index.set(draw.indices, draw.indices + 1)
+    index.check()
+    index.verify()
+    return draw.indices
+
+
+def play_weighted(sampler):
+    sampler.load_state_dict(sampler.state_dict())
+    drawn = []
+    for item in sampler:
+        drawn.append(item)
+        if len(drawn) == 4:
+            sampler.update([item, 2], [5.0, 0.5])
+            break
+    return drawn
+
+
+def play_replay(sampler):
+    sampler._rng = torch.Generator().manual_seed(3)
+    sampler.extend([3, 4, 7])
+    index, info = sampler.sample(range(N), 6)
+    sampler.update_priority(index, index.double() / 3)
+    return index, info["priority_weight"]
+
+
+def small_loader(**options):
+    return ImportanceLoader(TensorDataset(torch.arange(12)), 4, seed=5, lag=2, **options)
+
+
+def weighted(replacement):
+    generator = torch.Generator().manual_seed(1)
+    return WeightedSampler(np.arange(12.0), 7, replacement, generator)
+
+
+PLAYED = {
+    "device sampler": (lambda: device.VRB(12, device="cpu"), play_sampler),
+    "device index": (lambda: device.WeightIndex(np.arange(12)), play_index),
+    "weighted sampler": (lambda: weighted(True), play_weighted),
+    "without replacement": (lambda: weighted(False), play_weighted),
+    "replay": (lambda: PrioritizedSampler(12, 0.6, 0.4), play_replay),
+    "device loader": (lambda: DeviceLoader(TensorDataset(torch.arange(12)), 4), play_loader),
+    "device groups": (lambda: device.GroupVRB(np.arange(12) % 3, device="cpu"), play_sampler),
+    "loader": (lambda: small_loader(**MODES["tags"]), play_loader),
+    "sharded": (lambda: small_loader(distributed="sharded", shards=2), play_loader),
+}
+LONG = ("device loader", "device groups", "loader", "sharded")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in PLAYED]
+)
+def test_every_promise_of_a_state(name):
+    check_state(*PLAYED[name])
+
+
+def test_files_hold_the_state_of_everything(tmp_path):
+    for name, (make, play) in PLAYED.items():
+        thing, other = make(), make()
+        play(thing)
+        tombola.save(thing, tmp_path / "state")
+        tombola.load(tmp_path / "state", into=other)
+        assert digest(other.state_dict()) == digest(thing.state_dict()), name
+        with pytest.raises(CheckpointError, match="make one and pass it as into="):
+            tombola.load(tmp_path / "state")
