@@ -21,9 +21,11 @@ from tombola.state import (
     listed,
     mapping,
     nested,
+    number,
     optional,
     real,
     text,
+    variant,
 )
 from tombola.state.fields import Field, require
 from tombola.validation import shown
@@ -35,7 +37,17 @@ class Part(Document):
     k: int = count("a number")
 
 
-SCOPE = Scope({"n": 3, "rate": 0.5})
+class Cat(Document):
+    is_a: str = exactly("cat", "its kind")
+    lives: int = integer("left", 0, "n")
+
+
+class Dog(Document):
+    is_a: str = exactly("dog", "its kind")
+
+
+PET = variant("a pet", "is_a", {"cat": Cat, "dog": Dog})
+SCOPE = Scope({"n": 3, "rate": 0.5, "like": np.zeros((2, 3))})
 FLOATS = array("numbers", dtype=np.float64, shape=(None,))
 COUNTS = array("counts", 0, "n", dtype=np.int64, shape=("n",))
 TABLE = array("a table", -1.0, 9.5, dtype=np.float64, shape=(2, None))
@@ -71,7 +83,12 @@ RIGHT = [
     (COUNTS, ints(0, 3, 1)),
     (TABLE, np.array([[-1.0, 9.5], [0.0, 1.0]])),
     (TABLE, np.zeros((2, 0))),
+    (array("x", shape="like.shape"), np.ones((2, 3))),
+    (array("x", None), np.array([-np.inf, np.inf])),
+    (number("x"), 3),
+    (number("x"), -MOST),
     (mapping("x"), {"anything": None}),
+    (mapping("x", count("y")), {"a": 1, "b": 2}),
     (listed("x", text("y")), []),
     (listed("x", text("y")), ["a", "b"]),
     (listed("x", count("y"), length="n"), [1, 2, 3]),
@@ -129,7 +146,21 @@ WRONG = [
     (COUNTS, ints(0, 0, -1), r"it\[2\] must be from 0 to 3, got -1 of type int"),
     (TABLE, np.zeros((3, 1)), r"it must be an array of 2 x any float64, got .* \(3, 1\)"),
     (TABLE, np.array([[0.0], [9.6]]), r"it\[1, 0\] must be from -1 to 9.5, got 9.6 of type float"),
+    (array("x", shape="like.shape"), np.ones(6), "it must be an array of 2 x 3 float64, got"),
+    (number("x"), 10**400, "it must be a number from -1.79769e.308 to 1.79769e.308, got 10000"),
+    (number("x"), math.inf, "it must be a number .*, got inf of type float"),
+    (number("x"), math.nan, "it must be a number .*, got nan of type float"),
+    (number("x"), True, "it must be a number .*, got True of type bool"),
+    (number("x"), "1", "it must be a number .*, got '1' of type str"),
     (mapping("x"), [], "it must be a dict, got a list"),
+    (mapping("x", count("y")), [], "it must be a dict, got a list"),
+    (mapping("x", count("y")), {"a": 1, "b": "c"}, r"it\.b must be an integer .*, got 'c'"),
+    (PET, 3, "it must be a dict, got 3 of type int"),
+    (PET, {"lives": 3}, r"the state is incomplete: it has no it\.is_a"),
+    (PET, {"is_a": "cow"}, r"it\.is_a must be one of cat, dog, got 'cow' of type str"),
+    (PET, {"is_a": ["cat"]}, r"it\.is_a must be one of cat, dog, got a list"),
+    (PET, {"is_a": "cat", "lives": 9}, r"it\.lives must be an integer from 0 to 3, got 9"),
+    (PET, {"is_a": "dog", "lives": 3}, "it has an unknown entry 'lives'"),
     (nested("x", Part), None, "it must be a dict, got None of type NoneType"),
     (nested("x", Part), {"k": -1}, r"it\.k must be an integer from 0 .*, got -1"),
     (nested("x", Part), {}, r"the state is incomplete: it has no it\.k"),
@@ -147,6 +178,15 @@ WRONG = [
 def test_what_is_wrong_is_named(field, value, message):
     with pytest.raises(CheckpointError, match=f"^{message}"):
         field.read(value, "it", SCOPE)
+
+
+def test_a_variant_is_of_the_class_that_it_names():
+    cat = PET.read({"is_a": "cat", "lives": 2}, "it", SCOPE)
+    assert isinstance(cat, Cat)
+    assert cat.lives == 2
+    assert isinstance(PET.read({"is_a": "dog"}, "it", SCOPE), Dog)
+    assert PET.write(cat) == {"is_a": "cat", "lives": 2}
+    assert PET.kind == "Cat or Dog"
 
 
 def test_an_array_of_anything():
@@ -204,11 +244,11 @@ class Live:
 def test_names_are_looked_up_inside_then_in_the_live_state_then_outside():
     outer = Scope({"n": 1, "far": {"away": 9}}, Live)
     scope = Scope({"block": 5, "arrays": {"items": np.zeros(6)}}, Live, outer)
-    for end, number in [
+    for end, expected in [
         ("block", 5), ("block - 1", 4), ("n", 7), ("scores.size", 4), ("scores.size - 1", 3),
         ("arrays.items.size - 2", 4), ("far.away", 9), ("rule.least", 2), (2.5, 2.5),
     ]:  # fmt: skip
-        assert scope.number(end) == number
+        assert scope.number(end) == expected
         assert type(scope.number(end)) in (int, float)
     assert Scope({"n": np.int64(3)}).number("n") == Scope({"n": np.array(3)}).number("n") == 3
 
