@@ -30,11 +30,13 @@ COMPLETE = {
 }
 # what is made with data first: a state is loaded into it
 BOUND = (
-    "AdaptiveBatches",
     "DeviceLoader",
     "ImportanceLoader",
     "PrioritizedSampler",
     "WeightedSampler",
+    "torch.GroupVRB",
+    "torch.VRB",
+    "torch.WeightIndex",
 )
 
 

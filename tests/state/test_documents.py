@@ -138,15 +138,6 @@ def test_fields_are_inherited_and_replaced():
     assert Longer(at=1, size=0.5).more == 7
 
 
-def test_an_open_ended_document_may_have_further_entries():
-    class Some(Step):
-        open_ended = True
-
-    assert Some.read({"at": 1, "size": 0.5, "more": None}, n=3).to_dict() == {"at": 1, "size": 0.5}
-    with pytest.raises(CheckpointError, match=r"^at must be"):
-        Some.read({"at": 3, "size": 0.5, "more": None}, n=3)
-
-
 class Note(File):
     kind, form = "Note", 3
     at: int = integer("where", 0, "n - 1")
