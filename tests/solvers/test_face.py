@@ -7,7 +7,6 @@ import pytest
 
 from tombola.problems.rows import Dense, Sparse
 from tombola.samplers import VRB, Shuffle
-from tombola.samplers.compiled import draw_one, update_one
 from tombola.solvers import Cyclic
 from tombola.solvers.column_steps import minimise_by_columns, new_model
 from tombola.solvers.face import (
@@ -168,10 +167,10 @@ def test_sweeps(penalty):
         for _ in range(4):
             changes, moved = 0, False
             for _ in range(5):
-                j, p = draw_one(theirs.state)
+                j, p = theirs.state.draw_one()
                 after = best_in(G, G @ slow - c, slow, penalty, j)
                 change = after - slow[j]
-                update_one(theirs.state, j, p, ((G[j, j] + penalty.l2) * change**2) ** 0.25)
+                theirs.state.update_one(j, p, ((G[j, j] + penalty.l2) * change**2) ** 0.25)
                 changes += abs(change) > 1e-14
                 moved |= abs(change) > 1e-14 and (after == 0) != (slow[j] == 0)
                 slow[j] = after
