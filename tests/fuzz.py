@@ -77,6 +77,38 @@ def _damaged_once(state, rng, inside):
     return state, f"{'.'.join(map(str, (*inside, *path)))}: {how}"
 
 
+def at_an_end(state, rng, inside, ends):
+    """A copy of a state with a declared field at an end of its range, or beyond, and what that is.
+
+    `ends` are those that the code declares, by dotted names below `inside`.
+    """
+    name = list(ends)[rng.integers(len(ends))]
+    end = ends[name][rng.integers(2)]
+    way = (-1, 0, 1)[rng.integers(3)]
+    state = copy.deepcopy(state)
+    holder = state
+    *path, last = (*inside, *name.split("."))
+    for key in path:
+        holder = holder[key]
+    value = holder[last]
+    kind = np.asarray(value).dtype
+    with np.errstate(over="ignore"):
+        number = end + way if kind.kind in "iu" else np.nextafter(end, way * np.inf)
+        number = end if way == 0 else number
+    if isinstance(value, np.ndarray):
+        if value.size == 0 or (kind.kind in "iu" and not _fits(number, kind)):
+            return state, "nothing"
+        holder[last] = value.copy()
+        holder[last].flat[rng.integers(value.size)] = number
+    else:
+        holder[last] = type(value)(number)
+    return state, f"{name} became {number}, by its range"
+
+
+def _fits(number, kind):
+    return np.iinfo(kind).min <= number <= np.iinfo(kind).max
+
+
 def _wrong(value, rng):
     kind = rng.integers(8)
     if kind == 0:

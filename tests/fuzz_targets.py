@@ -23,8 +23,9 @@ from pathlib import Path
 import numpy as np
 
 import tombola
-from fuzz import damaged, damaged_bytes, damaged_members, deep
+from fuzz import at_an_end, damaged, damaged_bytes, damaged_members, deep
 from players import SAMPLERS, Harm, N, played, require, use
+from states import ends_of
 from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
 from tombola.validation import is_exactly
@@ -48,10 +49,18 @@ class Target(abc.ABC):
     def honest(self):
         """Return an honest state: nested dicts and lists of arrays and numbers, or bytes."""
 
+    @functools.cached_property
+    def ends(self):
+        """The ends of the ranges that the code declares, by dotted names below `inside`."""
+        return {}
+
     def damage(self, state, rng):
         """Return a damaged copy, and what was done."""
         inside = self.inside if rng.integers(3) else ()
-        state, what = damaged(state, rng, inside)
+        if self.ends and rng.integers(4) == 0:
+            state, what = at_an_end(state, rng, self.inside, self.ends)
+        else:
+            state, what = damaged(state, rng, inside)
         while state and rng.integers(4) == 0:
             state, more = damaged(state, rng, inside if rng.integers(2) else ())
             what += f"; {more}"
@@ -98,6 +107,10 @@ class OfSampler(InMemory):
 
     def __init__(self, name):
         super().__init__(name, lambda: SAMPLERS[name](1), lambda: played(name))
+
+    @functools.cached_property
+    def ends(self):
+        return ends_of(self.make().state)
 
 
 class OfTorch(InMemory):
@@ -209,6 +222,11 @@ class ResultFile(OfFile):
     def save(self):
         solver, problem, sampler = self.parts
         solver.minimize(problem, sampler=sampler(), rounds=30, trace=3).save(self.path)
+
+    @functools.cached_property
+    def ends(self):
+        solver, problem, sampler = self.parts
+        return ends_of(solver._new_run(problem, None, sampler())) if self.how == "fields" else {}
 
     def load(self):
         from tombola.solvers import DivergenceError, Result

@@ -1,6 +1,9 @@
-"""Compare nested states: what `state_dict` returns, and what solvers keep."""
+"""Compare nested states, what `state_dict` returns and solvers keep; and find what they declare."""
 
 import numpy as np
+
+from tombola.state import State
+from tombola.state.fields import Field, Scope, within
 
 
 def leaves(state, name=""):
@@ -46,3 +49,25 @@ def assert_same(first, second):
     assert ours.keys() == theirs.keys()
     for name, leaf in ours.items():
         np.testing.assert_array_equal(leaf, theirs[name], err_msg=name)
+
+
+def declared(state, outer=None, name=""):
+    """Name, declaration, numpy type and scope of every number and array that a state saves."""
+    scope = Scope({}, state, outer)
+    for part, how in state.parts.items():
+        live, where = getattr(state, part), within(name, part)
+        if isinstance(how, Field):
+            if how.saved:
+                yield where, how, live.dtype, scope
+        elif isinstance(live, State):
+            yield from declared(live, scope, where)
+        else:
+            inner = Scope({}, live[0], scope)
+            for key, field in how.declared.items():
+                if field.saved:
+                    yield f"{where}.{key}", field, live.dtype[key], inner
+
+
+def ends_of(state):
+    """The least and the largest valid value of everything that a state saves, by dotted name."""
+    return {name: how.ends(scope) for name, how, _, scope in declared(state)}

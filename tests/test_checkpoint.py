@@ -53,7 +53,7 @@ def test_draws_go_there_and_back(tmp_path):
     for draw in (VRB(9).draw(4), Draw([1], [0.5], 2, tags=[3]), Uniform(3).draw(0)):
         tombola.save(draw, path)
         assert tombola.load(path) == draw
-        assert checkpoint.read(path)["format"] == 1  # what other versions go by
+        assert checkpoint.read(path)["format"] == 2  # what other versions go by
 
 
 def test_nested_states(tmp_path):
@@ -92,9 +92,14 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(state, messag
     assert os.listdir(tmp_path) == ["state"]
 
 
-def test_only_samplers_and_draws_are_saved(tmp_path):
-    with pytest.raises(TypeError, match="can save a sampler or a draw, got dict"):
-        tombola.save({}, tmp_path / "x")
+@pytest.mark.parametrize(
+    ("thing", "message"),
+    [({}, "with a state, such as a sampler, got a dict"), (VRB, "such as a sampler, got VRB"),
+     ("x", "save takes what to save first, then the path")],
+)  # fmt: skip
+def test_only_what_has_a_state_is_saved(thing, message, tmp_path):
+    with pytest.raises(TypeError, match=message):
+        tombola.save(thing, tmp_path / "x")
     assert os.listdir(tmp_path) == []
 
 
@@ -217,7 +222,7 @@ def test_unknown_classes(name, tmp_path):
     path = tmp_path / "own"
     state = {**Own(4, seed=1).state_dict(), "class": name}
     checkpoint.write(path, state)
-    with pytest.raises(CheckpointError, match=f"holds a {name!r}, which is not a sampler"):
+    with pytest.raises(CheckpointError, match=f"the class {name!r} is not one of tombola"):
         tombola.load(path)
 
 

@@ -190,9 +190,9 @@ def test_checksums_of_more_than_one_block(tmp_path):
         {**tombola.VRB(3).state_dict(), "parameters": {"n": -3}},
         {"class": "Sampler", "format": 3},
         {"class": "Draw"},
-        {"class": "Draw", "arrays": {"indices": np.array([5]), "probabilities": [1.0], "n": 3}},
-        {"class": "Draw", "arrays": {"indices": np.array([1]), "probabilities": [2.0], "n": 3}},
-        {"class": "Draw", "arrays": [1, 2]},
+        {"class": "Draw", "format": 2},
+        {"class": "Draw", "format": 2, **Draw([1], [1.0], n=3).to_dict(), "indices": np.array([5])},
+        {"class": "Draw", "format": 2, **Draw([1], [1.0], n=3).to_dict(), "probabilities": [1.0]},
     ],
 )
 def test_wrong_classes_and_parameters(state, tmp_path):
@@ -245,8 +245,9 @@ def test_the_stream_goes_on_from_its_position_alone():
 
 
 def test_a_draw_from_outside_is_checked():
-    with pytest.raises(ValueError, match=r"indices\[0\] is 7, not from 0 to 2"):
-        Draw.from_arrays({"indices": np.array([7]), "probabilities": np.array([1.0]), "n": 3})
+    saved = Draw([1], [1.0], n=3).to_dict()
+    with pytest.raises(CheckpointError, match=r"indices\[0\] must be from 0 to 2, got 7"):
+        Draw.read({**saved, "indices": np.array([7])})
 
 
 def test_the_fuzz_changes_something():
@@ -392,16 +393,16 @@ def test_samplers_are_not_made_larger_than_their_state(sampler, name, odd, messa
     ids=str,
 )  # fmt: skip
 def test_odd_draws_are_refused(odd, tmp_path):
-    arrays = {**Draw([1], [0.5], n=3).to_arrays(), **odd}
-    checkpoint.write(tmp_path / "it", {"class": "Draw", "format": 1, "arrays": arrays})
+    saved = {**Draw([1], [0.5], n=3).to_dict(), **odd}
+    checkpoint.write(tmp_path / "it", {"class": "Draw", "format": 2, **saved})
     with pytest.raises(CheckpointError, match=next(iter(odd))):
         tombola.load(tmp_path / "it")
 
 
 def test_a_draw_of_another_format_is_refused(tmp_path):
-    arrays = Draw([1], [0.5], n=3).to_arrays()
-    checkpoint.write(tmp_path / "it", {"class": "Draw", "format": 9, "arrays": arrays})
-    with pytest.raises(CheckpointError, match="of format 9; this version reads 1"):
+    saved = Draw([1], [0.5], n=3).to_dict()
+    checkpoint.write(tmp_path / "it", {"class": "Draw", "format": 9, **saved})
+    with pytest.raises(CheckpointError, match="of 'Draw', format 9; this is a Draw, format 2"):
         tombola.load(tmp_path / "it")
 
 
@@ -425,8 +426,7 @@ def test_messages_have_an_end(place, tmp_path):
         if place == "refresh":
             state["parameters"]["refresh"] = long
         elif place == "draw":
-            arrays = {**Draw([1], [0.5], n=3).to_arrays(), long: 1}
-            state = {"class": "Draw", "format": 1, "arrays": arrays}
+            state = {"class": "Draw", "format": 2, **Draw([1], [0.5], n=3).to_dict(), long: 1}
         else:
             state[place][long] = 1
         checkpoint.write(path, state)

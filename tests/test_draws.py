@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tombola import VRB, Draw
+from tombola.checkpoint import CheckpointError
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_what_a_sampler_draws_cannot_be_written():
 
 
 def test_equality(draw):
-    same = Draw.from_arrays(draw.to_arrays())
+    same = Draw.read(draw.to_dict())
     assert draw == same
     assert draw != draw[:3]
     assert draw != Draw(draw.indices, draw.probabilities, 5, 7)  # no tags
@@ -204,13 +205,15 @@ def test_an_empty_draw():
     assert list(draw) == []
 
 
-def test_arrays_and_back(draw):
-    arrays = draw.to_arrays()
-    assert sorted(arrays) == ["indices", "n", "probabilities", "round", "tags"]
-    assert Draw.from_arrays(arrays) == draw
-    assert "tags" not in Draw([0], [1.0], 1).to_arrays()
-    with pytest.raises(ValueError, match="not from 0 to 1"):
-        Draw.from_arrays({**arrays, "n": 2})
+def test_a_dict_and_back(draw):
+    saved = draw.to_dict()
+    assert sorted(saved) == ["indices", "n", "nominal", "probabilities", "round", "tags"]
+    assert Draw.read(saved) == draw
+    assert Draw([0], [1.0], 1).to_dict()["tags"] is None
+    with pytest.raises(CheckpointError, match=r"indices\[\d\] must be from 0 to 1, got"):
+        Draw.read({**saved, "n": 2})
+    saved["indices"][:] = 0  # a copy
+    assert Draw.read(saved) != draw
 
 
 def test_pickle_here(draw):

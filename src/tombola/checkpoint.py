@@ -30,11 +30,13 @@ COMPLETE = {
 }
 # what is made with data first: a state is loaded into it
 BOUND = (
-    "AdaptiveBatches",
     "DeviceLoader",
     "ImportanceLoader",
     "PrioritizedSampler",
     "WeightedSampler",
+    "torch.GroupVRB",
+    "torch.VRB",
+    "torch.WeightIndex",
 )
 
 
@@ -97,14 +99,19 @@ def restored(state: Mapping[str, Any]) -> Any:
     name = state.get("class")
     if isinstance(name, str) and name in COMPLETE:
         return getattr(import_module(COMPLETE[name]), name).from_state_dict(state)
-    if isinstance(name, str) and name in samplers.__all__ and name != "Sampler":
-        return _restored_sampler(getattr(samplers, name), state)
+    if (sampler := restored_sampler(state)) is not None:
+        return sampler
     if name in BOUND:
         raise CheckpointError(f"this is the state of a {name}: make one and pass it as into=")
     raise CheckpointError(f"the class {brief(name)} is not one of tombola: pass yours as into=")
 
 
-def _restored_sampler(kind: Any, state: Mapping[str, Any]) -> samplers.Sampler:
+def restored_sampler(state: Mapping[str, Any]) -> samplers.Sampler | None:
+    """Return the sampler that a state describes; None if it is of a class of your own."""
+    name = state.get("class")
+    if not isinstance(name, str) or name not in samplers.__all__ or name == "Sampler":
+        return None
+    kind: Any = getattr(samplers, name)
     saved = read_sampler(kind, state)
     sizes = [array.size for array in _arrays_in(saved.parts)]
     entries = kind._entries(saved.parameters)

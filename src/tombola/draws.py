@@ -1,16 +1,33 @@
 """The draw: an immutable ticket of the items drawn and their probabilities."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tombola.state import Document, Floats, Ints, Scope, array, body_of, integer, optional
 from tombola.validation import whole
 
 __all__ = ["Draw"]
 
+FORMAT = 2  # version of state_dict()
 SMALLEST = 2.0**-200  # keeps squared importances finite; no sampler gets close to it
+
+
+class SavedDraw(Document):
+    """What `Draw.to_dict` returns."""
+
+    n: int = integer("the number of items that the sampler draws from", 1, 2**63 - 1)
+    round: int = integer("the calls of `draw` before this one", 0, 2**63 - 1)
+    indices: Ints = array("the items drawn", 0, "n - 1", dtype=np.int64)
+    probabilities: Floats = array(
+        "the probability of each", SMALLEST, 1.0, dtype=np.float64, shape=("indices.size",)
+    )
+    tags: NDArray[np.uint8] | None = optional(
+        array("data of the sampler", 0, 255, dtype=np.uint8, shape=("indices.size",))
+    )
+    nominal: int | None = optional(integer("the expected number of items", 1, 2**63 - 1))
 
 
 class Draw:
@@ -151,20 +168,26 @@ class Draw:
         size = len(self) // parts
         return [self[k * size : (k + 1) * size] for k in range(parts)]
 
-    def to_arrays(self) -> dict[str, Any]:
-        """Return the draw as a dict of arrays and integers; `from_arrays` is the inverse."""
-        arrays = {"indices": self.indices, "probabilities": self.probabilities}
-        optional = {"tags": self.tags, "nominal": self.nominal}
-        given = {name: part for name, part in optional.items() if part is not None}
-        return {**arrays, "n": self.n, "round": self.round, **given}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the draw as a dict of arrays, integers and None; `read` is the inverse."""
+        return SavedDraw(**{name: getattr(self, name) for name in SavedDraw.declared}).to_dict()
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, Any]) -> "Draw":
-        """Validate what `to_arrays` returned and make a draw of it."""
-        for name in ("indices", "probabilities", "tags"):
-            if name in arrays and type(arrays[name]) is not np.ndarray:
-                raise TypeError(f"{name} must be an array, got {type(arrays[name]).__name__}")
-        return cls(**arrays)
+    def read(cls, value: Any, name: str = "", outer: Scope | None = None) -> "Draw":
+        """Return the draw in a dict that may hold anything, or raise a `CheckpointError`.
+
+        Parameters are those of `tombola.state.Document.read`.
+        """
+        return cls(**vars(SavedDraw.read(value, name, outer)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `to_dict` does, with class and format; `tombola.save` writes it to a file."""
+        return {"class": "Draw", "format": FORMAT, **self.to_dict()}
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> "Draw":
+        """Return the draw that `state_dict` described, or raise a `CheckpointError`."""
+        return cls.read(body_of(state, "Draw", FORMAT))
 
     def __getitem__(self, key: Any) -> "Draw":
         if isinstance(key, (int, np.integer)):
@@ -185,9 +208,8 @@ class Draw:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Draw):
             return NotImplemented
-        mine, theirs = self.to_arrays(), other.to_arrays()
-        return mine.keys() == theirs.keys() and all(
-            np.array_equal(mine[name], theirs[name]) for name in mine
+        return all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in SavedDraw.declared
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -199,7 +221,7 @@ class Draw:
         raise AttributeError(f"a draw is immutable: cannot delete {name}")
 
     def __reduce__(self) -> Any:
-        return Draw.from_arrays, (self.to_arrays(),)
+        return Draw.read, (self.to_dict(),)
 
     def __repr__(self) -> str:
         return f"Draw({len(self)} of {self.n} items, round {self.round})"

@@ -14,7 +14,7 @@ LOSSES = 1.0 / np.arange(1, N + 1)
 def state_of(sampler, waiting, done):
     return {
         "sampler": sampler.state_dict(),
-        "waiting": [draw.to_arrays() for draw in waiting],
+        "waiting": [draw.to_dict() for draw in waiting],
         "done": done,
     }
 
@@ -25,7 +25,7 @@ def play(sampler, rounds, path=None, write=checkpoint.write):
     if path is not None and path.exists():
         state = checkpoint.read(path)
         sampler.load_state_dict(state["sampler"])
-        waiting = [Draw.from_arrays(arrays) for arrays in state["waiting"]]
+        waiting = [Draw.read(saved) for saved in state["waiting"]]
         done = state["done"]
     while done < rounds:
         waiting.append(sampler.draw(BATCH))

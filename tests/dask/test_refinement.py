@@ -199,7 +199,7 @@ def test_a_step_that_is_too_long_is_taken_in_part():
     fit = started(split(*data("Hinge"), 2), problems.Hinge)
     fit.step()
     output, setting = fit.outputs[0], fit.setting
-    output.best, output.point = np.zeros(D + 1), np.full(D + 1, 8.0)
+    output.best[:], output.point[:] = 0.0, 8.0
     output.bounds[0].primal = 1.0
     output.trust[0].firm, rows = 0.5, int(output.trust[0].rows)
     penalties = setting.l2 / 2 * D * (8.0 * REACHES) ** 2
@@ -210,13 +210,13 @@ def test_a_step_that_is_too_long_is_taken_in_part():
     assert np.array_equal(output.point, output.best)
     assert (output.bounds[0].primal, output.trust[0].kappa) == (0.25, 0.5)
     assert output.trust[0].rows == min(2 * rows, N)
-    output.point = np.full(D + 1, 3.0)
+    output.point[:] = 3.0
     assert not output.settle(setting, N * np.ones(REACHES.size))  # none of it is better
     assert np.allclose(output.best, 1.0)
     assert (output.bounds[0].primal, output.trust[0].kappa) == (0.25, 4.0)
     assert output.settle(setting, N * np.ones(REACHES.size))  # no step: the same point again
     assert output.trust[0].kappa == 4.0
-    output.point = np.full(D + 1, 0.9)
+    output.point[:] = 0.9
     assert output.settle(setting, N * np.linspace(0.1, 0.2, REACHES.size))  # all of it
     assert np.allclose(output.best, 0.9)
     assert output.trust[0].kappa == 0.5

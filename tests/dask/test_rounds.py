@@ -11,8 +11,10 @@ from simulated import NUMERIC, finished, split, started
 
 from tombola import problems
 from tombola.dask import local
-from tombola.dask.checkpoint import check_numbers
+from tombola.dask.fit import Driver
+from tombola.dask.progress import Counts
 from tombola.solvers import SDCA
+from tombola.state import CheckpointError, cell
 
 SMOOTH = ("Logistic", "SquaredHinge", "LeastSquares", "Huber")
 KINKED = ("Hinge", "EpsilonInsensitive")
@@ -181,6 +183,8 @@ def test_adding_changes_without_the_factor_diverges(monkeypatch, lowest):
 
 @pytest.mark.parametrize("count", [-1, 2**60 + 1])
 def test_counts_of_a_checkpoint_that_cannot_be_are_refused(count):
-    with pytest.raises(ValueError, match=f"counts.rounds is {count}"):
-        check_numbers({"counts": {"rounds": count}, "outputs": {}}, {})
-    check_numbers({"counts": {"rounds": 2**60}, "outputs": {}}, {})
+    driver = Driver(counts=cell(Counts()))
+    saved = driver.saved()["counts"]
+    with pytest.raises(CheckpointError, match=rf"counts.rounds must be .*, got {count} of"):
+        driver.check({"counts": {**saved, "rounds": count}})
+    driver.check({"counts": {**saved, "rounds": 2**60}})

@@ -162,7 +162,7 @@ def test_parts_of_a_draw_of_nominal_size_add_up():
     assert parts == pytest.approx(draw.mean(values))
     with pytest.raises(ValueError, match="does not split"):
         draw.split(3)
-    assert Draw.from_arrays(draw.to_arrays()) == draw != Draw([0, 1, 4], [0.1, 0.2, 0.3], 5)
+    assert Draw.read(draw.to_dict()) == draw != Draw([0, 1, 4], [0.1, 0.2, 0.3], 5)
     for wrong in (0, -1):
         with pytest.raises(ValueError, match="nominal must be from 1"):
             Draw([0], [0.5], 5, nominal=wrong)

@@ -8,11 +8,11 @@ import pytest
 import players
 import tombola
 from players import N
-from states import leaves, same
+from states import declared, leaves, same
 from tombola.checkpoint import CheckpointError
 from tombola.samplers.deck import Deck, Turn
-from tombola.state import Cell, State, cell, integer
-from tombola.state.fields import Field, Scope, within
+from tombola.state import Cell, cell, integer
+from tombola.state.fields import Field
 
 pytestmark = pytest.mark.kernels
 
@@ -22,23 +22,6 @@ SAMPLERS = {
     "VRB, independent": lambda seed: tombola.VRB(N, shuffle=False, seed=seed),
     "VRB, anytime": lambda seed: tombola.VRB(N, bound=9.0, seed=seed),
 }
-
-
-def declared(state, outer=None, name=""):
-    """Name, declaration, numpy type and scope of every number and array that a state saves."""
-    scope = Scope({}, state, outer)
-    for part, how in state.parts.items():
-        live, where = getattr(state, part), within(name, part)
-        if isinstance(how, Field):
-            if how.saved:
-                yield where, how, live.dtype, scope
-        elif isinstance(live, State):
-            yield from declared(live, scope, where)
-        else:
-            inner = Scope({}, live[0], scope)
-            for key, field in how.declared.items():
-                if field.saved:
-                    yield f"{where}.{key}", field, live.dtype[key], inner
 
 
 def changed(state, name, value):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from players import draw_one, update_one
 from tombola.problems.rows import Dense, Sparse
 from tombola.samplers import VRB, Shuffle
 from tombola.solvers import Cyclic
@@ -167,10 +168,10 @@ def test_sweeps(penalty):
         for _ in range(4):
             changes, moved = 0, False
             for _ in range(5):
-                j, p = theirs.state.draw_one()
+                j, p = draw_one(theirs.state)
                 after = best_in(G, G @ slow - c, slow, penalty, j)
                 change = after - slow[j]
-                theirs.state.update_one(j, p, ((G[j, j] + penalty.l2) * change**2) ** 0.25)
+                update_one(theirs.state, j, p, ((G[j, j] + penalty.l2) * change**2) ** 0.25)
                 changes += abs(change) > 1e-14
                 moved |= abs(change) > 1e-14 and (after == 0) != (slow[j] == 0)
                 slow[j] = after

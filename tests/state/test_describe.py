@@ -25,8 +25,11 @@ from tombola.state import (
     listed,
     mapping,
     nested,
+    number,
     optional,
+    real,
     text,
+    variant,
 )
 from tombola.state.describe import describe
 
@@ -58,6 +61,10 @@ class Step(Document):
     at: int = count("where")
 
 
+class Leap(Document):
+    height: float = real("how high")
+
+
 class Walk(Document):
     version: int = exactly(2, "of the format")
     title: str = text("a name", ["a", "b"])
@@ -67,6 +74,11 @@ class Walk(Document):
     steps: list[Step] = listed("all of them", Step)
     names: list[str] = listed("theirs", text("a name"))
     more: dict[str, int] = mapping("what others read")
+    named: dict[str, Step] = mapping("by name", nested("one", Step))
+    either: Step | Leap = variant("one of two", "of", {"step": Step, "leap": Leap})
+    limit: float | None = optional(real("the most", 0.0, 1.0))
+    side: str | None = optional(text("which", ["left", "right"]))
+    size: float = number("of the file", 0, 9)
     sizes: NDArray[np.float32] = array("of each", dtype=np.float32)
     n: int = derived("how many")
 
@@ -98,6 +110,14 @@ def test_rows_of_a_document():
         ("it.steps.k.at", "integer", "0 to 2^60", "where"),
         ("it.names", "list of text", "", "theirs"),
         ("it.more", "dict", "", "what others read"),
+        ("it.named", "dict", "", "by name"),
+        ("it.named.k.at", "integer", "0 to 2^60", "where"),
+        ("it.either", "Step or Leap", "", "one of two"),
+        ("it.either.at", "integer", "0 to 2^60", "where"),
+        ("it.either.height", "float", "0 to 1.8e308", "how high"),
+        ("it.limit", "float or None", "0 to 1", "the most"),
+        ("it.side", "text or None", "left, right", "which"),
+        ("it.size", "number", "0 to 9", "of the file"),
         ("it.sizes", "array of float32", "-1.8e308 to 1.8e308", "of each"),
         ("it.n", "integer", "not saved", "how many"),
     ]

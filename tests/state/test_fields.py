@@ -21,9 +21,11 @@ from tombola.state import (
     listed,
     mapping,
     nested,
+    number,
     optional,
     real,
     text,
+    variant,
 )
 from tombola.state.fields import Field, require
 from tombola.validation import shown
@@ -35,7 +37,15 @@ class Part(Document):
     k: int = count("a number")
 
 
-SCOPE = Scope({"n": 3, "rate": 0.5})
+class Other(Document):
+    of: str = exactly("other", "of which kind it is")
+
+
+class Open(Part):
+    open_ended = True
+
+
+SCOPE = Scope({"n": 3, "rate": 0.5, "shape": (2, 3)})
 FLOATS = array("numbers", dtype=np.float64, shape=(None,))
 COUNTS = array("counts", 0, "n", dtype=np.int64, shape=("n",))
 TABLE = array("a table", -1.0, 9.5, dtype=np.float64, shape=(2, None))
@@ -75,6 +85,16 @@ RIGHT = [
     (listed("x", text("y")), []),
     (listed("x", text("y")), ["a", "b"]),
     (listed("x", count("y"), length="n"), [1, 2, 3]),
+    (number("x"), 3),
+    (number("x"), -MOST),
+    (number("x", 0, "rate"), 0.5),
+    (optional(count("x")), None),
+    (optional(count("x")), 3),
+    (mapping("x", count("y")), {}),
+    (mapping("x", count("y")), {"a": 3, "b": 4}),
+    (array("x", shape="shape"), np.zeros((2, 3))),
+    (array("x", shape=None), np.zeros((1, 2, 3))),
+    (array("x", 0.0, 1.0), np.ones(3)),
 ]
 
 
@@ -140,6 +160,24 @@ WRONG = [
     (listed("x", Part), [{"k": 1}, {"k": -1}], r"it\.1\.k must be an integer from 0 .*, got -1"),
     (listed("x", text("y")), ["a", 1], r"it\.1 must be a text, got 1 of type int"),
     (listed("x", count("y"), length="n"), [1], "it must be a list of 3, got a list"),
+    (number("x"), math.inf, "it must be a number from -1.79769e.308 to .*, got inf"),
+    (number("x"), math.nan, "it must be a number from .*, got nan"),
+    (number("x"), 10**400, "it must be a number from .*, got 1000"),
+    (number("x"), True, "it must be a number from .*, got True"),
+    (number("x", 0, "n"), 4, "it must be a number from 0 to 3, got 4"),
+    (optional(count("x")), -1, rf"it must be {TO_COUNT}, got -1"),
+    (optional(count("x")), False, rf"it must be {TO_COUNT}, got False"),
+    (mapping("x", count("y")), [], "it must be a dict, got a list"),
+    (mapping("x", count("y")), {"a": 3, "b": -4}, rf"it\.b must be {TO_COUNT}, got -4"),
+    (mapping("x", count("y")), {10**5000: 3}, "it must be a dict with texts as keys, got a dict"),
+    (variant("x", "of", {"other": Other}), {"of": "some"}, r"it\.of must be one of other, got 'so"),
+    (variant("x", "of", {"other": Other}), {"of": []}, r"it\.of must be one of other, got a list"),
+    (variant("x", "of", {"other": Other}), {}, r"the state is incomplete: it has no it\.of"),
+    (variant("x", "of", {"other": Other}), {"of": "other", "k": 1}, "it has an unknown entry 'k'"),
+    (variant("x", "of", {"other": Other}), 3, "it must be a dict, got 3"),
+    (array("x", shape="shape"), np.zeros((2, 2)), r"it must be an array of 2 x 3 float64, got"),
+    (array("x", shape=None), [1.0], "it must be an array of float64, got a list"),
+    (array("x"), np.zeros((2, 2)), "it must be an array of any float64, got"),
 ]
 
 
@@ -170,6 +208,16 @@ def test_values_are_written_as_files_hold_them():
     assert listed("x", Part).write([Part(k=3), Part(k=4)]) == [{"k": 3}, {"k": 4}]
     assert listed("x", text("y")).write(["a"]) == ["a"]
     assert count("x").write(3) == 3
+
+
+def test_one_of_several_classes():
+    field = variant("x", "of", {"other": Other})
+    assert isinstance(field.read({"of": "other"}, "it", SCOPE), Other)
+    assert field.write(Other()) == {"of": "other"}
+
+
+def test_further_entries_where_a_class_allows_them():
+    assert nested("x", Open).read({"k": 3, "more": None}, "it", SCOPE).to_dict() == {"k": 3}
 
 
 def test_an_optional_value_may_be_absent():
@@ -204,11 +252,11 @@ class Live:
 def test_names_are_looked_up_inside_then_in_the_live_state_then_outside():
     outer = Scope({"n": 1, "far": {"away": 9}}, Live)
     scope = Scope({"block": 5, "arrays": {"items": np.zeros(6)}}, Live, outer)
-    for end, number in [
+    for end, expected in [
         ("block", 5), ("block - 1", 4), ("n", 7), ("scores.size", 4), ("scores.size - 1", 3),
         ("arrays.items.size - 2", 4), ("far.away", 9), ("rule.least", 2), (2.5, 2.5),
     ]:  # fmt: skip
-        assert scope.number(end) == number
+        assert scope.number(end) == expected
         assert type(scope.number(end)) in (int, float)
     assert Scope({"n": np.int64(3)}).number("n") == Scope({"n": np.array(3)}).number("n") == 3
 

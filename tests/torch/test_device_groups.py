@@ -318,16 +318,16 @@ def test_states_continue(new):
 
 
 BAD_STATES = [
-    (["groups"], torch.tensor(GROUPS, dtype=torch.int32).roll(1), "the state has groups"),
-    (["groups"], torch.tensor(GROUPS, dtype=torch.int32).to("meta"), "groups must be .* on meta"),
-    (["groups"], torch.tensor(GROUPS, dtype=torch.int32).to_sparse(), "groups must .*sparse_coo"),
-    (["state", "reals", "mean_square"], math.nan, "reals.mean_square is nan"),
-    (["state", "scores"], torch.zeros(8).double(), r"scores\[0\] is 0.0, not from 0.0625"),
-    (["state", "visits"], torch.full((8,), 16, dtype=torch.uint8), r"visits\[0\] is 16"),
-    (["state", "levels"], torch.tensor([1.0, -1.0, 0.0]).double(), r"levels\[1\] is -1"),
-    (["state", "seen"], torch.tensor([1, 2]), "seen must be a tensor of torch.int64 and length 3"),
-    (["state", "group_weights"], torch.tensor([1, 0, 1]), r"group_weights\[1\] is 0"),
-    (["state", "group_weights"], torch.tensor([2**61] * 3), "the sum of all group_weights"),
+    (["groups"], torch.tensor(GROUPS, dtype=torch.int32).roll(1), "saved with another groups"),
+    (["groups"], torch.tensor(GROUPS, dtype=torch.int32).to("meta"), "groups .* numpy cannot hold"),
+    (["groups"], torch.tensor(GROUPS).to_sparse(), "groups .* numpy cannot hold"),
+    (["state", "reals", "mean_square"], math.nan, "reals.mean_square must be .* got nan"),
+    (["state", "scores"], torch.zeros(8).double(), r"scores\[0\] must be from 0.0625 .* got 0.0"),
+    (["state", "visits"], torch.full((8,), 16, dtype=torch.uint8), r"visits\[0\] .* got 16"),
+    (["state", "levels"], torch.tensor([1.0, -1.0, 0.0]).double(), r"levels\[1\] .* got -1"),
+    (["state", "seen"], torch.tensor([1, 2]), "seen must be an array of 3 int64"),
+    (["state", "group_weights"], torch.tensor([1, 0, 1]), r"group_weights\[1\] .* got 0"),
+    (["state", "group_weights"], torch.tensor([2**61] * 3), "group_weights must have a sum of"),
 ]
 
 

@@ -476,28 +476,26 @@ def test_states_continue_the_stream(new):
 
 
 BAD_STATES = [
-    ({"format": 2}, "format 2 of type int is not known"),
-    ({"format": np.array(["a", "b"])}, "format an array of <U1 of shape .* is not known"),
-    ({"seed": -1}, "seed must be from 0"),
+    ({"class": "WeightIndex"}, "the state is of 'WeightIndex', format 2; this is a torch.Weight"),
+    ({"format": 9}, "format 9; this is a torch.WeightIndex, format 2"),
+    ({"format": np.array(["a", "b"])}, "format an array of <U1 of shape"),
+    ({"seed": -1}, "seed must be an integer from 0"),
     ({"seed": 2.0}, "seed must be an integer"),
-    ({"position": 2**60 + 1}, f"position must be from 0 to {2**60}, got"),
+    ({"position": 2**60 + 1}, f"position must be an integer from 0 to {2**60}, got"),
     ({"position": True}, "position must be an integer"),
-    ({"weights": [1, 2, 3]}, "weights must be a tensor of torch.int64 or torch.int32"),
-    ({"weights": torch.ones(3)}, "weights must be a tensor of torch.int64 or torch.int32"),
-    ({"weights": torch.ones(4).long()}, r"weights must be .* length 3, got .* of shape \(4,\)"),
-    ({"order": torch.ones(4).long()}, r"order must be .* length 3, got .* of shape \(4,\)"),
-    ({"order": [2, 1, 0]}, "order must be a tensor of torch.int64 or torch.int32"),
+    ({"weights": [1, 2, 3]}, "weights must be an array of 3 int64, got a list"),
+    ({"weights": torch.ones(3)}, "weights must be an array of 3 int64"),
+    ({"weights": torch.ones(4).long()}, r"weights must be an array of 3 .* of shape \(4,\)"),
+    ({"order": torch.ones(4).int()}, r"order must be an array of 3 int32, got .* of shape \(4,\)"),
+    ({"order": [2, 1, 0]}, "order must be an array of 3 int32, got a list"),
     *[
-        ({name: tensor}, f"{name} must be a tensor .* got {shown}")
+        ({name: tensor}, f"{name} is a tensor that numpy cannot hold")
         for name in ("weights", "order")
-        for tensor, shown in (
-            (torch.ones(3).long().to("meta"), "a tensor of torch.int64 of shape .* on meta"),
-            (torch.ones(3).long().to_sparse(), "a torch.sparse_coo tensor"),
-        )
+        for tensor in (torch.ones(3).long().to("meta"), torch.ones(3).long().to_sparse())
     ],
-    ({"weights": torch.tensor([1, 2, -3])}, r"weights\[2\] is -3"),
-    ({"weights": torch.tensor([1, 2**62, 3])}, r"weights\[1\] is 4611686018427387904"),
-    ({"more": 1}, "has the entries"),
+    ({"weights": torch.tensor([1, 2, -3])}, r"weights\[2\] must be .* got -3"),
+    ({"weights": torch.tensor([1, 2**62, 3])}, r"weights\[1\] must be .* got 4611686018427387904"),
+    ({"more": 1}, "has an unknown entry 'more'"),
 ]
 
 
@@ -515,17 +513,17 @@ def test_a_bad_order_changes_nothing(order):
     """Of weights 1, 2, 3: the order is 2, 1, 0."""
     device_index = WeightIndex([1, 2, 3])
     state = device_index.state_dict()
-    with pytest.raises(CheckpointError, match="order does not sort the items"):
-        device_index.load_state_dict({**state, "order": torch.tensor(order)})
+    with pytest.raises(CheckpointError, match=r"order must sort the items|order.* must be from 0"):
+        device_index.load_state_dict({**state, "order": torch.tensor(order).int()})
     assert repr(device_index.state_dict()) == repr(state)
 
 
 def test_an_order_of_nothing():
     device_index = WeightIndex([0, 0, 0])
     state = device_index.state_dict()
-    with pytest.raises(CheckpointError, match="order does not sort the items"):
-        device_index.load_state_dict({**state, "order": torch.tensor([1, 1, 0])})
-    device_index.load_state_dict({**state, "order": torch.tensor([1, 2, 0])})
+    with pytest.raises(CheckpointError, match="order must sort the items"):
+        device_index.load_state_dict({**state, "order": torch.tensor([1, 1, 0]).int()})
+    device_index.load_state_dict({**state, "order": torch.tensor([1, 2, 0]).int()})
     assert device_index.state_dict()["order"].tolist() == [1, 2, 0]
 
 

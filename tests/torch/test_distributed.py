@@ -70,7 +70,8 @@ def live(rank, folder):
     results["hash"] = digest(loader.state_dict())
     results["ratio"] = loader.sampler.gauge.second_moment_ratio
 
-    mine = Feedback(0, rank, tombola.Draw([FAR + rank], [0.25 + rank / 2**40], 2**40), np.ones(1))
+    draw = tombola.Draw([FAR + rank], [0.25 + rank / 2**40], 2**40)
+    mine = Feedback(due=0, number=rank, draw=draw, losses=np.ones(1))
     told = share_feedback(find_connection("auto", None), [mine], width=3, progress=7)
     results["far"] = [(f.draw.indices[0].item(), f.draw.probabilities[0].item()) for f in told]
 
@@ -147,7 +148,7 @@ def test_a_killed_rank_and_a_restart_with_one_process_lose_nothing(two):
     drawn = steps(undisturbed, 60)
     alone = make(2 * BATCH)
     alone.load_state_dict(two[1])
-    assert two[1]["handed"] == 20
+    assert two[1]["position"]["handed"] == 20
     assert steps(alone, 40) == drawn[20:]
     assert digest(alone.state_dict()) == digest(undisturbed.state_dict())
 

@@ -6,6 +6,7 @@ TorchRL is installed, the last tests go through its own buffers.
 
 import copy
 import importlib.util
+import math
 import multiprocessing
 import pickle
 import runpy
@@ -19,6 +20,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from states import same
 from tombola.checkpoint import CheckpointError
 from tombola.torch.replay import PrioritizedSampler
 from tombola.torch.replay.base import base_class
@@ -484,44 +486,61 @@ def test_a_state_and_the_sampler_do_not_share_memory():
     assert continued(other) == expected == continued(sampler)
 
 
-NUMBERS = ("alpha", "beta", "eps", "scale", "largest")
+def changed(state, path, value):
+    """A copy of a state with another value in one place."""
+    name, _, rest = path.partition(".")
+    return {**state, name: changed(state[name], rest, value) if rest else value}
+
+
+NUMBERS = ("beta", "rule.alpha", "rule.eps", "rule.scale", "rule.largest")
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("path", "value", "message"),
     [
-        ({"format": 2}, "not from tombola's PrioritizedSampler"),
-        ({"format": np.array(["a", "b"])}, "not from tombola's PrioritizedSampler"),
-        ({"max_capacity": 61}, "saved with max_capacity=61, here it is 60"),
-        ({"alpha": -1.0}, "alpha must be finite and not negative"),
-        ({"eps": 0.0}, "eps must be finite and above 0"),
-        ({"beta": "x"}, "beta must be a number"),
-        *[({name: 10**400}, rf"^{name} must be below") for name in NUMBERS],
-        ({"max_capacity": 10**5000}, "max_capacity must be an integer from 1"),
-        ({"priorities": torch.zeros(60).double().to_sparse()}, "numpy cannot hold"),
-        ({"priorities": torch.zeros(3)}, "^priorities must be an array of 60 float64"),
+        ("class", "VRB", "the state is of 'VRB'"),
+        ("format", 9, "format 9; this is a PrioritizedSampler"),
+        ("format", np.array(["a", "b"]), "format an array of <U1"),
+        ("max_capacity", 61, "saved with max_capacity=61, here it is 60"),
+        ("rule.alpha", -1.0, "rule.alpha must be a float from 0 to"),
+        ("rule.eps", 0.0, "rule.eps must be a float from"),
+        ("beta", "x", "beta must be a float"),
+        *[(name, 10**400, rf"^{name} must be a float") for name in NUMBERS],
+        *[(name, math.nan, rf"^{name} must be a float") for name in NUMBERS],
+        pytest.param("max_capacity", 10**5000, "=one too long to show", id="huge capacity"),
+        ("priorities", torch.zeros(60).double().to_sparse(), "numpy cannot hold"),
+        ("priorities", torch.zeros(3), "^priorities must be an array of 60 float64"),
         (
-            {"priorities": torch.full((60,), -1.0).double()},
-            r"priorities\[0\] must be finite and at least 0, or NaN, got -1.0",
+            "priorities",
+            torch.full((60,), -1.0).double(),
+            r"priorities\[0\] must be from 0 to .*, or NaN, got -1.0",
         ),
-        ({"priorities": torch.full((60,), torch.nan).double()}, "units and scale do not fit"),
-        ({"units": torch.ones(60).long()}, "units and scale do not fit"),
-        ({"scale": 3.0}, "units and scale do not fit"),
-        ({"scale": float("nan")}, "units and scale do not fit"),
-        ({"order": torch.zeros(60).int()}, "order does not fit the units"),
-        ({"largest": 0.5}, "largest is 0.5"),
+        ("priorities", torch.full((60,), torch.nan).double(), "units and scale do not fit"),
+        ("units", torch.ones(60).long(), "units and scale do not fit"),
+        ("rule.scale", 3.0, "units and scale do not fit"),
+        ("order", torch.zeros(60).int(), "order does not fit the units"),
+        ("rule.largest", 0.5, "largest is 0.5"),
+        ("more", 1, "the state has an unknown entry 'more'"),
     ],
 )
-def test_a_state_that_does_not_fit_changes_nothing(change, message):
+def test_a_state_that_does_not_fit_changes_nothing(path, value, message):
     sampler = used()
     expected = continued(copy.deepcopy(sampler))
     with pytest.raises(CheckpointError, match=message):
-        sampler.load_state_dict(sampler.state_dict() | change)
-    for name in change:
-        state = sampler.state_dict()
-        del state[name]
-        with pytest.raises(CheckpointError):
-            sampler.load_state_dict(state)
+        sampler.load_state_dict(changed(sampler.state_dict(), path, value))
+    assert continued(sampler) == expected
+
+
+def test_every_entry_of_a_state_is_needed():
+    sampler = used()
+    expected = continued(copy.deepcopy(sampler))
+    state = sampler.state_dict()
+    for entries in (state, state["rule"]):
+        for name in list(entries):
+            value = entries.pop(name)
+            with pytest.raises(CheckpointError):
+                sampler.load_state_dict(state)
+            entries[name] = value
     assert continued(sampler) == expected
 
 
@@ -554,9 +573,7 @@ def test_a_bad_update_names_the_position_and_changes_nothing(index, priority, er
     before = ring.sampler.state_dict()
     with pytest.raises(error, match=message):
         ring.sampler.update_priority(index, priority)
-    after = ring.sampler.state_dict()
-    for name, value in before.items():
-        assert torch.equal(torch.as_tensor(value), torch.as_tensor(after[name]))
+    assert same(before, ring.sampler.state_dict())
 
 
 @pytest.mark.parametrize(

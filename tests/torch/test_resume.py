@@ -139,7 +139,7 @@ def test_an_epoch_that_is_broken_off_is_over_when_the_next_one_begins():
     loader = make()
     next(iter(loader))
     assert loader.epoch == 0
-    assert loader.state_dict()["open"]
+    assert loader.state_dict()["position"]["open"]
     next(iter(loader))
     assert loader.epoch == 1
 
@@ -196,7 +196,9 @@ def test_forgotten_batches_change_the_rest():
     first, state = train(make(2), stop=4)
     assert len(state["loader"]["waiting"]) == 3
     assert len(state["loader"]["given"]) > 0
-    drawn_again = {"waiting": [], "drawn": state["loader"]["handed"], "left": 18}
+    position = state["loader"]["position"]
+    position = {**position, "drawn": position["handed"], "left": 18}
+    drawn_again = {"waiting": [], "position": position}
     for forgotten in (drawn_again, {"given": []}):
         loader = make(2)
         loader.load_state_dict({**state["loader"], **forgotten})
@@ -254,7 +256,7 @@ def test_a_shard_that_cannot_be_loaded_leaves_the_others_as_they_were():
     state = other.state_dict()
     state["shards"][1]["sampler"] = None
     before = digest(loader.state_dict())
-    with pytest.raises(CheckpointError, match=r"shards.1.sampler must be a dict, got NoneType"):
+    with pytest.raises(CheckpointError, match=r"shards.1.sampler must be a dict, got None"):
         loader.load_state_dict(state)
     assert digest(loader.state_dict()) == before
     state["shards"][1]["sampler"] = {"class": "VRB"}
@@ -266,6 +268,7 @@ def test_a_shard_that_cannot_be_loaded_leaves_the_others_as_they_were():
 def test_states_that_do_not_fit_are_refused_and_change_nothing():
     _, state = train(make(), stop=3)
     state = state["loader"]
+    one_more = {**state["position"], "drawn": state["position"]["drawn"] + 1}
     loader = make()
     train(loader, stop=2)
     before = digest(loader.state_dict())
@@ -273,14 +276,17 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         ({**state, "lag": 3}, "saved with lag=3, here it is 4"),
         ({**state, "n": 51}, "saved with n=51, here it is 50"),
         ({**state, "drop_last": True}, "saved with drop_last=True, here it is False"),
-        ({**state, "sharded": True}, "a state of sharded items"),
-        ({**state, "drawn": state["drawn"] + 1}, "batches that were drawn are missing"),
-        ({**state, "format": 2}, "not from state_dict"),
-        ({}, "not from state_dict"),
+        ({**state, "sharded": True}, "saved with sharded=True, here it is False"),
+        ({**state, "position": one_more}, "batches that were drawn are missing"),
+        ({**state, "format": 9}, "the state is of 'ImportanceLoader', format 9"),
+        ({}, "the state is of None, format None"),
         (make(seed=6).state_dict(), "the state was saved with another seed"),
         (make(sampler="uniform").state_dict(), "the state is of 'Uniform'"),
         ({**state, "shards": []}, "does not hold items 0 to 49"),
-        (without(state, "left"), "incomplete: it has no left"),
+        (
+            {**state, "position": without(state["position"], "left")},
+            r"incomplete: it has no position\.left",
+        ),
         ({**state, "given": [without(state["given"][0], "rank")]}, "it has no given.0.rank"),
     ]:
         with pytest.raises(CheckpointError, match=message):
@@ -308,7 +314,7 @@ def test_lists_of_the_same_lists_are_not_unfolded():
     nested = []
     for _ in range(60):  # 2^60 lists, if each were visited
         nested = [nested, nested]
-    with pytest.raises(CheckpointError, match=r"given\.0 must be a dict, got list"):
+    with pytest.raises(CheckpointError, match=r"given\.0 must be a dict, got a list"):
         loader.load_state_dict({**loader.state_dict(), "given": nested})
 
 
@@ -334,6 +340,6 @@ def test_states_after_every_batch_are_taken(options):
             other.load_state_dict(state)
             assert digest(other.state_dict()) == digest(state)
             assert other.epoch == loader.epoch
-            seen += not state["open"]
+            seen += not state["position"]["open"]
     assert seen == 2
     assert len(list(other)) == len(other)

@@ -114,10 +114,11 @@ def test_a_state_with_more_left_than_an_epoch_has_is_refused():
     loader = make(1.3)
     train(loader, stop=3)
     state = loader.state_dict()
-    assert state["left"] == 65 - 24
-    loader.load_state_dict({**state, "left": 65})
+    position = state["position"]
+    assert position["left"] == 65 - 24
+    loader.load_state_dict({**state, "position": {**position, "left": 65}})
     with pytest.raises(CheckpointError, match="left must be an integer from 0 to 65, got 66"):
-        loader.load_state_dict({**state, "left": 66})
+        loader.load_state_dict({**state, "position": {**position, "left": 66}})
     with pytest.raises(CheckpointError, match="saved with another share"):
         make(1.2).load_state_dict(state)
 

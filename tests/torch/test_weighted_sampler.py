@@ -584,7 +584,8 @@ def altered(position, value):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("format", lambda _: 2),
+        ("class", lambda _: "VRB"),
+        ("format", lambda _: 9),
         ("weights", altered(3, -1.0)),
         ("weights", altered(3, math.nan)),
         ("weights", lambda weights: weights[1:]),

@@ -35,6 +35,7 @@ __all__ = [
     "column_area",
     "first_fault",
     "height_of",
+    "is_order",
 ]
 
 HEIGHTS = 64  # heights run from 0 to 63
@@ -224,6 +225,14 @@ def order_fault(weights: NDArray[np.int64], order: NDArray[Any], starts: NDArray
                 return place
             before = height
     return np.int64(-1)
+
+
+def is_order(weights: NDArray[np.int64], order: NDArray[Any]) -> bool:
+    """Return whether an order is one of these weights, which may all be 0."""
+    if weights.any():
+        parts = np.ascontiguousarray(weights), np.ascontiguousarray(order)
+        return bool(order_fault(*parts, np.array([0, weights.size])) < 0)
+    return np.array_equal(np.sort(order), np.arange(order.size))
 
 
 @kernel

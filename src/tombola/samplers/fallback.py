@@ -20,7 +20,7 @@ from typing import Any
 from tombola.compiling import kernel
 from tombola.state import Cell, Record, cell, derived, integer, real
 
-__all__ = ["Fallback", "begin_block", "forget", "judge", "new_fallback"]
+__all__ = ["Fallback", "begin_block", "block_size", "forget", "judge", "new_fallback"]
 
 ENTER = 0.9  # start to adapt when the ratio of second moments is below this
 LEAVE = 0.95  # stop when it is above this
@@ -37,14 +37,19 @@ class Fallback(Record):
     shuffling: int = integer("1 while shuffled epochs are dealt", 0, "allowed", default=0)
 
 
+def block_size(n: int) -> int:
+    """Return the number of draws in a block: whole epochs with at least 256 draws."""
+    return n * -(-256 // n)
+
+
 def new_fallback(n: int, *, allowed: bool = True) -> Cell[Fallback]:
-    """Return a new record; a block is whole epochs with at least 256 draws, the first adaptive."""
-    block = n * -(-256 // n)
+    """Return a new record; the first block is adaptive."""
+    block = block_size(n)
     return cell(Fallback(left=block, block=block, allowed=int(allowed)))
 
 
 @kernel(inline=True)
-def judge(fallback: Fallback, squared: Any, n: Any, probability: float, candidate: Any) -> None:
+def judge(fallback: Fallback, squared: Any, n: int, probability: float, candidate: Any) -> None:
     """Add a squared loss to the sums; `candidate` is the item's probability in adaptive mode."""
     uniform = squared / (n * probability)
     fallback.uniform += uniform

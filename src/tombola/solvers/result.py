@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tombola import checkpoint, samplers
+from tombola import checkpoint
 from tombola.samplers import Sampler
 from tombola.state import (
     LARGEST_COUNT,
@@ -154,9 +154,7 @@ class Result(Document):
         A sampler of a class of your own is not restored: `resume` then needs one.
         """
         result = cls.read(body_of(state, "Result", FORMAT))
-        sampler = result.state["sampler"]
-        if sampler["class"] in samplers.__all__:
-            result.sampler = checkpoint.restored(sampler)
+        result.sampler = checkpoint.restored_sampler(result.state["sampler"])
         return result
 
     def save(self, path: str | os.PathLike[str]) -> None:

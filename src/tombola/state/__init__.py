@@ -21,6 +21,7 @@ from tombola.state.fields import (
     number,
     optional,
     real,
+    same,
     text,
     variant,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "number",
     "optional",
     "real",
+    "same",
     "side_by_side",
     "text",
     "variant",

@@ -48,17 +48,23 @@ def describe(kind: type[State | Document], name: str = "") -> list[Row]:
         where = within(name, key)
         if isinstance(how, Field):
             rows.append(Row(where, _type(types[key], how), how.range, how.meaning))
-            of, inside = getattr(how, "of", None), where
-            if how.many:
-                inside = f"{where}.k"
-            elif isinstance(of, Field):  # one that may be None
-                of = getattr(of, "of", None)
-            if isinstance(of, type) and issubclass(of, Document):
-                rows += describe(of, inside)
+            rows += _held(how, where)
         elif how is None:
             raise TypeError(f"{kind.__name__}.{key} is not declared")
         else:
             rows += describe(how, where)
+    return rows
+
+
+def _held(field: Field, name: str) -> list[Row]:
+    """Return the rows of the documents within a field; k stands for the number or key of one."""
+    rows: list[Row] = []
+    inner = f"{name}.k" if field.many else name
+    for one in field.holds:
+        if isinstance(one, Field):
+            rows += _held(one, inner)
+        elif issubclass(one, Document):
+            rows += describe(one, inner)
     return rows
 
 

@@ -22,6 +22,7 @@ from tombola.state.fields import (
     optional,
     real,
     refuse_unknown,
+    same,
     text,
     variant,
     within,
@@ -60,8 +61,8 @@ def declared_fields(kind: type) -> dict[str, Field]:
 @dataclass_transform(
     kw_only_default=True,
     field_specifiers=(
-        real, integer, number, count, flag, exactly, text, array, mapping, nested, variant, listed,
-        optional, derived,
+        real, integer, number, count, flag, exactly, same, text, array, mapping, nested, variant,
+        listed, optional, derived,
     ),
 )  # fmt: skip
 class Document:
@@ -115,18 +116,19 @@ class Document:
         outer : Scope, optional
             Where else the names of declared ranges are looked up.
         **known
-            Fields that are not saved, and further names for ranges.
+            Fields that are not saved, live values of fields, and further names for ranges.
         """
         saved = as_mapping(value, name)
         fields = {key: field for key, field in cls.declared.items() if field.saved}
         read: dict[str, Any] = {}
         scope = Scope(read, None, Scope(known, None, outer))
         for key, field in fields.items():
-            read[key] = field.read(entry_of(saved, key, name), within(name, key), scope)
+            given = entry_of(saved, key, name)
+            read[key] = field.read(given, within(name, key), scope, known.get(key))
         if not cls.open_ended:
             refuse_unknown(saved, fields, name)
-        given = {key: known[key] for key in cls.declared if key in known and key not in fields}
-        document = cls(**read, **given)
+        others = {key: known[key] for key in cls.declared if key in known and key not in fields}
+        document = cls(**read, **others)
         fault = document.fault(scope)
         if fault:
             raise CheckpointError(f"{name}: {fault}" if name else fault)

@@ -47,6 +47,7 @@ __all__ = [
     "number",
     "optional",
     "real",
+    "same",
     "text",
     "variant",
 ]
@@ -99,13 +100,22 @@ class Scope:
         return found
 
     def number(self, end: End) -> Any:
-        """Return the end of a range; ``"path - 1"`` is one less than the value at the path."""
+        """Return the end of a range: a number, or a sum of numbers and of values at paths.
+
+        >>> Scope({"handed": 3, "lag": 2}).number("handed + lag - 1")
+        4
+        """
         if not isinstance(end, str):
             return end
-        path, _, offset = end.partition(" - ")
-        found = self.find(path)
-        number = found.item() if isinstance(found, (np.generic, np.ndarray)) else found
-        return number - int(offset or 0)
+        total, sign = 0, 1
+        for word in end.split():
+            if word in ("+", "-"):
+                sign = 1 if word == "+" else -1
+                continue
+            found: Any = int(word) if word.isdigit() else self.find(word)
+            of_numpy = isinstance(found, (np.generic, np.ndarray))
+            total += sign * (found.item() if of_numpy else found)
+        return total
 
 
 class Field:
@@ -123,7 +133,8 @@ class Field:
     """
 
     kind = "anything"
-    many = False  # whether it is a list
+    holds: tuple[Any, ...] = ()  # fields and declared classes within this one ...
+    many = False  # ... of which there may be several
 
     def __init__(
         self,
@@ -227,6 +238,25 @@ class _Exactly(Field):
         return value
 
 
+class _Same(Field):
+    """A value that must equal the live one."""
+
+    kind = "constant"
+
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
+        if isinstance(like, np.ndarray):
+            if not (type(value) is np.ndarray and np.array_equal(value, like)):
+                raise CheckpointError(f"the state was saved with another {name}")
+        elif not is_exactly(value, like):
+            raise CheckpointError(
+                f"the state was saved with {name}={brief(value)}, here it is {brief(like)}"
+            )
+        return like
+
+    def write(self, value: Any) -> Any:
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+
 class _Text(Field):
     kind = "text"
 
@@ -257,9 +287,10 @@ class Array(Field):
         *,
         dtype: Any = np.float64,
         shape: tuple[End | None, ...] | str | None = (None,),
+        nan: bool = False,
     ) -> None:
         super().__init__(meaning, least, most)
-        self.dtype, self.shape = dtype, shape
+        self.dtype, self.shape, self.nan = dtype, shape, nan
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         """Return a saved array if it has the right type, shape and range."""
@@ -279,7 +310,10 @@ class Array(Field):
         if value.size and not (low <= value.min() and value.max() <= high):  # also for NaN
             with np.errstate(invalid="ignore"):
                 good = (value >= low) & (value <= high)
-            require(good, name, f"from {_number(low)} to {_number(high)}", value)
+            if self.nan:
+                good |= np.isnan(value)
+            rule = f"from {_number(low)} to {_number(high)}{', or NaN' if self.nan else ''}"
+            require(good, name, rule, value)
         return value
 
     def write(self, value: Any) -> Any:
@@ -289,27 +323,30 @@ class Array(Field):
     def _expected(self, scope: Scope, like: Any) -> tuple[Any, Any]:
         if like is not None:
             return like.dtype, like.shape
+        dtype = scope.find(self.dtype) if isinstance(self.dtype, str) else self.dtype
         if isinstance(self.shape, str):
-            return self.dtype, scope.find(self.shape)
+            return dtype, scope.find(self.shape)
         if self.shape is None:
-            return self.dtype, None
+            return dtype, None
         sizes = (None if size is None else scope.number(size) for size in self.shape)
-        return self.dtype, tuple(sizes)
+        return dtype, tuple(sizes)
 
 
 class _Mapping(Field):
     """A dict, with any names; its values may be declared."""
 
     kind = "dict"
+    many = True
 
     def __init__(self, meaning: str, of: Field | None = None) -> None:
         super().__init__(meaning)
-        self.of = of
+        self.of, self.holds = of, () if of is None else (of,)
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Mapping[str, Any]:
         found = as_mapping(value, name)
         if self.of is None:
             return found
+        require(all(map(is_text, found)), name, "a dict with texts as keys", value)
         return {key: self.of.read(one, within(name, key), scope) for key, one in found.items()}
 
 
@@ -318,7 +355,7 @@ class _Nested(Field):
 
     def __init__(self, meaning: str, of: Any) -> None:
         super().__init__(meaning)
-        self.of = of
+        self.of, self.holds = of, (of,)
         self.kind = of.__name__
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
@@ -333,7 +370,7 @@ class _Variant(Field):
 
     def __init__(self, meaning: str, by: str, kinds: Mapping[str, Any]) -> None:
         super().__init__(meaning)
-        self.by, self.kinds = by, kinds
+        self.by, self.kinds, self.holds = by, kinds, tuple(kinds.values())
         self.kind = " or ".join(kind.__name__ for kind in kinds.values())
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
@@ -351,7 +388,11 @@ class _Optional(Field):
 
     def __init__(self, of: Field) -> None:
         super().__init__(of.meaning, of.least, of.most, default=None)
-        self.of, self.kind = of, f"{of.kind} or None"
+        self.of, self.kind, self.holds = of, f"{of.kind} or None", (of,)
+
+    @property
+    def range(self) -> str:
+        return self.of.range
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         return None if value is None else self.of.read(value, name, scope, like)
@@ -367,7 +408,7 @@ class _Listed(Field):
 
     def __init__(self, meaning: str, of: Any, length: End | None = None) -> None:
         super().__init__(meaning)
-        self.of, self.length = of, length
+        self.of, self.length, self.holds = of, length, (of,)
         self.kind = f"list of {of.kind if isinstance(of, Field) else of.__name__}"
 
     def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> list[Any]:
@@ -470,6 +511,14 @@ def exactly(value: Any, meaning: str) -> Any:
     return _Exactly(meaning, default=value)
 
 
+def same(meaning: str) -> Any:
+    """Declare what a state and the object that loads it must have in common: a number, an array.
+
+    Its own value is passed to `Document.read` under the name of the field.
+    """
+    return _Same(meaning)
+
+
 def text(meaning: str, among: Sequence[str] = ()) -> Any:
     """Declare a string, possibly one of a few."""
     return _Text(meaning, among)
@@ -482,15 +531,16 @@ def array(
     *,
     dtype: Any = np.float64,
     shape: tuple[End | None, ...] | str | None = (None,),
+    nan: bool = False,
 ) -> Any:
     """Declare an array, with the range of its elements; by default they are finite.
 
     With None as the least value, elements may be anything, NaN included. In a `State`, type and
     shape are those of the live array. In a `Document` they are given: in a shape, None is any
-    length, and a name is looked up as in a range; without a shape, any will do. The shape may be
-    a name, too.
+    length, and a name is looked up as in a range; without a shape, any will do. Type and shape may
+    be names, too. With `nan`, elements may also be NaN.
     """
-    return Array(meaning, least, most, dtype=dtype, shape=shape)
+    return Array(meaning, least, most, dtype=dtype, shape=shape, nan=nan)
 
 
 def mapping(meaning: str, of: Any = None) -> Any:

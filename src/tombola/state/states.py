@@ -99,6 +99,9 @@ class State(_Tuple, metaclass=Declared):
     def _replace(self, **parts: Any) -> Self:
         return type(self)(**{**self._asdict(), **parts})
 
+    def __getnewargs__(self) -> tuple[Any, ...]:  # for pickle and copy
+        return tuple(self._asdict().values())
+
     # --- what a class may add -------------------------------------------------------------------
 
     def fault(self, saved: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@ from tombola.torch.checkpoints import Checkpoints
 from tombola.torch.communication import find_connection, world_size
 from tombola.torch.epochs import Epochs
 from tombola.torch.feedback import FeedbackQueue
-from tombola.torch.loader_state import Settings
 from tombola.torch.monitoring import Stopwatch, logged_values, most_drawn
 from tombola.torch.processes import make_processes
 from tombola.torch.shards import SamplerChoice
@@ -90,7 +89,9 @@ process_group, share
             n, self.batch_size, self.lag, self.drop_last, processes, self._feedback,
             self._stopwatch, before_group=distributed is not None and not world_size(),
         )  # fmt: skip
-        settings = Settings(n, self.lag, self.drop_last, processes.sharded)
+        settings = {
+            "n": n, "lag": self.lag, "drop_last": self.drop_last, "sharded": processes.sharded
+        }  # fmt: skip
         self._checkpoints = Checkpoints(
             settings, self.batch_size, self._epochs, self._feedback, processes
         )
@@ -181,7 +182,7 @@ process_group, share
         so that one may save it; `unanswered`, which is not, is not in it. Sharded: each saves
         its own.
         """
-        return self._checkpoints.take().to_dict()
+        return self._checkpoints.take()
 
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continue from a state; the next iteration continues its epoch.

@@ -1,21 +1,22 @@
 """Take the state of a loader, and continue from one or several, also with other processes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tombola.checkpoint import CheckpointError
+from tombola.state import CheckpointError, body_of
 from tombola.torch.epochs import Epochs, Position
 from tombola.torch.feedback import FeedbackQueue
-from tombola.torch.loader_state import LoaderState, SavedBatch, SavedShard, Settings
-from tombola.torch.messages import Feedback
+from tombola.torch.loader_state import LoaderState, SavedBatch, SavedShard
 from tombola.torch.processes import DrawnBatch, Processes
 from tombola.torch.shards import Shard, join_draws
-from tombola.torch.tensors import check_memory
+from tombola.torch.tensors import from_tensors, to_tensors
 
 __all__ = ["Checkpoints"]
+
+KIND, FORMAT = "ImportanceLoader", 2  # also of the bare sampler: their states are the same
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,49 +25,56 @@ class Checkpoints:
 
     Parameters
     ----------
-    settings : Settings
+    settings : dict
+        What a state and the loader that loads it must have in common, by name.
     batch_size : int
     epochs : Epochs
     feedback : FeedbackQueue
     processes : Processes
     """
 
-    settings: Settings
+    settings: Mapping[str, Any]
     batch_size: int
     epochs: Epochs
     feedback: FeedbackQueue
     processes: Processes
 
-    def take(self) -> LoaderState:
-        """Return the state; all processes take theirs at once."""
+    def take(self) -> dict[str, Any]:
+        """Return the state, with tensors; all processes take theirs at once."""
         processes = self.processes
         self.feedback.gather(np.inf, saving=True)
         unanswered = self.feedback.unanswered if processes.saves_unanswered else {}
-        return LoaderState(
-            settings=self.settings,
+        state = LoaderState(
+            **self.settings,
             batch_size=self.batch_size,
             rank=processes.rank if processes.sharded else 0,
             world=processes.world,
-            position=replace(self.epochs.position),
+            position=self.epochs.position,
             shards=[
-                SavedShard(shard.start, shard.counts, shard.sampler.state_dict())
+                SavedShard(
+                    start=shard.start, counts=shard.counts, sampler=shard.sampler.state_dict()
+                )
                 for shard in processes.shards
             ],
             waiting=_saved(self.epochs.waiting),
             unanswered=_saved(unanswered),
             given=self.feedback.gathered,
         )
+        taken: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **state.to_dict()})
+        return taken
 
     def resume(self, states: Sequence[Any]) -> None:
         """Continue from states of all processes or of one; on an error nothing has changed."""
-        check_memory(states)
         longest = self.epochs.longest
-        read = [LoaderState.from_dict(state, self.settings, longest) for state in states]
+        read = [
+            LoaderState.read(body_of(state, KIND, FORMAT), **self.settings, longest=longest)
+            for state in from_tensors(states)
+        ]
         if not read:
             raise CheckpointError("there is no state in the list")
         processes = self.processes
         sources, moved = self._sources(read)
-        position = replace(sources[0].position)
+        position = sources[0].position
         waiting: dict[int, DrawnBatch] = {}
         if moved:  # what the other processes had drawn ahead is drawn again
             _undo_waiting(position, sources[0], longest)
@@ -74,7 +82,7 @@ class Checkpoints:
             waiting = self._restored([sources[0].waiting])
         unanswered = self._restored([source.unanswered for source in sources])
         given = [
-            Feedback(one.due, one.number, one.draw[own], one.losses[own], one.rank)
+            one.part(own, one.rank)
             for source in sources
             for one in source.given
             for own in [processes.owns(one.draw)]
@@ -97,7 +105,7 @@ class Checkpoints:
         """Return the states to take from, and whether items come from other processes."""
         here = (self.processes.rank, self.processes.world)
         own = [state for state in states if (state.rank, state.world) == here]
-        if own or not self.settings.sharded:
+        if own or not self.processes.sharded:
             return [*own, states[0]][:1], False
         first = states[0]
         for state in states[1:]:
@@ -115,17 +123,17 @@ class Checkpoints:
             raise CheckpointError("two states are of the same rank")
         return list(states), True
 
-    def _restored(self, saved: Sequence[Mapping[int, SavedBatch]]) -> dict[int, DrawnBatch]:
+    def _restored(self, saved: Sequence[Sequence[SavedBatch]]) -> dict[int, DrawnBatch]:
         """Return batches of several processes joined, and of each what this process has."""
         parts: dict[int, list[SavedBatch]] = {}
         for batches in saved:
-            for number, piece in batches.items():
-                parts.setdefault(number, []).append(piece)
+            for piece in batches:
+                parts.setdefault(piece.number, []).append(piece)
         restored = {}
         for number, pieces in parts.items():
             shares = [piece.shares for piece in pieces if piece.shares is not None]
             batch = self.processes.restored(
-                join_draws([piece.drawn for piece in pieces]),
+                join_draws([piece.draw for piece in pieces]),
                 np.concatenate(shares) if shares else None,
             )
             if len(batch.drawn):
@@ -133,13 +141,16 @@ class Checkpoints:
         return restored
 
 
-def _saved(batches: Mapping[int, DrawnBatch]) -> dict[int, SavedBatch]:
-    return {number: SavedBatch(batch.drawn, batch.shares) for number, batch in batches.items()}
+def _saved(batches: Mapping[int, DrawnBatch]) -> list[SavedBatch]:
+    return [
+        SavedBatch(number=number, draw=batch.drawn, shares=batch.shares)
+        for number, batch in batches.items()
+    ]
 
 
 def _undo_waiting(position: Position, state: LoaderState, longest: int) -> None:
     """Put the items of waiting batches, of all processes, back into the epoch."""
-    items = sum(len(batch.drawn) for batch in state.waiting.values()) * state.world
+    items = sum(len(batch.draw) for batch in state.waiting) * state.world
     position.left = min(longest, position.left + items)
     position.drawn -= len(state.waiting)
 

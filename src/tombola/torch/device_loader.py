@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from tombola.checkpoint import CheckpointError
-from tombola.entries import LARGEST_COUNT
+from tombola.state import Document, Scope, array, body_of, count, flag, integer, mapping
 from tombola.torch.communication import world_size
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB
 from tombola.torch.device.sampler import DeviceSampler
@@ -17,13 +18,33 @@ from tombola.torch.labels import resolve_groups
 from tombola.torch.loader import ImportanceLoader
 from tombola.torch.monitoring import Stopwatch, logged_values, most_drawn
 from tombola.torch.tensor_draw import TensorDraw
-from tombola.torch.tensors import shown, vector
-from tombola.validation import is_exactly, whole
+from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.validation import whole
 
 __all__ = ["DeviceLoader"]
 
 REMEMBERED = 256  # batches without feedback
 SAMPLERS = ("auto", "vrb", "group-vrb")
+KIND, FORMAT = "DeviceLoader", 2
+
+
+class DeviceLoaderState(Document):
+    """What `DeviceLoader.state_dict` returns, besides its class and format."""
+
+    epoch: int = count("epochs that are over")
+    left: int = integer("items of this epoch that are not drawn yet", 0, "n")
+    open: bool = flag("whether an epoch has begun and is not over")
+    counts: NDArray[np.int32] = array(
+        "how often each item was drawn", 0, 2**31 - 1, dtype=np.int32, shape=("n",)
+    )
+    skipped: int = count("losses that `update` has left out")
+    sampler: Mapping[str, Any] = mapping("the state of the sampler")
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with an epoch that is open."""
+        if self.open and self.left == 0:
+            return "open is True and left is 0: after its last batch, an epoch is over"
+        return ""
 
 
 class DeviceLoader(ImportanceLoader):
@@ -221,16 +242,16 @@ class DeviceLoader(ImportanceLoader):
 
         It loads under ``torch.load(..., weights_only=True)``. Raises as `check` does.
         """
-        return {
-            "class": "DeviceLoader",
-            "format": 1,
-            "epoch": self._epoch,
-            "left": self._left,
-            "open": self._open,
-            "counts": self._drawn.to("cpu", copy=True),
-            "skipped": self.skipped,
-            "sampler": self._sampler.state_dict(),
-        }
+        saved = DeviceLoaderState(
+            epoch=self._epoch,
+            left=self._left,
+            open=self._open,
+            counts=self._drawn.numpy(force=True),
+            skipped=self.skipped,
+            sampler=self._sampler.state_dict(),
+        )
+        state: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **saved.to_dict()})
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continue from a state; the next iteration continues its epoch.
@@ -238,36 +259,12 @@ class DeviceLoader(ImportanceLoader):
         Raises a `tombola.checkpoint.CheckpointError` for a state that is damaged or does not fit,
         and nothing changes. The batch size may differ.
         """
-        names = {"class", "format", "epoch", "left", "open", "counts", "skipped", "sampler"}
-        if not isinstance(state, Mapping) or set(state) != names:
-            raise CheckpointError(f"the state has the entries {sorted(names)}")
-        if not (is_exactly(state["class"], "DeviceLoader") and is_exactly(state["format"], 1)):
-            raise CheckpointError(
-                f"not a state of a DeviceLoader, format 1: class is {shown(state['class'])}, "
-                f"format {shown(state['format'])}"
-            )
-        counts = vector("counts", state["counts"], [torch.int32], self.n)
-        if (counts < 0).any():
-            where = int((counts < 0).int().argmax())
-            raise CheckpointError(
-                f"counts[{where}] is {int(counts[where])}: counts must not be negative"
-            )
-        try:
-            epoch = whole("epoch", state["epoch"], 0, LARGEST_COUNT + 1)
-            left = whole("left", state["left"], 0, self.n + 1)
-            skipped = whole("skipped", state["skipped"], 0, LARGEST_COUNT + 1)
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(str(error)) from None
-        if not isinstance(state["open"], bool):
-            raise CheckpointError(f"open is {shown(state['open'])}, not a bool")
-        if state["open"] and left == 0:
-            raise CheckpointError(
-                "open is True and left is 0: after its last batch, an epoch is over"
-            )
-        self._sampler.load_state_dict(state["sampler"])
-        self._epoch, self._left, self._open = epoch, left, state["open"]
-        self._drawn.copy_(counts)
-        self._skipped.fill_(skipped)
+        body = body_of(from_tensors(state), KIND, FORMAT)
+        read = DeviceLoaderState.read(body, n=self.n)
+        self._sampler.load_state_dict(read.sampler)
+        self._epoch, self._left, self._open = read.epoch, read.left, read.open
+        self._drawn.copy_(torch.from_numpy(read.counts))
+        self._skipped.fill_(read.skipped)
         self._unanswered.clear()
         self._continues = True
         self._iteration += 1

@@ -13,9 +13,9 @@ K + 1 leaves losses on a device one step to arrive on the host.
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from tombola.state import Document, Scope, count, flag, integer
 from tombola.torch.communication import world_size
 from tombola.torch.feedback import FeedbackQueue
 from tombola.torch.monitoring import Stopwatch
@@ -28,29 +28,31 @@ __all__ = ["Epochs", "Position"]
 _END = object()
 
 
-@dataclass
-class Position:
-    """How far drawing and handing out have come.
+class Position(Document):
+    """How far drawing and handing out have come."""
 
-    Attributes
-    ----------
-    drawn : int
-        The number of batches drawn, which is the number of the next one.
-    handed : int
-        The number of batches handed out.
-    left : int
-        The number of items of this epoch that are not drawn yet, over all processes.
-    open : bool
-        Whether an epoch has begun and is not over.
-    epoch : int
-        The number of epochs that are over.
-    """
+    handed: int = count("batches handed out", default=0)
+    drawn: int = integer(
+        "batches drawn, which is the number of the next one", "handed", "handed + lag + 1",
+        default=0,
+    )  # fmt: skip
+    left: int = integer(
+        "items of this epoch that are not drawn yet, over all processes", 0, "longest", default=0
+    )
+    open: bool = flag("whether an epoch has begun and is not over", default=False)
+    epoch: int = count("epochs that are over", default=0)
 
-    drawn: int = 0
-    handed: int = 0
-    left: int = 0
-    open: bool = False
-    epoch: int = 0
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with an epoch that is open, or over."""
+        waiting = self.drawn > self.handed
+        if self.open and self.left == 0 and not waiting:
+            return "open is True and left is 0: after its last batch, an epoch is over"
+        if not self.open and waiting:
+            return (
+                f"open is False, but of {self.drawn} batches drawn {self.handed} are handed out: "
+                "an epoch is over after its last batch"
+            )
+        return ""
 
 
 class Epochs:

@@ -99,5 +99,5 @@ class FeedbackQueue:
                 draw, losses = draw[finite], losses[finite]
                 if not len(losses):
                     continue
-            arrived.append(Feedback(given.due, given.number, draw, losses))
+            arrived.append(Feedback(due=given.due, number=given.number, draw=draw, losses=losses))
         return arrived

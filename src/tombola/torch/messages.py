@@ -5,37 +5,35 @@ bits of a float64, so that nothing is rounded on the way.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.draws import Draw
+from tombola.state import Document, Floats, array, count, integer, nested
 from tombola.torch.communication import Connection
 
 __all__ = ["Feedback", "share_feedback"]
 
 
-class Feedback(NamedTuple):
-    """The losses of a batch, or of a part of it.
+class Feedback(Document):
+    """The losses of a batch, or of a part of it."""
 
-    Attributes
-    ----------
-    due : int
-        The number of the first batch that is drawn with it.
-    number : int
-        The batch that the losses belong to.
-    draw : Draw
-    losses : ndarray of float64, shape (len(draw),)
-    rank : int
-        The process that gave it.
-    """
+    due: int = integer(
+        "the number of the first batch that is drawn with it", 0, "position.handed + lag"
+    )
+    number: int = count("the batch that the losses belong to")
+    draw: Draw = nested("the items", Draw)
+    losses: Floats = array("their losses", 0.0, dtype=np.float64, shape=("draw.indices.size",))
+    rank: int = count("the process that gave it", default=0)
 
-    due: int
-    number: int
-    draw: Draw
-    losses: NDArray[np.float64]
-    rank: int = 0
+    def part(self, key: Any, rank: int = 0) -> "Feedback":
+        """Return the feedback of some of the items, given by a process."""
+        return Feedback(
+            due=self.due, number=self.number, draw=self.draw[key], losses=self.losses[key],
+            rank=rank,
+        )  # fmt: skip
 
 
 def share_feedback(
@@ -65,9 +63,7 @@ def share_feedback(
     """
     assert connection.gather is not None
     own = [
-        Feedback(one.due, one.number, one.draw[k : k + width], one.losses[k : k + width])
-        for one in feedback
-        for k in range(0, len(one.draw), width)
+        one.part(slice(k, k + width)) for one in feedback for k in range(0, len(one.draw), width)
     ]
     shared: list[Feedback] = []
     messages, k = 1, 0
@@ -138,4 +134,10 @@ def _unpacked(message: NDArray[np.int64], rank: int) -> Feedback | None:
         int(message[_ROUND]),
         None if tags[0] < 0 else tags.astype(np.uint8),
     )
-    return Feedback(int(message[_DUE]), int(message[_NUMBER]), draw, losses.view(np.float64), rank)
+    return Feedback(
+        due=int(message[_DUE]),
+        number=int(message[_NUMBER]),
+        draw=draw,
+        losses=losses.view(np.float64),
+        rank=rank,
+    )

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.checkpoint import CheckpointError
 from tombola.index import drawing
-from tombola.index.layout import build, new_index, order_fault, restore
+from tombola.index.layout import build, is_order, new_index
 from tombola.index.setting import assign_many
 from tombola.random import Stream
+from tombola.state import CheckpointError
 
 __all__ = ["CHUNK", "LARGEST_EXPONENT", "RealWeights"]
 
@@ -53,13 +53,13 @@ class RealWeights:
     """
 
     def __init__(self, values: NDArray[np.float64], replacement: bool) -> None:
-        self._start(values, np.zeros(0 if replacement else values.size, dtype=bool))
+        self._start(values, replacement)
         self._build()
 
-    def _start(self, values: NDArray[np.float64], taken: NDArray[np.bool_]) -> None:
+    def _start(self, values: NDArray[np.float64], replacement: bool) -> None:
         self.values = values
-        self.taken = taken
-        self.replacement = taken.size == 0
+        self.taken = np.zeros(0 if replacement else values.size, dtype=bool)
+        self.replacement = replacement
         self.exponent = 0
         self._index = new_index(np.zeros(values.size, dtype=np.int64))
         self._undo = _Undo(np.empty(CHUNK, dtype=np.int64), np.empty(CHUNK, dtype=np.int64))
@@ -156,28 +156,28 @@ class RealWeights:
     def restored(
         cls,
         values: NDArray[np.float64],
-        taken: NDArray[np.bool_],
+        replacement: bool,
+        taken: NDArray[np.bool_] | None,
         exponent: int,
         order: NDArray[Any],
     ) -> "RealWeights":
         """Return what a state describes, or raise a `CheckpointError` if the parts do not fit.
 
-        The values are finite and not negative, and the arrays have the right lengths and types.
+        The values are finite and not negative, and the arrays have the right lengths and types; no
+        item is off the board if `taken` is None.
         """
         made = cls.__new__(cls)
-        made._start(values.copy(), taken.copy())
+        made._start(values.copy(), replacement)
+        if taken is not None:
+            made.taken[:] = taken
         made.exponent = exponent
         index = made._index
         for where, part in made._blocks():
             index.weights[where] = _rounded(part, exponent)
-        if not index.weights.any():  # the order does not matter
-            build(index)
-            return made
-        starts = np.array([0, values.size], dtype=np.int64)
-        if order_fault(index.weights, order, starts) >= 0:
+        if not is_order(index.weights, order):
             raise CheckpointError("order does not match weights and exponent")
         index.order[:] = order
-        restore(index, starts)
+        index.restore()
         return made
 
 

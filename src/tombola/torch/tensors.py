@@ -1,21 +1,20 @@
 """States as tensors, numbers and strings, for `torch.save` and ``weights_only=True``; and back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tombola import validation
-from tombola.checkpoint import CheckpointError
+from tombola.state import CheckpointError
 from tombola.validation import LONGEST, brief
 
-__all__ = ["check_memory", "from_tensors", "shown", "to_tensors", "vector"]
+__all__ = ["from_tensors", "to_tensors"]
 
 
 def to_tensors(value: Any, name: str = "the state") -> Any:
-    """Return a nested state with tensors for arrays; arrays of strings become lists.
+    """Return a nested state with tensors in the memory of its arrays; strings become lists.
 
     Examples
     --------
@@ -27,14 +26,14 @@ def to_tensors(value: Any, name: str = "the state") -> Any:
             return value.tolist()
         if value.dtype.kind not in "biuf":
             raise TypeError(f"{name} has dtype {value.dtype}, which a checkpoint cannot keep")
-        return torch.from_numpy(np.array(value))
+        return torch.from_numpy(value)
     if isinstance(value, dict):
         return {str(key): to_tensors(inner, f"{name}.{key}") for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_tensors(inner, f"{name}.{k}") for k, inner in enumerate(value)]
     if isinstance(value, np.generic):
         return value.item()
-    if value is None or isinstance(value, (str, int, float)):
+    if value is None or isinstance(value, (str, int, float, Tensor)):
         return value
     raise TypeError(f"{name} is of type {type(value).__name__}, which a checkpoint cannot keep")
 
@@ -105,30 +104,3 @@ def _within(name: str, key: Any) -> str:
     if len(name) > 5 * LONGEST:
         return name
     return f"{name}.{key[:LONGEST] if isinstance(key, str) else brief(key)}"
-
-
-def vector(name: str, value: Any, dtypes: Sequence[torch.dtype], size: int) -> Tensor:
-    """Return an entry of a state that must be a tensor of one of these types and of this length.
-
-    A sparse tensor, or one that has no values ("meta"), is none.
-    """
-    if (
-        isinstance(value, Tensor)
-        and value.layout == torch.strided
-        and not (value.is_nested or value.is_meta)
-        and value.dtype in dtypes
-        and value.shape == (size,)
-    ):
-        return value.detach()
-    types = " or ".join(map(str, dtypes))
-    raise CheckpointError(
-        f"{name} must be a tensor of {types} and length {size}, got {shown(value)}"
-    )
-
-
-def shown(value: Any) -> str:
-    """Return an entry that may be anything as a few words for an error message."""
-    if isinstance(value, Tensor) and not value.is_nested:
-        kind = "" if value.layout == torch.strided else f"{value.layout} "
-        return f"a {kind}tensor of {value.dtype} of shape {tuple(value.shape)} on {value.device}"
-    return validation.shown(value)

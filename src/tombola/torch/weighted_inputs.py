@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tombola.checkpoint import CheckpointError
+from tombola.state import CheckpointError
 from tombola.torch.communication import Connection, find_connection, world_size
 from tombola.validation import whole
 

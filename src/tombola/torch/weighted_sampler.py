@@ -6,17 +6,76 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from tombola.index.layout import place_type
 from tombola.random import Stream
-from tombola.torch.real_weights import RealWeights
-from tombola.torch.weighted_epoch import Epoch
+from tombola.state import (
+    Document,
+    Floats,
+    Scope,
+    array,
+    body_of,
+    count,
+    integer,
+    nested,
+    optional,
+    same,
+)
+from tombola.torch.real_weights import LARGEST_EXPONENT, RealWeights
+from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.torch.weighted_epoch import Epoch, SavedEpoch
 from tombola.torch.weighted_inputs import connection_of, real_numbers, set_generator, shared_update
-from tombola.torch.weighted_state import SavedEpoch, Settings, WeightedState
 from tombola.validation import positive_count, whole
 
 __all__ = ["WeightedSampler"]
+
+KIND, FORMAT = "WeightedSampler", 2
+
+
+class WeightedState(Document):
+    """Everything that a `WeightedSampler` needs to continue; the same on all processes."""
+
+    n: int = same("items")
+    num_samples: int = same("draws in an epoch, of all processes together")
+    replacement: bool = same("whether items stay on the board when they are drawn")
+    weights: Floats = array("the weight of each item", 0.0, dtype=np.float64, shape=("n",))
+    exponent: int = integer("the unit is 2^-exponent", -LARGEST_EXPONENT, LARGEST_EXPONENT)
+    order: NDArray[Any] = array(
+        "the order of the items on the board", 0, "n - 1", dtype="places", shape=("n",)
+    )
+    taken: NDArray[np.bool_] | None = optional(
+        array("which items are off the board", 0, 1, dtype=np.bool_, shape=("n",))
+    )
+    epoch: int = count("epochs that are over")
+    open: SavedEpoch | None = optional(nested("the epoch that has begun", SavedEpoch))
+    generator: NDArray[np.uint8] | None = optional(
+        array("the state of the generator", 0, 255, dtype=np.uint8)
+    )
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong between the parts."""
+        own = scope.find("has_generator")
+        if own == (self.generator is None):
+            return (
+                f"the state was saved with{'out' if own else ''} a generator, "
+                f"here there is {'one' if own else 'none'}"
+            )
+        if self.open is None or self.replacement:
+            return "" if self.taken is None else "taken must be None: no item is off the board"
+        if self.open.over == (self.taken is not None):
+            return f"taken must be {'None' if self.open.over else 'an array'}"
+        ahead = self.open.ahead
+        drawn, taken = self.open.begin + ahead.size, self.taken
+        if (
+            np.unique(ahead).size < ahead.size
+            or drawn > self.num_samples
+            or not (taken is None or (np.count_nonzero(taken) == drawn and taken[ahead].all()))
+        ):
+            return "open and taken do not fit: each item is drawn once, and those drawn are taken"
+        return ""
 
 
 class WeightedSampler(Sampler[int]):
@@ -266,8 +325,22 @@ class WeightedSampler(Sampler[int]):
                 over=epoch.over,
             )
             over -= handed == epoch.share
-        generator = None if self.generator is None else self.generator.get_state().numpy()
-        return WeightedState(self._settings, self._board, over, opened, generator).to_dict()
+        board = self._board
+        off = opened is not None and not (opened.over or self.replacement)
+        saved = WeightedState(
+            n=len(board.values),
+            num_samples=self.num_samples,
+            replacement=self.replacement,
+            weights=board.values,
+            exponent=board.exponent,
+            order=board.order,
+            taken=board.taken if off else None,
+            epoch=over,
+            open=opened,
+            generator=None if self.generator is None else self.generator.get_state().numpy(),
+        )
+        state: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **saved.to_dict()})
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state; the next iteration hands out the rest of its epoch.
@@ -278,21 +351,27 @@ class WeightedSampler(Sampler[int]):
         The state may come from anywhere: every entry is checked first. One that is missing,
         damaged or does not fit raises a `tombola.checkpoint.CheckpointError`, and nothing changes.
         """
-        read = WeightedState.from_dict(state, self._settings)
+        n = len(self._board.values)
+        read = WeightedState.read(
+            body_of(from_tensors(state), KIND, FORMAT),
+            n=n,
+            num_samples=self.num_samples,
+            replacement=self.replacement,
+            places=place_type(n),
+            has_generator=self.generator is not None,
+        )
+        board = RealWeights.restored(
+            read.weights, self.replacement, read.taken, read.exponent, read.order
+        )
         if self.generator is not None and read.generator is not None:
             set_generator(self.generator, read.generator)
-        self._board, self._epoch, self._over = read.board, None, read.epoch
+        self._board, self._epoch, self._over = board, None, read.epoch
         if read.open is not None:
             left = self._share(max(0, self.num_samples - read.open.begin))
             self._epoch = Epoch.restored(self._board, read.open, left, self._processes.world)
             if self._epoch.share == 0:  # of less than one item for each process
                 self._end(self._epoch)
         self._continues = self._epoch is not None and self._epoch.share > 0
-
-    @property
-    def _settings(self) -> Settings:
-        n = len(self._board.values)
-        return Settings(n, self.num_samples, self.replacement, self.generator is not None)
 
     # --- the epoch ------------------------------------------------------------------------------
 

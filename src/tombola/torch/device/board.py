@@ -105,7 +105,7 @@ class Board:
         self.launch = Launcher(self.memory.device)
         self.load(weights, seed, 0, None)
 
-    def load(self, weights: Tensor, seed: int, position: int, order: Tensor | None) -> None:
+    def load(self, weights: Tensor, seed: int, position: int, order: Any) -> None:
         """Take over valid weights and the state of the stream; forget faults.
 
         Draws from a board do not depend on the order of changes before: `order` is not used.

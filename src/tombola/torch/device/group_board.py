@@ -10,14 +10,40 @@ from torch import Tensor
 
 from tombola.samplers.group_rule import GROUP_TOTAL, MEMORY, SMALLEST, UNSEEN
 from tombola.samplers.groups import new_groups
+from tombola.state import Floats, Ints, Scope, array
 from tombola.torch.device.board import Board, draw_launch
 from tombola.torch.device.layout import LIMIT
-from tombola.torch.device.rule_board import RuleBoard, Table, learn_launch, unfused
+from tombola.torch.device.rule_board import (
+    RuleBoard,
+    RuleState,
+    Table,
+    learn_launch,
+    sum_fault,
+    unfused,
+)
 from tombola.torch.device.vrb_layout import Whole
 
 __all__ = ["GroupBoard"]
 
 LARGEST = 2**40  # the largest weight of a member, unless there are so many that less fits
+
+
+class GroupState(RuleState):
+    """What changes in `GroupVRB` on a device; items are in the order of groups."""
+
+    scores: Floats = array("h of each item", SMALLEST, 2.0**1000, dtype=np.float64, shape=("n",))
+    visits: NDArray[np.uint8] = array("V of each item", 0, MEMORY, dtype=np.uint8, shape=("n",))
+    levels: Floats = array(
+        "kappa of each group", 0.0, 2.0**1000, dtype=np.float64, shape=("groups",)
+    )
+    seen: Ints = array("losses of each group", 0, 2**60, dtype=np.int64, shape=("groups",))
+    group_weights: Ints = array(
+        "the weight of each group", 1, LIMIT, dtype=np.int64, shape=("groups",)
+    )
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the sums of the weights."""
+        return super().fault(scope) or sum_fault("group_weights", self.group_weights)
 
 
 class GroupBoard(RuleBoard):
@@ -26,13 +52,7 @@ class GroupBoard(RuleBoard):
     `group_weights` are the leaves of the board of groups.
     """
 
-    arrays: ClassVar = {
-        "scores": (SMALLEST, 2.0**1000),
-        "visits": (0, MEMORY),
-        "levels": (0.0, 2.0**1000),
-        "seen": (0, 2**60),
-        "group_weights": (1, LIMIT),
-    }
+    saved_as: ClassVar = GroupState
 
     def __init__(
         self, numbers: NDArray[np.int32], device: torch.device, seed: int, *, shuffle: bool
@@ -134,10 +154,13 @@ class GroupBoard(RuleBoard):
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, in the same memory; a bad one raises and changes nothing."""
         super().load(state)
-        self.groups.load(state["group_weights"], self.seed, 0, None)
+        self.groups.load(self.group_weights, self.seed, 0, None)
         self.losses_of.zero_()
         self.sums_of.zero_()
         self._add_areas()
+
+    def _sizes(self) -> dict[str, Any]:
+        return {"groups": self.levels.numel()}
 
 
 def load_kernels() -> tuple[Any, ...]:

@@ -1,22 +1,29 @@
 """GroupVRB on a device: items of the same group share what is learnt from their losses."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import tombola.samplers
 from tombola.samplers.groups import group_numbers
+from tombola.state import same
 from tombola.torch.device import sampler
 from tombola.torch.device.group_board import GroupBoard
 from tombola.torch.device.layout import MOST_ITEMS
-from tombola.torch.device.sampler import DeviceSampler, place_of
+from tombola.torch.device.sampler import DeviceSampler, DeviceState, place_of
 from tombola.torch.device.sampler_host import SamplerHost
 from tombola.validation import whole
 
 __all__ = ["GroupVRB"]
+
+
+class GroupVRBState(DeviceState):
+    """What `GroupVRB.state_dict` returns, besides its class and format."""
+
+    groups: NDArray[np.int32] = same("the number of the group of each item")
 
 
 class GroupVRB(DeviceSampler):
@@ -69,6 +76,8 @@ class GroupVRB(DeviceSampler):
     True
     """
 
+    saved_as: ClassVar = GroupVRBState
+
     def __init__(
         self,
         groups: ArrayLike | Tensor,
@@ -99,4 +108,4 @@ class GroupVRB(DeviceSampler):
         return shares.index_add_(0, self._numbers.to(self.device), chances)
 
     def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "groups": self._numbers.clone()}
+        return {**super()._identity(), "groups": self._numbers.numpy()}

@@ -1,11 +1,12 @@
 """The index on the CPU: the host's own, behind the interface of `tombola.torch.device.board`."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tombola.checkpoint import CheckpointError
 from tombola.index import drawing, layout, setting
 from tombola.random import Stream
 from tombola.torch.device.layout import LIMIT, Fault
@@ -13,6 +14,7 @@ from tombola.torch.device.layout import LIMIT, Fault
 __all__ = ["Host"]
 
 Whole = NDArray[np.int64]
+Places = NDArray[Any]
 
 
 class Host:
@@ -26,7 +28,7 @@ class Host:
         del device  # there is one
         self.load(weights, seed, 0, None)
 
-    def load(self, weights: Tensor, seed: int, position: int, order: Tensor | None) -> None:
+    def load(self, weights: Tensor, seed: int, position: int, order: Places | None) -> None:
         """Take over valid weights and the state of the stream; forget faults.
 
         `order` is the order of the columns, which draws depend on. Without it they are sorted.
@@ -35,17 +37,17 @@ class Host:
         if order is None:
             layout.build(index)
         else:
-            index.order[:] = _valid_order(order, index.weights)
-            layout.restore(index, np.array([0, weights.numel()]))
+            index.order[:] = order
+            index.restore()
         self._index = index
         self._limit = LIMIT // weights.numel()
         self._seed, self.position = seed, position
         self._fault = (Fault.NONE, 0, 0)
 
     @property
-    def order(self) -> Tensor:
+    def order(self) -> Places:
         """The order of the columns."""
-        return torch.from_numpy(self._index.order)
+        return self._index.order
 
     @property
     def leaves(self) -> Tensor:
@@ -60,7 +62,7 @@ class Host:
     @property
     def nbytes(self) -> int:
         """The memory used."""
-        return sum(part.nbytes for part in self._index)
+        return sum(part.nbytes for part in self._index._asdict().values())
 
     def fault(self) -> tuple[int, int, int]:
         """Return kind, position and value of the first fault since the last call."""
@@ -121,15 +123,3 @@ class Host:
     def _record(self, kind: int, where: int, value: int) -> None:
         if self._fault[0] == Fault.NONE:
             self._fault = (kind, where, value)
-
-
-def _valid_order(order: Tensor, weights: Whole) -> Whole:
-    """Return the order of a state if it is one of these weights."""
-    places: Whole = order.numpy(force=True).astype(np.int64)
-    if weights.any():
-        valid = layout.order_fault(weights, places, np.array([0, weights.size])) < 0
-    else:  # all of one height
-        valid = np.array_equal(np.sort(places), np.arange(weights.size))
-    if not valid:
-        raise CheckpointError("order does not sort the items by the heights of their weights")
-    return places

@@ -3,22 +3,42 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from tombola.checkpoint import CheckpointError
-from tombola.entries import LARGEST_COUNT
+from tombola.index.layout import is_order, place_type
+from tombola.state import Document, Ints, Scope, array, body_of, count, integer, optional
 from tombola.torch.device.board import MOST_CHANGES, Board
 from tombola.torch.device.host import Host
 from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Fault
-from tombola.torch.tensors import shown, vector
-from tombola.validation import is_exactly, whole
+from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.validation import whole
 
 __all__ = ["IndexDraw", "WeightIndex"]
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOATS = "scale them to whole numbers first, (weights * (2**30 / weights.max())).round().long()"
 PIECE = 1 << 26  # weights that are searched for the first bad one at a time
+KIND, FORMAT = "torch.WeightIndex", 2
+
+
+class IndexState(Document):
+    """What `WeightIndex.state_dict` returns, besides its class and format."""
+
+    seed: int = integer("the seed of the draws", 0, 2**64 - 1)
+    position: int = count("calls of `draw` so far")
+    weights: Ints = array("the weight of each item", 0, "limit", dtype=np.int64, shape=("n",))
+    order: NDArray[Any] | None = optional(
+        array("on the CPU, the order of the columns", 0, "n - 1", dtype="places", shape=("n",))
+    )
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the order."""
+        if self.order is None or is_order(self.weights, self.order):
+            return ""
+        return "order must sort the items by the heights of their weights"
 
 
 class IndexDraw(NamedTuple):
@@ -109,7 +129,7 @@ class WeightIndex:
         place = given.device if device is None else torch.device(device)
         if place.type == "cuda" and place.index is None:
             place = torch.device("cuda", torch.cuda.current_device())
-        _check_range(given, self._limit, ValueError)
+        _check_range(given, self._limit)
         self._seed = seed
         self._device = place
         self._engine = engine_of(place)(given, place, seed)
@@ -209,36 +229,25 @@ class WeightIndex:
         the order of changes was matters for the draws on the CPU, and is None elsewhere.
         """
         self.check()
-        order = self._engine.order
-        return {
-            "format": 1,
-            "seed": self._seed,
-            "position": self._engine.position,
-            "weights": self._engine.leaves.to("cpu", copy=True),
-            "order": None if order is None else order.clone(),
-        }
+        saved = IndexState(
+            seed=self._seed,
+            position=self._engine.position,
+            weights=self._engine.leaves.numpy(force=True),
+            order=self._engine.order,
+        )
+        state: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **saved.to_dict()})
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, in the same memory; a bad state raises and changes nothing."""
-        names = {"format", "seed", "position", "weights", "order"}
-        if not isinstance(state, Mapping) or set(state) != names:
-            raise CheckpointError(f"the state of an index has the entries {sorted(names)}")
-        if not is_exactly(state["format"], 1):
-            raise CheckpointError(
-                f"format {shown(state['format'])} is not known; this version reads 1"
-            )
-        try:
-            seed = whole("seed", state["seed"], 0, 2**64)
-            position = whole("position", state["position"], 0, LARGEST_COUNT + 1)
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(str(error)) from None
-        types = (torch.int64, torch.int32)
-        weights, order = vector("weights", state["weights"], types, self._n), state["order"]
-        if order is not None:
-            order = vector("order", order, types, self._n)
-        _check_range(weights, self._limit, CheckpointError)
-        self._engine.load(weights, seed, position, order)
-        self._seed = seed
+        read = IndexState.read(
+            body_of(from_tensors(state), KIND, FORMAT),
+            n=self._n,
+            limit=self._limit,
+            places=place_type(self._n),
+        )
+        self._engine.load(torch.from_numpy(read.weights), read.seed, read.position, read.order)
+        self._seed = read.seed
 
     def _batch(self, indices: Any, values: Any, name: str) -> tuple[Tensor, Tensor]:
         """Return a batch as contiguous int64 tensors on the device; kernels look at the values."""
@@ -314,7 +323,7 @@ def _check_integers(name: str, values: Tensor) -> None:
     raise TypeError(f"{name} must hold integers, got {values.dtype}{advice}")
 
 
-def _check_range(weights: Tensor, limit: int, kind: type[Exception]) -> None:
+def _check_range(weights: Tensor, limit: int) -> None:
     """Raise at the first weight that is negative or above the limit; this waits."""
     low, high = torch.aminmax(weights)
     if low >= 0 and high <= limit:
@@ -324,7 +333,7 @@ def _check_range(weights: Tensor, limit: int, kind: type[Exception]) -> None:
         bad = (piece < 0) | (piece > limit)
         if bad.any():
             where = int(bad.long().argmax())
-            raise kind(_wrong_weight(first + where, int(piece[where]), limit))
+            raise ValueError(_wrong_weight(first + where, int(piece[where]), limit))
 
 
 def _wrong_weight(where: int, value: int, limit: int) -> str:

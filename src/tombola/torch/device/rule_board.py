@@ -5,24 +5,37 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tombola.checkpoint import CheckpointError
-from tombola.compiling.records import Record
-from tombola.gauge import new_tally
+from tombola.gauge import Tally
 from tombola.samplers.fallback import block_size
+from tombola.state import Cell, Document, Ints, Scope, array, cell, count, nested
 from tombola.torch.device.board import LEAST_POWER, Board
-from tombola.torch.device.layout import NO_FAULT, ROOMY_BITS, Fault
-from tombola.torch.device.rule_state import check_arrays, check_numbers
-from tombola.torch.device.vrb_layout import NEVER, Part, Real, Trouble, Whole, reals, wholes
+from tombola.torch.device.layout import LIMIT, ROOMY_BITS, Fault
+from tombola.torch.device.vrb_layout import NEVER, Part, Real, Reals, Trouble, Whole, Wholes
 
-__all__ = ["RuleBoard", "learn_launch"]
+__all__ = ["RuleBoard", "RuleState", "learn_launch", "sum_fault"]
 
-FAULTS = (  # numbers that are not saved
-    "trouble", "where", "bad_value", "batch_fault", "batch_largest", "accepted", "room",
-    "level_before",
-)  # fmt: skip
+
+class RuleState(Document):
+    """What changes in a sampler on a device."""
+
+    position: int = count("draws from the stream so far")
+    reals: Reals = nested("numbers of float64", Reals)
+    wholes: Wholes = nested("numbers of int64", Wholes)
+    weights: Ints = array("the weight of each item", 1, LIMIT, dtype=np.int64, shape=("n",))
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the sum of the weights."""
+        return sum_fault("weights", self.weights)
+
+
+def sum_fault(name: str, weights: Ints) -> str:
+    """Return what is wrong with the sum of weights; "" if nothing is."""
+    within = weights.sum(dtype=np.float64) <= LIMIT
+    return "" if within else f"{name} must have a sum of at most 2^62"
 
 
 class LearnLaunch(NamedTuple):
@@ -68,9 +81,7 @@ class RuleBoard(ABC):
     Nothing here is validated but by the kernels; `VRB` and `GroupVRB` are the public classes.
     """
 
-    arrays: ClassVar[
-        Mapping[str, tuple[float, float]]
-    ]  # names of the saved arrays, and their ranges
+    saved_as: ClassVar[type[RuleState]]
 
     def __init__(
         self, weights: Tensor, seed: int, *, scale: float, mixing: float, shuffle: bool
@@ -80,19 +91,23 @@ class RuleBoard(ABC):
         self.bits, self.block = (n - 1).bit_length(), block_size(n)
         self.scale, self.first_mixing = scale, mixing
         self.board = Board(weights, device, seed)
-        self.reals = torch.zeros(len(reals), dtype=torch.float64, device=device)
-        self.wholes = torch.zeros(len(wholes), dtype=torch.int64, device=device)
+        self.reals = torch.zeros(len(Reals.declared), dtype=torch.float64, device=device)
+        self.wholes = torch.zeros(len(Wholes.declared), dtype=torch.int64, device=device)
         self.tables: dict[int, Table] = {}  # kept for good: a CUDA graph may hold their addresses
         self._begin()
 
     def _begin(self) -> None:
         """Set the numbers of a new sampler."""
-        self.reals.zero_()
-        self.wholes.zero_()
-        self.reals[Real.MIXING] = self.first_mixing
-        self.reals[Real.SCALE] = self.scale
-        self.wholes[Whole.LEFT] = self.block if self.shuffle else NEVER
-        self.wholes[Whole.BATCH_FAULT] = NO_FAULT
+        left = self.block if self.shuffle else NEVER
+        self._put(Reals(mixing=self.first_mixing, scale=self.scale), Wholes(left=left))
+
+    def _put(self, reals: Reals, wholes: Wholes) -> None:
+        """Set all numbers, in the same memory."""
+        for part, numbers in ((self.reals, reals), (self.wholes, wholes)):
+            part.zero_()
+            for place, number in enumerate(vars(numbers).values()):
+                if number:
+                    part[place] = number
 
     def draw(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return items, their probabilities and their importances."""
@@ -149,15 +164,17 @@ class RuleBoard(ABC):
             raise RuntimeError("a draw rejected every random word; please report this")
         return kind, where, value
 
-    def tally(self) -> Record:
+    def tally(self) -> Cell[Tally]:
         """Return the sums of the gauge on the host; this waits."""
-        tally, sums = new_tally(), self.reals.tolist()
-        for name in tally.dtype.names or ():
-            if name in reals:
-                tally[name] = sums[reals[name]]
-        tally["rounds"] = int(self.wholes[Whole.ROUNDS])
-        tally["count"] = int(self.wholes[Whole.FED])
-        return tally
+        sums = zip(Reals.declared, self.reals.tolist(), strict=True)
+        counts = self.wholes.tolist()
+        return cell(
+            Tally(
+                rounds=counts[Whole.ROUNDS],
+                count=counts[Whole.FED],
+                **{name: number for name, number in sums if name in Tally.declared},
+            )
+        )
 
     @property
     def largest_importance(self) -> float:
@@ -176,35 +193,33 @@ class RuleBoard(ABC):
         parts = (*vars(self).values(), *scratch)
         return self.board.nbytes + sum(part.nbytes for part in parts if isinstance(part, Tensor))
 
-    def state(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, Any]:
         """Return all that defines the sampler, on the host."""
-        numbers, counts = self.reals.tolist(), self.wholes.tolist()
-        return {
-            "position": self.board.position,
-            "reals": {name: numbers[k] for name, k in reals.items() if name not in FAULTS},
-            "wholes": {name: counts[k] for name, k in wholes.items() if name not in FAULTS},
-            "weights": self.board.leaves.to("cpu", copy=True),
-            **{name: getattr(self, name).to("cpu", copy=True) for name in self.arrays},
-        }
+        return self.saved_as(
+            position=self.board.position,
+            reals=Reals(**dict(zip(Reals.declared, self.reals.tolist(), strict=True))),
+            wholes=Wholes(**dict(zip(Wholes.declared, self.wholes.tolist(), strict=True))),
+            **{name: part.numpy(force=True) for name, part in self._arrays().items()},
+        ).to_dict()
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, in the same memory; a bad one raises and changes nothing."""
-        names = {"position", "reals", "wholes", "weights", *self.arrays}
-        if not isinstance(state, Mapping) or set(state) != names:
-            raise CheckpointError(f"the state on a device has the entries {sorted(names)}")
-        expected = self.state()
-        check_numbers(state, expected, self.n, self.block if self.shuffle else NEVER)
-        check_arrays(state, expected, self.arrays)
-        self.board.load(state["weights"], self.seed, state["position"], None)
-        self._begin()
-        for part, places, given in (
-            (self.reals, reals, state["reals"]),
-            (self.wholes, wholes, state["wholes"]),
-        ):
-            for name, number in given.items():
-                part[places[name]] = number
-        for name in self.arrays:
-            getattr(self, name).copy_(state[name].detach())
+        least_left, block = (0, self.block) if self.shuffle else (1, NEVER)
+        sizes: dict[str, Any] = {"n": self.n, "least_left": least_left, "block": block}
+        read = self.saved_as.read(state, "state", **sizes, **self._sizes())
+        for name, part in self._arrays().items():
+            part.copy_(torch.from_numpy(getattr(read, name)))
+        self.board.load(self.board.leaves, self.seed, read.position, None)
+        self._put(read.reals, read.wholes)
+
+    def _arrays(self) -> dict[str, Tensor]:
+        """Return the tensors that are saved, by name."""
+        names = (name for name in self.saved_as.declared if name not in RuleState.declared)
+        return {"weights": self.board.leaves, **{name: getattr(self, name) for name in names}}
+
+    def _sizes(self) -> dict[str, Any]:
+        """Return what the shapes of a state refer to, besides n."""
+        return {}
 
 
 def unfused(load: Callable[[], tuple[Any, ...]]) -> list[Unfused]:

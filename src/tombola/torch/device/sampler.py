@@ -6,24 +6,36 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from tombola.checkpoint import CheckpointError
-from tombola.entries import LARGEST_COUNT
 from tombola.gauge import Gauge
+from tombola.state import Document, body_of, count, mapping, same
 from tombola.torch.device.device_draw import DeviceDraw
 from tombola.torch.device.layout import POSITION_BITS
 from tombola.torch.device.vrb_layout import Trouble
 from tombola.torch.tensor_draw import TensorDraw, wrong_shape
-from tombola.torch.tensors import shown, vector
-from tombola.validation import is_exactly, whole
+from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.validation import whole
 
 __all__ = ["DeviceSampler", "place_of", "runs_kernels"]
 
 MOST_LOSSES = 1 << POSITION_BITS
+FORMAT = 2
+
+
+class DeviceState(Document):
+    """What `DeviceSampler.state_dict` returns, besides its class and format."""
+
+    engine: str = same("what does the work: on the CPU the host's sampler, elsewhere kernels")
+    n: int = same("items")
+    seed: int = same("the seed of the draws")
+    shuffle: bool = same("whether shuffled epochs are dealt while adaptive draws do not pay")
+    calls: int = count("calls of `draw` that were not replays of a CUDA graph")
+    state: Mapping[str, Any] = mapping("what has changed since the beginning")
 
 
 class DeviceSampler:
     """A sampler whose state is on a device: base of `VRB` and `GroupVRB`."""
 
+    saved_as: ClassVar[type[DeviceState]] = DeviceState
     feedback: ClassVar[Literal["drawn", "all"]] = "drawn"
 
     def __init__(
@@ -138,11 +150,14 @@ class DeviceSampler:
         self._calls = 0
         self._engine.reset()
 
+    @property
+    def _kind(self) -> str:
+        """The class of a state."""
+        return f"torch.{type(self).__name__}"
+
     def _identity(self) -> dict[str, Any]:
         """Return what a state must agree with."""
         return {
-            "class": f"torch.{type(self).__name__}",
-            "format": 1,
             "engine": type(self._engine).__name__,
             "n": self.n,
             "seed": self.seed,
@@ -156,7 +171,11 @@ class DeviceSampler:
         any CUDA device, one of the CPU on the CPU.
         """
         self.check()
-        return {**self._identity(), "calls": self._calls, "state": self._engine.state()}
+        saved = self.saved_as(**self._identity(), calls=self._calls, state=self._engine.saved())
+        state: dict[str, Any] = to_tensors(
+            {"class": self._kind, "format": FORMAT, **saved.to_dict()}
+        )
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, in the same memory.
@@ -166,31 +185,13 @@ class DeviceSampler:
         CheckpointError
             If the state is invalid or belongs to another sampler; nothing has changed then.
         """
-        mine = self._identity()
-        names = {*mine, "calls", "state"}
-        if not isinstance(state, Mapping) or set(state) != names:
-            raise CheckpointError(f"the state has the entries {sorted(names)}")
-        for name, own in mine.items():
-            if not _equal(name, state[name], own):
-                raise CheckpointError(
-                    f"the state has {name} {shown(state[name])}, the sampler {own!r}"
-                )
-        try:
-            calls = whole("calls", state["calls"], 0, LARGEST_COUNT + 1)
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(str(error)) from None
-        self._engine.load(state["state"])
-        self._calls = calls
+        body = body_of(from_tensors(state), self._kind, FORMAT)
+        read = self.saved_as.read(body, **self._identity())
+        self._engine.load(read.state)
+        self._calls = read.calls
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(n={self.n}, device='{self.device}', seed={self.seed})"
-
-
-def _equal(name: str, given: Any, own: Any) -> bool:
-    """Return whether two entries of a state are equal; tensors in all their values."""
-    if isinstance(own, Tensor):
-        return torch.equal(vector(name, given, [own.dtype], len(own)).to(own.device), own)
-    return is_exactly(given, own)
 
 
 def place_of(device: torch.device | str | None) -> torch.device:

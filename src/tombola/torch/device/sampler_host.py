@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tombola.compiling.records import Record
 from tombola.draws import SMALLEST, Draw
+from tombola.gauge import Tally
 from tombola.samplers import VRB, GroupVRB
+from tombola.state import Cell
 from tombola.torch.device.vrb_layout import Trouble
-from tombola.torch.tensors import from_tensors, to_tensors
 
 __all__ = ["SamplerHost"]
 
@@ -61,10 +61,10 @@ class SamplerHost:
         """Return the distribution as of the latest draw, with the feedback since then."""
         return torch.from_numpy(self.sampler.probabilities())
 
-    def tally(self) -> Record:
+    def tally(self) -> Cell[Tally]:
         """Return a copy of the sums of the gauge."""
-        tally: Record = self.sampler.tally.copy()
-        return tally
+        tally: Any = self.sampler.tally.copy()
+        return tally  # type: ignore[no-any-return]
 
     @property
     def largest_importance(self) -> float:
@@ -81,14 +81,13 @@ class SamplerHost:
         """The memory used by the arrays of the sampler."""
         return sum(part.nbytes for part in arrays_of(self.sampler.state))
 
-    def state(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, Any]:
         """Return all that defines the sampler."""
-        state: dict[str, Any] = to_tensors(self.sampler.state_dict())
-        return state
+        return self.sampler.state_dict()
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a state; a bad one raises and changes nothing."""
-        self.sampler.load_state_dict(from_tensors(state))
+        self.sampler.load_state_dict(state)
         self._trouble = (Trouble.NONE, 0, 0.0)
 
 

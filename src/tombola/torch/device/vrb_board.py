@@ -2,21 +2,33 @@
 
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from tombola.state import Floats, array
 from tombola.torch.device.board import draw_launch
 from tombola.torch.device.layout import WIDTH
-from tombola.torch.device.rule_board import RuleBoard, Table, learn_launch, unfused
+from tombola.torch.device.rule_board import RuleBoard, RuleState, Table, learn_launch, unfused
 from tombola.torch.device.vrb_layout import TARGET, Real, Whole
 
 __all__ = ["VRBBoard"]
 
 
+class VRBState(RuleState):
+    """What changes in `VRB` on a device."""
+
+    scores: Floats = array("h of each item", 0.0, 2.0**1020, dtype=np.float64, shape=("n",))
+    visits: NDArray[np.float32] = array(
+        "V of each item", 0.0, 2.0**100, dtype=np.float32, shape=("n",)
+    )
+
+
 class VRBBoard(RuleBoard):
     """Weights, h (`scores`) and V (`visits`) of all items."""
 
-    arrays: ClassVar = {"scores": (0.0, 2.0**1020), "visits": (0.0, 2.0**100)}
+    saved_as: ClassVar = VRBState
 
     def __init__(self, n: int, device: torch.device, seed: int, *, shuffle: bool) -> None:
         self._draw, self._enter, self._visit, self._learn, self._weigh = unfused(load_kernels)

@@ -6,6 +6,13 @@ for those of the next. The arrays are the weights (a board), h (`scores`) and V 
 one of them.
 """
 
+from types import SimpleNamespace
+from typing import Any
+
+from tombola.gauge import Tally
+from tombola.state import Record, count, derived, integer, real
+from tombola.torch.device.layout import NO_FAULT
+
 __all__ = [
     "HIGH",
     "LOW",
@@ -13,61 +20,84 @@ __all__ = [
     "TARGET",
     "Part",
     "Real",
+    "Reals",
     "Trouble",
     "Whole",
-    "reals",
-    "wholes",
+    "Wholes",
 ]
 
 TARGET = 2.0**46  # total weight after a rebuild: a batch that multiplies it cannot overflow
 HIGH, LOW = 2**60, 2**10  # a total above this, or an average weight below, changes the scale
 
 NEVER = 2**62  # draws left in a block that never ends
+LARGEST_SUM = 1e300
 
 
-class Real:
-    """Where each number of float64 is."""
+class Reals(Record):
+    """Numbers of float64, in the order of their places."""
 
-    MIXING = 0  # of the latest draw
-    UNIT = 1  # a power of two near 1 / (the first loss); 0: not yet known
-    MEAN_SQUARE = 2  # m; the level of all groups
-    DISAGREEMENT = 3  # D
-    COMPARED = 4  # the number of losses averaged in D
-    FIRST_ROOT = 5  # the initial sqrt(m): values are relative to it
-    SCALE = 6  # integer weight per unit of value; a power of two
-    GUARD_OURS = 7  # second moment of adaptive draws ...
-    GUARD_UNIFORM = 8  # ... and of uniform draws
-    OURS = 9  # from here on the gauge, see `tombola.gauge.new_tally`
-    OURS_SPREAD = 10
-    UNIFORM = 11
-    UNIFORM_SPREAD = 12
-    CROSS_SPREAD = 13
-    IMPORTANCE = 14
-    IMPORTANCE_SQUARED = 15
-    SURPRISE = 16
-    LARGEST_LOSS = 17
-    LARGEST_IMPORTANCE = 18
-    BAD_VALUE = 19  # what was at fault
-    BATCH_LARGEST = 20  # the largest loss of this batch
-    LEVEL_BEFORE = 21  # the level of all groups before it
+    mixing: float = real("theta of the latest draw", 2.0**-60, 1.0)
+    unit: float = real(
+        "a power of two near 1 / (the first loss); 0: not yet known", 0.0, LARGEST_SUM, default=0.0
+    )
+    mean_square: float = real("m; the level of all groups", 0.0, LARGEST_SUM, default=0.0)
+    disagreement: float = real("D, with a margin for rounding", -1e-9, 1.0 + 1e-9, default=0.0)
+    compared: float = real("losses averaged in D", 0.0, LARGEST_SUM, default=0.0)
+    first_root: float = real(
+        "the initial sqrt(m): values are relative to it", 0.0, LARGEST_SUM, default=0.0
+    )
+    scale: float = real("integer weight per unit of value; a power of two", 2.0**-1000, 2.0**1000)
+    guard_ours: float = real("second moment of adaptive draws", 0.0, LARGEST_SUM, default=0.0)
+    guard_uniform: float = real("second moment of uniform draws", 0.0, LARGEST_SUM, default=0.0)
+    ours: float = Tally.ours
+    ours_spread: float = Tally.ours_spread
+    uniform: float = Tally.uniform
+    uniform_spread: float = Tally.uniform_spread
+    cross_spread: float = Tally.cross_spread
+    importance: float = Tally.importance
+    importance_squared: float = Tally.importance_squared
+    surprise: float = Tally.surprise
+    largest_loss: float = Tally.largest_loss
+    largest_importance: float = Tally.largest_importance
+    bad_value: float = derived("what was at fault", default=0.0)
+    batch_largest: float = derived("the largest loss of this batch", default=0.0)
+    level_before: float = derived("the level of all groups before it", default=0.0)
 
 
-class Whole:
-    """Where each number of int64 is."""
+class Wholes(Record):
+    """Numbers of int64, in the order of their places."""
 
-    FED = 0  # losses received
-    LEFT = 1  # draws left in this block
-    SHUFFLING = 2  # 1 while shuffled epochs are dealt
-    DEALT = 3  # items dealt so far, in all shuffled epochs
-    CURSOR = 4  # the item that is refreshed next
-    DRAWN = 5  # items drawn
-    ROUNDS = 6  # calls of `draw`
-    TROUBLE = 7  # the kind of the first fault since the last check: one of `Trouble`
-    WHERE = 8  # its position in the batch
-    BATCH_FAULT = 9  # the first one of this batch: position * KINDS + kind
-    ACCEPTED = 10  # 1 if it has none
-    ROOM = 11  # the largest weight that it may write: the total cannot overflow
-    CUT = 12  # 1 if a weight was cut to that, and the scale must change
+    fed: int = count("losses received", default=0)
+    left: int = integer("draws left in this block", "least_left", "block")
+    shuffling: int = integer("1 while shuffled epochs are dealt", 0, 1, default=0)
+    dealt: int = count("items dealt so far, in all shuffled epochs", default=0)
+    cursor: int = integer("the item that is refreshed next", 0, "n - 1", default=0)
+    drawn: int = count("items drawn", default=0)
+    rounds: int = count("calls of `draw`", default=0)
+    trouble: int = derived(
+        "the kind of the first fault since the last check: one of `Trouble`", default=0
+    )
+    where: int = derived("its position in the batch", default=0)
+    batch_fault: int = derived(
+        "the first one of this batch: position * KINDS + kind", default=NO_FAULT
+    )
+    accepted: int = derived("1 if it has none", default=0)
+    room: int = derived(
+        "the largest weight that it may write: the total cannot overflow", default=0
+    )
+    cut: int = integer("1 if a weight was cut to that, and the scale must change", 0, 1, default=0)
+
+
+def places(kind: type[Record]) -> Any:
+    """Return where each number is, by its name in capitals.
+
+    >>> places(Wholes).LEFT
+    1
+    """
+    return SimpleNamespace(**{name.upper(): k for k, name in enumerate(kind.declared)})
+
+
+Real, Whole = places(Reals), places(Wholes)
 
 
 class Part:
@@ -98,16 +128,3 @@ class Trouble:
     PROBABILITY = 2  # not from 2^-200 to 1
     LOSS = 3  # negative or not finite
     KINDS = 4
-
-
-def names_of(kind: type) -> dict[str, int]:
-    """Return the places of numbers by their names in lower case.
-
-    >>> names_of(Trouble)
-    {'none': 0, 'index': 1, 'probability': 2, 'loss': 3, 'kinds': 4}
-    """
-    return {name.lower(): place for name, place in vars(kind).items() if name.isupper()}
-
-
-reals = names_of(Real)
-wholes = names_of(Whole)

@@ -13,21 +13,73 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.checkpoint import CheckpointError
-from tombola.compiling import entry, kernel, new_record, prefetch
-from tombola.compiling.records import Record
+from tombola.compiling import entry, kernel, prefetch
 from tombola.index.drawing import draw_many
-from tombola.index.layout import Index, build, new_index, order_fault, restore
+from tombola.index.layout import LIMIT, Index, build, is_order, new_index
 from tombola.index.setting import assign_many
-from tombola.random import new_state
+from tombola.random import Words, new_state
+from tombola.state import (
+    Cell,
+    Document,
+    Floats,
+    Ints,
+    Record,
+    Scope,
+    array,
+    cell,
+    derived,
+    nested,
+    real,
+    same,
+)
 from tombola.torch.replay.extremes import Bounds, block_bits, least, new_bounds, note, unknown
 
-__all__ = ["PriorityBoard", "too_heavy"]
+__all__ = ["PriorityBoard", "PriorityState", "too_heavy"]
 
 LEAST, CHOSEN, MOST = 49, 57, 61  # the total is from 2^LEAST to 2^MOST units, 2^CHOSEN at first
 WIDEST = 900  # weights are from 2^-WIDEST to 2^WIDEST: no sum and no scale overflows
 LIGHTEST, HEAVIEST = 2.0**-WIDEST, 2.0**WIDEST
 DONE = -1
+
+
+class Rule(Record):
+    """The numbers of a board."""
+
+    alpha: float = real("an item of priority p has weight (p + eps)^alpha")
+    eps: float = real("what is added to a priority", math.ulp(0.0))
+    scale: float = real("units in a weight of 1; a power of two", default=1.0)
+    largest: float = real("the largest priority ever set, -1 if none was", -1.0, default=-1.0)
+    end: int = derived("the first slot that was never used, all after it included", default=0)
+    block_bits: int = derived("blocks of the bounds have 2^block_bits slots", default=0)
+
+
+class PriorityState(Document):
+    """Everything that a `PrioritizedSampler` needs to continue."""
+
+    max_capacity: int = same("slots")
+    beta: float = real("the exponent of importances")
+    rule: Rule = nested("exponent, unit and largest priority", Rule)
+    priorities: Floats = array(
+        "the priority of each slot, NaN where it is empty", 0.0, dtype=np.float64,
+        shape=("max_capacity",), nan=True,
+    )  # fmt: skip
+    units: Ints = array(
+        "the weight of each slot in units", 0, LIMIT, dtype=np.int64, shape=("max_capacity",)
+    )
+    order: NDArray[Any] = array(
+        "the order of the slots on the board", 0, "max_capacity - 1", dtype="places",
+        shape=("max_capacity",),
+    )  # fmt: skip
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong between the parts."""
+        there, rule = self.priorities >= 0, self.rule
+        if ((self.units > 0) != there).any() or math.frexp(rule.scale)[0] != 0.5:
+            return "units and scale do not fit the priorities"
+        highest = float(self.priorities[there].max(initial=-1.0))
+        if highest > rule.largest or too_heavy(highest, rule.alpha, rule.eps):
+            return f"largest is {rule.largest}, and the largest priority is {highest}"
+        return "" if is_order(self.units, self.order) else "order does not fit the units"
 
 
 class Board(NamedTuple):
@@ -37,17 +89,17 @@ class Board(NamedTuple):
     priorities: NDArray[np.float64]  # NaN where there is no item
     low: Bounds  # of the priorities
     high: Bounds  # of the negative priorities
-    rule: Record
+    rule: Cell[Rule]
 
 
 @kernel(inline=True)
-def weight_of(rule: Any, priority: Any) -> Any:
+def weight_of(rule: Rule, priority: Any) -> Any:
     """Return (p + eps)^alpha (Schaul et al. 2016, eq. 1)."""
     return max((priority + rule.eps) ** rule.alpha, LIGHTEST)
 
 
 @kernel(inline=True)
-def units_of(rule: Any, weight: Any) -> Any:
+def units_of(rule: Rule, weight: Any) -> Any:
     """Return a weight as a number of units."""
     return max(np.int64(1), np.int64(np.rint(weight * rule.scale)))
 
@@ -124,7 +176,7 @@ def put(board: Board, items: NDArray[np.int64], priorities: NDArray[np.float64])
 @kernel(allocates=True)
 def draw(
     board: Board,
-    stream: Record,
+    stream: Cell[Words],
     seed: Any,
     items: NDArray[np.int64],
     importances: NDArray[Any],
@@ -169,14 +221,7 @@ class PriorityBoard:
     """
 
     def __init__(self, capacity: int, alpha: float, eps: float) -> None:
-        rule = new_record(
-            alpha=alpha,
-            eps=eps,
-            scale=1.0,  # units in a weight of 1
-            largest=-1.0,  # priority that was ever set, -1 if none was
-            end=0,  # the first slot that was never used, all after it included
-            block_bits=block_bits(capacity),
-        )
+        rule = cell(Rule(alpha=alpha, eps=eps, block_bits=block_bits(capacity)))
         self._board = Board(
             new_index(np.zeros(capacity, dtype=np.int64)),
             np.full(capacity, np.nan),
@@ -279,46 +324,28 @@ class PriorityBoard:
 
     # --- states ---------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
-        """Return the arrays and numbers that `restored` takes, apart from alpha and eps."""
-        return {
-            "priorities": self.priorities.copy(),
-            "units": self._board.slots.weights.copy(),
-            "order": self._board.slots.order.copy(),
-            "scale": float(self._board.rule[0].scale),
-            "largest": float(self._board.rule[0].largest),
-        }
+    def saved(self, beta: float) -> PriorityState:
+        """Return the state of a sampler with this board."""
+        return PriorityState(
+            max_capacity=self.capacity,
+            beta=beta,
+            rule=Rule(**Rule.saved(self._board.rule)),
+            priorities=self.priorities,
+            units=self._board.slots.weights,
+            order=self._board.slots.order,
+        )
 
     @classmethod
-    def restored(
-        cls,
-        alpha: float,
-        eps: float,
-        priorities: NDArray[np.float64],
-        units: NDArray[np.int64],
-        order: NDArray[Any],
-        scale: float,
-        largest: float,
-    ) -> "PriorityBoard":
-        """Return what a state describes, or raise a `CheckpointError` if its parts do not fit."""
-        made = cls(priorities.size, alpha, eps)
-        there = priorities >= 0
-        if ((units > 0) != there).any() or math.frexp(scale)[0] != 0.5:
-            raise CheckpointError("units and scale do not fit the priorities")
-        highest = float(priorities[there].max(initial=-1.0))
-        if not highest <= largest < np.inf or too_heavy(highest, alpha, eps):
-            raise CheckpointError(f"largest is {largest}, and the largest priority is {highest}")
-        made.priorities[:] = priorities
-        made._derive()
+    def restored(cls, state: PriorityState) -> "PriorityBoard":
+        """Return what a valid state describes."""
+        made = cls(state.max_capacity, state.rule.alpha, state.rule.eps)
         rule, slots = made._board.rule[0], made._board.slots
-        rule.scale, rule.largest = scale, largest
-        if there.any():
-            starts = np.array([0, priorities.size], dtype=np.int64)
-            if order_fault(units, order, starts) >= 0:
-                raise CheckpointError("order does not fit the units")
-            slots.weights[:] = units
-            slots.order[:] = order
-            restore(slots, starts)
+        rule.scale, rule.largest = state.rule.scale, state.rule.largest
+        made.priorities[:] = state.priorities
+        made._derive()
+        slots.weights[:] = state.units
+        slots.order[:] = state.order
+        slots.restore()
         return made
 
     def __getstate__(self) -> Board:

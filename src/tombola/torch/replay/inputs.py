@@ -7,8 +7,25 @@ import torch
 from numpy.typing import NDArray
 
 from tombola.torch.replay.board import PriorityBoard, too_heavy
+from tombola.validation import number
 
-__all__ = ["fault", "has_coordinates", "items_of", "priorities_of"]
+__all__ = ["exponent", "fault", "has_coordinates", "items_of", "positive", "priorities_of"]
+
+
+def exponent(name: str, value: Any) -> float:
+    """Return an argument as a float of at least 0, or raise an error that names it."""
+    given = number(name, value)
+    if not 0 <= given < np.inf:
+        raise ValueError(f"{name} must be finite and not negative, got {value}")
+    return given
+
+
+def positive(name: str, value: Any) -> float:
+    """Return an argument as a float above 0, or raise an error that names it."""
+    given = number(name, value)
+    if not 0 < given < np.inf:
+        raise ValueError(f"{name} must be finite and above 0, got {value}")
+    return given
 
 
 def has_coordinates(index: Any) -> bool:

@@ -9,16 +9,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from tombola.archive import CheckpointError, read, write
+from tombola.checkpoint import load, save
+from tombola.index.layout import place_type
+from tombola.state import body_of
 from tombola.torch.replay.base import base_class
-from tombola.torch.replay.board import PriorityBoard
-from tombola.torch.replay.inputs import fault, has_coordinates, items_of, priorities_of
-from tombola.torch.replay.state import exponent, new_state, positive, read_state
-from tombola.torch.tensors import to_tensors
+from tombola.torch.replay.board import PriorityBoard, PriorityState
+from tombola.torch.replay.inputs import (
+    exponent,
+    fault,
+    has_coordinates,
+    items_of,
+    positive,
+    priorities_of,
+)
+from tombola.torch.tensors import from_tensors, to_tensors
 from tombola.validation import positive_count
 
 __all__ = ["PrioritizedSampler"]
 
+KIND, FORMAT = "PrioritizedSampler", 2
 FILE = "prioritized_sampler.npz"
 DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 REDUCTIONS = ("max", "min", "median", "mean")
@@ -293,7 +302,8 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         It holds tensors and numbers, and loads under ``torch.load(..., weights_only=True)``. The
         generator is not part of it.
         """
-        state: dict[str, Any] = to_tensors(new_state(self._board, self._beta))
+        saved = self._board.saved(self._beta).to_dict()
+        state: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **saved})
         return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -302,21 +312,21 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         The capacity must be the same. The state may come from anywhere: one that is damaged or does
         not fit raises a `tombola.checkpoint.CheckpointError`, and nothing changes.
         """
-        self._board, self._beta = read_state(state_dict, self.max_size)
+        state = PriorityState.read(
+            body_of(from_tensors(state_dict), KIND, FORMAT),
+            max_capacity=self.max_size,
+            places=place_type(self.max_size),
+        )
+        self._board, self._beta = PriorityBoard.restored(state), state.beta
 
     def dumps(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a folder, which is made if needed."""
         Path(path).mkdir(parents=True, exist_ok=True)
-        write(Path(path) / FILE, new_state(self._board, self._beta))
+        save(self, Path(path) / FILE)
 
     def loads(self, path: str | os.PathLike[str]) -> None:
         """Continue from what `dumps` wrote."""
-        file = Path(path) / FILE
-        state = read(file)
-        try:
-            self.load_state_dict(state)
-        except CheckpointError as error:
-            raise CheckpointError(f"{file}: {error}") from None
+        load(Path(path) / FILE, into=self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle keeps: all but the generator, which belongs to the buffer."""
