@@ -171,7 +171,9 @@ class Field:
         """The valid range in words, for the documentation."""
         if not self.saved:
             return "not saved"
-        return "" if self.least is None else f"{_plain(self.least)} to {_plain(self.most)}"
+        if self.least is None or (self.least, self.most) == (-MOST, MOST):
+            return "" if self.least is None else "finite"
+        return f"{_plain(self.least)} to {_plain(self.most)}"
 
 
 def require(good: Any, name: str, rule: str, value: Any) -> None:
