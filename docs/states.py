@@ -107,8 +107,8 @@ STATES = {
         "`WeightedSampler`": weighted_sampler.WeightedState,
         "`PrioritizedSampler`": board.PriorityState,
         "`WeightIndex` on a device": device_index.IndexState,
-        "`VRB` on a device": vrb_board.VRBState,
-        "`GroupVRB` on a device": group_board.GroupState,
+        "`VRB` on a device": vrb_board.VRBBoardState,
+        "`GroupVRB` on a device": group_board.GroupBoardState,
     },
     "Files": {
         "Models of `tombola train`": models.ModelState,
