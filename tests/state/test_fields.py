@@ -278,7 +278,7 @@ def test_a_range_that_names_nothing_is_a_mistake_of_the_declaration():
         (integer("x", 0, 2**20), "0 to 2^20"),
         (integer("x", 0, 1024), "0 to 1024"),
         (real("x"), "0 to 1.8e308"),
-        (real("x", -MOST), "-1.8e308 to 1.8e308"),
+        (real("x", -MOST), "finite"),
         (real("x", 2.0**-60, 1.0), "2^-60 to 1"),
         (real("x", -(2.0**990), 2.0**990), "-2^990 to 2^990"),
         (real("x", 0.0, math.inf), "0 to inf"),
