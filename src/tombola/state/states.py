@@ -86,7 +86,7 @@ class State(_Tuple, metaclass=Declared):
     >>> counts = Counts(counts=np.zeros(3, dtype=np.int64))
     >>> counts.check({"counts": np.array([0, -1, 0])})
     Traceback (most recent call last):
-    tombola.state.fields.CheckpointError: counts[1] must be from 0 to 1152921504606846976, got ...
+    tombola.state.fields.CheckpointError: counts[1] must be from 0 to 2^60, got ...
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
