@@ -9,6 +9,7 @@ from tombola.state import (
     CheckpointError,
     Document,
     Floats,
+    archive,
     array,
     body_of,
     count,
@@ -22,6 +23,7 @@ from tombola.state import (
     same,
     text,
 )
+from tombola.state.archive import File
 
 
 class Step(Document):
@@ -135,6 +137,26 @@ def test_fields_are_inherited_and_replaced():
     assert list(Step.declared) == ["at", "size"]
     assert Longer.read({"at": 50, "size": 0.5, "more": 1}).to_dict()["at"] == 50
     assert Longer(at=1, size=0.5).more == 7
+
+
+class Note(File):
+    kind, form = "Note", 3
+    at: int = integer("where", 0, "n - 1")
+
+
+def test_a_document_in_a_file(tmp_path):
+    path = tmp_path / "note.npz"
+    Note(at=2).save(path)
+    assert archive.read(path) == {"class": "Note", "format": 3, "at": 2}
+    assert Note.load(path, n=3).at == 2
+    with pytest.raises(CheckpointError, match=r"note.npz: at must be an integer from 0 to 1, got"):
+        Note.load(path, n=2)
+    archive.write(path, {"class": "Note", "format": 2, "at": 2})
+    with pytest.raises(CheckpointError, match=r"note.npz: the state is of 'Note', format 2; this"):
+        Note.load(path, n=3)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match=r"note.npz is not a complete checkpoint"):
+        Note.load(path, n=3)
 
 
 def test_construction():

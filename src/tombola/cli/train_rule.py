@@ -1,25 +1,24 @@
 """When a part of the fit of `tombola train` ends, and what is noted on the way."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.state import (
-    LARGEST_COUNT,
     CheckpointError,
     Document,
     Floats,
-    Ints,
     Scope,
     array,
     count,
     flag,
     integer,
     listed,
+    mapping,
     nested,
     optional,
     real,
@@ -75,41 +74,20 @@ class WatchState(Document):
     converged: bool = flag("whether it has said to stop")
 
 
-class NotedState(Document):
-    """Numbers that were noted, by rounds."""
-
-    rounds: Ints = array("the marks", 0, LARGEST_COUNT, dtype=np.int64)
-    values: Floats = array("NaN where nothing is known", None, shape=("rounds.size",))
-
-    @classmethod
-    def of(cls, column: dict[int, float]) -> Self:
-        """Return what was noted as arrays."""
-        rounds, values = np.array(list(column), dtype=np.int64), np.array(list(column.values()))
-        return cls(rounds=rounds, values=values.astype(np.float64))
-
-    @property
-    def column(self) -> dict[int, float]:
-        """What was noted, by rounds."""
-        return dict(zip(self.rounds.tolist(), self.values.tolist(), strict=True))
-
-    def fault(self, scope: Scope) -> str:
-        """Return whether something was noted elsewhere than at marks."""
-        fine = (np.diff(self.rounds) > 0).all() and scope.find("marks").issuperset(self.column)
-        return "" if fine else "rounds must be marks in rising order"
-
-
 class BookState(Document):
     """What a `Book` knows after some rounds."""
 
     rounds: int = count("so far")
     rule: WatchState | None = optional(nested("what the stopping rule knows", WatchState))
-    gaps: NotedState = nested("relative duality gaps", NotedState)
-    losses: NotedState = nested("losses on the rows held out", NotedState)
+    gaps: Mapping[str, float] = mapping("by rounds", real("relative", -math.inf, math.inf))
+    losses: Mapping[str, float] = mapping("by rounds", real("held out", -math.inf, math.inf))
 
     def fault(self, scope: Scope) -> str:
-        """Return whether there is no stopping rule, or one that the solver does not have."""
-        fine = (self.rule is None) == (scope.find("shape") == ())
-        return "" if fine else "rule must be there if the solver does not end by itself"
+        """Return what does not fit the stopping rule and the marks of a run."""
+        if (self.rule is None) != (scope.find("shape") == ()):
+            return "rule must be there, unless the solver ends by itself"
+        fine = {*self.gaps, *self.losses} <= scope.find("marks").keys()
+        return "" if fine else "gaps and losses must be those at marks"
 
 
 class RuleState(File):
@@ -167,8 +145,8 @@ class Book:
         return BookState(
             rounds=rounds,
             rule=None if watch is None else WatchState(**rule),
-            gaps=NotedState.of(self.gaps),
-            losses=NotedState.of(self.losses),
+            gaps=_known(self.gaps),
+            losses=_known(self.losses),
         )
 
     def load(self, path: Path, rounds: int) -> None:
@@ -180,11 +158,18 @@ class Book:
             If the file does not fit; nothing is changed.
         """
         shape = () if self.watch is None else self.watch.solution.shape
-        rules = RuleState.load(path, shape=shape, marks=self.marks).rules
+        marks = {str(mark): mark for mark in self.marks}
+        rules = RuleState.load(path, shape=shape, marks=marks).rules
         state = next((it for it in rules if it.rounds == rounds), None)
         if state is None:
             raise CheckpointError(f"{path} does not fit a result of {rounds} rounds")
         if state.rule is not None:
             for name, value in vars(state.rule).items():
                 setattr(self.watch, name, value)
-        self.saved, self.gaps, self.losses = state, state.gaps.column, state.losses.column
+        self.gaps = {marks[mark]: gap for mark, gap in state.gaps.items()}
+        self.losses = {marks[mark]: loss for mark, loss in state.losses.items()}
+        self.saved = state
+
+
+def _known(noted: dict[int, float]) -> dict[str, float]:
+    return {str(rounds): value for rounds, value in noted.items() if not math.isnan(value)}

@@ -49,7 +49,7 @@ def new_fallback(n: int, *, allowed: bool = True) -> Cell[Fallback]:
 
 
 @kernel(inline=True)
-def judge(fallback: Fallback, squared: Any, n: Any, probability: float, candidate: Any) -> None:
+def judge(fallback: Fallback, squared: Any, n: int, probability: float, candidate: Any) -> None:
     """Add a squared loss to the sums; `candidate` is the item's probability in adaptive mode."""
     uniform = squared / (n * probability)
     fallback.uniform += uniform

@@ -32,7 +32,7 @@ REST = np.uint64(61)
 
 
 @kernel(inline=True)
-def probability_of(state: "GroupState", place: Any) -> Any:
+def probability_of(state: "GroupState", place: int) -> Any:
     """Return 3/4 (W_c / W) (a_i / A_c) + 1/8 (1/n) + 1/8 (1 / (K n_c)) for the item at a place."""
     c = state.group[place]
     ours = float(state.index.weights[c]) * float(state.members.weights[place])
@@ -75,7 +75,7 @@ def any_member(state: "GroupState", word: Any) -> Any:
 
 
 @kernel(inline=True)
-def throw(state: "GroupState", c: Any, word: Any) -> Any:
+def throw(state: "GroupState", c: int, word: Any) -> Any:
     """Throw a dart at the members of a group; return the place of its column, and its level."""
     sums = state.members.sums[c]
     dart, accepted = bounded_once(word, np.uint64(sums.area))
@@ -84,7 +84,7 @@ def throw(state: "GroupState", c: Any, word: Any) -> Any:
 
 
 @kernel(inline=True)
-def draw_member(state: "GroupState", c: Any) -> Any:
+def draw_member(state: "GroupState", c: int) -> Any:
     """Draw a member of a group by its weight; return its place."""
     members, start = state.members, state.starts[c]
     turn = state.darts[0].position

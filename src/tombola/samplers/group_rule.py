@@ -125,7 +125,7 @@ class GroupState(Compiled):
 
 
 @kernel(inline=True)
-def members_of(state: GroupState, c: Any) -> Any:
+def members_of(state: GroupState, c: int) -> Any:
     """Return the index over the members of a group."""
     first, end, all_ = state.starts[c], state.starts[c + 1], state.members
     return Index(
@@ -141,7 +141,7 @@ def learn_one(state: GroupState, item: int, probability: float, loss: float) -> 
     """Update the item, its group, and the level of all groups from one loss."""
     rule, levels, seen, scores = state.rule[0], state.levels, state.seen, state.scores
     place = state.place[item]
-    c = np.int64(state.group[place])
+    c: Any = np.int64(state.group[place])
     if loss * rule.unit > TOO_LARGE:
         begin_anew(state)
     if rule.unit == 0.0 and loss > 0.0:
@@ -183,20 +183,20 @@ def learn_one(state: GroupState, item: int, probability: float, loss: float) -> 
 
 
 @kernel(inline=True)
-def scale_of(state: GroupState, place: Any) -> Any:
+def scale_of(state: GroupState, place: int) -> Any:
     """Return s of the item at a place."""
     return state.scales[place] if state.scales.size else 1.0
 
 
 @kernel(inline=True)
-def member_weight(state: GroupState, place: Any) -> Any:
+def member_weight(state: GroupState, place: int) -> Any:
     """Return the integer weight s sqrt(h) of the item at a place."""
     weight = UNSEEN * scale_of(state, place) * math.sqrt(state.scores[place])
     return np.int64(max(1.0, min(weight, float(LARGEST))))
 
 
 @kernel(inline=True)
-def group_value(state: GroupState, c: Any) -> Any:
+def group_value(state: GroupState, c: int) -> Any:
     """Return A_c sqrt(kappa_c), in units of an unseen item."""
     level = state.levels[c] if state.seen[c] > 0 else state.rule[0].level
     if state.rule[0].level == 0.0:
@@ -205,7 +205,7 @@ def group_value(state: GroupState, c: Any) -> Any:
 
 
 @kernel(inline=True)
-def put_group(state: GroupState, c: Any) -> None:
+def put_group(state: GroupState, c: int) -> None:
     """Convert a group's value into its integer weight."""
     scaled = min(group_value(state, c) * state.rule[0].scale, 2.0**60)  # then it is rebuilt
     assign(state.index, c, max(1, np.int64(scaled)))

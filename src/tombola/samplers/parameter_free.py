@@ -195,7 +195,7 @@ class Averages(Protocol):
 
 
 @kernel(inline=True)
-def mixing_after(fed: Any, n: Any) -> Any:
+def mixing_after(fed: Any, n: int) -> Any:
     """Return min(1, sqrt(n / (4 u))) after u losses."""
     return 1.0 if 4 * fed <= n else math.sqrt(n / (4.0 * fed))
 

@@ -131,7 +131,7 @@ def learn_in_stages(
 
 
 @kernel(inline=True)
-def stays_above(rule: "AveragesRule", n: Any) -> Any:
+def stays_above(rule: "AveragesRule", n: int) -> Any:
     """Return whether m stays above the least one during a chunk, whatever its losses."""
     left = (1.0 - pace(rule.fed, n)) ** CHUNK
     return rule.mean_square * left > 2.0 * least_mean(rule.first_root)
@@ -168,7 +168,7 @@ def prefetch_all(state: "ParameterFree", items: Ints) -> None:
 
 @kernel(inner=True)
 def normalise(
-    losses: Floats, probabilities: Floats, unit: Any, fed: Any, n: Any, scratch: Scratch
+    losses: Floats, probabilities: Floats, unit: Any, fed: Any, n: int, scratch: Scratch
 ) -> None:
     """Stage 1: l^2, l^2 / (n p), and the share of each loss in m."""
     for j in range(losses.size):
@@ -220,7 +220,7 @@ def measure_distances(scratch: Scratch) -> None:
 
 
 @kernel(inline=True)
-def follow_disagreement(disagreement: Any, n: Any, scratch: Scratch) -> None:
+def follow_disagreement(disagreement: Any, n: int, scratch: Scratch) -> None:
     """Stage 4: D after each loss."""
     for j in range(scratch.squared.size):
         if scratch.past_visits[j] > 0.0 and scratch.squared[j] + scratch.past[j] > 0.0:

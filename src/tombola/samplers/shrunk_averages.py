@@ -28,7 +28,7 @@ PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
 
 
 @kernel(inline=True)
-def pace(count: Any, n: Any) -> Any:
+def pace(count: Any, n: int) -> Any:
     """Return the share of the newest value in a mean of `count` earlier ones, at least 1/n."""
     return max(1.0 / (count + 1.0), 1.0 / n)
 
@@ -47,7 +47,7 @@ def moved_mean(mean: Any, new: Any, share: Any, least: Any) -> Any:
 
 
 @kernel(inline=True)
-def clipped(squared: Any, n: Any, mean: Any) -> Any:
+def clipped(squared: Any, n: int, mean: Any) -> Any:
     """Return a squared loss, at most 8 n m."""
     return min(squared, CLIP * n * mean)
 

@@ -148,7 +148,7 @@ def probability_of(state: "VRMState", item: int) -> Any:
 
 
 @kernel(inline=True)
-def members_of(components: Any, c: Any) -> Any:
+def members_of(components: Any, c: int) -> Any:
     """Return the index over the items of a component."""
     first, end, all_ = components.starts[c], components.starts[c + 1], components.members
     return Index(

@@ -152,7 +152,7 @@ def put(state: "Weighted", item: int, real: Any) -> None:
 
 
 @kernel(inline=True)
-def following(item: int, n: Any) -> Any:
+def following(item: int, n: int) -> Any:
     """Return the item after this one, in turn."""
     return item + 1 if item + 1 < n else 0
 
