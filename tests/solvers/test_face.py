@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from players import draw_one, update_one
 from tombola.problems.rows import Dense, Sparse
 from tombola.samplers import VRB, Shuffle
-from tombola.samplers.compiled import draw_one, update_one
 from tombola.solvers import Cyclic
 from tombola.solvers.column_steps import minimise_by_columns, new_model
 from tombola.solvers.face import (

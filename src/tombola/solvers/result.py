@@ -143,20 +143,29 @@ class Result(Document):
                 return f"state.parts.progress.{name} is not the {name} of the result"
         return ""
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save everything in one file; a crash leaves the old file or the new one."""
-        checkpoint.write(path, {"class": "Result", "format": FORMAT, **self.to_dict()})
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything, as nested dicts of arrays and numbers."""
+        return {"class": "Result", "format": FORMAT, **self.to_dict()}
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Result":
-        """Load a saved result, or raise a CheckpointError that names what is wrong with it.
+    def from_state_dict(cls, state: Mapping[str, Any]) -> "Result":
+        """Return the result that `state_dict` described.
 
         A sampler of a class of your own is not restored: `resume` then needs one.
         """
+        result = cls.read(body_of(state, "Result", FORMAT))
+        result.sampler = checkpoint.restored_sampler(result.state["sampler"])
+        return result
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save everything in one file; a crash leaves the old file or the new one."""
+        checkpoint.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Result":
+        """Load a saved result, or raise a CheckpointError that names what is wrong with it."""
         saved = checkpoint.read(path)
         try:
-            result = cls.read(body_of(saved, "Result", FORMAT))
-            result.sampler = checkpoint.restored_sampler(result.state["sampler"])
+            return cls.from_state_dict(saved)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"{os.fspath(path)} is not a sound result: {error}") from error
-        return result
