@@ -83,12 +83,13 @@ class Run:
 
     def __init__(self, solver, problem, sampler):
         self.solver, self.problem, self.sampler = solver, problem(), sampler
-        self.result = self.resumed(None, 30)
+        self.result = self.minimized(30)
 
-    def resumed(self, result, rounds):
-        result = self.solver.minimize(
-            self.problem, sampler=self.sampler(), resume=result, rounds=rounds
-        )
+    def minimized(self, rounds, **options):
+        with np.errstate(all="ignore"):
+            result = self.solver.minimize(
+                self.problem, sampler=self.sampler(), rounds=rounds, **options
+            )
         result.seconds = result.trace.seconds[:] = 0.0  # of a clock
         return result
 
@@ -97,15 +98,14 @@ class Run:
 
     def load_state_dict(self, state):
         result = Result.from_state_dict(state)
-        with np.errstate(all="ignore"):
-            result = self.resumed(result, result.rounds)
+        result = self.minimized(result.rounds, resume=result)
+        self.minimized(0, carry=state["state"]["carried"])
         if max(np.abs(x).max(initial=0) for x in leaves(result.state["parts"]).values()) > 1e100:
             raise CheckpointError("sound, but it soon ends in a DivergenceError")
         self.result = result
 
     def play(self):
-        with np.errstate(all="ignore"):
-            self.result = self.resumed(self.result, self.result.rounds + 20)
+        self.result = self.minimized(self.result.rounds + 20, resume=self.result)
         return [self.result.solution, self.result.item_gradients]
 
 

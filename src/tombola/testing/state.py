@@ -43,6 +43,7 @@ ODD: tuple[Any, ...] = (
     DEEP, "\x1b[2J" * 2000, {"\x1b[2J" * 2000: 1},
 )  # fmt: skip
 HUGE = (2**31, 2**40, 2**59, 1e300, ["x" * 10**5] + [0.0] * 400)  # as an array, 160 MB
+NEVER = (" removed", " with an unknown entry")  # what no dict may be: all entries, and no other
 ROOM = 2**24  # bytes that loading a small state may take, besides a multiple of its size
 
 
@@ -136,6 +137,7 @@ def check_state_damage(make: Make, play: Play) -> None:
     for damaged, what in _damages(state, (*ODD, *NUMBERS), _reshaped):
         if not _attempt(thing, damaged, what, before):
             continue
+        promise(not what.endswith(NEVER), f"{what} was accepted")
         accepted += 1
         try:
             play(thing)
@@ -236,10 +238,10 @@ def _damages(
             damaged = inner = copy.copy(state)
             for key in path[:-1]:
                 inner[key] = inner = copy.copy(inner[key])
+            inner[path[-1]] = wrong
             if how == "removed":
                 del inner[path[-1]]
-            else:
-                inner[path[-1]] = wrong
+                how += " from the list" if isinstance(inner, list) else ""
             yield damaged, f"{name} {how}"
 
 
