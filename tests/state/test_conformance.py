@@ -4,6 +4,8 @@ A new class with a state belongs here: it then needs no tests of its own for res
 states that are damaged or of something else, only for what its state means.
 """
 
+import copy
+import pickle
 import sys
 from pathlib import Path
 
@@ -14,9 +16,10 @@ import tombola
 from players import SAMPLERS, N, use
 from states import leaves
 from tombola import Draw, Stream, WeightIndex, checkpoint
-from tombola.solvers import Result
+from tombola.solvers import Latest, Result
 from tombola.state import CheckpointError
-from tombola.testing import check_state
+from tombola.testing import check_state, check_state_resume
+from tombola.testing.judging import same
 
 sys.path.append(str(Path(__file__).parent.parent / "solvers"))  # for `test_damaged.RUNS`
 SLOW = pytest.mark.slow
@@ -26,14 +29,55 @@ def play_sampler(sampler):
     """A draw that is checked by `use`, and what can be observed."""
     with np.errstate(all="ignore"):
         drawn = sampler.draw(7)
+        if isinstance(sampler, tombola.Safe):
+            sampler.update(drawn, np.ones(7), moved=0.1)
         use(sampler)
         return [drawn.indices, drawn.probabilities, sampler.probabilities(), repr(sampler.gauge)]
+
+
+VARIANTS = {
+    "Uniform, long seed": lambda: tombola.Uniform(7, seed=2**100),
+    "VRB, doubling": lambda: tombola.VRB(7, bound=4.0, schedule="doubling", memory=70),
+    "VRB, gradient norms": lambda: tombola.VRB(7, quantity="gradient norm"),
+    "GroupVRB, texts": lambda: tombola.GroupVRB(["x", "yes"] * 10),
+    "Static, mixing": lambda: tombola.Static([0.5, 0.0, 2.0], mixing=0.2),
+    "Static, partially biased": lambda: tombola.Static.partially_biased([1, 1, 2]),
+    "MABS, bound for each": lambda: tombola.MABS(3, horizon=40, bound=[1.0, 2.0, 3.0]),
+    "MABS, step": lambda: tombola.MABS(3, step=3.0),
+    "FTRL, bound for each": lambda: tombola.FTRL(3, [1.0, 2.0, 3.0]),
+    "SRG, always": lambda: tombola.SRG(3, refresh="always", mixing=0.25),
+    "Safe, curvature": lambda: tombola.Safe(
+        30, smoothness=np.arange(30.0), curvature=np.arange(1.0, 31)
+    ),
+    "EpochVRB, more": lambda: tombola.EpochVRB(7, share=1.5),
+    "Latest, some": lambda: Latest(30, among=np.arange(5, 30)),
+}
 
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers(name):
     check_state(lambda: SAMPLERS[name](1), play_sampler)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_samplers_with_other_parameters_resume(name):
+    check_state_resume(VARIANTS[name], play_sampler)
+
+
+def test_the_sampler_of_dual_solvers():
+    check_state(lambda: Latest(30), play_sampler)
+
+
+@pytest.mark.parametrize("name", [*SAMPLERS, *VARIANTS])
+def test_copies_and_pickles_of_samplers_continue(name):
+    sampler = VARIANTS[name]() if name in VARIANTS else SAMPLERS[name](1)
+    play_sampler(sampler)
+    twins = [copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))]
+    played = play_sampler(sampler)
+    for twin in twins:
+        assert same(play_sampler(twin), played)
+        assert same(twin.state_dict(), sampler.state_dict())
 
 
 def play_index(index):
@@ -68,6 +112,8 @@ class Held:
 
     def play(self):
         self.draw = self.draw[[0, 2, 1]]
+        draw = self.draw
+        Draw(draw.indices, draw.probabilities, draw.n, draw.round, draw.tags, draw.nominal)
         return [self.draw.indices, self.draw.importances, self.draw.tags, self.draw.round]
 
 
@@ -159,6 +205,16 @@ def play_loader(run):
     return [seen, run.thing.epoch, run.thing.most_drawn()]
 
 
+def play_ahead(run):
+    """Batches are drawn ahead, as workers do; what is resumed hands them out."""
+    seen = play_loader(run)
+    for _ in range(2):
+        if run.thing.state_dict()["position"]["left"] > 0:
+            run.thing._epochs.draw_next()
+    run.load_state_dict(run.state_dict())
+    return seen
+
+
 def play_weighted(run):
     seen = list(run.handed_out(4))
     run.thing.update([seen[0], 2], [5.0, 0.5])
@@ -218,7 +274,7 @@ def srg(n, seed, groups):
 
 
 TORCH = {
-    "loader": (lambda: a_loader("ImportanceLoader", lag=2, sampler=srg), play_loader),
+    "loader": (lambda: a_loader("ImportanceLoader", lag=2, sampler=srg), play_ahead),
     "loader, sharded": (
         lambda: a_loader("ImportanceLoader", lag=1, distributed="sharded", shards=2),
         play_loader,

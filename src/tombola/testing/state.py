@@ -33,7 +33,7 @@ Make = Callable[[], Any]
 Play = Callable[[Any], Any]
 Wrong = Callable[[Any], Iterable[tuple[Any, str]]]
 
-NUMBERS = (-1, 2**31, 2**62, 2**64, 10**400, 0.5, -1e308, 1e308, float("nan"), float("inf"))
+NUMBERS = (0, -1, 2**31, 2**62, 2**64, 10**400, 0.5, -1e308, 1e308, float("nan"), float("inf"))
 DEEP: dict[str, Any] = {}
 for _ in range(400):
     DEEP = {"a": DEEP}
@@ -261,7 +261,7 @@ def _replaced(value: Any, others: tuple[Any, ...]) -> Iterator[tuple[Any, str]]:
     for other in others:
         yield other, f"= {_shown(other)}"
     if isinstance(value, np.ndarray) and value.size:
-        for number in (*others, value.size, 0):
+        for number in (*others, value.size):
             if type(number) is float or (type(number) is int and abs(number) < 2**63):
                 with np.errstate(all="ignore"):
                     changed = value.copy()
