@@ -225,31 +225,6 @@ def test_a_state_is_checked_before_a_sampler_is_made(tmp_path):
         tombola.load(tmp_path / "it")
 
 
-def test_a_list_is_not_an_array():
-    """Of the right length and type, it would reach a kernel."""
-    sampler = tombola.GroupVRB([0, 1, 0])
-    state = sampler.state_dict()
-    state["parts"]["index"]["weights"] = state["parts"]["index"]["weights"].tolist()
-    with pytest.raises(
-        CheckpointError, match=r"index\.weights must be an array of 2 int64, got a list"
-    ):
-        sampler.load_state_dict(state)
-
-
-def test_the_stream_goes_on_from_its_position_alone():
-    sampler, other = tombola.VRB(9, seed=5), tombola.VRB(9, seed=5)
-    sampler.draw(7)
-    other.load_state_dict(sampler.state_dict())
-    assert other.state.stream[0].position == sampler.state.stream[0].position
-    assert (other.draw(30).indices == sampler.draw(30).indices).all()
-
-
-def test_a_draw_from_outside_is_checked():
-    saved = Draw([1], [1.0], n=3).to_dict()
-    with pytest.raises(CheckpointError, match=r"indices\[0\] must be from 0 to 2, got 7"):
-        Draw.read({**saved, "indices": np.array([7])})
-
-
 def test_the_fuzz_changes_something():
     rng = np.random.default_rng(0)
     honest = played("VRB").state_dict()
@@ -258,20 +233,6 @@ def test_the_fuzz_changes_something():
 
 
 # ---- what no field has
-
-
-ODD_ENTRIES = ["text", None, np.zeros(3), {"a": {"b": 1}}, 10**400]
-
-
-@pytest.mark.parametrize("odd", ODD_ENTRIES, ids=str)
-@pytest.mark.parametrize("where", ["tally", "parts", "rule"])
-def test_entries_that_nothing_belongs_to_are_refused(where, odd):
-    sampler = tombola.VRB(5)
-    state = sampler.state_dict()
-    (state["parts"]["rule"] if where == "rule" else state[where])["more"] = odd
-    with pytest.raises(CheckpointError, match="unknown entry 'more'"):
-        sampler.load_state_dict(state)
-    assert same(sampler.state_dict(), tombola.VRB(5).state_dict())
 
 
 @pytest.mark.parametrize("field", ["class", "format"])
@@ -297,34 +258,6 @@ def test_a_number_may_be_an_array_without_dimensions_but_not_too_large():
     ):
         sampler.load_state_dict(state)
     assert sampler.rounds == 7
-
-
-def test_masked_arrays_are_refused():
-    """Their masked values would be copied as they are, or not at all."""
-    sampler = tombola.VRM([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
-    state = sampler.state_dict()
-    state["parts"]["mixture"] = np.ma.masked_array(np.full(3, 1 / 3), mask=True)
-    with pytest.raises(
-        CheckpointError, match="mixture must be an array of 3 float64, got a MaskedArray"
-    ):
-        sampler.load_state_dict(state)
-
-
-@pytest.mark.parametrize(
-    ("name", "odd"),
-    [
-        ("scores", [0.0] * 400 + ["x" * 10**6]),  # 1.6 GB as an array
-        ("visits", ["x" * 10**6] * 2),
-    ],
-)
-def test_a_list_with_a_long_text_does_not_become_an_array(name, odd, tmp_path):
-    state = tombola.VRB(400).state_dict()
-    state["parts"][name] = odd
-    checkpoint.write(tmp_path / "it", state)
-    with pytest.raises(
-        CheckpointError, match=f"{name} must be an array of 400 float.*, got a list"
-    ):
-        tombola.load(tmp_path / "it")
 
 
 @pytest.mark.parametrize(
@@ -379,30 +312,6 @@ def test_samplers_are_not_made_larger_than_their_state(sampler, name, odd, messa
     state["parameters"][name] = odd
     checkpoint.write(tmp_path / "it", state)
     with pytest.raises(CheckpointError, match=message):
-        tombola.load(tmp_path / "it")
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"n": 10**400}, {"n": -5}, {"n": 2**63}, {"nominal": 10**400}, {"round": "5"},
-        {"round": 2.7}, {"round": -1}, {"tags": np.array([0.5])}, {"tags": np.array([256])},
-        {"tags": np.array(["a"])}, {"tags": np.array([-1])},
-        {"indices": [0] * 400 + ["x" * 10**6]}, {"probabilities": [0.5]},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_odd_draws_are_refused(odd, tmp_path):
-    saved = {**Draw([1], [0.5], n=3).to_dict(), **odd}
-    checkpoint.write(tmp_path / "it", {"class": "Draw", "format": 2, **saved})
-    with pytest.raises(CheckpointError, match=next(iter(odd))):
-        tombola.load(tmp_path / "it")
-
-
-def test_a_draw_of_another_format_is_refused(tmp_path):
-    saved = Draw([1], [0.5], n=3).to_dict()
-    checkpoint.write(tmp_path / "it", {"class": "Draw", "format": 9, **saved})
-    with pytest.raises(CheckpointError, match="of 'Draw', format 9; this is a Draw, format 2"):
         tombola.load(tmp_path / "it")
 
 

@@ -10,7 +10,6 @@ import naive
 from tombola import Stream
 from tombola import random as generator
 from tombola.state import CheckpointError
-from tombola.testing import check_state
 
 pytestmark = pytest.mark.kernels
 
@@ -211,10 +210,6 @@ def test_global_generators_are_left_alone():
 def test_bad_input_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-def test_everything_the_state_of_a_stream_promises():
-    check_state(lambda: Stream(3, (1, 2)), lambda stream: stream.words(5))
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,10 @@ def restored_sampler(state: Mapping[str, Any]) -> samplers.Sampler | None:
     for parameter, value in saved.parameters.items():
         if isinstance(value, list) and not _bytes_as_array(value) <= room:
             raise CheckpointError(f"parameters.{parameter} is a list that is not of this state")
-    sampler: samplers.Sampler = kind(**saved.parameters)
+    try:
+        sampler: samplers.Sampler = kind(**saved.parameters)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise CheckpointError(f"its parameters are not those of a {name}: {error}") from None
     sampler.load_state_dict(state)
     return sampler
 

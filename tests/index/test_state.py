@@ -3,37 +3,10 @@
 import numpy as np
 import pytest
 
-import tombola
 from tombola import Stream, WeightIndex
 from tombola.state import CheckpointError
-from tombola.testing import check_state
 
 pytestmark = pytest.mark.kernels
-
-
-def play(index):
-    drawn = index.draw(20, Stream(0)) if index.total else np.zeros(0, dtype=np.int64)
-    index.set(drawn, drawn + 1)
-    index.extend([3])
-    return drawn
-
-
-@pytest.mark.parametrize("weights", [[], [0, 0, 0], [1, 0, 5, 2**40], [7]])
-def test_everything_a_state_promises(weights):
-    check_state(lambda: WeightIndex(weights), play)
-
-
-@pytest.mark.parametrize("weights", [[], [0, 0, 0], [1, 0, 5, 2**40]])
-def test_a_loaded_index_draws_the_same_items(weights, tmp_path):
-    index = WeightIndex(weights)
-    play(index)
-    play(index)
-    tombola.save(index, tmp_path / "index.npz")
-    other = tombola.load(tmp_path / "index.npz")
-    other.verify()
-    assert other.total == index.total
-    np.testing.assert_array_equal(other.weights, index.weights)
-    np.testing.assert_array_equal(index.draw(50, Stream(1)), other.draw(50, Stream(1)))
 
 
 def test_the_order_of_items_of_weight_zero_is_kept():

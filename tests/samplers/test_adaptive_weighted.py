@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from budget import chi_square_excess
-from states import assert_same
 from tombola import AdaptiveWeighted, Draw, Uniform, checkpoint
 
 pytestmark = pytest.mark.kernels
@@ -182,15 +181,3 @@ def test_zeros_giants_and_back():
 def test_bad_parameters(groups, given, message):
     with pytest.raises(ValueError, match=message):
         AdaptiveWeighted(groups, **given)
-
-
-def test_errors_change_nothing():
-    sampler = AdaptiveWeighted(LABELS)
-    draw = sampler.draw(2)
-    before = sampler.state_dict()
-    with pytest.raises(ValueError, match=r"losses\[1\] is inf"):
-        sampler.update(draw, [1.0, np.inf])
-    with pytest.raises(ValueError, match="groups"):
-        sampler.load_state_dict(AdaptiveWeighted(LABELS[::-1]).state_dict())
-    after = sampler.state_dict()
-    assert_same(before, after)

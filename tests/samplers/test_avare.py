@@ -131,22 +131,3 @@ def test_zeros_giants_and_back():
 def test_bad_parameters(given, message):
     with pytest.raises(ValueError, match=message):
         Avare(10, **given)
-
-
-def test_errors_change_nothing_and_states_continue():
-    sampler = Avare(30, seed=5)
-    sampler.update(sampler.draw(40), np.linspace(0, 1, 40))
-    state = sampler.state_dict()
-    draw = sampler.draw(2)
-    sampler.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"losses\[0\] is -1"):
-        sampler.update(draw, [-1.0, 1.0])
-    again = Avare(**sampler.parameters)
-    again.load_state_dict(state)
-    for _ in range(3):
-        one, other = sampler.draw(10), again.draw(10)
-        assert one == other
-        sampler.update(one, 1.0 + one.indices)
-        again.update(other, 1.0 + one.indices)
-    sampler.reset()
-    assert sampler.draw(9).indices.tolist() == Avare(30, seed=5).draw(9).indices.tolist()

@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytest
 
-import tombola
 from tombola import FTRL
 
 pytestmark = pytest.mark.kernels
@@ -119,19 +118,3 @@ def test_bad_losses(losses, error, message):
 def test_bad_bound(bound, message):
     with pytest.raises(ValueError, match=message):
         FTRL(3, bound)
-
-
-@pytest.mark.parametrize("bound", [2.0, np.array([1.0, 2.0, 3.0])])
-def test_save_load_reset(tmp_path, bound):
-    sampler = FTRL(3, bound, seed=9)
-    first = sampler.draw(5)
-    sampler.update_all([0.1, 0.0, 2.0])
-    tombola.save(sampler, tmp_path / "ftrl")
-    copy = tombola.load(tmp_path / "ftrl")
-    for _ in range(3):
-        assert copy.draw(5) == sampler.draw(5)
-        copy.update_all([1, 2, 3])
-        sampler.update_all([1, 2, 3])
-    assert pickle.dumps(copy.state_dict()) == pickle.dumps(sampler.state_dict())
-    sampler.reset()
-    assert sampler.draw(5) == first

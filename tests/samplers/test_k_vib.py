@@ -11,7 +11,6 @@ from torch.utils.data import TensorDataset
 
 import tombola
 from tombola import Draw
-from tombola.checkpoint import CheckpointError
 from tombola.problems import LeastSquares
 from tombola.samplers import k_vib
 from tombola.solvers import SGD
@@ -223,21 +222,6 @@ def test_the_largest_draw_is_allowed(monkeypatch):
     assert sampler.draw(6).indices.tolist() == [0, 0, 1, 1, 2, 2]
     with pytest.raises(ValueError, match="size must be at most"):
         sampler.draw(7)
-
-
-@pytest.mark.parametrize(
-    ("part", "value", "message"),
-    [
-        ("latest", {"nominal": 0}, "latest.nominal must be an integer from 1 .*, got 0"),
-        ("scores", np.full(N, -1.0), "scores"),
-    ],
-)
-def test_damaged_states_are_refused(part, value, message):
-    sampler = learnt(np.ones(N))
-    state = sampler.state_dict()
-    state["parts"][part] = value
-    with pytest.raises(CheckpointError, match=message):
-        sampler.load_state_dict(state)
 
 
 def test_what_needs_batches_of_a_size_refuses_it():

@@ -6,7 +6,6 @@ import pickle
 import numpy as np
 import pytest
 
-import tombola
 from players import draw_one, update_one
 from tombola import MABS, Draw
 from tombola.samplers import mabs
@@ -171,20 +170,3 @@ def test_bad_losses_change_nothing():
     with pytest.raises(ValueError, match=r"losses\[1\] is -1.0"):
         sampler.update(draw, [1.0, -1.0])
     assert pickle.dumps(sampler.state_dict()) == before
-
-
-@pytest.mark.parametrize("settings", [{"horizon": 40, "bound": [1.0, 2.0, 3.0]}, {"step": 3.0}])
-def test_save_load_reset(tmp_path, settings):
-    sampler = MABS(3, **settings, seed=9)
-    first = sampler.draw(5)
-    sampler.update(first, np.arange(5.0))
-    tombola.save(sampler, tmp_path / "mabs")
-    copy = tombola.load(tmp_path / "mabs")
-    for _ in range(3):
-        draw = sampler.draw(5)
-        assert copy.draw(5) == draw
-        copy.update(draw, np.arange(5.0))
-        sampler.update(draw, np.arange(5.0))
-    assert pickle.dumps(copy.state_dict()) == pickle.dumps(sampler.state_dict())
-    sampler.reset()
-    assert sampler.draw(5) == first

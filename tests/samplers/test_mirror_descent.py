@@ -161,25 +161,3 @@ def test_one_item():
 def test_bad_parameters(given, message):
     with pytest.raises(ValueError, match=message):
         MirrorDescent(10, **given)
-
-
-def test_errors_change_nothing_and_states_continue():
-    sampler = MirrorDescent(30, bound=1.0, seed=5)
-    sampler.update(sampler.draw(40), np.linspace(0, 1, 40))
-    state = sampler.state_dict()
-    draw = sampler.draw(2)
-    sampler.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"losses\[1\] is nan"):
-        sampler.update(draw, [1.0, np.nan])
-    again = MirrorDescent(**sampler.parameters)
-    again.load_state_dict(state)
-    for _ in range(3):
-        one, other = sampler.draw(10), again.draw(10)
-        assert one == other
-        sampler.update(one, np.ones(10))
-        again.update(other, np.ones(10))
-    sampler.reset()
-    assert (
-        sampler.draw(9).indices.tolist()
-        == MirrorDescent(30, bound=1.0, seed=5).draw(9).indices.tolist()
-    )

@@ -226,18 +226,3 @@ def test_errors_change_nothing(losses, moved, message):
         sampler.update(draw, losses, moved=moved)
     after = sampler.state_dict()
     assert_same(before, after)
-
-
-def test_states_continue():
-    sampler = Safe(30, smoothness=np.arange(30.0), curvature=np.arange(1.0, 31), seed=5)
-    sampler.update(sampler.draw(40), np.linspace(0, 1, 40), moved=0.1)
-    again = Safe(**sampler.parameters)
-    again.load_state_dict(sampler.state_dict())
-    for _ in range(3):
-        one, other = sampler.draw(10), again.draw(10)
-        assert one == other
-        sampler.update(one, 1.0 + one.indices, moved=0.01)
-        again.update(other, 1.0 + one.indices, moved=0.01)
-    fresh = Safe(**sampler.parameters)
-    sampler.reset()
-    assert sampler.draw(9) == fresh.draw(9)

@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytest
 
-import tombola
 from budget import chi_square_excess
 from players import draw_one, update_one
 from tombola import SRG, Draw, Uniform
@@ -205,22 +204,3 @@ def test_bad_losses_change_nothing():
     with pytest.raises(ValueError, match=r"losses\[1\] is nan"):
         sampler.update(draw, [1.0, np.nan])
     assert pickle.dumps(sampler.state_dict()) == before
-
-
-@pytest.mark.parametrize("refresh", ["coin", "always"])
-def test_save_load_reset(tmp_path, refresh):
-    sampler = SRG(3, refresh=refresh, mixing=0.25, seed=9)
-    first = sampler.draw(5)
-    sampler.update(first, np.arange(5.0))
-    tombola.save(sampler, tmp_path / "srg")
-    copy = tombola.load(tmp_path / "srg")
-    for _ in range(3):
-        draw = sampler.draw(5)
-        assert copy.draw(5) == draw
-        copy.update(draw, np.arange(5.0))
-        sampler.update(draw, np.arange(5.0))
-    assert pickle.dumps(copy.state_dict()) == pickle.dumps(sampler.state_dict())
-    tombola.save(draw, tmp_path / "draw")
-    assert tombola.load(tmp_path / "draw") == draw
-    sampler.reset()
-    assert sampler.draw(5) == first

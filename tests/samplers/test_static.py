@@ -1,12 +1,10 @@
 """Static: the weights that were given, exactly, for ever."""
 
-import pickle
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-import tombola
 from budget import chi_square_excess
 from players import update_one
 from tombola import Static, Uniform
@@ -138,28 +136,6 @@ def test_bad_groups():
         Static.balanced(np.array([[1, 2]]))
     with pytest.raises(ValueError, match="groups is empty"):
         Static.balanced(np.array([], dtype=int))
-
-
-@pytest.mark.parametrize(
-    "sampler",
-    [
-        Static([0.5, 0.0, 2.0], mixing=0.2, seed=5),
-        Static.balanced([1, 1, 2], seed=5),
-        Static.partially_biased([1, 1, 2], seed=5),
-    ],
-)
-def test_save_load_reset(tmp_path, sampler):
-    sampler.reset()
-    first = sampler.draw(7)
-    sampler.update(first, np.ones(7))
-    tombola.save(sampler, tmp_path / "static")
-    copy = tombola.load(tmp_path / "static")
-    assert pickle.dumps(copy.state_dict()) == pickle.dumps(sampler.state_dict())
-    assert copy.draw(9) == sampler.draw(9)
-    sampler.reset()
-    assert sampler.draw(7) == first
-    with pytest.raises(ValueError, match="saved with another weights"):
-        Static([1.0, 1.0, 1.0], seed=5).load_state_dict(sampler.state_dict())
 
 
 def test_the_weights_are_a_copy():

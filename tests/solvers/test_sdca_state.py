@@ -181,15 +181,6 @@ def test_long_run_frequencies_are_the_probabilities():
     assert np.abs(counts - wrong).max() > 1e-2
 
 
-def test_a_saved_one_goes_on_alike():
-    sampler = Latest(30, among=np.arange(5, 30), seed=4)
-    sampler.update(sampler.draw(20), np.linspace(0, 1, 20))
-    other = Latest(30, among=np.arange(5, 30), seed=4)
-    other.load_state_dict(sampler.state_dict())
-    np.testing.assert_array_equal(sampler.draw(100).indices, other.draw(100).indices)
-    assert sampler.draw(100).indices.min() >= 5
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [

@@ -76,6 +76,11 @@ class ChangesBeforeItRefuses(Counter):
         super().load_state_dict(state)
 
 
+class FillsIn(Counter):
+    def load_state_dict(self, state):
+        super().load_state_dict({"drawn": 0, **state} if isinstance(state, dict) else state)
+
+
 class RaisesAnotherError(Counter):
     def load_state_dict(self, state):
         if len(state["counts"]) != 3:
@@ -115,6 +120,7 @@ BROKEN = {
     TakesAnyClass: "a state that is a dict was accepted",
     HasNoFormat: "must name its class and format",
     ChangesBeforeItRefuses: "was refused, but the state changed",
+    FillsIn: "drawn removed was accepted",
     RaisesAnotherError: "must raise a CheckpointError, raised",
     AcceptsWhatItCannotUse: "was accepted, and then",
     Allocates: "takes 64 MB",

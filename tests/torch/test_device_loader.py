@@ -6,7 +6,6 @@ On the CPU the same class gathers from tensors there; what only a GPU can show n
 import io
 import math
 
-import numpy as np
 import pytest
 import torch
 from device_case import CUDA, changed, cuda_tests
@@ -149,9 +148,6 @@ def test_states_continue_in_the_middle_of_an_epoch():
 
 
 BAD_STATES = [
-    (["class"], "Other", "this is a DeviceLoader"),
-    (["class"], np.array(["a", "b"]), "this is a DeviceLoader"),
-    (["format"], np.array(["a", "b"]), "this is a DeviceLoader"),
     (["epoch"], -1, "epoch must be an integer from 0"),
     (["left"], N + 1, "left must be an integer from 0"),
     (["left"], 0, "open is True and left is 0"),
@@ -163,7 +159,6 @@ BAD_STATES = [
     (["counts"], -torch.arange(N, dtype=torch.int32), r"counts\[1\] must be .* got -1"),
     (["sampler", "n"], 3, "saved with n=3, here it is 23"),
     pytest.param(["sampler", "seed"], 10**5000, "seed=one too long to show", id="huge seed"),
-    (["more"], 1, "has an unknown entry 'more'"),
 ]
 
 
@@ -191,12 +186,6 @@ def test_states_after_every_batch_are_taken(drop_last):
             other.load_state_dict(loader.state_dict())
             assert other.epoch == loader.epoch
     assert len(list(other)) == len(other)
-
-
-@pytest.mark.parametrize("value", [None, 3, [{}]])
-def test_what_is_no_state_is_refused(value):
-    with pytest.raises(CheckpointError, match="a state must be a dict, got"):
-        new().load_state_dict(value)
 
 
 def test_arguments_are_checked():

@@ -639,9 +639,6 @@ def test_states_continue(new):
 
 
 BAD_STATES = [
-    (["class"], "VRB", "the state is of 'VRB', format 2; this is a torch.VRB, format 2"),
-    (["format"], 9, "format 9; this is a torch.VRB, format 2"),
-    (["format"], np.array(["a", "b"]), "format an array of <U1"),
     (["n"], 4, "saved with n=4, here it is 3"),
     (["calls"], -1, "calls must be an integer from 0"),
     (["state"], None, "state must be a dict, got None"),
@@ -664,7 +661,6 @@ BAD_STATES = [
     (["state", "weights"], torch.tensor([2**61] * 3), "weights must have a sum of at most"),
     (["state", "scores"], torch.tensor([0, math.nan, 0]).double(), r"scores\[1\] .* got nan"),
     (["state", "visits"], torch.tensor([0.0, 0.0, -1.0]), r"visits\[2\] .* got -1"),
-    (["more"], 1, "has an unknown entry 'more'"),
 ]
 
 
@@ -688,11 +684,9 @@ def test_a_state_with_gradients_leaves_none(on_board):
     assert not sampler.state_dict()["state"]["scores"].requires_grad
 
 
-def test_states_of_the_cpu_are_checked():
+def test_states_of_another_engine_are_refused():
     sampler = VRB(3, device="cpu")
     state = sampler.state_dict()
-    with pytest.raises(CheckpointError):
-        sampler.load_state_dict(changed(state, ["state", "position"], -1))
     with pytest.raises(CheckpointError, match="engine"):
         sampler.load_state_dict(changed(state, ["engine"], "VRBBoard"))
 

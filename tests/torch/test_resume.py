@@ -158,15 +158,6 @@ def test_saving_changes_nothing():
     assert digest(loader.state_dict()) == digest(end["loader"])
 
 
-def test_a_state_does_not_change_afterwards():
-    loader = make()
-    train(loader, stop=3)
-    state = loader.state_dict()
-    before = digest(state)
-    train(loader, stop=4)
-    assert digest(state) == before
-
-
 def test_answers_to_batches_handed_out_before_still_count():
     """Saved before the update; the losses are computed again after the resume."""
     undisturbed, _ = train(make())
@@ -294,28 +285,12 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         assert digest(loader.state_dict()) == before
 
 
-def test_what_is_no_state_is_refused():
-    loader = ImportanceLoader(TensorDataset(torch.arange(4.0)), 2)
-    for wrong in (None, 3, "state", [None]):
-        with pytest.raises(CheckpointError, match="a state must be a dict, got"):
-            loader.load_state_dict(wrong)
-
-
 def test_a_state_within_itself_is_refused():
     loader = ImportanceLoader(TensorDataset(torch.arange(4.0)), 2)
     state = loader.state_dict()
     state["given"].append(state)
     with pytest.raises(CheckpointError, match="the state is nested too deeply"):
         loader.load_state_dict(state)
-
-
-def test_lists_of_the_same_lists_are_not_unfolded():
-    loader = ImportanceLoader(TensorDataset(torch.arange(4.0)), 2)
-    nested = []
-    for _ in range(60):  # 2^60 lists, if each were visited
-        nested = [nested, nested]
-    with pytest.raises(CheckpointError, match=r"given\.0 must be a dict, got a list"):
-        loader.load_state_dict({**loader.state_dict(), "given": nested})
 
 
 SAVED = {

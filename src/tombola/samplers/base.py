@@ -263,8 +263,10 @@ class Sampler(ABC):
             a ValueError.
         """
         saved = read_sampler(type(self), state)
-        for name, mine in self.parameters.items():
-            if name != "quantity" and not _same(mine, saved.parameters.get(name)):
+        mine, theirs = self.parameters, saved.parameters
+        for name in {**mine, **theirs}:
+            equal = name in mine and name in theirs and _same(mine[name], theirs[name])
+            if name != "quantity" and not equal:
                 raise CheckpointError(f"the state was saved with another {name}")
         parts = self._parts()
         Tally.check(self.tally, saved.tally, "tally")

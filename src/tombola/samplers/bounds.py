@@ -11,6 +11,8 @@ __all__ = ["checked_bounds"]
 def checked_bounds(bound: ArrayLike, n: int) -> Any:
     """Return one bound, or one for each of n items, or raise an error that names the problem."""
     try:
+        if np.iscomplexobj(bound):
+            raise TypeError
         bounds = np.array(bound, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
         raise TypeError(f"bound must hold numbers, got {bound!r}") from None

@@ -109,8 +109,9 @@ class Solver(ABC):
         """Return the part of a run's state that holds for other items too."""
         return Document()
 
-    def _carry(self, run: Any, carry: Any) -> None:  # noqa: B027
+    def _carry(self, run: Any, carry: Any) -> None:
         """Read what `_carried` returned, as a dict, into the run of another problem."""
+        Document.read(carry, "carry")
 
     # --- what users call ------------------------------------------------------------------------
 

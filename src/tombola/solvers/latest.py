@@ -34,9 +34,12 @@ class Plan(State):
     turn: Cell[PlanTurn]
 
     def fault(self, saved: Mapping[str, Any]) -> str:
-        """Return what is wrong with the total."""
-        possible = saved["turn"]["total"] <= LARGEST * self.scores.size
-        return "" if possible else "turn.total is more than any scores add up to"
+        """Return what is wrong with the total, which probabilities are relative to."""
+        total, scores = saved["turn"]["total"], saved["scores"].sum()
+        if abs(total - scores) > 1e-9 * scores:
+            return "turn.total must be the sum of the scores"
+        missing = total == 0.0 and saved["turn"]["share"] > 0.0
+        return "turn.share must be 0 without scores" if missing else ""
 
 
 class LatestState(Compiled):

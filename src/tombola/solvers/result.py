@@ -139,7 +139,8 @@ class Result(Document):
         """Return what is wrong with the state, or with its progress."""
         progress = ResultState.read(self.state, "state", done=self.rounds).parts.get("progress")
         for name in ("rounds", "item_gradients"):
-            if not isinstance(progress, Mapping) or progress.get(name) != getattr(self, name):
+            given = progress.get(name) if isinstance(progress, Mapping) else None
+            if type(given) is not int or given != getattr(self, name):
                 return f"state.parts.progress.{name} is not the {name} of the result"
         return ""
 
