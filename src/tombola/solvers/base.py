@@ -237,10 +237,12 @@ class Solver(ABC):
         if sampler is None:
             kind = state.sampler["class"]
             raise ValueError(f"resume needs a sampler: that of the result was a {kind}")
-        run = self._new_run(problem, None, sampler)
         try:
+            run = self._new_run(problem, None, sampler)
             run.check(state.parts)
-        except CheckpointError as error:
+        except (TypeError, ValueError) as error:
+            if sampler is not resume.sampler and not isinstance(error, CheckpointError):
+                raise  # about an argument
             raise CheckpointError(f"cannot resume: {error}") from None
         sampler.load_state_dict(state.sampler)
         run.load(state.parts)
