@@ -67,14 +67,15 @@ class Module(NamedTuple):
     torch: bool = False
 
 
+STATES = "tests/state/test_conformance.py"
 MODULES = {
-    "index": Module(("index/*.py",), ("tests/index/test_*.py", "src/tombola/index/*.py")),
+    "index": Module(("index/*.py",), ("tests/index/test_*.py", STATES, "src/tombola/index/*.py")),
     "samplers": Module(
         ("samplers/*.py",),
-        ("tests/samplers/test_*.py", "tests/test_crafted.py", "src/tombola/samplers/*.py"),
+        ("tests/samplers/test_*.py", "tests/test_crafted.py", STATES, "src/tombola/samplers/*.py"),
     ),
     "gauge": Module(("gauge.py",), ("tests/test_gauge.py", "src/tombola/gauge.py")),
-    "draws": Module(("draws.py",), ("tests/test_draws.py", "src/tombola/draws.py")),
+    "draws": Module(("draws.py",), ("tests/test_draws.py", STATES, "src/tombola/draws.py")),
     "checkpoint": Module(
         ("checkpoint.py", "state/*.py"),
         (
@@ -84,7 +85,10 @@ MODULES = {
     ),
     "random": Module(
         ("random.py",),
-        ("tests/test_random.py", "tests/samplers/test_group_drawing.py", "src/tombola/random.py"),
+        (
+            "tests/test_random.py", "tests/samplers/test_group_drawing.py", STATES,
+            "src/tombola/random.py",
+        ),
     ),
     "solvers": Module(
         tuple(f"solvers/{name}.py" for name in STEPS),

@@ -161,7 +161,6 @@ RUNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.kernels
 @pytest.mark.parametrize("name", RUNS)
 def test_results(name):
     from test_damaged import RUNS
