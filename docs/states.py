@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from tombola import gauge
+from tombola import draws, gauge, models, random
+from tombola.dask import checkpoint as dask_checkpoint
+from tombola.index import layout
 from tombola.samplers import (
     adaptive_weighted,
     avare,
@@ -25,7 +27,22 @@ from tombola.samplers import (
     vrb,
     vrm,
 )
+from tombola.solvers import (
+    coordinate,
+    dense_run,
+    drift_run,
+    dual_run,
+    kmeans,
+    lazy_run,
+    newton_run,
+    result,
+    scaled_run,
+)
 from tombola.state.describe import describe
+from tombola.torch import device_loader, loader_state, weighted_sampler
+from tombola.torch.device import group_board, vrb_board
+from tombola.torch.device import index as device_index
+from tombola.torch.replay import board
 
 __all__ = ["STATES", "written"]
 
@@ -38,8 +55,8 @@ meaning. `python docs/states.py` writes this page from the declarations in the c
 
 A state that is loaded is checked in full before anything changes: a field that is missing, unknown,
 of another type or out of its range is refused with an error that names it. The range of an array is
-that of its elements; a name in a range is another field of the state, or the size of one. What is
-*not saved* is computed from the parameters of the constructor or from other fields.
+that of its elements; a name in a range is another field of the state, or the size of one. What can
+be computed from the parameters of the constructor, or from other fields, is not saved.
 """
 
 STATES = {
@@ -68,6 +85,35 @@ STATES = {
         "`Shuffle`": shuffle.ShuffleState,
         "`Static`": static.StaticState,
     },
+    "Draws, streams and indexes": {
+        "`Draw`": draws.SavedDraw,
+        "`Stream`": random.StreamState,
+        "`WeightIndex`": layout.Index,
+    },
+    "Results of solvers": {
+        "`Result`": result.Result,
+        "SGD, AdaGrad, SAGA, SVRG on dense rows": dense_run.DenseRun,
+        "The same on sparse rows, with l1": lazy_run.LazyRun,
+        "SGD on sparse rows, without l1": scaled_run.ScaledRun,
+        "SAGA and SVRG on sparse rows, without l1": drift_run.DriftRun,
+        "SDCA": dual_run.DualRun,
+        "Newton": newton_run.NewtonRun,
+        "CoordinateDescent and BlockCoordinateDescent": coordinate.CoordinateRun,
+        "MiniBatchKMeans": kmeans.KMeansRun,
+    },
+    "PyTorch": {
+        "`ImportanceLoader`": loader_state.LoaderState,
+        "`DeviceLoader`": device_loader.DeviceLoaderState,
+        "`WeightedSampler`": weighted_sampler.WeightedState,
+        "`PrioritizedSampler`": board.PriorityState,
+        "`WeightIndex` on a device": device_index.IndexState,
+        "`VRB` on a device": vrb_board.VRBBoardState,
+        "`GroupVRB` on a device": group_board.GroupBoardState,
+    },
+    "Files": {
+        "Models of `tombola train`": models.ModelState,
+        "Checkpoints of fits on Dask": dask_checkpoint.FitState,
+    },
 }
 
 
@@ -75,6 +121,8 @@ def table(kind):
     """The fields of a class, as a table in Markdown."""
     lines = ["| field | type | range | meaning |", "|---|---|---|---|"]
     for row in describe(kind):
+        if row.range == "not saved":
+            continue
         meaning = row.meaning.replace("|", r"\|").replace("*", r"\*")
         lines.append(f"| `{row.name}` | {row.type} | {row.range or '-'} | {meaning} |")
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import stat
 import tempfile
 from contextlib import contextmanager
 
-from tombola import files
+from tombola.state import files
 
 STEPS = ("create", "write", "flush", "permit", "rename", "open the folder", "flush the folder")
 

@@ -10,7 +10,8 @@ import pytest
 import tombola
 from crash.faults import check_error, check_folder, error_of, fail_at_every_step, largest_file
 from crash.steps import STEPS
-from tombola import checkpoint, files
+from tombola import checkpoint
+from tombola.state import files
 from tombola.state.files import replaced_file, write_text
 
 

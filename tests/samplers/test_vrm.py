@@ -85,7 +85,7 @@ def test_the_draws_of_a_batch_are_independent():
     halves = np.arange(6) < 3
     sampler = VRM([halves, ~halves], mixing=0.01, seed=4)
     sampler.state.mixture[:] = [0.5, 0.49, 0.01]
-    sampler._load(sampler._saved())
+    sampler.state.load(sampler.state.saved())
     p = sampler.probabilities()
     pairs = sampler.draw(40_000).indices.reshape(-1, 2)
     counts = np.bincount(6 * pairs[:, 0] + pairs[:, 1], minlength=36)

@@ -155,7 +155,7 @@ def test_saved_results_are_the_same(tmp_path):
     assert (loaded.interrupted, loaded.seconds) == (result.interrupted, result.seconds)
     assert loaded.state["solver"] == result.state["solver"]
     tombola.save(vrb(), tmp_path / "sampler")
-    with pytest.raises(CheckpointError, match="does not hold a solver's result"):
+    with pytest.raises(CheckpointError, match="the state is of 'VRB', format 3; this is a Result"):
         Result.load(tmp_path / "sampler")
 
 

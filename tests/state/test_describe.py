@@ -118,7 +118,7 @@ def test_rows_of_a_document():
         ("it.limit", "float or None", "0 to 1", "the most"),
         ("it.side", "text or None", "left, right", "which"),
         ("it.size", "number", "0 to 9", "of the file"),
-        ("it.sizes", "array of float32", "-1.8e308 to 1.8e308", "of each"),
+        ("it.sizes", "array of float32", "finite", "of each"),
         ("it.n", "integer", "not saved", "how many"),
     ]
 
@@ -155,9 +155,8 @@ def test_the_page_is_that_of_the_declarations(script, monkeypatch):
 
 
 def test_every_sampler_has_a_table(script):
-    kinds = {kind for states in script.STATES.values() for kind in states.values()}
-    used = {type(make(1).state) for make in players.SAMPLERS.values()}
-    assert kinds == used | {tombola.gauge.Tally, tombola.samplers.base.SamplerState}
+    kinds = set(script.STATES["`parts` of each sampler"].values())
+    assert kinds == {type(make(1).state) for make in players.SAMPLERS.values()}
     assert {type(make(1)).__name__ for make in players.SAMPLERS.values()} == {
         name for name in tombola.samplers.__all__ if name != "Sampler"
     }

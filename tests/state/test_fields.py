@@ -105,7 +105,7 @@ def test_what_is_right_is_returned(field, value):
     assert np.array_equal(read, value) if isinstance(value, np.ndarray) else read == value
 
 
-TO_COUNT = r"an integer from 0 to 1152921504606846976"
+TO_COUNT = r"an integer from 0 to 2\^60"
 WRONG = [
     (count("x"), -1, rf"it must be {TO_COUNT}, got -1 of type int"),
     (count("x"), 2**60 + 1, rf"it must be {TO_COUNT}, got 1152921504606846977 of type int"),
@@ -118,9 +118,9 @@ WRONG = [
     (count("x"), np.int64(3), rf"it must be {TO_COUNT}, got .*3.* of type int64"),
     (integer("x", 0, "n - 1"), 3, "it must be an integer from 0 to 2, got 3 of type int"),
     (integer("x", "n", 9), 2, "it must be an integer from 3 to 9, got 2 of type int"),
-    (real("x"), -5e-324, "it must be a float from 0 to 1.79769e.308, got -5e-324 of type float"),
-    (real("x"), math.inf, "it must be a float from 0 to 1.79769e.308, got inf of type float"),
-    (real("x"), math.nan, "it must be a float from 0 to 1.79769e.308, got nan of type float"),
+    (real("x"), -5e-324, "it must be a float from 0 to 1.8e308, got -5e-324 of type float"),
+    (real("x"), math.inf, "it must be a float from 0 to 1.8e308, got inf of type float"),
+    (real("x"), math.nan, "it must be a float from 0 to 1.8e308, got nan of type float"),
     (real("x", 0.0, "rate"), 0.6, "it must be a float from 0 to 0.5, got 0.6 of type float"),
     (real("x"), 1, "it must be a float .*, got 1 of type int"),
     (real("x"), np.float64(1), "it must be a float .* of type float64"),
@@ -143,7 +143,7 @@ WRONG = [
     (FLOATS, np.array(1.0), r"it must be an array of any float64, got .* of shape \(\)"),
     (FLOATS, np.zeros((1, 1)), r"it must be an array of any float64, got .* of shape \(1, 1\)"),
     (FLOATS, np.array([0.0, np.nan]), r"it\[1\] must be from .* to .*, got nan of type float"),
-    (FLOATS, np.array([-np.inf]), r"it\[0\] must be from -1.79769e\+308 to .*, got -inf"),
+    (FLOATS, np.array([-np.inf]), r"it\[0\] must be from -1.8e308 to .*, got -inf"),
     (COUNTS, ints(0, 1), r"it must be an array of 3 int64, got an array of int64 of shape \(2,\)"),
     (COUNTS, ints(0, 4, 0), r"it\[1\] must be from 0 to 3, got 4 of type int"),
     (COUNTS, ints(0, 0, -1), r"it\[2\] must be from 0 to 3, got -1 of type int"),
@@ -160,7 +160,7 @@ WRONG = [
     (listed("x", Part), [{"k": 1}, {"k": -1}], r"it\.1\.k must be an integer from 0 .*, got -1"),
     (listed("x", text("y")), ["a", 1], r"it\.1 must be a text, got 1 of type int"),
     (listed("x", count("y"), length="n"), [1], "it must be a list of 3, got a list"),
-    (number("x"), math.inf, "it must be a number from -1.79769e.308 to .*, got inf"),
+    (number("x"), math.inf, "it must be a number from -1.8e308 to .*, got inf"),
     (number("x"), math.nan, "it must be a number from .*, got nan"),
     (number("x"), 10**400, "it must be a number from .*, got 1000"),
     (number("x"), True, "it must be a number from .*, got True"),
@@ -278,7 +278,7 @@ def test_a_range_that_names_nothing_is_a_mistake_of_the_declaration():
         (integer("x", 0, 2**20), "0 to 2^20"),
         (integer("x", 0, 1024), "0 to 1024"),
         (real("x"), "0 to 1.8e308"),
-        (real("x", -MOST), "-1.8e308 to 1.8e308"),
+        (real("x", -MOST), "finite"),
         (real("x", 2.0**-60, 1.0), "2^-60 to 1"),
         (real("x", -(2.0**990), 2.0**990), "-2^990 to 2^990"),
         (real("x", 0.0, math.inf), "0 to inf"),

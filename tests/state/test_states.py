@@ -6,6 +6,7 @@ import pytest
 from states import same
 from tombola.compiling import kernel
 from tombola.state import (
+    Arrays,
     Cell,
     CheckpointError,
     Floats,
@@ -14,7 +15,6 @@ from tombola.state import (
     State,
     array,
     cell,
-    check_arrays,
     count,
     derived,
     integer,
@@ -220,15 +220,21 @@ def test_parts_are_given_once_and_by_name():
 def test_plain_arrays_by_name():
     live = {"a": np.zeros(3), "b": np.zeros((2, 1), dtype=np.int32)}
     good = {"a": np.array([1.0, np.nan, np.inf]), "b": np.ones((2, 1), dtype=np.int32)}
-    check_arrays(live, good)
+    arrays = Arrays(live)
+    arrays.check(good)
     for change, message in (
-        ({"a": [0.0] * 3}, "it.a must be an array of 3 float64, got a list"),
-        ({"b": np.ones((2, 1))}, "it.b must be an array of 2 x 1 int32, got an array of float64"),
-        ({"c": 1}, "it has an unknown entry 'c'"),
+        ({"a": [0.0] * 3}, "a must be an array of 3 float64, got a list"),
+        ({"b": np.ones((2, 1))}, "b must be an array of 2 x 1 int32, got an array of float64"),
+        ({"c": 1}, "the state has an unknown entry 'c'"),
     ):
         with pytest.raises(CheckpointError, match=f"^{message}"):
-            check_arrays(live, good | change, "it")
+            arrays.check(good | change)
     with pytest.raises(CheckpointError, match=r"^the state is incomplete: it has no b$"):
-        check_arrays(live, {"a": good["a"]})
+        arrays.check({"a": good["a"]})
     with pytest.raises(CheckpointError, match=r"^a state must be a dict, got a list"):
-        check_arrays(live, [])
+        arrays.check([])
+    arrays.load(good)
+    saved = arrays.saved()
+    live["a"][0] = 5.0
+    np.testing.assert_array_equal(saved["a"], good["a"])
+    np.testing.assert_array_equal(saved["b"], good["b"])

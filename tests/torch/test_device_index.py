@@ -478,7 +478,7 @@ def test_states_continue_the_stream(new):
 BAD_STATES = [
     ({"seed": -1}, "seed must be an integer from 0"),
     ({"seed": 2.0}, "seed must be an integer"),
-    ({"position": 2**60 + 1}, f"position must be an integer from 0 to {2**60}, got"),
+    ({"position": 2**60 + 1}, "position must be an integer from 0 to 2.60, got"),
     ({"position": True}, "position must be an integer"),
     ({"weights": [1, 2, 3]}, "weights must be an array of 3 int64, got a list"),
     ({"weights": torch.ones(3)}, "weights must be an array of 3 int64"),

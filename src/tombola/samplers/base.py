@@ -14,11 +14,11 @@ from tombola.gauge import Gauge, Tally, new_tally, record
 from tombola.random import Stream
 from tombola.state import (
     LARGEST_COUNT,
+    Arrays,
     CheckpointError,
     Document,
     State,
     body_of,
-    check_arrays,
     count,
     mapping,
     text,
@@ -250,7 +250,7 @@ class Sampler(ABC):
             "quantity": self.quantity,
             "position": self._stream.position,
             "tally": Tally.saved(self.tally),
-            "parts": self._saved(),
+            "parts": self._parts().saved(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -268,32 +268,17 @@ class Sampler(ABC):
             equal = name in mine and name in theirs and _same(mine[name], theirs[name])
             if name != "quantity" and not equal:
                 raise CheckpointError(f"the state was saved with another {name}")
+        parts = self._parts()
         Tally.check(self.tally, saved.tally, "tally")
-        self._check(saved.parts)
+        parts.check(saved.parts)
         Tally.load(self.tally, saved.tally)
         self._stream.position = saved.position
-        self._load(saved.parts)
+        parts.load(saved.parts)
         self.quantity = saved.quantity
 
-    def _saved(self) -> dict[str, Any]:
-        """Return a copy of the mutable state, except for stream and tally."""
-        if self.state is not None:
-            return self.state.saved()
-        return {name: array.copy() for name, array in self._arrays().items()}
-
-    def _check(self, parts: Mapping[str, Any]) -> None:
-        """Raise a CheckpointError if saved parts do not fit this sampler."""
-        if self.state is not None:
-            self.state.check(parts)
-        else:
-            check_arrays(self._arrays(), parts)
-
-    def _load(self, parts: Mapping[str, Any]) -> None:
-        """Load saved parts that `_check` has accepted."""
-        if self.state is not None:
-            self.state.load(parts)
-        for name, array in self._arrays().items():
-            array[...] = parts[name]
+    def _parts(self) -> State | Arrays:
+        """Return the mutable state, except for stream and tally."""
+        return Arrays(self._arrays()) if self.state is None else self.state
 
     def __reduce__(self) -> Any:
         """Pickle and copy through `state_dict`: the names of state classes may change."""

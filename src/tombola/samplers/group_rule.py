@@ -141,7 +141,7 @@ def learn_one(state: GroupState, item: int, probability: float, loss: float) -> 
     """Update the item, its group, and the level of all groups from one loss."""
     rule, levels, seen, scores = state.rule[0], state.levels, state.seen, state.scores
     place = state.place[item]
-    c: Any = np.int64(state.group[place])
+    c: int = np.int64(state.group[place])  # type: ignore[assignment]
     if loss * rule.unit > TOO_LARGE:
         begin_anew(state)
     if rule.unit == 0.0 and loss > 0.0:

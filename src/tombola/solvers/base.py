@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import name_by_source
 from tombola.samplers import VRB, Sampler
 from tombola.samplers.compiled import CompiledSampler
 from tombola.solvers.interrupts import interruptions
@@ -238,10 +237,12 @@ class Solver(ABC):
         if sampler is None:
             kind = state.sampler["class"]
             raise ValueError(f"resume needs a sampler: that of the result was a {kind}")
-        run = self._new_run(problem, None, sampler)
         try:
+            run = self._new_run(problem, None, sampler)
             run.check(state.parts)
-        except CheckpointError as error:
+        except (TypeError, ValueError) as error:
+            if sampler is not resume.sampler and not isinstance(error, CheckpointError):
+                raise  # about an argument
             raise CheckpointError(f"cannot resume: {error}") from None
         sampler.load_state_dict(state.sampler)
         run.load(state.parts)
@@ -249,7 +250,7 @@ class Solver(ABC):
         return Execution(problem, sampler, run, trace, state.asked, resume.seconds)
 
     def _new_run(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Run:
-        """Return a run before its first round, and make sure that kernels can be cached for it."""
+        """Return a run before its first round."""
         n = self._items(problem)
         if sampler.n != n:
             raise ValueError(f"the sampler is over {sampler.n} items, the problem has {n}")
@@ -267,8 +268,6 @@ class Solver(ABC):
         run = self._begin(problem, start, sampler)
         if not isinstance(run, Run):
             raise TypeError(f"{type(run).__name__} must derive from tombola.solvers.run.Run")
-        if isinstance(sampler, CompiledSampler):
-            name_by_source(type(sampler.state))
         return run
 
     def _loop(

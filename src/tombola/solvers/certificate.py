@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 ROUNDING = 1e-12  # of D, relative to the size of its terms
-REFRESH = 32  # passes after which u is computed anew
+REFRESH = 32  # passes after which u is computed from the dual variables
 FIRM = 2.0  # the strength is at least this many times the mean of phi'' |x|^2, over n
 SLOW = 0.95  # a pass that leaves more of the gap than this sets the centre back to w
 LEAST, USUAL = 0.5, 2.0  # epochs of draws between two passes

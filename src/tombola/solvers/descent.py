@@ -89,8 +89,8 @@ def new_descent(
     }
     options: dict[str, Any] = {"schedule": schedule, "convexity": problem.l2}
     local = not averaging and math.isinf(radius)  # no step has to touch every column
-    alike = schedule in (CONSTANT, ROOT, STRONGLY_CONVEX) and not stores and problem.l1 == 0
-    if local and alike:
+    shrinks_only = schedule in (CONSTANT, ROOT, STRONGLY_CONVEX) and not stores and problem.l1 == 0
+    if local and shrinks_only:
         return ScaledRun(**shared, options=cell(Options(**options)), scale=cell(Scale()))
     options |= {
         "snapshot_every": snapshot_every,

@@ -1,4 +1,4 @@
-"""Runs of SAGA and SVRG without l1 on sparse rows: all columns shrink and drift alike.
+"""Runs of SAGA and SVRG without l1 on sparse rows: all columns shrink and drift together.
 
 Between two visits a column changes by the regulariser and the mean gradient m alone, so w is kept
 as a multiple of one vector and a multiple of m:

@@ -168,7 +168,7 @@ def place(run: NewtonState, m: int) -> Any:
 def descend(run: NewtonState, m: int, corrected: Any) -> None:
     """Take steps of Newton's method on the first m rows drawn, from where `place` has been.
 
-    The Hessian is computed anew where the last step has left more than a tenth of the gain.
+    The Hessian is computed again where the last step has left more than a tenth of the gain.
     """
     scratch, w = run.scratch, run.w[0]
     l2, width, d = run.model.settings[0].l2, scratch.step.size, scratch.sides.shape[1]

@@ -1,4 +1,4 @@
-"""Runs of SGD without l1: all columns shrink alike, so w is kept as a multiple of one number.
+"""Runs of SGD without l1: all columns shrink by one factor, which is kept apart from w.
 
     w = c v:   w - rate g = c (v - rate / c g),   then   c <- c / (1 + rate l2)
 

@@ -29,7 +29,7 @@ class VarianceReducedSolver(LinearSolver):
     def gap(self, problem: Any, result: Result) -> float:
         """Return the duality gap of a result, relative to the objective at w = 0.
 
-        See `tombola.solvers.gap.relative_gap`; nan where there is none.
+        See `tombola.solvers.gap.relative_gap`; nan if no bound is known.
         """
         return relative_gap(problem, result.solution)
 
@@ -64,7 +64,7 @@ class VarianceReducedSolver(LinearSolver):
 
 
 def by_curvature(problem: Any, seed: int = 0) -> Sampler:
-    """Return ``Static.partially_biased(L)``, or `Uniform` where all items are alike.
+    """Return ``Static.partially_biased(L)``, or `Uniform` where L is nearly the same for all items.
 
     With p_i = 1/(2n) + L_i / (2 sum L), L_Q is at most twice the mean of L: where rows differ in
     length, steps can be much larger than with uniform draws. Where max L is at most twice the

@@ -26,11 +26,12 @@ from tombola.state.fields import (
     variant,
 )
 from tombola.state.records import Cell, Record, cell, side_by_side
-from tombola.state.states import State, check_arrays
+from tombola.state.states import Arrays, State
 
 __all__ = [
     "LARGEST_COUNT",
     "MOST",
+    "Arrays",
     "Cell",
     "CheckpointError",
     "Document",
@@ -42,7 +43,6 @@ __all__ = [
     "array",
     "body_of",
     "cell",
-    "check_arrays",
     "count",
     "derived",
     "entry_of",

@@ -79,4 +79,6 @@ def _type(annotation: Any, field: Field) -> str:
         return "array" if element is Any else f"array of {np.dtype(element).name}"
     if isinstance(annotation, type) and issubclass(annotation, np.integer):
         return "integer"
-    return "array" if annotation is np.ndarray else WORDS.get(annotation, annotation.__name__)
+    if annotation is np.ndarray or field.saved:
+        return "array"
+    return WORDS.get(annotation, getattr(annotation, "__name__", str(annotation)))

@@ -171,7 +171,9 @@ class Field:
         """The valid range in words, for the documentation."""
         if not self.saved:
             return "not saved"
-        return "" if self.least is None else f"{_plain(self.least)} to {_plain(self.most)}"
+        if self.least is None or (self.least, self.most) == (-MOST, MOST):
+            return "" if self.least is None else "finite"
+        return f"{_plain(self.least)} to {_plain(self.most)}"
 
 
 def require(good: Any, name: str, rule: str, value: Any) -> None:
@@ -187,34 +189,19 @@ def require(good: Any, name: str, rule: str, value: Any) -> None:
     raise CheckpointError(f"{name} must be {rule}, got {shown(value)}")
 
 
-class _Integer(Field):
-    kind = "integer"
-
-    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> int:
-        low, high = self.ends(scope)
-        good = type(value) is int and low <= value <= high
-        require(good, name, f"an integer from {low} to {high}", value)
-        return int(value)
-
-
-class _Real(Field):
-    kind = "float"
-
-    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> float:
-        low, high = self.ends(scope)
-        good = type(value) is float and low <= value <= high
-        require(good, name, f"a float from {low:g} to {high:g}", value)
-        return float(value)
-
-
 class _Number(Field):
-    kind = "number"
+    def __init__(
+        self, kind: str, types: tuple[type, ...], meaning: str, least: End, most: End, default: Any
+    ) -> None:
+        super().__init__(meaning, least, most, default=default)
+        self.kind, self.types = kind, types
 
-    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> float:
+    def read(self, value: Any, name: str, scope: Scope, like: Any = None) -> Any:
         low, high = self.ends(scope)
-        good = type(value) in (int, float) and low <= value <= high
-        require(good, name, f"a number from {low:g} to {high:g}", value)
-        return value  # type: ignore[no-any-return]
+        good = type(value) in self.types and low <= value <= high
+        article = "an" if self.kind == "integer" else "a"
+        require(good, name, f"{article} {self.kind} from {_plain(low)} to {_plain(high)}", value)
+        return value
 
 
 class _Flag(Field):
@@ -312,7 +299,7 @@ class Array(Field):
                 good = (value >= low) & (value <= high)
             if self.nan:
                 good |= np.isnan(value)
-            rule = f"from {_number(low)} to {_number(high)}{', or NaN' if self.nan else ''}"
+            rule = f"from {_plain(low)} to {_plain(high)}{', or NaN' if self.nan else ''}"
             require(good, name, rule, value)
         return value
 
@@ -459,23 +446,23 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and value == value.encode(errors="replace").decode()
 
 
-def _number(end: float) -> str:
-    return f"{end:g}" if isinstance(end, float) else str(end)
-
-
-POWERS = {2**60: "2^60", 2**62: "2^62", 2**63 - 1: "2^63 - 1", MOST: "1.8e308", -MOST: "-1.8e308"}
-
-
 def _plain(end: Any) -> str:
-    """Return an end of a range for the documentation: large powers of two as such."""
-    if isinstance(end, str) or end is None:
-        return str(end)
-    if end in POWERS:
-        return POWERS[end]
-    mantissa, exponent = math.frexp(abs(end)) if math.isfinite(end) else (0.0, 0)
-    if mantissa == 0.5 and abs(exponent) > 16:
-        return f"{'-' if end < 0 else ''}2^{exponent - 1}"
-    return _number(end)
+    """Return an end of a range for people: large powers of two as such.
+
+    >>> _plain(2**60), _plain(2**63 - 1), _plain(2.0**-1000), _plain(MOST), _plain("n - 1")
+    ('2^60', '2^63 - 1', '2^-1000', '1.8e308', 'n - 1')
+    """
+    if isinstance(end, int):
+        for less, suffix in ((0, ""), (1, " - 1")):
+            power = end + less
+            if power > 2**16 and power & (power - 1) == 0:
+                return f"2^{power.bit_length() - 1}{suffix}"
+    elif isinstance(end, float):
+        sign, (mantissa, exponent) = "-" if end < 0 else "", math.frexp(abs(end))
+        if abs(end) == MOST:
+            return f"{sign}1.8e308"
+        return f"{sign}2^{exponent - 1}" if mantissa == 0.5 and abs(exponent) > 16 else f"{end:g}"
+    return str(end)
 
 
 # --- the declarations, as they are written ------------------------------------------------------
@@ -483,22 +470,22 @@ def _plain(end: Any) -> str:
 
 def real(meaning: str, least: End = 0.0, most: End = MOST, *, default: Any = ...) -> Any:
     """Declare a float; by default it is finite and not negative."""
-    return _Real(meaning, least, most, default=default)
+    return _Number("float", (float,), meaning, least, most, default)
 
 
 def number(meaning: str, least: End = -MOST, most: End = MOST) -> Any:
     """Declare a number of a JSON file, which has one type for integers and floats."""
-    return _Number(meaning, least, most)
+    return _Number("number", (int, float), meaning, least, most, ...)
 
 
 def integer(meaning: str, least: End, most: End, *, default: Any = ...) -> Any:
     """Declare an integer."""
-    return _Integer(meaning, least, most, default=default)
+    return _Number("integer", (int,), meaning, least, most, default)
 
 
 def count(meaning: str, *, least: End = 0, default: Any = ...) -> Any:
     """Declare a counter: an integer from 0 to 2^60."""
-    return _Integer(meaning, least, LARGEST_COUNT, default=default)
+    return integer(meaning, least, LARGEST_COUNT, default=default)
 
 
 def flag(meaning: str, *, default: Any = ...) -> Any:

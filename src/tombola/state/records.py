@@ -11,7 +11,6 @@ from typing import (
     Generic,
     SupportsIndex,
     TypeVar,
-    dataclass_transform,
     overload,
 )
 
@@ -21,14 +20,8 @@ from numpy.typing import NDArray
 from tombola.state.documents import Document
 from tombola.state.fields import (
     Scope,
-    array,
     as_mapping,
-    count,
-    derived,
     entry_of,
-    flag,
-    integer,
-    real,
     refuse_unknown,
     within,
 )
@@ -60,9 +53,6 @@ else:
         """Records of one kind, usually one; ``cell[0]`` has its fields."""
 
 
-@dataclass_transform(
-    kw_only_default=True, field_specifiers=(real, integer, count, flag, array, derived)
-)
 class Record(Document):
     """Named numbers: a class declares them, `cell` makes an array of them that kernels change.
 
@@ -70,6 +60,7 @@ class Record(Document):
 
     Examples
     --------
+    >>> from tombola.state import count, real
     >>> class Rule(Record):
     ...     mixing: float = real("theta, the share of uniform draws", 0.0, 1.0)
     ...     drawn: int = count("items drawn", default=0)

@@ -26,7 +26,7 @@ from tombola.state.fields import (
 )
 from tombola.state.records import Cell, Record
 
-__all__ = ["State", "check_arrays"]
+__all__ = ["Arrays", "State"]
 
 CLASS_VARIABLE: Any = ClassVar
 
@@ -86,7 +86,7 @@ class State(_Tuple, metaclass=Declared):
     >>> counts = Counts(counts=np.zeros(3, dtype=np.int64))
     >>> counts.check({"counts": np.array([0, -1, 0])})
     Traceback (most recent call last):
-    tombola.state.fields.CheckpointError: counts[1] must be from 0 to 1152921504606846976, got ...
+    tombola.state.fields.CheckpointError: counts[1] must be from 0 to 2^60, got ...
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -168,10 +168,24 @@ def _saved(part: Any, how: Any) -> Any:
     return np.array(part)  # contiguous, whatever lies between its elements
 
 
-def check_arrays(live: Mapping[str, Any], saved: Any, name: str = "") -> None:
-    """Raise a CheckpointError unless a dict holds arrays of the same types and shapes as others."""
-    given = as_mapping(saved, name)
-    for key, mine in live.items():
-        any_values = Array("", None, None)
-        any_values.read(entry_of(given, key, name), within(name, key), Scope(given), mine)
-    refuse_unknown(given, live, name)
+class Arrays:
+    """Arrays by name as a state: of a saved one, only types and shapes are known."""
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self.arrays = arrays
+
+    def saved(self) -> dict[str, Any]:
+        """Return copies of the arrays."""
+        return {name: array.copy() for name, array in self.arrays.items()}
+
+    def check(self, saved: Any) -> None:
+        """Raise a CheckpointError unless a dict holds arrays of the same types and shapes."""
+        given = as_mapping(saved, "")
+        for name, live in self.arrays.items():
+            Array("", None, None).read(entry_of(given, name), name, Scope(given), live)
+        refuse_unknown(given, self.arrays, "")
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Write saved values into the arrays, in place; `check` comes first."""
+        for name, live in self.arrays.items():
+            live[...] = saved[name]

@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from tombola.state import CheckpointError, body_of
+from tombola.state import CheckpointError
 from tombola.torch.epochs import Epochs, Position
 from tombola.torch.feedback import FeedbackQueue
 from tombola.torch.loader_state import LoaderState, SavedBatch, SavedShard
 from tombola.torch.processes import DrawnBatch, Processes
 from tombola.torch.shards import Shard, join_draws
-from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.torch.tensors import from_tensors
 
 __all__ = ["Checkpoints"]
-
-KIND, FORMAT = "ImportanceLoader", 2  # also of the bare sampler: their states are the same
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +42,7 @@ class Checkpoints:
         processes = self.processes
         self.feedback.gather(np.inf, saving=True)
         unanswered = self.feedback.unanswered if processes.saves_unanswered else {}
-        state = LoaderState(
+        return LoaderState(
             **self.settings,
             batch_size=self.batch_size,
             rank=processes.rank if processes.sharded else 0,
@@ -59,15 +57,13 @@ class Checkpoints:
             waiting=_saved(self.epochs.waiting),
             unanswered=_saved(unanswered),
             given=self.feedback.gathered,
-        )
-        taken: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **state.to_dict()})
-        return taken
+        ).state_dict()
 
     def resume(self, states: Sequence[Any]) -> None:
         """Continue from states of all processes or of one; on an error nothing has changed."""
         longest = self.epochs.longest
         read = [
-            LoaderState.read(body_of(state, KIND, FORMAT), **self.settings, longest=longest)
+            LoaderState.from_state_dict(state, **self.settings, longest=longest)
             for state in from_tensors(states)
         ]
         if not read:

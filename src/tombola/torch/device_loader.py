@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from tombola.state import Document, Scope, array, body_of, count, flag, integer, mapping
+from tombola.state import Scope, array, count, flag, integer, mapping
 from tombola.torch.communication import world_size
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB
 from tombola.torch.device.sampler import DeviceSampler
@@ -18,18 +18,19 @@ from tombola.torch.labels import resolve_groups
 from tombola.torch.loader import ImportanceLoader
 from tombola.torch.monitoring import Stopwatch, logged_values, most_drawn
 from tombola.torch.tensor_draw import TensorDraw
-from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.torch.tensors import TensorState
 from tombola.validation import whole
 
 __all__ = ["DeviceLoader"]
 
 REMEMBERED = 256  # batches without feedback
 SAMPLERS = ("auto", "vrb", "group-vrb")
-KIND, FORMAT = "DeviceLoader", 2
 
 
-class DeviceLoaderState(Document):
-    """What `DeviceLoader.state_dict` returns, besides its class and format."""
+class DeviceLoaderState(TensorState):
+    """Everything that a `DeviceLoader` needs to continue."""
+
+    kind: ClassVar = "DeviceLoader"
 
     epoch: int = count("epochs that are over")
     left: int = integer("items of this epoch that are not drawn yet", 0, "n")
@@ -242,16 +243,14 @@ class DeviceLoader(ImportanceLoader):
 
         It loads under ``torch.load(..., weights_only=True)``. Raises as `check` does.
         """
-        saved = DeviceLoaderState(
+        return DeviceLoaderState(
             epoch=self._epoch,
             left=self._left,
             open=self._open,
             counts=self._drawn.numpy(force=True),
             skipped=self.skipped,
             sampler=self._sampler.state_dict(),
-        )
-        state: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **saved.to_dict()})
-        return state
+        ).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continue from a state; the next iteration continues its epoch.
@@ -259,8 +258,7 @@ class DeviceLoader(ImportanceLoader):
         Raises a `tombola.checkpoint.CheckpointError` for a state that is damaged or does not fit,
         and nothing changes. The batch size may differ.
         """
-        body = body_of(from_tensors(state), KIND, FORMAT)
-        read = DeviceLoaderState.read(body, n=self.n)
+        read = DeviceLoaderState.from_state_dict(state, n=self.n)
         self._sampler.load_state_dict(read.sampler)
         self._epoch, self._left, self._open = read.epoch, read.left, read.open
         self._drawn.copy_(torch.from_numpy(read.counts))

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from tombola.state import (
 from tombola.torch.epochs import Position
 from tombola.torch.feedback import MOST_UNANSWERED
 from tombola.torch.messages import Feedback
+from tombola.torch.tensors import TensorState
 
 __all__ = ["LoaderState", "SavedBatch", "SavedShard"]
 
@@ -65,8 +66,10 @@ class SavedBatch(Document):
         return ""
 
 
-class LoaderState(Document):
-    """Everything that a loader needs to continue."""
+class LoaderState(TensorState):
+    """Everything that a loader, or the bare sampler, needs to continue."""
+
+    kind: ClassVar = "ImportanceLoader"
 
     n: int = same("items")
     lag: int = same("how many batches late feedback counts")

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,11 +13,9 @@ from torch.utils.data import Sampler
 from tombola.index.layout import place_type
 from tombola.random import Stream
 from tombola.state import (
-    Document,
     Floats,
     Scope,
     array,
-    body_of,
     count,
     integer,
     nested,
@@ -25,18 +23,18 @@ from tombola.state import (
     same,
 )
 from tombola.torch.real_weights import LARGEST_EXPONENT, RealWeights
-from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.torch.tensors import TensorState
 from tombola.torch.weighted_epoch import Epoch, SavedEpoch
 from tombola.torch.weighted_inputs import connection_of, real_numbers, set_generator, shared_update
 from tombola.validation import positive_count, whole
 
 __all__ = ["WeightedSampler"]
 
-KIND, FORMAT = "WeightedSampler", 2
 
-
-class WeightedState(Document):
+class WeightedState(TensorState):
     """Everything that a `WeightedSampler` needs to continue; the same on all processes."""
+
+    kind: ClassVar = "WeightedSampler"
 
     n: int = same("items")
     num_samples: int = same("draws in an epoch, of all processes together")
@@ -327,7 +325,7 @@ class WeightedSampler(Sampler[int]):
             over -= handed == epoch.share
         board = self._board
         off = opened is not None and not (opened.over or self.replacement)
-        saved = WeightedState(
+        return WeightedState(
             n=len(board.values),
             num_samples=self.num_samples,
             replacement=self.replacement,
@@ -338,9 +336,7 @@ class WeightedSampler(Sampler[int]):
             epoch=over,
             open=opened,
             generator=None if self.generator is None else self.generator.get_state().numpy(),
-        )
-        state: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **saved.to_dict()})
-        return state
+        ).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state; the next iteration hands out the rest of its epoch.
@@ -352,8 +348,8 @@ class WeightedSampler(Sampler[int]):
         damaged or does not fit raises a `tombola.checkpoint.CheckpointError`, and nothing changes.
         """
         n = len(self._board.values)
-        read = WeightedState.read(
-            body_of(from_tensors(state), KIND, FORMAT),
+        read = WeightedState.from_state_dict(
+            state,
             n=n,
             num_samples=self.num_samples,
             replacement=self.replacement,

@@ -28,7 +28,7 @@ __all__ = ["GroupBoard"]
 LARGEST = 2**40  # the largest weight of a member, unless there are so many that less fits
 
 
-class GroupState(RuleState):
+class GroupBoardState(RuleState):
     """What changes in `GroupVRB` on a device; items are in the order of groups."""
 
     scores: Floats = array("h of each item", SMALLEST, 2.0**1000, dtype=np.float64, shape=("n",))
@@ -52,7 +52,7 @@ class GroupBoard(RuleBoard):
     `group_weights` are the leaves of the board of groups.
     """
 
-    saved_as: ClassVar = GroupState
+    saved_as: ClassVar = GroupBoardState
 
     def __init__(
         self, numbers: NDArray[np.int32], device: torch.device, seed: int, *, shuffle: bool

@@ -21,7 +21,9 @@ __all__ = ["GroupVRB"]
 
 
 class GroupVRBState(DeviceState):
-    """What `GroupVRB.state_dict` returns, besides its class and format."""
+    """All that defines a `GroupVRB`."""
+
+    kind: ClassVar = "torch.GroupVRB"
 
     groups: NDArray[np.int32] = same("the number of the group of each item")
 

@@ -1,7 +1,7 @@
 """The public class of the index on a device: arguments, errors and checkpoints."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tombola.index.layout import is_order, place_type
-from tombola.state import Document, Ints, Scope, array, body_of, count, integer, optional
+from tombola.state import Ints, Scope, array, count, integer, optional
 from tombola.torch.device.board import MOST_CHANGES, Board
 from tombola.torch.device.host import Host
 from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Fault
-from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.torch.tensors import TensorState
 from tombola.validation import whole
 
 __all__ = ["IndexDraw", "WeightIndex"]
@@ -21,11 +21,12 @@ __all__ = ["IndexDraw", "WeightIndex"]
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOATS = "scale them to whole numbers first, (weights * (2**30 / weights.max())).round().long()"
 PIECE = 1 << 26  # weights that are searched for the first bad one at a time
-KIND, FORMAT = "torch.WeightIndex", 2
 
 
-class IndexState(Document):
-    """What `WeightIndex.state_dict` returns, besides its class and format."""
+class IndexState(TensorState):
+    """All that defines a `WeightIndex`."""
+
+    kind: ClassVar = "torch.WeightIndex"
 
     seed: int = integer("the seed of the draws", 0, 2**64 - 1)
     position: int = count("calls of `draw` so far")
@@ -229,22 +230,17 @@ class WeightIndex:
         the order of changes was matters for the draws on the CPU, and is None elsewhere.
         """
         self.check()
-        saved = IndexState(
+        return IndexState(
             seed=self._seed,
             position=self._engine.position,
             weights=self._engine.leaves.numpy(force=True),
             order=self._engine.order,
-        )
-        state: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **saved.to_dict()})
-        return state
+        ).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, in the same memory; a bad state raises and changes nothing."""
-        read = IndexState.read(
-            body_of(from_tensors(state), KIND, FORMAT),
-            n=self._n,
-            limit=self._limit,
-            places=place_type(self._n),
+        read = IndexState.from_state_dict(
+            state, n=self._n, limit=self._limit, places=place_type(self._n)
         )
         self._engine.load(torch.from_numpy(read.weights), read.seed, read.position, read.order)
         self._seed = read.seed

@@ -7,22 +7,21 @@ import torch
 from torch import Tensor
 
 from tombola.gauge import Gauge
-from tombola.state import Document, body_of, count, mapping, same
+from tombola.state import count, mapping, same
 from tombola.torch.device.device_draw import DeviceDraw
 from tombola.torch.device.layout import POSITION_BITS
 from tombola.torch.device.vrb_layout import Trouble
 from tombola.torch.tensor_draw import TensorDraw, wrong_shape
-from tombola.torch.tensors import from_tensors, to_tensors
+from tombola.torch.tensors import TensorState
 from tombola.validation import whole
 
 __all__ = ["DeviceSampler", "place_of", "runs_kernels"]
 
 MOST_LOSSES = 1 << POSITION_BITS
-FORMAT = 2
 
 
-class DeviceState(Document):
-    """What `DeviceSampler.state_dict` returns, besides its class and format."""
+class DeviceState(TensorState):
+    """All that defines a sampler on a device."""
 
     engine: str = same("what does the work: on the CPU the host's sampler, elsewhere kernels")
     n: int = same("items")
@@ -35,7 +34,7 @@ class DeviceState(Document):
 class DeviceSampler:
     """A sampler whose state is on a device: base of `VRB` and `GroupVRB`."""
 
-    saved_as: ClassVar[type[DeviceState]] = DeviceState
+    saved_as: ClassVar[type[DeviceState]]
     feedback: ClassVar[Literal["drawn", "all"]] = "drawn"
 
     def __init__(
@@ -150,11 +149,6 @@ class DeviceSampler:
         self._calls = 0
         self._engine.reset()
 
-    @property
-    def _kind(self) -> str:
-        """The class of a state."""
-        return f"torch.{type(self).__name__}"
-
     def _identity(self) -> dict[str, Any]:
         """Return what a state must agree with."""
         return {
@@ -171,11 +165,8 @@ class DeviceSampler:
         any CUDA device, one of the CPU on the CPU.
         """
         self.check()
-        saved = self.saved_as(**self._identity(), calls=self._calls, state=self._engine.saved())
-        state: dict[str, Any] = to_tensors(
-            {"class": self._kind, "format": FORMAT, **saved.to_dict()}
-        )
-        return state
+        engine = self._engine.saved()
+        return self.saved_as(**self._identity(), calls=self._calls, state=engine).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, in the same memory.
@@ -185,8 +176,7 @@ class DeviceSampler:
         CheckpointError
             If the state is invalid or belongs to another sampler; nothing has changed then.
         """
-        body = body_of(from_tensors(state), self._kind, FORMAT)
-        read = self.saved_as.read(body, **self._identity())
+        read = self.saved_as.from_state_dict(state, **self._identity())
         self._engine.load(read.state)
         self._calls = read.calls
 

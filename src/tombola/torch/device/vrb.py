@@ -1,16 +1,24 @@
 """The Variance Reducer Bandit on a device."""
 
+from typing import ClassVar
+
 import torch
 
 import tombola.samplers
 from tombola.torch.device import sampler
 from tombola.torch.device.layout import MOST_ITEMS
-from tombola.torch.device.sampler import DeviceSampler, place_of
+from tombola.torch.device.sampler import DeviceSampler, DeviceState, place_of
 from tombola.torch.device.sampler_host import SamplerHost
 from tombola.torch.device.vrb_board import VRBBoard
 from tombola.validation import whole
 
 __all__ = ["VRB"]
+
+
+class VRBState(DeviceState):
+    """All that defines a `VRB`."""
+
+    kind: ClassVar = "torch.VRB"
 
 
 class VRB(DeviceSampler):
@@ -64,6 +72,8 @@ class VRB(DeviceSampler):
     Traceback (most recent call last):
     ValueError: losses[0] is -0.8999999761581421: losses must be finite and not negative
     """
+
+    saved_as: ClassVar = VRBState
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from tombola.torch.device.vrb_layout import TARGET, Real, Whole
 __all__ = ["VRBBoard"]
 
 
-class VRBState(RuleState):
+class VRBBoardState(RuleState):
     """What changes in `VRB` on a device."""
 
     scores: Floats = array("h of each item", 0.0, 2.0**1020, dtype=np.float64, shape=("n",))
@@ -28,7 +28,7 @@ class VRBState(RuleState):
 class VRBBoard(RuleBoard):
     """Weights, h (`scores`) and V (`visits`) of all items."""
 
-    saved_as: ClassVar = VRBState
+    saved_as: ClassVar = VRBBoardState
 
     def __init__(self, n: int, device: torch.device, seed: int, *, shuffle: bool) -> None:
         self._draw, self._enter, self._visit, self._learn, self._weigh = unfused(load_kernels)

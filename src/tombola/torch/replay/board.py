@@ -8,7 +8,7 @@ unit changes. Probabilities in importances are those of the rounded weights, so 
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from tombola.index.setting import assign_many
 from tombola.random import Words, new_state
 from tombola.state import (
     Cell,
-    Document,
     Floats,
     Ints,
     Record,
@@ -33,6 +32,7 @@ from tombola.state import (
     same,
 )
 from tombola.torch.replay.extremes import Bounds, block_bits, least, new_bounds, note, unknown
+from tombola.torch.tensors import TensorState
 
 __all__ = ["PriorityBoard", "PriorityState", "too_heavy"]
 
@@ -53,8 +53,10 @@ class Rule(Record):
     block_bits: int = derived("blocks of the bounds have 2^block_bits slots", default=0)
 
 
-class PriorityState(Document):
+class PriorityState(TensorState):
     """Everything that a `PrioritizedSampler` needs to continue."""
+
+    kind: ClassVar = "PrioritizedSampler"
 
     max_capacity: int = same("slots")
     beta: float = real("the exponent of importances")

@@ -11,7 +11,6 @@ import torch
 
 from tombola.checkpoint import load, save
 from tombola.index.layout import place_type
-from tombola.state import body_of
 from tombola.torch.replay.base import base_class
 from tombola.torch.replay.board import PriorityBoard, PriorityState
 from tombola.torch.replay.inputs import (
@@ -22,12 +21,10 @@ from tombola.torch.replay.inputs import (
     positive,
     priorities_of,
 )
-from tombola.torch.tensors import from_tensors, to_tensors
 from tombola.validation import positive_count
 
 __all__ = ["PrioritizedSampler"]
 
-KIND, FORMAT = "PrioritizedSampler", 2
 FILE = "prioritized_sampler.npz"
 DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 REDUCTIONS = ("max", "min", "median", "mean")
@@ -302,9 +299,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         It holds tensors and numbers, and loads under ``torch.load(..., weights_only=True)``. The
         generator is not part of it.
         """
-        saved = self._board.saved(self._beta).to_dict()
-        state: dict[str, Any] = to_tensors({"class": KIND, "format": FORMAT, **saved})
-        return state
+        return self._board.saved(self._beta).state_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a state, with its alpha, beta and eps.
@@ -312,10 +307,8 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         The capacity must be the same. The state may come from anywhere: one that is damaged or does
         not fit raises a `tombola.checkpoint.CheckpointError`, and nothing changes.
         """
-        state = PriorityState.read(
-            body_of(from_tensors(state_dict), KIND, FORMAT),
-            max_capacity=self.max_size,
-            places=place_type(self.max_size),
+        state = PriorityState.from_state_dict(
+            state_dict, max_capacity=self.max_size, places=place_type(self.max_size)
         )
         self._board, self._beta = PriorityBoard.restored(state), state.beta
 
