@@ -161,14 +161,15 @@ def following(item: int, n: int) -> Any:
 def sweep(state: "Weighted") -> None:
     """Refresh a few more weights; change the scale if the total is out of range."""
     turn, n = state.sweep[0], state.index.weights.size
-    items = SWEEP if turn.endless else min(turn.pending, SWEEP)
-    for _ in range(items):
-        item = turn.cursor
-        turn.cursor = following(item, n)
-        state.fade(item)
-        put(state, item, state.value(item))
-    if not turn.endless:
-        turn.pending -= items
+    if turn.pending > 0:
+        items = min(turn.pending, SWEEP)
+        for _ in range(items):
+            item = turn.cursor
+            turn.cursor = following(item, n)
+            state.fade(item)
+            put(state, item, state.value(item))
+        if not turn.endless:
+            turn.pending -= items
     if not LOW * n <= state.index.sums[0].total <= HIGH:
         rescale(state)
 
@@ -221,7 +222,7 @@ class Sweep(Record):
     least: int = derived("the weight of an item of value 0")
     endless: int = derived("1 if weights change without feedback: the sweep never ends")
     cursor: int = integer("the item that is refreshed next", 0, "index.order.size - 1", default=0)
-    pending: int = integer("items still to be refreshed", 0, "index.order.size", default=0)
+    pending: int = integer("items still to be refreshed", "endless", "index.order.size")
 
 
 class Weighted(Compiled):
@@ -311,7 +312,7 @@ class WeightedSampler(CompiledSampler):
         self.state = kind(
             stream=self._stream.state,
             index=new_index(np.ones(self.n, dtype=np.int64)) if index is None else index,
-            sweep=cell(Sweep(least=least, endless=int(stale))),
+            sweep=cell(Sweep(least=least, endless=int(stale), pending=self.n if stale else 0)),
             **own,
         )
         rebuild(self.state)

@@ -79,12 +79,12 @@ class Run(State):
     @property
     def rounds(self) -> int:
         """The number of rounds taken."""
-        return int(self.progress[0].rounds)
+        return int(self.progress["rounds"][0])
 
     @property
     def item_gradients(self) -> int:
         """The number of item gradients computed."""
-        return int(self.progress[0].item_gradients)
+        return int(self.progress["item_gradients"][0])
 
     def finite(self) -> bool:
         """Return whether the iterate is finite; the default does not look at it."""

@@ -78,9 +78,9 @@ class Record(Document):
     @classmethod
     def saved(cls, records: Any) -> dict[str, Any]:
         """Return the saved fields of a cell as a dict of numbers."""
-        one = records[0]
+        numbers = dict(zip(records.dtype.names, records.item(), strict=True))
         return {
-            name: one[name].copy() if one[name].ndim else one[name].item()
+            name: np.array(numbers[name]) if records.dtype[name].shape else numbers[name]
             for name, field in cls.declared.items()
             if field.saved
         }
