@@ -85,18 +85,33 @@ def draw_many(state: "Weighted", items: Ints, probabilities: Floats) -> None:
     """Draw a batch, calling `prepare` once for all draws that it is valid for."""
     done = 0
     while done < items.size:
-        size = state.prepare(items.size - done)
-        state.rule[0].drawn += size
-        uniform = uniform_weight(state)
-        if state.by_weight() and uniform >= 0:
+        size, uniform = begin_draws(state, items.size - done)
+        if uniform >= 0:
             # the same items, from the same words, as `draw_from_index`
             drawing.draw_many(state.index, state.stream, items[done : done + size], uniform)
             for j in range(done, done + size):
                 probabilities[j] = probability_of(state, items[j], uniform)
         else:
-            for j in range(done, done + size):
-                items[j], probabilities[j] = state.draw_next()
+            draw_rest(state, items[done : done + size], probabilities[done : done + size])
         done += size
+
+
+# These call methods for `draw_many`: in a function that allocates, a method counts references.
+
+
+@kernel(inline=True)
+def begin_draws(state: "Weighted", size: int) -> Any:
+    """Prepare draws; return their number, and U if they are by weight, else -1."""
+    size = state.prepare(size)
+    state.rule[0].drawn += size
+    return size, uniform_weight(state) if state.by_weight() else np.int64(-1)
+
+
+@kernel(inner=True)
+def draw_rest(state: "Weighted", items: Ints, probabilities: Floats) -> None:
+    """Draw items one by one, not by weight."""
+    for j in range(items.size):
+        items[j], probabilities[j] = state.draw_next()
 
 
 # --- learning -----------------------------------------------------------------------------------

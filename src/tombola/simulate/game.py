@@ -9,9 +9,9 @@ from tombola.compiling import kernel
 from tombola.gauge import Tally, record_one
 from tombola.ledger import Ledger, Sheet, account, new_sheet
 from tombola.samplers.base import Sampler
-from tombola.samplers.compiled import Compiled, CompiledSampler
+from tombola.samplers.compiled import Compiled, CompiledSampler, draw_in_turn, fill_all
 from tombola.simulate.adversary import Adversary, fill_losses
-from tombola.state import Cell
+from tombola.state import Cell, Floats, Ints
 from tombola.validation import whole
 
 __all__ = ["play"]
@@ -35,16 +35,14 @@ def advance(
 
     Losses and distribution are computed in the first of each `stride` rounds, and held.
     """
-    n = sheet.losses.size
     items, probabilities = np.empty(batch_size, dtype=np.int64), np.empty(batch_size)
     held = 0  # rounds for which the present losses still hold
     for done in range(rounds):
-        for j in range(batch_size):
-            items[j], probabilities[j] = state.draw_one()
+        draw_in_turn(state, items, probabilities)
         tally[0].rounds += 1
         if held == 0:
             held = min(stride, rounds - done)
-            state.fill_probabilities(sheet.probabilities)
+            fill_all(state, sheet.probabilities)
             fill_losses(adversary, sheet.probabilities, sheet.losses)
             wrong = account(sheet, float(held))
             if wrong >= 0:
@@ -52,11 +50,19 @@ def advance(
         held -= 1
         adversary.progress[0].rounds += 1
         if feed:
-            for j in range(batch_size):
-                loss = sheet.losses[items[j]]
-                record_one(tally, n, probabilities[j], loss)
-                state.update_one(items[j], probabilities[j], loss)
+            feed_in_turn(state, tally, items, probabilities, sheet.losses)
     return -1
+
+
+@kernel(inner=True)
+def feed_in_turn(
+    state: Compiled, tally: Cell[Tally], items: Ints, probabilities: Floats, losses: Floats
+) -> None:
+    """Feed a batch, out of the losses of all items."""
+    for j in range(items.size):
+        loss = losses[items[j]]
+        record_one(tally, losses.size, probabilities[j], loss)
+        state.update_one(items[j], probabilities[j], loss)
 
 
 def _advance_slowly(
