@@ -205,7 +205,7 @@ EQUIVALENT = {
     + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
         "loss by loss, the result is the same"
     ),
-    SAMPLERS + "weighted.py, draw_many: 0 -> 1 in `if state.by_weight() and uniform >= 0:`": (
+    SAMPLERS + "weighted.py, draw_many: 0 -> 1 in `if uniform >= 0:`": (
         "both ways draw the same items"
     ),
     SAMPLERS + "vrb.py, Printed.fade: self.rule[0].fade < 1.0 -> (self.rule[0].fade <= 1.0)": (

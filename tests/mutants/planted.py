@@ -15,7 +15,7 @@ PLANTED = [
     ("samplers", FREE + "parameter_free.py", "    rebuild(state)\n", ""),
     # the sweep
     ("samplers", FREE + "weighted.py", SMALL_TOTAL, "state.index.sums[0].total > HIGH"),
-    ("samplers", FREE + "weighted.py", "        turn.pending -= items\n", ""),
+    ("samplers", FREE + "weighted.py", "            turn.pending -= items\n", ""),
     # groups
     ("samplers", FREE + "group_rule.py", "        state.seen[c] = 0\n", ""),
     ("samplers", FREE + "group_rule.py", LEAST_H, LEAST_H[14:-1]),

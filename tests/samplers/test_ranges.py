@@ -103,7 +103,7 @@ RANGES = [
     ("VRB", "rule.mean_square", 0.0, MOST),
     ("VRB", "sweep.scale", 2.0**-1000, 2.0**1020),
     ("VRB", "sweep.cursor", 0, N - 1),
-    ("VRB", "sweep.pending", 0, N),
+    ("VRB", "sweep.pending", 1, N),
     ("VRB", "fallback.left", 0, 280),
     ("VRB", "fallback.ours", 0.0, 1e300),
     ("VRB", "fallback.uniform", 0.0, 1e300),

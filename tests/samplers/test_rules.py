@@ -38,7 +38,7 @@ class Rule:
 
     def begin(self):
         self.weights, self.cursor, self.scale = [1] * self.n, 0, 1.0
-        self.pending = 0
+        self.pending = self.n if self.stale else 0
         self.rebuild()
 
     def rebuild(self):
