@@ -36,6 +36,20 @@ def _source_hash() -> str:
 SOURCE_HASH = _source_hash()
 
 
+class IndexFile(IndexDataCacheFile):
+    """The index of a file of machine code; one that cannot be read is empty.
+
+    It names the types of arguments. That of a state class of a user's script holds what this
+    package was made of at the time, which another version may not have.
+    """
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:
+            return {}
+
+
 class KernelCache(FunctionCache):
     """An on-disk cache of machine code, with one file for each function and signature.
 
@@ -52,7 +66,7 @@ class KernelCache(FunctionCache):
         classes = [getattr(kind, "instance_class", None) for kind in signature]
         modules = [kind.__module__ for kind in classes if kind is not None]
         digest = hashlib.sha256(f"{signature} {modules}".encode()).hexdigest()[:16]
-        self._cache_file = IndexDataCacheFile(
+        self._cache_file = IndexFile(
             cache_path=self._cache_path,
             filename_base=f"{self._impl.filename_base}-{digest}",
             source_stamp=SOURCE_HASH,

@@ -177,7 +177,7 @@ def sweep(state: "Weighted") -> None:
     """Refresh a few more weights; change the scale if the total is out of range."""
     turn, n = state.sweep[0], state.index.weights.size
     if turn.pending > 0:
-        items = min(turn.pending, SWEEP)
+        items = SWEEP if turn.endless else min(turn.pending, SWEEP)
         for _ in range(items):
             item = turn.cursor
             turn.cursor = following(item, n)

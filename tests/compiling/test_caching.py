@@ -1,9 +1,14 @@
-"""A function that numba asks for twice, while it is compiled, does not wait for itself."""
+"""The cache of machine code: functions that are asked for twice, files of other versions."""
 
+import pickle
 import subprocess
 import sys
 
+import numba
 import pytest
+from numba.core.caching import IndexDataCacheFile
+
+from tombola.compiling.caching import IndexFile
 
 MODULE = """
 from tombola.compiling import kernel
@@ -60,3 +65,17 @@ def test_a_cache_that_forgets_its_locks_waits_for_ever(tmp_path, monkeypatch):
     with pytest.raises(subprocess.TimeoutExpired) as waited:
         run(tmp_path, "forgetful", 10)
     assert waited.value.stdout == b"begin\n"  # it was compiling
+
+
+def test_an_index_that_another_version_wrote_is_empty(tmp_path):
+    file = IndexFile(cache_path=str(tmp_path), filename_base="kernel", source_stamp="now")
+    file.save("key", {"code": 1})
+    assert file.load("key") == {"code": 1}
+    index = tmp_path / "kernel.nbi"
+    version = pickle.dumps(numba.__version__)
+    index.write_bytes(version + b"ctombola.state.fields\n_NoSuchName\n.")
+    with pytest.raises(AttributeError):
+        IndexDataCacheFile.load(IndexDataCacheFile(str(tmp_path), "kernel", "now"), "key")
+    assert file.load("key") is None
+    file.save("key", {"code": 2})
+    assert file.load("key") == {"code": 2}
