@@ -272,3 +272,9 @@ def test_a_list_as_an_array_has_the_width_of_its_longest_text():
     assert checkpoint._bytes_as_array([1.5, 2, 3]) == np.array([1.5, 2, 3]).nbytes
     assert checkpoint._bytes_as_array([[1], 2]) == np.inf
     assert checkpoint._bytes_as_array([]) == 0
+
+
+def test_what_cannot_take_a_state_is_named(tmp_path):
+    tombola.save(VRB(3), tmp_path / "sampler")
+    with pytest.raises(TypeError, match="into must be something with a state, got 3 of type int"):
+        tombola.load(tmp_path / "sampler", into=3)

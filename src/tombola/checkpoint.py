@@ -17,7 +17,7 @@ from tombola import samplers
 from tombola.samplers.base import read_sampler
 from tombola.state import CheckpointError
 from tombola.state.archive import read, write
-from tombola.validation import brief
+from tombola.validation import brief, shown
 
 __all__ = ["CheckpointError", "load", "read", "save", "write"]
 
@@ -59,7 +59,7 @@ def save(thing: Any, path: str | os.PathLike[str]) -> None:
     if isinstance(thing, (str, os.PathLike)):
         raise TypeError("save takes what to save first, then the path")
     if isinstance(thing, type) or not hasattr(thing, "state_dict"):
-        name = thing.__name__ if isinstance(thing, type) else f"a {type(thing).__name__}"
+        name = thing.__name__ if isinstance(thing, type) else shown(thing)
         raise TypeError(f"save needs something with a state, such as a sampler, got {name}")
     write(path, thing.state_dict())
 
@@ -82,6 +82,8 @@ def load(path: str | os.PathLike[str], *, into: Any = None) -> Any:
     object
         What was saved; `into`, if that is given.
     """
+    if into is not None and not hasattr(into, "load_state_dict"):
+        raise TypeError(f"into must be something with a state, got {shown(into)}")
     state = read(path)
     try:
         if into is not None:

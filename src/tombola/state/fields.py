@@ -531,7 +531,7 @@ def array(
 
 
 def mapping(meaning: str, of: Any = None) -> Any:
-    """Declare a dict that somebody else reads; or one whose values `of` describes."""
+    """Declare a dict that its user reads; or one whose values `of` describes."""
     return _Mapping(meaning, of)
 
 
