@@ -1,12 +1,14 @@
 """Two versions of tombola side by side, turn by turn: did a change make anything slower?
 
     git worktree add ../before COMMIT
-    python benchmarks/compare.py ../before            # about 10 minutes
+    python benchmarks/compare.py ../before            # about 15 minutes
     python benchmarks/compare.py ../before --points index "VRB(n)"
 
-One process for each version, both kept alive; each point is timed in nine turns, the two versions
-in alternation, and the ratio of a turn is new over old: below 1 is faster. Printed are medians
-with the range of the middle seven turns.
+Two processes of the same version differ by up to 5%, by where their memory lies. So there are five
+processes of each version, in pairs that time a point in alternation. The ratio of a pair is the
+median over its turns of new over old (below 1 is faster). Printed are the median of the five pairs
+and their range, which contains the true median with a probability of 94%. A point is slower if
+the whole range is above 1.03.
 """
 
 import argparse
@@ -15,12 +17,16 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
 
-TURNS = 9
-SECONDS = 0.3  # of one timing
+PAIRS = 5
+TURNS = 3
+SECONDS = 0.2  # of one timing
+SLOWER = 1.03
 
 
 # --- what is timed: functions that return a call and the number of items it handles -------------
@@ -30,14 +36,18 @@ def index_point(batch):
     import tombola
 
     n = 10**6
-    index, stream = tombola.WeightIndex(1 + np.arange(n) % 977), tombola.Stream(0)
+    index = tombola.WeightIndex(1 + np.arange(n) % 977)
     pool = np.random.default_rng(1).integers(1, 2**16, size=10**5)
     at = 0
+    if "stream" in signature(index.draw).parameters:  # before draws of an index were a Draw
+        draw = partial(index.draw, stream=tombola.Stream(0))
+    else:
+        draw = lambda size: index.draw(size).indices  # noqa: E731
 
     def call():
         nonlocal at
         at = (at + batch) % (pool.size - batch)
-        index.set(index.draw(batch, stream), pool[at : at + batch])
+        index.set(draw(batch), pool[at : at + batch])
 
     return call, batch
 
@@ -96,6 +106,18 @@ def solver_point(solver, sampler, d):
     return call, rounds
 
 
+def certified_point(solver):
+    from tombola import solvers
+
+    problem, _ = linear_problem(30)
+    method = getattr(solvers, solver)(tol=1e-6)
+
+    def call():
+        method.minimize(problem, rounds=50 * method.rounds_per_epoch(problem))
+
+    return call, problem.n
+
+
 def kmeans_point():
     from tombola.problems import KMeans
     from tombola.solvers import MiniBatchKMeans
@@ -114,11 +136,7 @@ POINTS = {
     **{f"index draw + set, B = {b}": (index_point, b) for b in (1, 128, 4096)},
     **{
         f"{name} draw + update, B = {b}": (sampler_point, make, b)
-        for name, make in (
-            ("VRB as printed", "printed"),
-            ("VRB(n)", "free"),
-            ("GroupVRB", "groups"),
-        )
+        for name, make in SAMPLERS.items()
         for b in (1, 128, 4096)
     },
     **{
@@ -131,6 +149,8 @@ POINTS = {
         for sampler in samplers
         for d in (100, 1000)
     },
+    "SDCA": (certified_point, "SDCA"),
+    "Newton": (certified_point, "Newton"),
     "mini-batch k-means": (kmeans_point,),
 }
 
@@ -185,18 +205,28 @@ def main():
     if options.before is None:
         parser.error("name the checkout of the version to compare with")
     wanted = [n for n in POINTS if not options.points or any(p in n for p in options.points)]
-    old, new = start(options.before), start(Path(__file__).parents[1])
-    print(f"{'point':38} {'old ns':>9} {'new ns':>9}  new / old, median [middle seven of nine]")
+    roots = options.before, Path(__file__).parents[1]
+    pairs = [tuple(map(start, roots)) for _ in range(PAIRS)]
+    print(f"{'point':38} {'old ns':>9} {'new ns':>9}  new / old, median [range] of {PAIRS} pairs")
+    slower = 0
     for name in wanted:
-        ask(old, name), ask(new, name)  # compile and warm up
-        pairs = [(ask(old, name), ask(new, name)) for _ in range(TURNS)]
-        ratios = sorted(n / o for o, n in pairs)
-        before, after = np.median(pairs, axis=0)
+        times = np.array([timed(*pair, name) for pair in pairs])  # (pairs, turns, versions)
+        before, after = np.median(times, axis=(0, 1))
+        ratios = np.median(times[:, :, 1] / times[:, :, 0], axis=1)
+        worse = bool(ratios.min() > SLOWER)
+        slower += worse
         print(
             f"{name:38} {before:9.1f} {after:9.1f}  {np.median(ratios):.3f} "
-            f"[{ratios[1]:.3f}, {ratios[-2]:.3f}]",
+            f"[{ratios.min():.3f}, {ratios.max():.3f}]{'  SLOWER' * worse}",
             flush=True,
         )
+    print(f"{slower} of {len(wanted)} slower by more than {SLOWER - 1:.0%} beyond the interval")
+
+
+def timed(old, new, name):
+    """Return nanoseconds of each turn, old and new, after one turn to warm up."""
+    ask(old, name), ask(new, name)
+    return [(ask(old, name), ask(new, name)) for _ in range(TURNS)]
 
 
 if __name__ == "__main__":
