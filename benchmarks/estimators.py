@@ -44,8 +44,8 @@ import tombola
 from tombola import estimators
 from tombola.problems import KMeans
 from tombola.solvers import MiniBatchKMeans
-from tombola.solvers.plus_plus import plus_plus
-from tombola.solvers.variance_reduced import safe_rate
+from tombola.solvers.clusters.plus_plus import plus_plus
+from tombola.solvers.descent.variance_reduced import safe_rate
 
 ALPHA = estimators.LinearClassifier().alpha
 GOALS = (1e-2, 1e-3, 1e-4)

@@ -102,7 +102,7 @@ EQUIVALENT = {
         "the mask is set back at once; no file is made in between"
     ),
     # samplers
-    SAMPLERS + "avare.py, Avare.__init__: self.n // 64 -> (self.n * 64)": (
+    SAMPLERS + "rivals/avare.py, Avare.__init__: self.n // 64 -> (self.n * 64)": (
         "the first loss above 0 computes the floor, and sets when it is next due"
     ),
     SAMPLERS + "group_drawing.py, draw_many: end - start < FEW -> (end - start <= FEW)": (
@@ -115,38 +115,40 @@ EQUIVALENT = {
     + "group_rule.py, rebuild_groups: scaled > 1 -> (scaled >= 1) in "
     + "`state.index.weights[c] = scaled if scaled > 1 else 1`": "1 either way",
     SAMPLERS
-    + "parameter_free_batch.py, scratch_of: 10 -> 11 in "
+    + "default_batch.py, scratch_of: 10 -> 11 in "
     + "`Averages(space[9, :m], space[10, :m], space[11, :m]),`": (
         "each count of visits is read once, before the value takes its place"
     ),
-    SAMPLERS + "safe.py, Safe.__init__: 0.0 -> 1.0 in `norms=np.full(self.n, 0.0),`": (
+    SAMPLERS + "rivals/safe.py, Safe.__init__: 0.0 -> 1.0 in `norms=np.full(self.n, 0.0),`": (
         "the norm of an item that was not visited is not read"
     ),
-    SAMPLERS + "safe.py, Safe.__init__: 1.0 -> 2.0 in `visited=np.full(self.n, -1.0),`": (
+    SAMPLERS + "rivals/safe.py, Safe.__init__: 1.0 -> 2.0 in `visited=np.full(self.n, -1.0),`": (
         "any number below 0 says that an item was not visited"
     ),
-    SAMPLERS + "safe.py, saddle_level: squares <= 0.0 -> (squares < 0.0)": (
+    SAMPLERS + "rivals/safe.py, saddle_level: squares <= 0.0 -> (squares < 0.0)": (
         "products are 0 then, too"
     ),
-    SAMPLERS + "safe.py, saddle_level: level * s < low -> (level * s <= low)": (
+    SAMPLERS + "rivals/safe.py, saddle_level: level * s < low -> (level * s <= low)": (
         "it is outside the bounds there, so not equal to one of them"
     ),
     SAMPLERS + "weighted.py, draw_many: uniform >= 0 -> (uniform > 0)": (
         "both ways draw the same items"
     ),
-    SAMPLERS + "adaptive_weighted.py, share_out: max(largest, tau[c]) -> min(largest, tau[c])": (
+    SAMPLERS
+    + "rivals/adaptive_weighted.py, share_out: max(largest, tau[c]) -> min(largest, tau[c])": (
         "any reference gives the same shares; as tau has a floor, none overflows"
     ),
-    SAMPLERS + "adaptive_weighted.py, learn_one: rule.mean_v > 0.0 -> (rule.mean_v >= 0.0)": (
+    SAMPLERS
+    + "rivals/adaptive_weighted.py, learn_one: rule.mean_v > 0.0 -> (rule.mean_v >= 0.0)": (
         "a mean that includes a number above 0 is above 0"
     ),
     SAMPLERS + "arithmetic.py, cube_root: 100 -> 101 in `for _ in range(100):`": (
         "for ratios of items to draws it ends sooner"
     ),
     SAMPLERS
-    + "avare.py, AvareState.absorb: rule.level < TOLERANCE * rule.least * total -> "
+    + "rivals/avare.py, AvareState.absorb: rule.level < TOLERANCE * rule.least * total -> "
     + "(rule.level <= TOLERANCE * rule.least * total)": "two real numbers are not equal",
-    SAMPLERS + "avare.py, lower_floor: 1.0 -> 2.0 in `if rule.decay != 1.0:`": (
+    SAMPLERS + "rivals/avare.py, lower_floor: 1.0 -> 2.0 in `if rule.decay != 1.0:`": (
         "the first power of a number is that number"
     ),
     SAMPLERS
@@ -172,36 +174,35 @@ EQUIVALENT = {
     SAMPLERS
     + "group_vrb.py, GroupVRB.group_levels: 1.0 -> 2.0 in `levels = np.sqrt(state.levels) * "
     + "roots / (unit if unit > 0 else 1.0)`": ("without a unit, all levels are 0"),
-    SAMPLERS + "parameter_free.py, learn_many: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+    SAMPLERS + "default_rule.py, learn_many: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
         "without a unit the mean is 0, and no stage begins"
     ),
-    SAMPLERS + "parameter_free.py, ParameterFree.absorb: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+    SAMPLERS + "default_rule.py, ParameterFree.absorb: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
         "without a unit all losses were 0, and zeros are added"
     ),
-    SAMPLERS
-    + "parameter_free_batch.py, learn_in_stages: 18 -> 19 in `space = np.empty((18, CHUNK))`": (
+    SAMPLERS + "default_batch.py, learn_in_stages: 18 -> 19 in `space = np.empty((18, CHUNK))`": (
         "a larger scratch array"
     ),
-    SAMPLERS + "parameter_free_batch.py, learn_in_stages: prefetch_all(state, drawn) -> pass": (
+    SAMPLERS + "default_batch.py, learn_in_stages: prefetch_all(state, drawn) -> pass": (
         "it only makes others faster"
     ),
     SAMPLERS
-    + "parameter_free_batch.py, stays_above: 2.0 -> 4.0 in `return rule.mean_square * left "
+    + "default_batch.py, stays_above: 2.0 -> 4.0 in `return rule.mean_square * left "
     + "> 2.0 * least_mean(rule.first_root)`": ("loss by loss, the result is the same"),
     SAMPLERS
-    + "parameter_free_batch.py, stays_above: 2.0 * least_mean(rule.first_root) -> (2.0 / "
+    + "default_batch.py, stays_above: 2.0 * least_mean(rule.first_root) -> (2.0 / "
     + "least_mean(rule.first_root))": ("loss by loss, the result is the same"),
-    SAMPLERS + "projections.py, floor_level: 1 -> 2 in `low = -1`": (
+    SAMPLERS + "rivals/projections.py, floor_level: 1 -> 2 in `low = -1`": (
         "any number below 0 is below every count"
     ),
     SAMPLERS
-    + "projections.py, floor_level: left <= 0.0 -> (left < 0.0) in `if below <= low or left "
+    + "rivals/projections.py, floor_level: left <= 0.0 -> (left < 0.0) in `if below <= low or left "
     + "<= 0.0 or rest <= 0.0:`": ("with nothing left the level stays, and the next pass ends"),
     SAMPLERS + "weighted.py, uniform_weight: 1 -> 2 in `return np.int64(-1)`": (
         "any number below 0 says that draws are uniform"
     ),
     SAMPLERS
-    + "parameter_free.py, learn_many: 0.0 -> 1.0 in `usual = rule.unit > 0.0 and "
+    + "default_rule.py, learn_many: 0.0 -> 1.0 in `usual = rule.unit > 0.0 and "
     + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
         "loss by loss, the result is the same"
     ),
@@ -219,7 +220,7 @@ EQUIVALENT = {
         "anything but 0 marks an item"
     ),
     SAMPLERS
-    + "parameter_free_batch.py, measure_distances: 0.0 -> 1.0 in "
+    + "default_batch.py, measure_distances: 0.0 -> 1.0 in "
     + "`scratch.distance[j] = distance(squared, past) if squared + past > 0.0 else 0.0` (2)": (
         "the distance between two zeros is not read"
     ),
@@ -318,26 +319,26 @@ EQUIVALENT = {
         "the limit is then checked exactly, with the same outcome"
     ),
     SAMPLERS
-    + "parameter_free_batch.py, scratch_of: 13 -> 14 in "
+    + "default_batch.py, scratch_of: 13 -> 14 in "
     + "`Averages(space[12, :m], space[13, :m], space[14, :m]),`": (
         "each count of visits is read once, before the value takes its place"
     ),
-    SAMPLERS + "safe.py, saddle_level: following > level -> (following >= level)": (
+    SAMPLERS + "rivals/safe.py, saddle_level: following > level -> (following >= level)": (
         "if they are equal, the loop has ended before"
     ),
     SAMPLERS
     + "water_filling.py, fill_chances: real < high -> (real <= high) in "
     + "`chances[item] = np.int64(real) if real < high else high`": "the limit either way",
     SAMPLERS
-    + "parameter_free_batch.py, stays_above: rule.mean_square * left > 2.0 * "
+    + "default_batch.py, stays_above: rule.mean_square * left > 2.0 * "
     + "least_mean(rule.first_root) -> (rule.mean_square * left >= 2.0 * "
     + "least_mean(rule.first_root))": "loss by loss, the result is the same",
     # samplers, of a run over half of all places
-    SAMPLERS + "mabs.py, MABS.__init__: 1.0 -> 2.0 in `unit, size = 1.0, 1.0` (2)": (
+    SAMPLERS + "rivals/mabs.py, MABS.__init__: 1.0 -> 2.0 in `unit, size = 1.0, 1.0` (2)": (
         "without a bound there is a step, and the size is not read"
     ),
     SAMPLERS
-    + "mabs.py, MABS.__init__: 1 -> 2 in `gain = mixing**2 * math.sqrt(math.log(n) / "
+    + "rivals/mabs.py, MABS.__init__: 1 -> 2 in `gain = mixing**2 * math.sqrt(math.log(n) / "
     + "(float(horizon or 1) * n)) / n**2 / size`": "without a step there is a horizon, above 0",
     SAMPLERS
     + "group_vrb.py, GroupVRB.__init__: np.sqrt(bounds / bounds.max()) * np.ones(n) -> "
@@ -362,44 +363,45 @@ EQUIVALENT = {
     + "GROUP_TOTAL / power_of_two_near(max(total, 1e-200))`": (
         "a total of roots of numbers above 0 is above both"
     ),
-    SAMPLERS + "info_batch.py, mean_loss: loss >= 0.0 -> (loss > 0.0) in `if loss >= 0.0:` (2)": (
+    SAMPLERS
+    + "rivals/info_batch.py, mean_loss: loss >= 0.0 -> (loss > 0.0) in `if loss >= 0.0:` (2)": (
         "a loss of 0 is the least one, and adds nothing"
     ),
-    SAMPLERS + "parameter_free.py, mixing_after: 4 * fed <= n -> (4 * fed < n)": (
+    SAMPLERS + "default_rule.py, mixing_after: 4 * fed <= n -> (4 * fed < n)": (
         "the root of 1 is 1"
     ),
-    SAMPLERS + "parameter_free.py, absorb_average: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+    SAMPLERS + "default_rule.py, absorb_average: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
         "without a unit all losses were 0, and so is all that follows"
     ),
     SAMPLERS
-    + "parameter_free.py, learn_many: 1.0 -> 2.0 in `usual = rule.unit > 0.0 and "
+    + "default_rule.py, learn_many: 1.0 -> 2.0 in `usual = rule.unit > 0.0 and "
     + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
         "loss by loss, the result is the same"
     ),
     SAMPLERS
-    + "parameter_free.py, learn_many: largest * rule.unit <= TOO_LARGE -> "
+    + "default_rule.py, learn_many: largest * rule.unit <= TOO_LARGE -> "
     + "(largest * rule.unit < TOO_LARGE)": "loss by loss, the result is the same",
-    SAMPLERS
-    + "parameter_free.py, learn_many: 0.0 -> 1.0 in `rule, largest = state.rule[0], 0.0`": (
+    SAMPLERS + "default_rule.py, learn_many: 0.0 -> 1.0 in `rule, largest = state.rule[0], 0.0`": (
         "loss by loss, the result is the same"
     ),
-    SAMPLERS + "parameter_free_batch.py, scratch_of: 2 -> 3 in `space[2, :m],`": (
+    SAMPLERS + "default_batch.py, scratch_of: 2 -> 3 in `space[2, :m],`": (
         "each share is read once, before the mean takes its place"
     ),
-    SAMPLERS + "parameter_free_batch.py, scratch_of: 7 -> 8 in `space[7, :m],`": (
+    SAMPLERS + "default_batch.py, scratch_of: 7 -> 8 in `space[7, :m],`": (
         "each distance is read once, before D takes its place"
     ),
     SAMPLERS
-    + "parameter_free_batch.py, scratch_of: 16 -> 17 in "
+    + "default_batch.py, scratch_of: 16 -> 17 in "
     + "`Averages(space[15, :m], space[16, :m], space[17, :m]),`": (
         "each count of visits is read once, before the value takes its place"
     ),
     SAMPLERS
-    + "safe.py, _for_items: 1 -> 2 in "
+    + "rivals/safe.py, _for_items: 1 -> 2 in "
     + "`array = np.array(values, dtype=np.float64).reshape(-1)`": (
         "numpy takes any number below 0 in the same way"
     ),
-    SAMPLERS + "safe.py, saddle_level: below < following < above -> (below <= following < above)": (
+    SAMPLERS
+    + "rivals/safe.py, saddle_level: below < following < above -> (below <= following < above)": (
         "the next pass then halves the same bracket"
     ),
     SAMPLERS
@@ -407,16 +409,17 @@ EQUIVALENT = {
     + "`scores = np.where(given > 0, np.maximum(scaled, 2.0**-1000), 0.0)`": (
         "both are above 0, so the weight is 1"
     ),
-    SAMPLERS + "vrm.py, _new_components: 0 -> 1 in `count = len(entries[0])`": (
+    SAMPLERS + "rivals/vrm.py, _new_components: 0 -> 1 in `count = len(entries[0])`": (
         "there are as many columns as rows of entries"
     ),
-    SAMPLERS + "vrm.py, learn_one: 0.0 -> 1.0 in `mixed, largest = 0.0, 0.0` (2)": (
+    SAMPLERS + "rivals/vrm.py, learn_one: 0.0 -> 1.0 in `mixed, largest = 0.0, 0.0` (2)": (
         "the share of an item in the uniform component is 1, so the largest is at least that"
     ),
-    SAMPLERS + "vrm.py, members_of: 1 -> 2 in `all_.sums[c : c + 1],`": (
+    SAMPLERS + "rivals/vrm.py, members_of: 1 -> 2 in `all_.sums[c : c + 1],`": (
         "only the first record is used"
     ),
-    SAMPLERS + "vrm.py, take_step: slope[j] - slope[i] > 1e-12 -> (slope[j] - slope[i] >= 1e-12)": (
+    SAMPLERS
+    + "rivals/vrm.py, take_step: slope[j] - slope[i] > 1e-12 -> (slope[j] - slope[i] >= 1e-12)": (
         "two real numbers are not equal"
     ),
     SAMPLERS
@@ -441,11 +444,10 @@ EQUIVALENT = {
     SAMPLERS + "weighted.py, Weighted.by_weight: True -> False in `return True`": (
         "the same items, from the same words, one by one"
     ),
-    SAMPLERS + "osmd.py, project: 0.0 -> 1.0 in `largest = 0.0`": (
+    SAMPLERS + "rivals/osmd.py, project: 0.0 -> 1.0 in `largest = 0.0`": (
         "only whether a mass is above 2^500 counts"
     ),
-    SAMPLERS
-    + "parameter_free.py, ParameterFree.fade: 1.0 -> 2.0 in `if self.rule[0].fade < 1.0:`": (
+    SAMPLERS + "default_rule.py, ParameterFree.fade: 1.0 -> 2.0 in `if self.rule[0].fade < 1.0:`": (
         "a factor of 1 changes nothing"
     ),
 }

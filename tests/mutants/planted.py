@@ -10,9 +10,9 @@ PLANTED = [
     ("samplers", FREE + "shrunk_averages.py", "min(squared, CLIP * n * mean)", "squared"),
     ("samplers", FREE + "shrunk_averages.py", DOUBLED, "moved"),
     ("samplers", FREE + "shrunk_averages.py", "min(visits + 1.0, LAST)", "(visits + 1.0)"),
-    ("samplers", FREE + "parameter_free.py", "    fallback.forget(state.fallback[0])\n", ""),
-    ("samplers", FREE + "parameter_free.py", "        state.visits[item] = 0.0\n", ""),
-    ("samplers", FREE + "parameter_free.py", "    rebuild(state)\n", ""),
+    ("samplers", FREE + "default_rule.py", "    fallback.forget(state.fallback[0])\n", ""),
+    ("samplers", FREE + "default_rule.py", "        state.visits[item] = 0.0\n", ""),
+    ("samplers", FREE + "default_rule.py", "    rebuild(state)\n", ""),
     # the sweep
     ("samplers", FREE + "weighted.py", SMALL_TOTAL, "state.index.sums[0].total > HIGH"),
     ("samplers", FREE + "weighted.py", "            turn.pending -= items\n", ""),

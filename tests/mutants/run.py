@@ -47,9 +47,10 @@ from planted import PLANTED
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "src/tombola/"
 STEPS = (
-    "adagrad", "block", "closed_form", "column_steps", "cyclic", "dense_run", "drift_run",
-    "dual_step", "estimate", "face", "kmeans", "lazy_run", "newton_step", "rates", "saga",
-    "scaled_run", "sgd", "svrg", "variance_reduced",
+    "clusters/mini_batch", "coordinates/block", "descent/adagrad", "descent/dense",
+    "descent/drift", "descent/estimate", "descent/lazy", "descent/rates", "descent/saga",
+    "descent/scaled", "descent/sgd", "descent/svrg", "descent/variance_reduced", "dual/step",
+    "lasso/column_steps", "lasso/quadratic", "newton/step", "proximal",
 )  # fmt: skip
 STEP_TESTS = (
     "block", "carry", "closed_form", "coordinate", "descents", "divergence", "face",
@@ -71,8 +72,11 @@ STATES = "tests/state/test_conformance.py"
 MODULES = {
     "index": Module(("index/*.py",), ("tests/index/test_*.py", STATES, "src/tombola/index/*.py")),
     "samplers": Module(
-        ("samplers/*.py",),
-        ("tests/samplers/test_*.py", "tests/test_crafted.py", STATES, "src/tombola/samplers/*.py"),
+        ("samplers/**/*.py",),
+        (
+            "tests/samplers/test_*.py", "tests/test_crafted.py", STATES,
+            "src/tombola/samplers/**/*.py",
+        ),
     ),
     "gauge": Module(("gauge.py",), ("tests/test_gauge.py", "src/tombola/gauge.py")),
     "draws": Module(("draws.py",), ("tests/test_draws.py", STATES, "src/tombola/draws.py")),

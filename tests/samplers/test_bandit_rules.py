@@ -100,7 +100,7 @@ class Falls:
 
 
 class ParameterFree(Rule):
-    """Shrunk averages; see `tombola.samplers.parameter_free`."""
+    """Shrunk averages; see `tombola.samplers.default_rule`."""
 
     stale = True
 
@@ -286,7 +286,7 @@ class Grouped:
 
 
 class Tau:
-    """Softmax shares of groups; see `tombola.samplers.adaptive_weighted`."""
+    """Softmax shares of groups; see `tombola.samplers.rivals.adaptive_weighted`."""
 
     rtol = 1e-9
 
@@ -336,7 +336,7 @@ class Tau:
 
 
 class Mixture:
-    """Newton steps on a mixture of distributions; see `tombola.samplers.vrm`.
+    """Newton steps on a mixture of distributions; see `tombola.samplers.rivals.vrm`.
 
     Real numbers are rounded as there: between slopes that are equal but for that, rounding decides.
     """

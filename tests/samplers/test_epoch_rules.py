@@ -99,7 +99,7 @@ class Epochs(ParameterFree):
 
 
 class Pruned:
-    """Epochs that leave out some items below the mean; see `tombola.samplers.info_batch`."""
+    """Epochs that leave out some items below the mean; see `tombola.samplers.rivals.info_batch`."""
 
     rtol = 0.0
 
@@ -157,7 +157,7 @@ class Pruned:
 
 
 class Coins:
-    """Each item by a coin of its own; see `tombola.samplers.k_vib`."""
+    """Each item by a coin of its own; see `tombola.samplers.rivals.k_vib`."""
 
     rtol = 1e-12
 

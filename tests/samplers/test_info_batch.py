@@ -8,7 +8,7 @@ import pytest
 import tombola
 from states import same
 from tombola.checkpoint import CheckpointError
-from tombola.samplers import info_batch
+from tombola.samplers.rivals import info_batch
 
 LOSSES = np.array([0.1, 0.2, 5.0, 0.3, 6.0, 0.1])  # 1.95 on average
 LOW, HIGH = [0, 1, 3, 5], [2, 4]

@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 import tombola
 from tombola import Draw
 from tombola.problems import LeastSquares
-from tombola.samplers import k_vib
+from tombola.samplers.rivals import k_vib
 from tombola.solvers import SGD
 from tombola.torch import ImportanceLoader
 

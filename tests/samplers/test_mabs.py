@@ -8,7 +8,7 @@ import pytest
 
 from players import draw_one, update_one
 from tombola import MABS, Draw
-from tombola.samplers import mabs
+from tombola.samplers.rivals import mabs
 
 pytestmark = pytest.mark.kernels
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tombola import Draw, MirrorDescent, Uniform
-from tombola.samplers import mirror_descent
+from tombola.samplers.rivals import mirror_descent
 
 pytestmark = pytest.mark.kernels
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tombola.samplers.projections import floor_level
+from tombola.samplers.rivals.projections import floor_level
 
 pytestmark = pytest.mark.kernels
 

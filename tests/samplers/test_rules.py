@@ -14,7 +14,8 @@ import tombola
 from naive import words
 from states import leaves, numbers
 from tombola import Draw
-from tombola.samplers import mabs, weighted
+from tombola.samplers import weighted
+from tombola.samplers.rivals import mabs
 
 pytestmark = pytest.mark.kernels
 

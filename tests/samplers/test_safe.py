@@ -7,7 +7,7 @@ import pytest
 
 from states import assert_same
 from tombola import Draw, Safe, Uniform
-from tombola.samplers import safe
+from tombola.samplers.rivals import safe
 
 pytestmark = pytest.mark.kernels
 

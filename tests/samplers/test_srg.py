@@ -9,7 +9,7 @@ from budget import chi_square_excess
 from players import draw_one, update_one
 from tombola import SRG, Draw, Uniform
 from tombola.random import Stream
-from tombola.samplers.srg import flip
+from tombola.samplers.rivals.srg import flip
 from tombola.samplers.weighted import rebuild
 
 pytestmark = pytest.mark.kernels

@@ -11,7 +11,7 @@ import tombola
 from tombola import VRM, Draw
 from tombola.checkpoint import CheckpointError
 from tombola.index.layout import build
-from tombola.samplers.vrm import build_members, take_step
+from tombola.samplers.rivals.vrm import build_members, take_step
 
 pytestmark = pytest.mark.kernels
 

@@ -12,7 +12,7 @@ from players import Outside, ours
 from tombola import VRB, GroupVRB, Shuffle, Uniform
 from tombola.problems import LeastSquares, Logistic
 from tombola.solvers import BlockCoordinateDescent, CoordinateDescent, Cyclic
-from tombola.solvers.block import PART
+from tombola.solvers.coordinates.block import PART
 from tombola.solvers.gap import duality_gap
 
 UNEVEN = [[3, 0, 7], [1], [11, 10, 9, 8], [2, 4, 5, 6]]

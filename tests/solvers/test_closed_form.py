@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import naive
-from tombola.solvers.closed_form import repeated_prox
+from tombola.solvers.proximal import repeated_prox
 
 pytestmark = pytest.mark.kernels
 

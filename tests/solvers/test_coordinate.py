@@ -12,7 +12,7 @@ from states import assert_same
 from tombola import VRB, Shuffle, Static, Uniform
 from tombola.problems import LeastSquares, Logistic, Softmax, SquaredHinge
 from tombola.solvers import CoordinateDescent, Cyclic, DivergenceError, Result
-from tombola.solvers.coordinate import EPOCHS
+from tombola.solvers.coordinates.coordinate import EPOCHS
 from tombola.solvers.gap import duality_gap
 
 ITEMS, COLUMNS = 60, 12

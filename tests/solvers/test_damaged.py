@@ -24,7 +24,7 @@ from tombola.solvers import (
     Newton,
     Result,
 )
-from tombola.solvers.lazy_run import TINY
+from tombola.solvers.descent.lazy import TINY
 
 N, ROUNDS = 40, 30
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from tombola.problems.rows import as_rows
-from tombola.solvers.design import as_design
+from tombola.solvers.lasso.columns import as_design
 
 N, D = 23, 11
 

@@ -8,7 +8,7 @@ from penalties import elastic
 from players import Replay, some_draws
 from tombola.problems import Logistic, Softmax
 from tombola.solvers import SAGA, SGD, SVRG, AdaGrad
-from tombola.solvers.lazy_run import TINY
+from tombola.solvers.descent.lazy import TINY
 
 pytestmark = pytest.mark.kernels
 

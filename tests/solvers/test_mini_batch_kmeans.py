@@ -12,7 +12,7 @@ from tombola import VRB, Sampler, Shuffle, Static, Uniform
 from tombola.problems import KMeans, LeastSquares
 from tombola.random import Stream
 from tombola.solvers import SGD, DivergenceError, MiniBatchKMeans, Result
-from tombola.solvers.plus_plus import draw_by, greedy_plus_plus, plus_plus, sample
+from tombola.solvers.clusters.plus_plus import draw_by, greedy_plus_plus, plus_plus, sample
 
 KINDS = {"dense": np.ascontiguousarray, "sparse": sparse.csr_matrix}
 

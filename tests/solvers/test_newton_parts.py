@@ -16,10 +16,10 @@ from tombola.problems import (
 )
 from tombola.problems.rows import as_rows
 from tombola.solvers import Newton, dual_start
-from tombola.solvers.cholesky import factorise, substitute
-from tombola.solvers.dual_start import best_constant
-from tombola.solvers.newton_run import BACK, MEMORY, settle
-from tombola.solvers.newton_step import (
+from tombola.solvers.dual.start import best_constant
+from tombola.solvers.newton.cholesky import factorise, substitute
+from tombola.solvers.newton.run import BACK, MEMORY, settle
+from tombola.solvers.newton.step import (
     ARMIJO,
     ENOUGH,
     HALVINGS,

@@ -5,9 +5,9 @@ import pytest
 
 from tombola.problems import EpsilonInsensitive, Hinge, LeastSquares, Logistic
 from tombola.solvers import SDCA, Latest
-from tombola.solvers.certificate import evaluate
-from tombola.solvers.dual_start import best_constant
-from tombola.solvers.dual_step import rebuild
+from tombola.solvers.dual.full_pass import evaluate
+from tombola.solvers.dual.start import best_constant
+from tombola.solvers.dual.step import rebuild
 
 N, D = 300, 4
 KINDS = {

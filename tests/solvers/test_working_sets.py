@@ -9,7 +9,7 @@ import tombola
 from tombola.problems import Hinge, Huber, LeastSquares, Logistic, SquaredHinge
 from tombola.solvers import CoordinateDescent, WorkingSets, working_run
 from tombola.solvers.gap import duality_gap, unit_of
-from tombola.solvers.screening import Penalty, best_bound, may_matter
+from tombola.solvers.lasso.screening import Penalty, best_bound, may_matter
 
 N, D = 60, 300
 

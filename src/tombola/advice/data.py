@@ -11,7 +11,7 @@ from tombola.datasets import split
 from tombola.estimators import LinearClassifier, LinearRegressor, MeanNormScaler, MiniBatchKMeans
 from tombola.problems.rows import as_rows, checked_array
 from tombola.random import Stream
-from tombola.solvers.plus_plus import plus_plus
+from tombola.solvers.clusters.plus_plus import plus_plus
 
 __all__ = ["HELD_OUT", "Contest", "Data", "open_data", "too_few"]
 

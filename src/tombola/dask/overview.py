@@ -13,7 +13,7 @@ from scipy import sparse
 
 from tombola.dask.partition import Partition, check_targets, check_total
 from tombola.problems.rows import as_rows, squared_norms
-from tombola.solvers.dual_start import longest_usual
+from tombola.solvers.dual.start import longest_usual
 
 __all__ = ["Overview", "look_at", "merge"]
 

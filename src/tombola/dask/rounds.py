@@ -1,7 +1,7 @@
 """The driver of a fit of a smooth loss: sends plans, adds up reports, knows how far the optimum is.
 
 The driver has no rows. It keeps u and its companions for each output, as `SDCA` does (see
-`tombola.solvers.dual_level`), and the contribution of each partition to u. A round evaluates the
+`tombola.solvers.dual.level`), and the contribution of each partition to u. A round evaluates the
 present point at all rows and takes steps from it, in one load of the data, so a certificate is that
 of the point before the steps.
 
@@ -21,8 +21,8 @@ from tombola.dask.local import Plan, Report, Sums
 from tombola.dask.progress import Counts
 from tombola.dask.runners import Runner
 from tombola.dask.setting import Beginning, Setting
-from tombola.solvers.certificate import FIRM, ROUNDING, heavier_side
-from tombola.solvers.dual_level import (
+from tombola.solvers.dual.full_pass import FIRM, ROUNDING, heavier_side
+from tombola.solvers.dual.level import (
     Level,
     intercept_at,
     new_level,
@@ -50,7 +50,7 @@ class Trust(Record):
 
 
 class SmoothOutput(Output):
-    """The present point of one output, and where steps begin: see `tombola.solvers.dual_level`."""
+    """The present point of one output, and where steps begin: see `tombola.solvers.dual.level`."""
 
     slopes: Floats = array("what the slopes at `best` contribute, of shape (d + 1,)")
     w: Floats = array("u")

@@ -13,7 +13,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from tombola.estimators.base import LinearPrediction, checked_weights, checks_parameters, draw_seeds
 from tombola.estimators.sparse_fit import SparseFit, alpha_grid, checked_columns, warn_of_gap
-from tombola.solvers.working_sets import drawing
+from tombola.solvers.lasso.working_sets import drawing
 
 __all__ = ["LassoCV"]
 

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 
 from tombola.estimators.base import checked_weights
 from tombola.estimators.sparse_fit import SparseFit, alpha_grid, checked_columns
-from tombola.solvers.working_sets import drawing
+from tombola.solvers.lasso.working_sets import drawing
 from tombola.validation import number, positive_count
 
 __all__ = ["lasso_path"]

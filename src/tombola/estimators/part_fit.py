@@ -17,7 +17,7 @@ from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import squared_norms, transposed
 from tombola.samplers import GroupVRB, Sampler
 from tombola.solvers import AdaGrad, Result, WorkingSets
-from tombola.solvers.adagrad import SquaresCarried
+from tombola.solvers.descent.adagrad import SquaresCarried
 
 __all__ = ["PartFit", "Past", "Task", "fit_part"]
 

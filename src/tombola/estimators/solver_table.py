@@ -9,7 +9,7 @@ from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import mean_entries
 from tombola.samplers import Sampler
 from tombola.solvers import SAGA, SDCA, SGD, SVRG, AdaGrad, Newton, Solver
-from tombola.solvers.variance_reduced import by_curvature
+from tombola.solvers.descent.variance_reduced import by_curvature
 
 __all__ = [
     "CERTIFIED",

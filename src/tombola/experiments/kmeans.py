@@ -28,7 +28,7 @@ from tombola.problems import KMeans
 from tombola.random import Stream
 from tombola.report import figures
 from tombola.solvers import MiniBatchKMeans
-from tombola.solvers.plus_plus import plus_plus
+from tombola.solvers.clusters.plus_plus import plus_plus
 
 __all__ = ["SETTINGS", "TITLE", "checksums", "play", "show", "stages"]
 

@@ -10,7 +10,7 @@ from tombola.compiling import kernel
 from tombola.index.layout import place_type
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.samplers.deck import Cards, Turn, deal_one
-from tombola.samplers.parameter_free import (
+from tombola.samplers.default_rule import (
     AveragesRule,
     absorb_average,
     dwarfs,

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel, prefetch
-from tombola.samplers import parameter_free
+from tombola.samplers import default_rule
 from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
 from tombola.samplers.bounds import checked_bounds
-from tombola.samplers.parameter_free import ParameterFree
+from tombola.samplers.default_rule import ParameterFree
 from tombola.samplers.weighted import SWEEP, Rule, Scored, WeightedSampler, put
 from tombola.state import Cell, cell, count, derived, real
 from tombola.validation import number, positive_count, share
@@ -103,7 +103,7 @@ class VRB(WeightedSampler):
         draw I_t ~ p~_t;  w(I_t) += l_t(I_t)^2 / p~_t(I_t)
 
     Without parameters, ``VRB(n)`` needs no bound, no horizon and no unit: it follows the rule of
-    `tombola.samplers.parameter_free`, and deals shuffled epochs while adaptive draws do not pay
+    `tombola.samplers.default_rule`, and deals shuffled epochs while adaptive draws do not pay
     (``gauge.mode`` shows the current mode).
 
     Parameters
@@ -200,7 +200,7 @@ class VRB(WeightedSampler):
             self._begin(
                 ParameterFree,
                 stale=True,
-                **parameter_free.start(self.n, fade=fade, shuffle=shuffle),
+                **default_rule.start(self.n, fade=fade, shuffle=shuffle),
             )
         else:
             bounds = checked_bounds(bound, n)

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from tombola.compiling import kernel
 from tombola.problems import LeastSquares, Softmax
 from tombola.problems.linear import Linear, LinearProblem
-from tombola.solvers.certificate import ROUNDING
-from tombola.solvers.dual_start import best_constant
+from tombola.solvers.dual.full_pass import ROUNDING
+from tombola.solvers.dual.start import best_constant
 from tombola.state import Floats
 
 __all__ = ["duality_gap", "relative_gap", "unit_of"]

@@ -1,4 +1,4 @@
-"""Triton kernels of what `VRB` learns from a batch: the rule of `tombola.samplers.parameter_free`.
+"""Triton kernels of what `VRB` learns from a batch: the rule of `tombola.samplers.default_rule`.
 
 A batch is learnt from at once. With B losses l, of items drawn with probability p, after u others,
 and z = l^2 / (n p):

@@ -2,7 +2,7 @@
 
 Two small tensors hold all numbers, as the host's records do, so that kernels of one call leave them
 for those of the next. The arrays are the weights (a board), h (`scores`) and V (`visits`) of
-`tombola.samplers.parameter_free`. The programs of an update leave their sums, `Part`, for the last
+`tombola.samplers.default_rule`. The programs of an update leave their sums, `Part`, for the last
 one of them.
 """
 

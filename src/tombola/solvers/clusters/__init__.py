@@ -1,0 +1,1 @@
+"""Mini-batch k-means, and its initial centres."""

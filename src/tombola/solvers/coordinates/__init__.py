@@ -1,0 +1,1 @@
+"""Coordinate and block coordinate descent."""

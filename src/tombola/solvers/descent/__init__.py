@@ -1,0 +1,1 @@
+"""Descent on rows drawn: SGD, AdaGrad, SAGA, SVRG."""

@@ -1,0 +1,158 @@
+"""Runs of SAGA and SVRG without l1 on sparse rows: all columns shrink and drift together.
+
+Between two visits a column changes by the regulariser and the mean gradient m alone, so w is kept
+as a multiple of one vector and a multiple of m:
+
+    w = factor v - drift m
+
+A round, w <- (w - rate (m + d x)) / (1 + rate l2) with the importance and the change of slopes in
+d, changes both numbers, and v in the columns of the rows drawn. A change of m in those columns is
+made up for in v. So a round takes O(entries of the rows drawn), for any number of columns. The
+intercept is kept as it is.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tombola.compiling import kernel
+from tombola.solvers.descent.estimate import take_snapshot
+from tombola.solvers.descent.rates import SEARCHED
+from tombola.solvers.descent.run import StoringRun
+from tombola.solvers.descent.search import examined_rate, rate_is_due, renewed_rate
+from tombola.state import Cell, Floats, Record, derived, real
+
+__all__ = ["SMALL", "Drift", "DriftRun"]
+
+SMALL = 2.0**-30  # a factor below this is multiplied into v, and the drift with it
+
+
+class Drift(Record):
+    """What w is made of, besides v and m."""
+
+    factor: float = real("the factor of v", SMALL, 1.0, default=1.0)
+    drift: float = real("the factor of -m", default=0.0)
+
+
+class DriftRun(StoringRun):
+    """w <- (w - rate g) / (1 + rate l2), with w = factor v - drift m; the part `w` is v."""
+
+    level: Cell[Drift]
+    changes: Floats = derived("scratch, (B, outputs): of the slopes of the rows drawn")
+
+    def step(self) -> Any:
+        """Compute slopes and losses; return the position of the first bad loss, or -1."""
+        progress, options, losses = self.progress[0], self.options[0], self.batch.losses
+        if rate_is_due(self):
+            settle(self)  # so that errors of rounding do not add up
+            if options.schedule == SEARCHED:
+                self.rates[0].rate = renewed_rate(self)
+        if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
+            settle(self)
+            take_snapshot(self)
+        progress.rounds += 1
+        progress.item_gradients += losses.size
+        for b in range(losses.size):
+            losses[b] = visit(self, b)
+            if not losses[b] < math.inf:
+                return b
+            if options.schedule == SEARCHED:
+                self.rates[0].rate = examined_rate(self, b)
+        return -1
+
+    def move(self) -> None:
+        """Set w to (w - rate g) / (1 + rate l2), and replace stored slopes (SAGA)."""
+        move_rows(self)
+        if self.level[0].factor < SMALL:
+            settle(self)
+
+    def iterate(self) -> Floats:
+        """Return the present iterate, a copy."""
+        w = self.w.copy()
+        columns = w.shape[1] - int(self.model.settings[0].intercept)
+        level, mean = self.level[0], self.stored.mean_gradient
+        w[:, :columns] = level.factor * w[:, :columns] - level.drift * mean[:, :columns]
+        return w
+
+
+@kernel(inline=True)
+def visit(run: DriftRun, b: Any) -> Any:
+    """Compute slopes, loss and change of an item; return |grad_b(w) - grad_b(y)|."""
+    model, w, stored, scratch = run.model, run.w, run.stored, run.scratch
+    level, item, last = run.level[0], run.batch.items[b], w.shape[1] - 1
+    weight, squared = model.weights[item], 0.0
+    for k in range(scratch.z.size):
+        v, m = two_dots(model.rows, item, w[k], stored.mean_gradient[k])
+        scratch.z[k] = level.factor * v - level.drift * m
+        if model.settings[0].intercept:
+            scratch.z[k] += w[k, last]
+    scratch.losses[b] = weight * model.slopes(item, scratch.z, scratch.slopes[b])
+    for k in range(scratch.z.size):
+        scratch.slopes[b, k] *= weight
+        run.changes[b, k] = scratch.slopes[b, k] - stored.table[item, k]
+        squared += run.changes[b, k] * run.changes[b, k]
+    share = run.batch.importances[b] / run.batch.items.size
+    run.progress[0].loss_sum += share * scratch.losses[b]
+    return math.sqrt(squared) * model.norms[item]
+
+
+@kernel(inline=True)
+def move_rows(run: DriftRun) -> None:
+    """Take the step, in the columns of the rows drawn; an item drawn twice is stored once."""
+    model, w, stored, level = run.model, run.w, run.stored, run.level[0]
+    size, outputs = run.changes.shape
+    n, last, rate = stored.table.shape[0], w.shape[1] - 1, run.rates[0].rate
+    shrink = 1.0 / (1.0 + rate * model.settings[0].l2)
+    step = rate / level.factor
+    if model.settings[0].intercept:
+        for k in range(outputs):
+            w[k, last] -= rate * stored.mean_gradient[k, last]
+    level.factor *= shrink
+    level.drift = shrink * (level.drift + rate)
+    ratio = level.drift / level.factor
+    for b in range(size):
+        item, share = run.batch.items[b], run.batch.importances[b] / size
+        for k in range(outputs):
+            replaced = 0.0
+            if run.options[0].replaces_slopes:
+                replaced = (run.scratch.slopes[b, k] - stored.table[item, k]) / n
+                stored.table[item, k] = run.scratch.slopes[b, k]
+            change = share * run.changes[b, k]
+            add_to_two(
+                model.rows, item, ratio * replaced - step * change, w[k],
+                replaced, stored.mean_gradient[k],
+            )  # fmt: skip
+            if model.settings[0].intercept:
+                w[k, last] -= rate * change
+                stored.mean_gradient[k, last] += replaced
+
+
+@kernel
+def settle(run: DriftRun) -> None:
+    """Write w to v, with a factor of 1 and no drift."""
+    w, mean, level = run.w, run.stored.mean_gradient, run.level[0]
+    for k in range(w.shape[0]):
+        for j in range(w.shape[1] - run.model.settings[0].intercept):
+            w[k, j] = level.factor * w[k, j] - level.drift * mean[k, j]
+    level.factor, level.drift = 1.0, 0.0
+
+
+@kernel(inline=True)
+def two_dots(rows: Any, item: int, v: Any, m: Any) -> Any:
+    """Return the inner products of a row with two vectors."""
+    first = second = 0.0
+    for entry in range(np.uint64(rows.starts[item]), np.uint64(rows.starts[item + 1])):
+        j, x = np.uint64(rows.columns[entry]), rows.values[entry]
+        first += x * v[j]
+        second += x * m[j]
+    return first, second
+
+
+@kernel(inline=True)
+def add_to_two(rows: Any, item: int, a: Any, v: Any, b: Any, m: Any) -> None:
+    """Add a times a row to v, and b times the row to m."""
+    for entry in range(np.uint64(rows.starts[item]), np.uint64(rows.starts[item + 1])):
+        j, x = np.uint64(rows.columns[entry]), rows.values[entry]
+        v[j] += a * x
+        m[j] += b * x

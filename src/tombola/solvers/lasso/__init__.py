@@ -1,0 +1,1 @@
+"""l1 penalties by working sets of columns."""

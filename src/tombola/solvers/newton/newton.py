@@ -1,0 +1,206 @@
+"""Newton's method on samples of the rows that matter."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tombola.problems.linear import LinearProblem
+from tombola.samplers import Sampler
+from tombola.samplers.latest import Latest
+from tombola.solvers.base import Solver, fingerprint
+from tombola.solvers.certified_run import Bounds, Goal
+from tombola.solvers.dual.start import best_constant
+from tombola.solvers.newton.run import NewtonRun
+from tombola.solvers.newton.state import NewtonProgress, Sample, Scratch, Survey
+from tombola.solvers.newton.step import survey_rows
+from tombola.solvers.result import Result
+from tombola.solvers.run import new_batch
+from tombola.state import cell
+from tombola.validation import number, whole
+
+__all__ = ["Newton"]
+
+# rows in a sample: MULTIPLE for each column, LARGE if that is less, but not more than 1/8 of all;
+# and 1/64 of all at least
+MULTIPLE, LARGE = 20, 2000
+
+
+class Newton(Solver):
+    """Newton's method on samples of the rows that matter: for many rows of few columns.
+
+    A round is a pass over all rows, which yields the objective P, its exact gradient and a lower
+    bound on the minimum, and then the minimum over m rows drawn by p, which stand for all:
+
+        w <- argmin_w  sum_b s_b phi_b(x_b w) / (m n p_b) + l2/2 |w|^2 + c w
+
+    where c corrects the sample's gradient to the exact one. With an m of a few thousand, two to
+    five passes are usual, most of which only confirm. In the first round there is no pass and no
+    correction.
+
+    The items are rows. By default they are drawn by `Latest`: half in shuffled order, half by how
+    much they add to the Hessian and to the gradient, which every pass updates. Where few rows
+    matter, as with rare classes, a uniform sample needs many more rounds.
+
+    Parameters
+    ----------
+    tol : float, default=0.0
+        The run ends when the duality gap is at most `tol` times the objective at w = 0 with the
+        best intercept. 0: after all rounds.
+    sample_size : int, optional
+        The number of rows in a sample; by default 20 for each column, and not less than 2,000
+        (or an eighth of all) and a 64th of all. With n it is Newton's method on all rows.
+    seed : int, default=0
+        For the sampler where none is given.
+
+    Notes
+    -----
+    For smooth losses with l2 > 0 and l1 = 0. A round takes O(n d + k (m d^2 + d^3)), with k steps
+    on the sample: 5 to 10 in the first round, then one or two. Where d is in the hundreds or n is
+    below 30 d, `SDCA` is faster. `item_gradients` counts the rows visited, in passes and samples.
+
+    A step that raises P is cut to a quarter until P falls, and the rows that mattered beyond are
+    drawn in the next sample, too. After two such rounds in succession there are rows that samples
+    cannot stand for, such as outliers: from then on, steps are those of Newton's method with the
+    Hessian of all rows.
+
+    The method is that of Shamir, Srebro and Zhang (DANE) with a sample in the place of a machine,
+    drawn as in "subsampled Newton methods" by curvature. docs/decisions/newton_samples.md has
+    figures.
+
+    The solution is the best point of all passes, or the last minimum over a sample where that is
+    better: it takes a pass to tell, unless the run has ended within its tolerance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tombola.problems import Logistic
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(10_000, 3))
+    >>> y = X @ [1.0, 2.0, -1.0] + rng.logistic(size=10_000) > 4
+    >>> problem = Logistic(X, y, alpha=1e-4, fit_intercept=True)
+    >>> solver = Newton(tol=1e-6)
+    >>> result = solver.minimize(problem, rounds=100)
+    >>> result.solution.round(2), result.rounds < 10
+    (array([ 0.87,  1.91, -0.97, -3.86]), True)
+    >>> solver.gap(problem, result) <= 1e-6
+    True
+
+    References
+    ----------
+    Shamir, Srebro, Zhang (2014). Communication-Efficient Distributed Optimization using an
+    Approximate Newton-type Method.
+    Xu, Yang, Roosta-Khorasani, Re, Mahoney (2016). Sub-sampled Newton Methods with Non-uniform
+    Sampling.
+    Wang, Zhu, Ma (2018). Optimal Subsampling for Large Sample Logistic Regression.
+    """
+
+    quantity = "curvature and slope"
+
+    def __init__(self, *, tol: float = 0.0, sample_size: int | None = None, seed: int = 0) -> None:
+        if not 0 <= number("tol", tol) < math.inf:
+            raise ValueError(f"tol must be finite and not negative, got {tol!r}")
+        self.tol = float(tol)
+        self.sample_size = None if sample_size is None else whole("sample_size", sample_size, 2)
+        self.seed = whole("seed", seed, 0, 2**128)
+
+    def gap(self, problem: Any, result: Result) -> float:
+        """Return the duality gap of a result, relative to the objective at w = 0.
+
+        The objective of `result.solution` is at most this far from the minimum, in units of the
+        objective at w = 0 with the best intercept. Where the run has ended within its tolerance the
+        gap is known; else it takes a pass over all rows.
+        """
+        if not (isinstance(result, Result) and "ahead" in result.state["parts"]["progress"]):
+            raise TypeError(f"result must be one of Newton, got {type(result).__name__}")
+        if result.state["problem"] != fingerprint(problem):
+            raise ValueError("the result is of another problem: of other data or parameters")
+        parts = result.state["parts"]
+        gap = parts["bounds"]["gap"]
+        if parts["progress"]["ahead"]:
+            run = self._begin(problem, result.solution, self._default_sampler(problem))
+            primal, dual = survey_rows(run)
+            gap = max(primal - max(dual, parts["bounds"]["dual"]), 0.0)
+        return float(gap / best_constant(problem)[1]) if gap > 0 else 0.0
+
+    def rounds_per_epoch(self, problem: Any) -> int:
+        """Return 1: a round passes over all rows."""
+        return 1
+
+    def _check(self, problem: Any) -> None:
+        if not (
+            isinstance(problem, LinearProblem)
+            and problem.has_dual
+            and math.isfinite(problem.curvature)
+        ):
+            raise TypeError(
+                "Newton minimises linear models with a smooth loss (Logistic, LeastSquares, "
+                "SquaredHinge, Huber), got " + type(problem).__name__
+            )
+        if not problem.l2 > 0 or problem.l1 > 0:
+            raise ValueError(
+                "Newton needs a problem with l2 > 0 and l1 = 0: alpha above 0 and l1_ratio = 0, "
+                f"got alpha={problem.alpha:g} and l1_ratio={problem.l1_ratio:g}"
+            )
+
+    def _default_sampler(self, problem: Any) -> Sampler:
+        weights = problem.model.weights
+        among = None if weights.all() else np.flatnonzero(weights)
+        return Latest(problem.n, among=among, plan=self._rows_drawn(problem), seed=self.seed)
+
+    def _rows_drawn(self, problem: Any) -> int:
+        """Return the number of rows in a sample."""
+        if self.sample_size is not None:
+            return max(2, min(int(problem.n), self.sample_size))
+        n, width = int(problem.n), int(problem.d + problem.fit_intercept)
+        return max(2, min(n, max(MULTIPLE * width, min(LARGE, n // 8), n // 64)))
+
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> NewtonRun:
+        model, n, d, m = problem.model, problem.n, problem.d, self._rows_drawn(problem)
+        width = d + problem.fit_intercept
+        intercept, value = best_constant(problem)
+        best = problem.as_matrix(None)
+        if problem.fit_intercept:
+            best[0, d] = intercept
+        squares = np.where(model.weights > 0, model.norms, 0.0) ** 2
+        return NewtonRun(
+            batch=new_batch(m),
+            progress=cell(NewtonProgress(ahead=int(start is not None))),
+            model=model,
+            options=cell(Goal(tolerance=self.tol * value)),
+            w=best.copy() if start is None else problem.as_matrix(start),
+            best=best,
+            bounds=cell(Bounds(primal=value, gap=value)),
+            survey=Survey(
+                np.zeros(n),
+                np.zeros(n),
+                np.sqrt(squares + (model.weights * squares).mean()),
+                np.zeros(n),
+            ),
+            sample=Sample(np.zeros(m, dtype=np.int64), np.zeros(m), np.zeros(m), np.zeros(m)),
+            scratch=Scratch(
+                z=np.zeros(1),
+                slope=np.zeros(1),
+                sides=np.zeros((2, d)),
+                gradient=np.zeros(width),
+                correction=np.zeros(width),
+                model_gradient=np.zeros(width),
+                hessian=np.zeros((width, width)),
+                step=np.zeros(width),
+                block=np.zeros((8, width)),
+            ),
+        )
+
+    def _solution(self, problem: Any, run: NewtonRun) -> NDArray[np.float64]:
+        best = np.array(run.best).reshape(problem.shape)
+        if not run.progress[0].ahead:
+            return best
+        present = np.array(run.w).reshape(problem.shape)
+        return present if problem.value(present) <= run.bounds[0].primal else best
+
+    def _all_losses(self, problem: Any, run: NewtonRun) -> NDArray[np.float64]:
+        return np.array(run.survey.scores)
+
+    def _advice(self, problem: Any) -> str:
+        return "numbers overflow: scale the data"
