@@ -6,38 +6,35 @@ from tombola import draws, gauge, models, random
 from tombola.dask import checkpoint as dask_checkpoint
 from tombola.index import layout
 from tombola.samplers import (
-    adaptive_weighted,
-    avare,
     base,
+    default_rule,
     epoch_vrb,
     ftrl,
     group_rule,
+    shuffle,
+    static,
+    uniform,
+    vrb,
+)
+from tombola.samplers.rivals import (
+    adaptive_weighted,
+    avare,
     info_batch,
     k_vib,
     mabs,
     mirror_descent,
     osmd,
-    parameter_free,
     safe,
-    shuffle,
     srg,
     stale,
-    static,
-    uniform,
-    vrb,
     vrm,
 )
-from tombola.solvers import (
-    coordinate,
-    dense_run,
-    drift_run,
-    dual_run,
-    kmeans,
-    lazy_run,
-    newton_run,
-    result,
-    scaled_run,
-)
+from tombola.solvers import result
+from tombola.solvers.clusters import mini_batch
+from tombola.solvers.coordinates import coordinate
+from tombola.solvers.descent import dense, drift, lazy, scaled
+from tombola.solvers.dual import run as dual_run
+from tombola.solvers.newton import run as newton_run
 from tombola.state.describe import describe
 from tombola.torch import device_loader, loader_state, weighted_sampler
 from tombola.torch.device import group_board, vrb_board
@@ -65,7 +62,7 @@ STATES = {
         "`tally`": gauge.Tally,
     },
     "`parts` of each sampler": {
-        "`VRB(n)`": parameter_free.ParameterFree,
+        "`VRB(n)`": default_rule.ParameterFree,
         "`VRB(n, bound=...)`": vrb.Printed,
         "`GroupVRB`": group_rule.GroupState,
         "`EpochVRB`": epoch_vrb.EpochState,
@@ -92,14 +89,14 @@ STATES = {
     },
     "Results of solvers": {
         "`Result`": result.Result,
-        "SGD, AdaGrad, SAGA, SVRG on dense rows": dense_run.DenseRun,
-        "The same on sparse rows, with l1": lazy_run.LazyRun,
-        "SGD on sparse rows, without l1": scaled_run.ScaledRun,
-        "SAGA and SVRG on sparse rows, without l1": drift_run.DriftRun,
+        "SGD, AdaGrad, SAGA, SVRG on dense rows": dense.DenseRun,
+        "The same on sparse rows, with l1": lazy.LazyRun,
+        "SGD on sparse rows, without l1": scaled.ScaledRun,
+        "SAGA and SVRG on sparse rows, without l1": drift.DriftRun,
         "SDCA": dual_run.DualRun,
         "Newton": newton_run.NewtonRun,
         "CoordinateDescent and BlockCoordinateDescent": coordinate.CoordinateRun,
-        "MiniBatchKMeans": kmeans.KMeansRun,
+        "MiniBatchKMeans": mini_batch.KMeansRun,
     },
     "PyTorch": {
         "`ImportanceLoader`": loader_state.LoaderState,
