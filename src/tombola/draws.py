@@ -1,22 +1,24 @@
 """The draw: an immutable ticket of the items drawn and their probabilities."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.state import Document, Floats, Ints, Scope, array, body_of, integer, optional
+from tombola.state import Floats, Ints, Scope, Versioned, array, integer, optional
 from tombola.validation import whole
 
 __all__ = ["Draw"]
 
-FORMAT = 2  # version of state_dict()
 SMALLEST = 2.0**-200  # keeps squared importances finite; no sampler gets close to it
 
 
-class SavedDraw(Document):
-    """What `Draw.to_dict` returns."""
+class SavedDraw(Versioned):
+    """What `Draw.to_dict` and `Draw.state_dict` return."""
+
+    kind: ClassVar = "Draw"
+    form: ClassVar = 2
 
     n: int = integer("the number of items that the sampler draws from", 1, 2**63 - 1)
     round: int = integer("the calls of `draw` before this one", 0, 2**63 - 1)
@@ -170,7 +172,10 @@ class Draw:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the draw as a dict of arrays, integers and None; `read` is the inverse."""
-        return SavedDraw(**{name: getattr(self, name) for name in SavedDraw.declared}).to_dict()
+        return self._saved().to_dict()
+
+    def _saved(self) -> SavedDraw:
+        return SavedDraw(**{name: getattr(self, name) for name in SavedDraw.declared})
 
     @classmethod
     def read(cls, value: Any, name: str = "", outer: Scope | None = None) -> "Draw":
@@ -182,12 +187,12 @@ class Draw:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `to_dict` does, with class and format; `tombola.save` writes it to a file."""
-        return {"class": "Draw", "format": FORMAT, **self.to_dict()}
+        return self._saved().state_dict()
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Draw":
         """Return the draw that `state_dict` described, or raise a `CheckpointError`."""
-        return cls.read(body_of(state, "Draw", FORMAT))
+        return cls(**vars(SavedDraw.from_state_dict(state)))
 
     def __getitem__(self, key: Any) -> "Draw":
         if isinstance(key, (int, np.integer)):

@@ -11,7 +11,7 @@ with different paths never use the same counter.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,9 @@ from tombola.compiling import kernel, multiply_wide
 from tombola.state import (
     LARGEST_COUNT,
     Cell,
-    Document,
     Record,
     Scope,
-    body_of,
+    Versioned,
     cell,
     derived,
     integer,
@@ -187,11 +186,10 @@ def _fill_below(state: Cell[Words], bound: Any, out: NDArray[np.int64]) -> None:
         out[i] = next_below(state, bound)
 
 
-FORMAT = 1  # version of state_dict()
+class StreamState(Versioned):
+    """What `Stream.state_dict` returns."""
 
-
-class StreamState(Document):
-    """What `Stream.state_dict` returns, besides its class and format."""
+    kind: ClassVar = "Stream"
 
     seed: int = integer("the seed", 0, 2**128 - 1)
     path: list[int] = listed("the child numbers", integer("one level", 0, 2**64 - 2))
@@ -287,18 +285,13 @@ class Stream:
 
     def state_dict(self) -> dict[str, Any]:
         """Return seed, path and position, which define the stream completely."""
-        return {
-            "class": "Stream",
-            "format": FORMAT,
-            "seed": self._seed,
-            "path": list(self._path),
-            "position": self.position,
-        }
+        path = list(self._path)
+        return StreamState(seed=self._seed, path=path, position=self.position).state_dict()
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Stream":
         """Return the stream that `state_dict` described, or raise a CheckpointError."""
-        saved = StreamState.read(body_of(state, "Stream", FORMAT))
+        saved = StreamState.from_state_dict(state)
         stream = cls(saved.seed, saved.path)
         stream.position = saved.position
         return stream

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from tombola.state import (
     Floats,
     Ints,
     Scope,
+    Versioned,
     array,
-    body_of,
     count,
     derived,
     flag,
@@ -30,8 +30,6 @@ from tombola.state import (
 )
 
 __all__ = ["Asked", "Result", "ResultState", "Trace"]
-
-FORMAT = 3  # of saved results
 
 
 class Trace(Document):
@@ -105,7 +103,7 @@ class ResultState(Document):
         return "" if known else "sampler.class is missing or not a text"
 
 
-class Result(Document):
+class Result(Versioned):
     """What a solver reached, and all that it needs to continue.
 
     Attributes
@@ -126,6 +124,9 @@ class Result(Document):
         belongs to the solution and not to the items) and "asked" (for `until`).
     """
 
+    kind: ClassVar = "Result"
+    form: ClassVar = 3
+
     solution: Floats = array("the solution", shape=None)
     rounds: int = count("rounds taken")
     item_gradients: int = count("item gradients computed")
@@ -144,17 +145,13 @@ class Result(Document):
                 return f"state.parts.progress.{name} is not the {name} of the result"
         return ""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything, as nested dicts of arrays and numbers."""
-        return {"class": "Result", "format": FORMAT, **self.to_dict()}
-
     @classmethod
-    def from_state_dict(cls, state: Mapping[str, Any]) -> "Result":
+    def from_state_dict(cls, state: Any, **known: Any) -> Self:
         """Return the result that `state_dict` described.
 
         A sampler of a class of your own is not restored: `resume` then needs one.
         """
-        result = cls.read(body_of(state, "Result", FORMAT))
+        result = super().from_state_dict(state, **known)
         result.sampler = checkpoint.restored_sampler(result.state["sampler"])
         return result
 

@@ -1,6 +1,6 @@
 """States: each field is declared once, and everything else follows from its declaration."""
 
-from tombola.state.documents import Document, body_of
+from tombola.state.documents import Document, Versioned, body_of
 from tombola.state.fields import (
     LARGEST_COUNT,
     MOST,
@@ -40,6 +40,7 @@ __all__ = [
     "Record",
     "Scope",
     "State",
+    "Versioned",
     "array",
     "body_of",
     "cell",

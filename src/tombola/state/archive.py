@@ -16,12 +16,12 @@ import struct
 import tokenize
 import zipfile
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.lib import format as npy
 
-from tombola.state.documents import Document, body_of
+from tombola.state.documents import Versioned
 from tombola.state.fields import CheckpointError
 from tombola.state.files import replaced_file
 
@@ -99,15 +99,12 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST) -> dict[str, A
     return state
 
 
-class File(Document):
-    """A document in a file of its own, which says what it holds, and in which format."""
-
-    kind: ClassVar[str] = ""
-    form: ClassVar[int] = 1
+class File(Versioned):
+    """A document in a file of its own."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, atomically."""
-        write(path, {"class": self.kind, "format": self.form, **self.to_dict()})
+        write(path, self.state_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **known: Any) -> Self:
@@ -117,7 +114,7 @@ class File(Document):
         """
         saved = read(path)
         try:
-            return cls.read(body_of(saved, cls.kind, cls.form), **known)
+            return cls.from_state_dict(saved, **known)
         except CheckpointError as error:
             raise CheckpointError(f"{os.fspath(path)}: {error}") from None
 

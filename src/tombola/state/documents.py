@@ -29,7 +29,7 @@ from tombola.state.fields import (
 )
 from tombola.validation import brief, is_exactly
 
-__all__ = ["Document", "body_of", "declared_fields"]
+__all__ = ["Document", "Versioned", "body_of", "declared_fields"]
 
 
 def body_of(state: Any, kind: str, form: int) -> dict[str, Any]:
@@ -141,3 +141,22 @@ class Document:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.declared)
         return f"{type(self).__name__}({shown})"
+
+
+class Versioned(Document):
+    """A document that is a whole state: it says of which class it is, and in which format."""
+
+    kind: ClassVar[str]
+    form: ClassVar[int] = 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return it as a dict, with its class and format; `tombola.save` writes it to a file."""
+        return {"class": self.kind, "format": self.form, **self.to_dict()}
+
+    @classmethod
+    def from_state_dict(cls, state: Any, **known: Any) -> Self:
+        """Return the state in what may be anything, or raise a CheckpointError.
+
+        `known` is that of `Document.read`.
+        """
+        return cls.read(body_of(state, cls.kind, cls.form), **known)

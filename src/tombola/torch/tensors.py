@@ -7,30 +7,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tombola.state import CheckpointError, Document, body_of
+from tombola.state import CheckpointError, Versioned
 from tombola.validation import LONGEST, brief
 
 __all__ = ["TensorState", "from_tensors", "to_tensors"]
 
 
-class TensorState(Document):
-    """A full state: a dict with its class and format, and tensors in the place of arrays."""
+class TensorState(Versioned):
+    """A whole state with tensors in the place of arrays."""
 
-    kind: ClassVar[str]
     form: ClassVar[int] = 2
 
     def state_dict(self) -> dict[str, Any]:
         """Return it as dicts, lists, tensors, numbers, strings and None."""
-        state = {"class": self.kind, "format": self.form, **self.to_dict()}
-        return to_tensors(state)  # type: ignore[no-any-return]
+        return to_tensors(super().state_dict())  # type: ignore[no-any-return]
 
     @classmethod
     def from_state_dict(cls, state: Any, **known: Any) -> Self:
-        """Return the state in what may be anything, or raise a `CheckpointError`.
-
-        `known` is that of `Document.read`.
-        """
-        return cls.read(body_of(from_tensors(state), cls.kind, cls.form), **known)
+        """Return the state in what may be anything, or raise a `CheckpointError`."""
+        return super().from_state_dict(from_tensors(state), **known)
 
 
 def to_tensors(value: Any, name: str = "the state") -> Any:
