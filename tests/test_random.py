@@ -235,3 +235,10 @@ def test_what_is_not_a_stream_is_refused(entry, value, message):
     other = Stream(0)
     other.load_state_dict(Stream(5, (1,)).state_dict())
     np.testing.assert_array_equal(other.words(7), words)
+
+
+def test_loaded_words_continue_within_a_block():
+    stream, other = Stream(3), Stream(3)
+    stream.words(6)  # two words into a block of four
+    generator.Words.load(other.state, generator.Words.saved(stream.state))
+    assert other.words(5).tolist() == stream.words(5).tolist()

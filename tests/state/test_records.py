@@ -16,6 +16,7 @@ from tombola.state import (
     flag,
     integer,
     real,
+    side_by_side,
 )
 
 pytestmark = pytest.mark.kernels
@@ -172,3 +173,10 @@ def test_numbers_must_be_given_unless_they_have_a_default():
         Block(shares=np.zeros(2, dtype=np.int64))
     with pytest.raises(TypeError, match="Block has no field 'lenght'"):
         Block(lenght=3, length=3, shares=np.zeros(2, dtype=np.int64))
+
+
+def test_arrays_side_by_side_begin_at_a_cache_line_and_are_zero():
+    for n in (1, 3, 1000):
+        arrays = side_by_side(n, weight=np.int64, score=np.float64, visits=np.float32)
+        assert min(array.ctypes.data for array in arrays.values()) % 64 == 0
+        assert not any(array.any() for array in arrays.values())

@@ -238,3 +238,13 @@ def test_plain_arrays_by_name():
     live["a"][0] = 5.0
     np.testing.assert_array_equal(saved["a"], good["a"])
     np.testing.assert_array_equal(saved["b"], good["b"])
+
+
+def test_a_state_outside_of_the_package_is_named_by_its_source():
+    # else machine code of an earlier version of the class would be found in the cache
+    class Own(State):
+        counts: np.ndarray = array("how often each item was drawn", 0, 2**60)
+
+    first, _, digest = Own.__name__.partition("_")
+    assert first == "Own"
+    assert len(digest) == 12

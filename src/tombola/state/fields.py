@@ -449,8 +449,10 @@ def is_text(value: Any) -> bool:
 def _plain(end: Any) -> str:
     """Return an end of a range for people: large powers of two as such.
 
-    >>> _plain(2**60), _plain(2**63 - 1), _plain(2.0**-1000), _plain(MOST), _plain("n - 1")
-    ('2^60', '2^63 - 1', '2^-1000', '1.8e308', 'n - 1')
+    >>> _plain(2**60), _plain(2**63 - 1), _plain(2.0**-1000), _plain(2.0**16), _plain(2.0**15)
+    ('2^60', '2^63 - 1', '2^-1000', '2^16', '32768')
+    >>> _plain(MOST), _plain("n - 1")
+    ('1.8e308', 'n - 1')
     """
     if isinstance(end, int):
         for less, suffix in ((0, ""), (1, " - 1")):
