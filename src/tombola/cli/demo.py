@@ -6,14 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tombola.cli.demo_page import headline, page, picture, summary
 from tombola.cli.folders import check_folder
 from tombola.cli.progress import Progress
-from tombola.experiments import demo_clusters, demo_linear, demo_photograph
-from tombola.experiments.demo_parts import FULL, Pictures, Section, Size
-from tombola.experiments.exhibit import Row
-from tombola.experiments.rows import as_csv
+from tombola.demo import clusters, linear, photograph
+from tombola.demo.page import headline, page, picture, summary
+from tombola.demo.parts import FULL, Pictures, Section, Size
 from tombola.report.record import versions
+from tombola.report.rows import Row, as_csv
 from tombola.state.files import replaced_file, write_text
 
 __all__ = ["add_arguments", "run"]
@@ -38,7 +37,7 @@ def run(options: argparse.Namespace, size: Size = FULL) -> int:
     rows: list[Row] = []
     colours: Pictures = {}
     fits: Pictures = {}
-    total = sum(part.units(size) for part in (demo_linear, demo_clusters, demo_photograph))
+    total = sum(part.units(size) for part in (linear, clusters, photograph))
     with Progress("demo") as progress:
         for done, found in enumerate(_play(size, colours, fits), 1):
             rows += found
@@ -47,9 +46,9 @@ def run(options: argparse.Namespace, size: Size = FULL) -> int:
     for row in rows:
         parts.setdefault(row["part"], []).append(row)
     sections: list[Section] = [
-        demo_linear.show(parts["linear"]),
-        demo_clusters.show(parts["clusters"], colours),
-        demo_photograph.show(parts["photograph"], fits),
+        linear.show(parts["linear"]),
+        clusters.show(parts["clusters"], colours),
+        photograph.show(parts["photograph"], fits),
     ]
     seconds = time.monotonic() - began
     options.out.mkdir(parents=True, exist_ok=True)
@@ -66,6 +65,6 @@ def run(options: argparse.Namespace, size: Size = FULL) -> int:
 
 def _play(size: Size, colours: Pictures, fits: Pictures) -> Iterator[list[Row]]:
     """Yield the rows of all three parts as they come."""
-    yield from demo_linear.play(size)
-    yield from demo_clusters.play(size, colours)
-    yield from demo_photograph.play(size, fits)
+    yield from linear.play(size)
+    yield from clusters.play(size, colours)
+    yield from photograph.play(size, fits)

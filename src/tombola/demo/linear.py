@@ -14,22 +14,11 @@ from typing import Any
 import numpy as np
 
 import tombola
-from tombola.experiments.demo_parts import (
-    LOOKS,
-    Section,
-    Size,
-    column,
-    judged,
-    listed,
-    ratio,
-    spread,
-    times,
-)
-from tombola.experiments.exhibit import Row
-from tombola.experiments.running import minimize
+from tombola.demo.parts import LOOKS, Section, Size, judged, listed, ratio, spread, times
 from tombola.ledger import Estimate
 from tombola.problems import Logistic
 from tombola.report import figures
+from tombola.report.rows import Row, column, select
 from tombola.solvers import SDCA
 
 __all__ = ["draw_panel", "play", "show", "units"]
@@ -103,7 +92,9 @@ def _solve(problems: Sequence[Logistic], method: str, seed: int, gap: float) -> 
         n = problem.n
         sampler = tombola.Shuffle(n, seed=seed) if method == "shuffled" else None
         rounds = LONGEST * -(-n // solver.batch_size)
-        result = minimize(solver, problem, sampler=sampler, rounds=rounds)
+        result = solver.minimize(problem, sampler=sampler, rounds=rounds)
+        if result.interrupted:
+            raise KeyboardInterrupt
         reached = solver.gap(problem, result) <= gap
         epochs.append(result.item_gradients / n if reached else np.inf)
         seconds += result.seconds
@@ -123,7 +114,7 @@ def show(rows: list[Row]) -> Section:
     sooner: dict[str, Estimate] = {}
     for name, axis in zip(names, axes, strict=True):
         draw_panel(axis, rows, name)
-        near = [row for row in rows if row["data"] == name and row["gap"] == GOAL]
+        near = select(rows, data=name, gap=GOAL)
         epochs, seconds = (
             [column(near, what, method=method) for method in METHODS]
             for what in ("epochs", "seconds")
@@ -170,7 +161,7 @@ def draw_panel(axis: Any, rows: list[Row], name: str) -> None:
     """Draw gap against epochs on one data set: the median seed, and all of them."""
     for method in METHODS:
         colour, line, _ = LOOKS[method]
-        own = [row for row in rows if row["data"] == name and row["method"] == method]
+        own = select(rows, data=name, method=method)
         gaps = sorted(set(column(own, "gap")), reverse=True)
         reached = np.array([column(own, "epochs", gap=gap) for gap in gaps])
         axis.fill_betweenx(gaps, reached.min(1), reached.max(1), color=colour, alpha=0.18, lw=0)

@@ -2,7 +2,7 @@
 
 The network maps a place in china.jpg, each block of 3 x 3 pixels made one, to its colour: 64 random
 Fourier features, two layers of 64, Adam at a constant rate, 1,000 steps of 512 pixels. Pixels come
-in shuffled order, or from `GroupVRB` over cells of 8 x 8, which is told the error of each pixel;
+in shuffled order, or from `GroupVRB` over cells of 8 x 8, which gets the error of each pixel;
 importances keep its gradients unbiased. The rate is, of three, the best one for shuffled order, on
 a seed that is used for nothing else. PSNR = -10 log10(mean squared error), higher is better.
 """
@@ -17,21 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tombola
-from tombola.experiments.curves import collect, shown, speed
-from tombola.experiments.demo_parts import (
-    LOOKS,
-    Pictures,
-    Section,
-    Size,
-    column,
-    gallery,
-    judged,
-    ratio,
-    spread,
-)
-from tombola.experiments.exhibit import Row
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, judged, ratio, spread
 from tombola.ledger import Estimate, mean_estimate
 from tombola.report import figures
+from tombola.report.rows import Curves, Row, collect, column, select, shown, speed
 
 __all__ = ["draw_panel", "play", "show", "units"]
 
@@ -104,26 +93,18 @@ def _as_image(scene: Scene, colours: Array) -> NDArray[np.float64]:
 
 
 class Network:
-    """Two hidden layers after random Fourier features, and Adam."""
+    """Two hidden layers on features of places, and Adam."""
 
-    def __init__(self, seed: int, rate: float) -> None:
-        random = np.random.default_rng(seed)
-        self.waves = (20 * np.pi * random.normal(size=(2, WAVES))).astype(np.float32)
-        widths = [2 * WAVES, WIDTH, WIDTH, 3]
-        self.matrices, self.biases = [], []
-        for before, after in pairwise(widths):
-            scale = np.sqrt(2 / before)
-            self.matrices.append((scale * random.normal(size=(before, after))).astype(np.float32))
-            self.biases.append(np.zeros(after, dtype=np.float32))
+    def __init__(self, random: np.random.Generator, rate: float) -> None:
+        self.matrices: list[Array] = [
+            (np.sqrt(2 / before) * random.normal(size=(before, after))).astype(np.float32)
+            for before, after in pairwise([2 * WAVES, WIDTH, WIDTH, 3])
+        ]
+        self.biases = [np.zeros(matrix.shape[1], dtype=np.float32) for matrix in self.matrices]
+        self.means, self.squares = (
+            [np.zeros_like(it) for it in (*self.matrices, *self.biases)] for _ in range(2)
+        )
         self.rate, self.steps = rate, 0
-        parameters = [*self.matrices, *self.biases]
-        self.means = [np.zeros_like(it) for it in parameters]
-        self.squares = [np.zeros_like(it) for it in parameters]
-
-    def features(self, places: Array) -> Array:
-        """Return the random Fourier features of places."""
-        phases = places @ self.waves
-        return np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
 
     def layers(self, features: Array) -> list[Array]:
         """Return the values of all layers; the last are the colours."""
@@ -134,20 +115,21 @@ class Network:
         return values
 
     def step(self, values: list[Array], slopes: Array) -> None:
-        """Take a step, given all layers and the slopes of the loss in the colours."""
-        by_matrix, by_bias = [], []
+        """Take a step of Adam, given all layers and the slopes of the loss in the colours."""
+        by_matrix: list[Array] = []
+        by_bias: list[Array] = []
         for k in reversed(range(len(self.matrices))):
-            by_matrix.append(values[k].T @ slopes)
-            by_bias.append(slopes.sum(axis=0))
+            by_matrix.insert(0, values[k].T @ slopes)
+            by_bias.insert(0, slopes.sum(axis=0))
             if k > 0:
                 slopes = (slopes @ self.matrices[k].T) * (values[k] > 0)
         self.steps += 1
-        gradients = [*by_matrix[::-1], *by_bias[::-1]]
         fade, slow = DECAYS
         scale = self.rate * np.sqrt(1 - slow**self.steps) / (1 - fade**self.steps)
         for it, gradient, mean, square in zip(
-            [*self.matrices, *self.biases], gradients, self.means, self.squares, strict=True
-        ):
+            (*self.matrices, *self.biases), (*by_matrix, *by_bias), self.means, self.squares,
+            strict=True,
+        ):  # fmt: skip
             mean += (1 - fade) * (gradient - mean)
             square += (1 - slow) * (gradient**2 - square)
             it -= scale * mean / (np.sqrt(square) + 1e-8)
@@ -157,8 +139,10 @@ def _fit(
     scene: Scene, method: str, seed: int, rate: float, steps: int
 ) -> tuple[list[Row], Array, NDArray[np.float64]]:
     """Return a row for each look, and the colours and probabilities of pixels at the end."""
-    network = Network(seed, rate)
-    features = network.features(scene.places)
+    random = np.random.default_rng(seed)
+    phases = scene.places @ (20 * np.pi * random.normal(size=(2, WAVES))).astype(np.float32)
+    features = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)  # random Fourier features
+    network = Network(random, rate)
     n = len(features)
     adapts = method == "adaptive"
     sampler = tombola.GroupVRB(scene.cells, seed=seed) if adapts else tombola.Shuffle(n, seed=seed)
@@ -188,13 +172,14 @@ def _fit(
 def show(rows: list[Row], pictures: Pictures) -> Section:
     """Return the section: PSNR after the same steps, and steps to the same PSNR."""
     steps = max(column(rows, "step"))
-    last = {method: _last(rows, method) for method in METHODS}
     seconds = {method: column(rows, "seconds", method=method, step=steps) for method in METHODS}
+    marks, shuffled = _curves(rows, "shuffled")
+    _, adaptive = _curves(rows, "adaptive")
+    last = {
+        method: [float(curve[-LAST:].mean()) for curve in curves.values()]
+        for method, curves in (("shuffled", shuffled), ("adaptive", adaptive))
+    }
     gain = mean_estimate(np.subtract(last["adaptive"], last["shuffled"]))
-    marks, shuffled = collect(
-        [r for r in rows if r["method"] == "shuffled"], "step", "psnr", ["seed"]
-    )
-    _, adaptive = collect([r for r in rows if r["method"] == "adaptive"], "step", "psnr", ["seed"])
     longer = ratio(seconds["adaptive"], seconds["shuffled"])
     came, fewer = speed(marks, adaptive, shuffled, upwards=True)
     lead, gained = _lead(gain, fewer, longer)
@@ -243,8 +228,7 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
 def draw_panel(axis: Any, rows: list[Row]) -> None:
     """Draw PSNR against steps."""
     for method in METHODS:
-        own = [row for row in rows if row["method"] == method]
-        marks, curves = collect(own, "step", "psnr", ["seed"])
+        marks, curves = _curves(rows, method)
         colour, line, _ = LOOKS[method]
         for curve in curves.values():
             axis.plot(marks, curve, line, color=colour, linewidth=0.7, alpha=0.4)
@@ -253,11 +237,9 @@ def draw_panel(axis: Any, rows: list[Row]) -> None:
     axis.set(xlabel="steps", ylabel="PSNR, dB", title="a photograph, fitted")
 
 
-def _last(rows: list[Row], method: str) -> list[float]:
-    """Return the final PSNR of each seed."""
-    own = [row for row in rows if row["method"] == method]
-    _, curves = collect(own, "step", "psnr", ["seed"])
-    return [float(curve[-LAST:].mean()) for curve in curves.values()]
+def _curves(rows: list[Row], method: str) -> tuple[NDArray[np.float64], Curves]:
+    """Return the steps, and PSNR at each of them by seed."""
+    return collect(select(rows, method=method), "step", "psnr", ["seed"])
 
 
 def _lead(gain: Estimate, fewer: Estimate, longer: Estimate) -> tuple[str, bool]:

@@ -1,6 +1,6 @@
 """All samplers against the same losses: total cost over that of the best fixed distribution.
 
-python -m tombola.experiments.suite [--quick] [--out DIR]
+python -m experiments.suite [--quick] [--out DIR]
 
 There are n = 200 and 2,000 items with log-normal(1.5) losses, 50 epochs of single draws and 20
 seeds; results are means with 95% intervals. In the scenes, losses are constant (stationary), are
@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 import tombola
 from tombola.compiling import kernel
-from tombola.experiments.rows import as_csv
 from tombola.ledger import Sheet, account, mean_estimate, new_sheet
 from tombola.random import Stream
+from tombola.report.rows import as_csv
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.simulate import log_normal
 from tombola.simulate.randomness import next_normals, next_unit
@@ -227,7 +227,7 @@ def ratio(make: Make, setting: float, scene: int, n: int, epochs: int, seed: int
 def main() -> None:
     """Run the suite from the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m tombola.experiments.suite", description=(__doc__ or "").split("\n")[0]
+        prog="python -m experiments.suite", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, default=Path("out/suite"), help="folder for the rows")
     parser.add_argument("--quick", action="store_true", help="n = 200, 5 seeds, no tuning")

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.sweep import Setting
 from tombola import simulate, theory
-from tombola.experiments.curves import shown
-from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.ledger import Estimate, Ledger, mean_estimate
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit, Finding
+from tombola.report.rows import Row, select, shown
 from tombola.samplers import FTRL, VRB, Uniform
 from tombola.simulate import Adversary, Neglect, Stationary, Switching, log_normal
 
@@ -244,22 +245,21 @@ def show(rows: list[Row]) -> Exhibit:
         "Regret, divided by n^2, of right and wrong players, with 95% intervals. Above the black "
         "line a theorem is violated: the wrong players show that this is possible.",
     )
-    names = [name for name in PANELS if any(row["panel"] == name for row in rows)]
+    names = [name for name in PANELS if select(rows, panel=name)]
     figure, axes = figures.new_figure(math.ceil(len(names) / 2), 2, height=4.2)
     lines = []
     for axis, name in zip(axes, names, strict=False):
         panel = PANELS[name]
-        own = [row for row in rows if row["panel"] == name]
+        own = select(rows, panel=name)
         players = dict.fromkeys(row["player"] for row in own)
-        curves = {p: _Curve(panel, [row for row in own if row["player"] == p]) for p in players}
+        curves = {player: _Curve(panel, select(own, player=player)) for player in players}
         _draw(axis, panel, curves)
         for player, curve in curves.items():
             fitted = curve.growth
             lines.append([
                 panel.title, player, f"{curve.means[-1].value:.4g}", f"{curve.rounds[-1]:.0e}",
                 f"{curve.worst:.3g}" + (" (broken)" if curve.worst > 1 and name[0] in "ab" else ""),
-                "" if math.isnan(fitted.value) else
-                shown(fitted, digits=3),
+                "" if math.isnan(fitted.value) else shown(fitted, digits=3),
             ])  # fmt: skip
         exhibit.findings += _findings(panel, curves)
     exhibit.figures.append((figure, "Regret against T. Black: the bound. Solid lines: right "

@@ -14,21 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tombola.experiments.demo_parts import (
-    LOOKS,
-    Pictures,
-    Section,
-    Size,
-    column,
-    gallery,
-    judged,
-    ratio,
-    spread,
-    times,
-)
-from tombola.experiments.exhibit import Row
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, judged, ratio, spread, times
 from tombola.ledger import Estimate
 from tombola.report import figures
+from tombola.report.rows import Row, column
 
 __all__ = ["draw_panel", "play", "show", "units"]
 

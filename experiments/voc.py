@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 import tombola
+from experiments.one_vs_all import MARKS, RATE, Make, Task, race, tasks
+from experiments.sweep import Setting
 from tombola import datasets
-from tombola.experiments.curves import band, collect, shown, speed
-from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
-from tombola.experiments.one_vs_all import MARKS, RATE, Make, Task, race, tasks
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit, Finding
+from tombola.report.rows import Row, band, collect, column, select, shown, speed
 
 __all__ = ["SETTINGS", "TITLE", "checksums", "play", "show", "stages"]
 
@@ -109,7 +110,7 @@ def stages(runs: int) -> list[list[Setting]]:
 def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterator[Row]:
     """Do one run."""
     features, scaled = FEATURES[str(setting["features"])]
-    own = [row for row in earlier if row["features"] == setting["features"]]
+    own = select(earlier, features=setting["features"])
     if setting["part"] == "race":
         chosen = choices(own)
         contenders = {
@@ -144,7 +145,7 @@ def _made(name: str, place: int) -> Make:
 
 def best_setting(rows: Sequence[Row], name: str) -> int:
     """Return the index of the setting with the best validation score."""
-    tried = [row for row in rows if row["part"] == "settings" and row["method"] == name]
+    tried = select(rows, part="settings", method=name)
     return int(max(tried, key=lambda row: row["score"])["setting"])
 
 
@@ -153,11 +154,8 @@ def choices(rows: Sequence[Row]) -> dict[str, tuple[int, float]]:
     found = {}
     for name in METHODS:
         place = best_setting(rows, name)
-        tried = [
-            row
-            for row in rows
-            if row["part"] != "race" and row["method"] == name and row["setting"] == place
-        ]
+        tuned = [row for row in rows if row["part"] != "race"]
+        tried = select(tuned, method=name, setting=place)
         found[name] = place, float(max(tried, key=lambda row: row["score"])["rate"])
     return found
 
@@ -168,9 +166,9 @@ def choices(rows: Sequence[Row]) -> dict[str, tuple[int, float]]:
 def show(rows: list[Row]) -> Exhibit:
     """Show the curves, and when each method reaches the final score of uniform draws."""
     exhibit = Exhibit(TITLE, _lead(rows))
-    for features in dict.fromkeys(row["features"] for row in rows if row["part"] == "race"):
-        own = [row for row in rows if row["features"] == features]
-        races = {kind: _race(own, kind) for kind in ("paper", "best")}
+    for features in dict.fromkeys(column(rows, "features", part="race")):
+        own = select(rows, features=features)
+        races = {k: _Race(select(own, part="race", rate=k)) for k in ("paper", "best")}
         exhibit.figures.append((_figure(races["paper"]), _caption(features)))
         for kind, found in races.items():
             what = f"rate {RATE:g}" if kind == "paper" else "each at its own best rate"
@@ -180,7 +178,7 @@ def show(rows: list[Row]) -> Exhibit:
 
 
 def _lead(rows: list[Row]) -> str:
-    runs = len({row["run"] for row in rows if row["part"] == "race"})
+    runs = len(set(column(rows, "run", part="race")))
     return (
         f"One-vs-all logistic regression on 20 classes by AdaGrad, {MARKS[-1]:,} draws (three "
         f"epochs), {runs} runs, 95% intervals. Average precision at eleven points as in VOC 2007, "
@@ -204,7 +202,7 @@ class _Race:
     def __init__(self, rows: list[Row]) -> None:
         self.by: dict[str, dict[str, Any]] = {}
         for name in dict.fromkeys(row["method"] for row in rows):
-            own = [row for row in rows if row["method"] == name]
+            own = select(rows, method=name)
             curves = {}
             for y in ("eleven", "area", "objective", "moment", "seconds"):
                 self.marks, curves[y] = collect(own, "draws", y, ["run"])
@@ -220,10 +218,6 @@ class _Race:
             return float("inf")
         place = int(np.flatnonzero(self.marks == draws)[0])
         return float(np.median([curve[place] for curve in self.by[name]["seconds"].values()]))
-
-
-def _race(rows: list[Row], kind: str) -> _Race:
-    return _Race([row for row in rows if row["part"] == "race" and row["rate"] == kind])
 
 
 def _figure(found: _Race) -> Any:

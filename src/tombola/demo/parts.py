@@ -1,21 +1,21 @@
 """What the three parts of the demo share: sizes, ratios with intervals, words and looks."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.experiments.curves import shown
-from tombola.experiments.exhibit import Exhibit, Finding, Row
 from tombola.ledger import Estimate, mean_estimate
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit, Finding
+from tombola.report.rows import shown
 
 __all__ = [
-    "FULL", "LOOKS", "Pictures", "Section", "Size", "column", "draw_picture", "gallery", "judged",
-    "listed", "ratio", "spread", "times",
+    "FULL", "LOOKS", "Pictures", "Section", "Size", "draw_picture", "gallery", "judged", "listed",
+    "ratio", "spread", "times",
 ]  # fmt: skip
 
 Pictures = dict[str, NDArray[np.float64]]  # by title
@@ -49,22 +49,14 @@ FULL = Size()
 class Section(Exhibit):
     """One part of the page; `lead` completes the sentence "tombola ..."."""
 
-    gained: bool = False  # whether the lead tells of a gain
-
-
-def column(rows: Iterable[Row], name: str, **which: Any) -> list[Any]:
-    """Return a column of the rows that have these values.
-
-    >>> column([{"seed": 0, "cost": 2.0}, {"seed": 1, "cost": 3.0}], "cost", seed=1)
-    [3.0]
-    """
-    return [row[name] for row in rows if all(row[key] == value for key, value in which.items())]
+    notes: str = ""  # data, rival and seeds
+    gained: bool = False  # whether the lead reports a gain
 
 
 def ratio(theirs: ArrayLike, ours: ArrayLike) -> Estimate:
     """Return the geometric mean of theirs / ours over seeds, with Student's 95% interval.
 
-    All three numbers are nan where one of the values is not finite.
+    All three numbers are nan if one of the values is not finite.
 
     >>> [round(number, 2) for number in ratio([2.0, 4.0], [1.0, 2.0])]
     [2.0, 2.0, 2.0]
@@ -98,7 +90,7 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 
 def judged(claim: str, estimate: Estimate, evidence: str, none: float = 1.0) -> Finding:
-    """Return the finding that a number is above `none`; undecided where its interval has both."""
+    """Return the finding that a number is above `none`; undecided if its interval holds `none`."""
     confirmed = None
     if estimate.low > none:
         confirmed = True

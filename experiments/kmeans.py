@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tombola
+from experiments.sweep import Setting, minimize, timed
 from tombola import datasets
-from tombola.experiments.curves import Curves, band, collect, shown, speed
-from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
-from tombola.experiments.running import minimize, timed
 from tombola.ledger import mean_estimate
 from tombola.problems import KMeans
 from tombola.random import Stream
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit, Finding
+from tombola.report.rows import Curves, Row, band, collect, select, shown, speed
 from tombola.solvers import MiniBatchKMeans
 from tombola.solvers.clusters.plus_plus import plus_plus
 
@@ -150,14 +150,14 @@ def show(rows: list[Row]) -> Exhibit:
         "nearest centre. Seconds include the construction of the sampler, but not the evaluation "
         "of the cost.",
     )
-    names = [name for name in SETS if any(row["data"] == name for row in rows)]
+    names = [name for name in SETS if select(rows, data=name)]
     figure, axes = figures.new_figure(len(names), 2)
     tables, facts = [], []
     for k, name in enumerate(names):
-        own = [row for row in rows if row["data"] == name]
+        own = select(rows, data=name)
         curves = {}
         for method in METHODS:
-            mine = [row for row in own if row["method"] == method]
+            mine = select(own, method=method)
             marks, costs = collect(mine, "rounds", "cost", ["start", "seed"])
             _, seconds = collect(mine, "rounds", "seconds", ["start", "seed"])
             curves[method] = costs, np.median(list(seconds.values()), axis=0)
