@@ -8,7 +8,8 @@ An experiment is a module with
     play(setting, data, earlier)
                          does one run and yields its rows
     show(rows)           returns an `Exhibit` of figures, tables and findings
-    checksums(data)      optional: checks and identifies the data sets that it needs
+    DATA                 optional: the data sets it needs, from a label to a name of
+                         `tombola.datasets`
 
 A folder of results has a subfolder for each experiment with ``about.json`` and ``runs/*.csv``, one
 file for each finished run; ``gather`` puts them into one file, ``rows.csv``.
@@ -29,6 +30,7 @@ from types import ModuleType
 from typing import Any
 
 import tombola
+from tombola import datasets
 from tombola.report.record import versions
 from tombola.report.rows import Row, as_csv
 from tombola.state import Document, mapping, text
@@ -57,9 +59,8 @@ def experiment(name: str) -> ModuleType:
 
 def check(name: str, data: Path | None) -> dict[str, str]:
     """Return the checksums of the data that an experiment needs, or raise what is missing."""
-    module = experiment(name)
-    found: dict[str, str] = module.checksums(data) if hasattr(module, "checksums") else {}
-    return found
+    needed: Mapping[str, str] = getattr(experiment(name), "DATA", {})
+    return {label: datasets.load(known_as, data).checksum for label, known_as in needed.items()}
 
 
 def minimize(solver: Any, problem: Any, **options: Any) -> Any:

@@ -21,12 +21,12 @@ import numpy as np
 import tombola
 from experiments.one_vs_all import MARKS, RATE, Make, Task, race, tasks
 from experiments.sweep import Setting
-from tombola import datasets
+from tombola.ledger import Estimate
 from tombola.report import figures
 from tombola.report.exhibit import Exhibit, Finding
 from tombola.report.rows import Row, band, collect, column, select, shown, speed
 
-__all__ = ["SETTINGS", "TITLE", "checksums", "play", "show", "stages"]
+__all__ = ["DATA", "SETTINGS", "TITLE", "play", "show", "stages"]
 
 TITLE = "VOC 2007: mean average precision (Figure 3)"
 FEATURES = {
@@ -87,11 +87,7 @@ SETTINGS = {
     "chosen by": "precision at the end, on a fifth of trainval",
     "methods": {name: [str(s) for s in settings] for name, (_, settings) in METHODS.items()},
 }  # fmt: skip
-
-
-def checksums(data: Path | None) -> dict[str, str]:
-    """Return the checksums of the data sets."""
-    return {name: datasets.load(f"voc-{name}", data).checksum for name in ("efficientnet", "vgg19")}
+DATA = {name: f"voc-{name}" for name in ("efficientnet", "vgg19")}
 
 
 def stages(runs: int) -> list[list[Setting]]:
@@ -208,9 +204,18 @@ class _Race:
                 self.marks, curves[y] = collect(own, "draws", y, ["run"])
             self.by[name] = curves
 
-    def sooner(self, name: str, y: str, rival: str = "uniform") -> Any:
-        """Return when a method reaches the final value of a rival."""
+    def sooner(self, name: str, y: str, rival: str = "uniform") -> tuple[float, Estimate]:
+        """Return when a method reaches the final value of a rival, and how much sooner."""
         return speed(self.marks, self.by[name][y], self.by[rival][y], upwards=y != "objective")
+
+    def reached(self, name: str, y: str, rival: str) -> tuple[Estimate, str]:
+        """Return how much sooner, and a sentence with a place for what is reached."""
+        came, ratio = self.sooner(name, y, rival)
+        last = f"{self.marks[-1]:,.0f} draws"
+        if not np.isfinite(came):
+            return ratio, f"{name} does not reach it within {last}."
+        times = shown(ratio, zero="never")
+        return ratio, f"{name} reaches {{}} after {came:,.0f} of {last}, {times} times fewer."
 
     def seconds(self, name: str, draws: float) -> float:
         """Return the median seconds at a mark, summed over all classes."""
@@ -254,50 +259,34 @@ def _table(rows: list[Row], found: _Race, kind: str) -> tuple[list[str], list[li
             "" if settings[place] is None else str(settings[place]),
             f"{RATE if kind == 'paper' else rate:g}",
             *(f"{value:.4f}" for value in final),
-            _draws(came), shown(ratio, zero="never"), _seconds(found.seconds(name, came)),
-            _draws(down),
+            _or_never(came), shown(ratio, zero="never"),
+            _or_never(found.seconds(name, came), ".2f"), _or_never(down),
         ])  # fmt: skip
     return columns, lines
 
 
-def _draws(mark: float) -> str:
-    return f"{mark:,.0f}" if np.isfinite(mark) else "never"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.2f}" if np.isfinite(value) else "never"
+def _or_never(value: float, form: str = ",.0f") -> str:
+    return format(value, form) if np.isfinite(value) else "never"
 
 
 def _findings(features: str, races: dict[str, _Race]) -> list[Finding]:
     found = []
     for kind, what in (("paper", f"at rate {RATE:g}"), ("best", "each at its best rate")):
-        own = races[kind]
         for name, least, claim in (
             ("VRB as printed", 10.0, "The paper's claim: VRB needs a tenth of uniform's draws"),
             (DEFAULT, 3.0, "Our goal: the default sampler needs a third of uniform's draws"),
         ):
-            came, ratio = own.sooner(name, "eleven")
-            found.append(
-                Finding(
-                    f"{claim} ({features}, {what}).",
-                    ratio.value >= least,
-                    f"{name} reaches uniform's final precision after {_draws(came)} of "
-                    f"{own.marks[-1]:,.0f} draws, {shown(ratio, zero='never')} times fewer."
-                    if np.isfinite(came)
-                    else f"{name} does not reach it within {own.marks[-1]:,.0f} draws.",
-                )
-            )
+            ratio, words = races[kind].reached(name, "eleven", "uniform")
+            words = words.format("uniform's final precision")
+            found.append(Finding(f"{claim} ({features}, {what}).", ratio.value >= least, words))
         for y, of_what in (("eleven", "precision"), ("objective", "objective")):
-            came, ratio = own.sooner(DEFAULT, y, "shuffle")
+            ratio, words = races[kind].reached(DEFAULT, y, "shuffle")
             found.append(
                 Finding(
                     f"The default sampler reaches shuffling's final {of_what} sooner ({features}, "
                     f"{what}).",
                     bool(ratio.value > 1 and not ratio.low <= 1),
-                    f"{DEFAULT} reaches it after {_draws(came)} of {own.marks[-1]:,.0f} draws, "
-                    f"{shown(ratio, zero='never')} times fewer."
-                    if np.isfinite(came)
-                    else f"{DEFAULT} does not reach it within {own.marks[-1]:,.0f} draws.",
+                    words.format("it"),
                 )
             )
     return found

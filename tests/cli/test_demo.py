@@ -13,8 +13,7 @@ from tombola.demo.page import headline, not_seen, page, summary
 from tombola.demo.parts import FULL, Size, ratio, spread
 
 TINY = Size(
-    linear_seeds=1, linear_thin=8, cluster_seeds=2, clusters=8, thin=8, photograph_seeds=2,
-    shrink=12, steps=40,
+    seeds=2, linear_thin=8, clusters=8, thin=8, shrink=12, steps=40,
 )  # fmt: skip
 
 
@@ -55,7 +54,7 @@ def photograph_rows(gain, seeds=4):
 
 def sections(factors, sooner, dearer, gain):
     return [
-        linear.show(linear_rows(factors)),
+        linear.show(linear_rows(factors), {}),
         clusters.show(cluster_rows(sooner, dearer), {}),
         photograph.show(photograph_rows(gain), {}),
     ]
@@ -110,7 +109,7 @@ def test_less_work_without_less_time_is_told():
     rows = linear_rows({"digits": 3.0})
     for row in rows:
         row["seconds"] = 1.0 + 0.1 * (row["seed"] % 2) * (row["method"] == "adaptive")
-    assert "(not certainly less time on each)" in linear.show(rows).lead
+    assert "(not certainly less time on each)" in linear.show(rows, {}).lead
 
 
 def test_a_cost_that_may_be_higher_or_lower_is_not_called_the_same():
@@ -140,14 +139,14 @@ def test_a_goal_that_is_never_reached_decides_nothing():
     for row in rows:
         if row["gap"] == linear.GOAL and row["seed"] == 0:
             row["epochs"] = np.inf
-    section = linear.show(rows)
+    section = linear.show(rows, {})
     assert section.findings[0].confirmed is None
     assert "was not reached" in section.findings[0].evidence
     assert "nan" not in str(section.tables)
 
 
 def test_one_seed_decides_nothing():
-    section = linear.show(linear_rows({"digits": 3.0}, seeds=1))
+    section = linear.show(linear_rows({"digits": 3.0}, seeds=1), {})
     assert [finding.confirmed for finding in section.findings] == [None, None]
     assert "inf" not in str(section.tables)
     assert not section.gained

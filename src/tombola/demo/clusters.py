@@ -14,9 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, judged, ratio, spread, times
+from tombola.demo.parts import (
+    LOOKS,
+    Pictures,
+    Section,
+    Size,
+    gallery,
+    judged,
+    panel,
+    ratio,
+    spread,
+    times,
+)
 from tombola.ledger import Estimate
-from tombola.report import figures
 from tombola.report.rows import Row, column
 
 __all__ = ["draw_panel", "play", "show", "units"]
@@ -27,7 +37,7 @@ METHODS = ("scikit-learn", "uniform sample", "tombola")
 
 def units(size: Size) -> int:
     """Return the number of times that `play` yields."""
-    return size.cluster_seeds * len(METHODS)
+    return size.seeds * len(METHODS)
 
 
 def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
@@ -40,7 +50,7 @@ def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
     X = image.reshape(-1, 3)
     KMeans(size.clusters, coreset_size=len(X) // 100, random_state=0).fit(X[::10])  # compiles
     pictures["the photograph"] = image
-    for seed in range(size.cluster_seeds):
+    for seed in range(size.seeds):
         for method in METHODS if seed % 2 else METHODS[::-1]:
             start = time.perf_counter()
             centres, labels = _fit(method, X, size.clusters, seed)
@@ -88,16 +98,11 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
     quicker = ratio(seconds["uniform sample"], seconds["tombola"])
     lead, gained = _lead(sooner, dearer, n, clusters)
     section = Section(f"{clusters} colours for {n:,} pixels", lead, gained=gained)
-    figure, axes = figures.new_figure(height=2.6)
-    draw_panel(axes[0], rows)
-    figures.legend_below(figure)
-    section.figures.append(
-        (figure, "Each point is a fit: further left is sooner, lower is better.")
-    )
     if pictures:
-        drawn = gallery(pictures, ("the photograph", *METHODS))
         caption = f"The photograph, and the same in {clusters} colours by each method."
-        section.figures.insert(0, (drawn, caption))
+        section.figures.append((gallery(pictures, ("the photograph", *METHODS)), caption))
+    caption = "Each point is a fit: further left is sooner, lower is better."
+    section.figures.append((panel(draw_panel, rows), caption))
     section.notes = (
         "The rival is scikit-learn's `KMeans` over all pixels of its photograph china.jpg; ours is "
         "`tombola.estimators.KMeans`, which clusters few pixels and polishes over all of them. The "
@@ -111,7 +116,7 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         [
             [
                 method, spread(seconds[method], 2), spread(cost[method]),
-                times(ratio(seconds[method], seconds["tombola"]), 2),
+                times(ratio(seconds[method], seconds["tombola"])),
                 times(ratio(cost[method], cost["tombola"]), 3),
             ]
             for method in METHODS
@@ -120,9 +125,13 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
     section.findings = [
         judged(
             "k-means on coresets takes less time than scikit-learn's over all pixels.",
-            sooner, f"Times less: {times(sooner, 2)}.",
+            sooner, f"Times less: {times(sooner)}.",
         ),
-        _as_good(dearer),
+        judged(
+            "Its cost is lower than that over all pixels.",
+            Estimate(1 / dearer.value, 1 / dearer.high, 1 / dearer.low),
+            f"Times the cost of scikit-learn: {times(dearer, 3)}.",
+        ),
         judged(
             "It costs less than a uniform sample of as many pixels, polished as much.",
             better, f"The sample costs {times(better, 3)} times as much.",
@@ -133,13 +142,6 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         ),
     ]  # fmt: skip
     return section
-
-
-def _as_good(dearer: Estimate) -> Any:
-    """Return the finding that the cost is no higher than that over all pixels."""
-    inverse = Estimate(1 / dearer.value, 1 / dearer.high, 1 / dearer.low)
-    evidence = f"Times the cost of scikit-learn: {times(dearer, 3)}."
-    return judged("Its cost is lower than that over all pixels.", inverse, evidence)
 
 
 def draw_panel(axis: Any, rows: list[Row]) -> None:

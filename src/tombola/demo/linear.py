@@ -1,4 +1,4 @@
-"""First part of the demo: a linear classifier by dual coordinates, drawn or dealt.
+"""First part of the demo: a linear classifier by dual coordinates, adaptive against shuffled.
 
 Logistic regression with an intercept and scikit-learn's default penalty (C = 1, alpha = 1/n) on
 standardised columns, by `SDCA` until a certified duality gap. Only the draws differ: rows in
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import tombola
-from tombola.demo.parts import LOOKS, Section, Size, judged, listed, ratio, spread, times
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, judged, listed, ratio, spread, times
 from tombola.ledger import Estimate
 from tombola.problems import Logistic
 from tombola.report import figures
@@ -37,16 +37,16 @@ PATCH = 8  # pixels, the side of a patch
 
 def units(size: Size) -> int:
     """Return the number of times that `play` yields."""
-    return size.linear_seeds * len(DATA)
+    return size.seeds * len(DATA)
 
 
-def play(size: Size) -> Iterator[list[Row]]:
-    """Yield the rows of one seed on one data set at a time."""
+def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
+    """Yield the rows of one seed on one data set at a time; there are no pictures."""
     for name in DATA:
         problems = _problems(name, size.linear_thin)
         for method in METHODS:  # compiles
             _solve(problems[:1], method, 0, 1e-1)
-        for seed in range(size.linear_seeds):
+        for seed in range(size.seeds):
             turns = METHODS if seed % 2 else METHODS[::-1]
             yield [
                 {
@@ -104,7 +104,7 @@ def _solve(problems: Sequence[Logistic], method: str, seed: int, gap: float) -> 
 # --- results ------------------------------------------------------------------------------------
 
 
-def show(rows: list[Row]) -> Section:
+def show(rows: list[Row], pictures: Pictures) -> Section:
     """Return the section: epochs and seconds to the gap, by data set."""
     names = [name for name in DATA if column(rows, "seed", data=name)]
     section = Section("A linear classifier, to the same certified answer", "")
@@ -123,14 +123,14 @@ def show(rows: list[Row]) -> Section:
         first = near[0]
         lines.append([
             name, f"{first['rows']:,} x {first['columns']:,}",
-            *(spread(values) for values in epochs), times(fewer[name], 2), times(sooner[name], 2),
+            *(spread(values) for values in epochs), times(fewer[name]), times(sooner[name]),
         ])  # fmt: skip
         section.findings += [
             judged(
                 f"Adaptive draws need fewer {what} than shuffled ones to a gap of {GOAL:g} "
                 f"({name}).",
                 found,
-                f"Times fewer: {times(found, 2)}.",
+                f"Times fewer: {times(found)}.",
             )
             for what, found in (("epochs", fewer[name]), ("seconds", sooner[name]))
         ]

@@ -1,7 +1,7 @@
 """What the three parts of the demo share: sizes, ratios with intervals, words and looks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.ledger import Estimate, mean_estimate
 from tombola.report import figures
 from tombola.report.exhibit import Exhibit, Finding
-from tombola.report.rows import shown
+from tombola.report.rows import Row, shown
 
 __all__ = [
     "FULL", "LOOKS", "Pictures", "Section", "Size", "draw_picture", "gallery", "judged", "listed",
-    "ratio", "spread", "times",
+    "panel", "ratio", "spread", "times",
 ]  # fmt: skip
 
 Pictures = dict[str, NDArray[np.float64]]  # by title
@@ -32,12 +32,10 @@ LOOKS = {  # Okabe, Ito (2008), as in tombola.report.figures
 class Size(NamedTuple):
     """How much the demo does."""
 
-    linear_seeds: int = 5
+    seeds: int = 5
     linear_thin: int = 1  # of the rows of linear models: one of how many is used
-    cluster_seeds: int = 5
     clusters: int = 64
     thin: int = 1  # of the photograph that is clustered: every how many pixels along a side
-    photograph_seeds: int = 5
     shrink: int = 3  # of the photograph that is fitted: pixels along a side that become one
     steps: int = 1000
 
@@ -97,6 +95,14 @@ def judged(claim: str, estimate: Estimate, evidence: str, none: float = 1.0) -> 
     elif estimate.high < none:
         confirmed = False
     return Finding(claim, confirmed, evidence)
+
+
+def panel(draw: Callable[[Any, list[Row]], None], rows: list[Row]) -> Any:
+    """Return a figure of one panel, with a legend below."""
+    figure, (axis,) = figures.new_figure(height=2.6)
+    draw(axis, rows)
+    figures.legend_below(figure)
+    return figure
 
 
 def gallery(pictures: Pictures, titles: Sequence[str]) -> Any:

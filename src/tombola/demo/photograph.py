@@ -1,4 +1,4 @@
-"""Third part of the demo: a photograph fitted by a small network, pixels drawn or dealt.
+"""Third part of the demo: a photograph fitted by a small network, adaptive against shuffled.
 
 The network maps a place in china.jpg, each block of 3 x 3 pixels made one, to its colour: 64 random
 Fourier features, two layers of 64, Adam at a constant rate, 1,000 steps of 512 pixels. Pixels come
@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tombola
-from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, judged, ratio, spread
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, judged, panel, ratio, spread
 from tombola.ledger import Estimate, mean_estimate
-from tombola.report import figures
 from tombola.report.rows import Curves, Row, collect, column, select, shown, speed
 
 __all__ = ["draw_panel", "play", "show", "units"]
@@ -46,7 +45,7 @@ class Scene(NamedTuple):
 
 def units(size: Size) -> int:
     """Return the number of times that `play` yields."""
-    return len(RATES) + size.photograph_seeds * len(METHODS)
+    return len(RATES) + size.seeds * len(METHODS)
 
 
 def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
@@ -62,7 +61,7 @@ def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
             tuned[rate] = float(np.mean([row["psnr"] for row in rows[-LAST:]]))
             yield []
         best = max(tuned, key=lambda rate: tuned[rate])
-        for seed in range(size.photograph_seeds):
+        for seed in range(size.seeds):
             for method in METHODS if seed % 2 else METHODS[::-1]:
                 rows, fitted, chances = _fit(scene, method, seed, best, size.steps)
                 if seed == 0:
@@ -184,18 +183,14 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
     came, fewer = speed(marks, adaptive, shuffled, upwards=True)
     lead, gained = _lead(gain, fewer, longer)
     section = Section(f"A photograph, after the same {steps:,} steps", lead, gained=gained)
-    figure, axes = figures.new_figure(height=2.6)
-    draw_panel(axes[0], rows)
-    figures.legend_below(figure)
-    section.figures.append(
-        (figure, "PSNR on the way: the mean over seeds, and each seed; higher is better.")
-    )
     if pictures:
         caption = (
             "The photograph, how often a pixel is drawn (brighter: more often), and two fits of "
             f"the same network after {steps:,} steps."
         )
-        section.figures.insert(0, (gallery(pictures, TITLES), caption))
+        section.figures.append((gallery(pictures, TITLES), caption))
+    caption = "PSNR on the way: the mean over seeds, and each seed; higher is better."
+    section.figures.append((panel(draw_panel, rows), caption))
     section.notes = (
         f"A small network from places to colours, in numpy, on {rows[0]['rows']:,} pixels of "
         "scikit-learn's china.jpg. The rival is the same network, start and rate (the best of "
@@ -246,10 +241,8 @@ def _lead(gain: Estimate, fewer: Estimate, longer: Estimate) -> tuple[str, bool]
     """Return what happened in words, and whether something was gained: fewer steps."""
     each = f", each {longer.value:.1f} times as long" if longer.low > 1 else ""
     if fewer.low > 1:
-        return (
-            f"fitted a photograph in {fewer.value:.1f} times fewer steps than shuffling{each}",
-            True,
-        )
+        less = f"{fewer.value:.1f} times fewer steps"
+        return f"fitted a photograph in {less} than shuffling{each}", True
     how = "no better than shuffling"
     if gain.low > 0:
         how = f"hardly better than shuffling ({gain.value:.2f} dB)"
