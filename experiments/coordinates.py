@@ -21,7 +21,7 @@ from experiments.sweep import Setting, minimize
 from tombola.problems import LeastSquares, Logistic
 from tombola.problems.linear import LinearProblem
 from tombola.report import figures
-from tombola.report.exhibit import Exhibit, Finding
+from tombola.report.exhibit import Exhibit
 from tombola.report.rows import Row, arrival, collect, select
 from tombola.solvers import BlockCoordinateDescent, CoordinateDescent, Cyclic
 
@@ -142,22 +142,18 @@ def show(rows: list[Row]) -> Exhibit:
         axis.axhline(GOAL, color="0.4", linewidth=0.8)
         axis.set(title=name, xscale="log", yscale="log", xlabel="epochs", ylabel="gap",
                  ylim=(GOAL / 30, 2))  # fmt: skip
-        exhibit.findings.append(
-            Finding(
-                f"VRB needs fewer epochs than uniform draws ({name}).",
-                medians["VRB"] < medians["uniform"],
-                f"Medians: {_epochs(medians['VRB'])} against {_epochs(medians['uniform'])}; "
-                + ", ".join(
-                    f"{name} {_epochs(medians[name])}"
-                    for name in ("cyclic", "shuffle", "static by L")
-                )
-                + ".",
+        exhibit.finding(
+            f"VRB needs fewer epochs than uniform draws ({name}).",
+            medians["VRB"] < medians["uniform"],
+            f"Medians: {_epochs(medians['VRB'])} against {_epochs(medians['uniform'])}; "
+            + ", ".join(
+                f"{name} {_epochs(medians[name])}" for name in ("cyclic", "shuffle", "static by L")
             )
+            + ".",
         )
     figures.legend_below(figure)
-    exhibit.figures.append((figure, "Median gap; the horizontal line is the goal."))
-    exhibit.tables.append((f"Epochs to {GOAL:g}", ["problem", "coordinates", "median", "range"],
-                           lines))  # fmt: skip
+    exhibit.figure(figure, "Median gap; the horizontal line is the goal.")
+    exhibit.table(f"Epochs to {GOAL:g}", ["problem", "coordinates", "median", "range"], lines)
     return exhibit
 
 

@@ -17,7 +17,7 @@ from experiments.one_vs_all import MARKS, RATE, Make, race, tasks
 from experiments.sweep import Setting
 from tombola.ledger import mean_estimate
 from tombola.report import figures
-from tombola.report.exhibit import Exhibit, Finding
+from tombola.report.exhibit import Exhibit
 from tombola.report.rows import Row, band, collect, column, select, shown
 
 __all__ = ["DATA", "SETTINGS", "TITLE", "play", "show", "stages"]
@@ -84,11 +84,12 @@ def show(rows: list[Row]) -> Exhibit:
         "Final mean average precision, for each cell of the grid; below, the samplers without "
         "parameters."
     )
-    exhibit.figures.append((_heat(score, free), caption))
+    exhibit.figure(_heat(score, free), caption)
     best = max(score, key=lambda cell: score[cell])
     lowest = min(down, key=lambda cell: down[cell])
-    exhibit.figures.append((_curves(rows, best), "The best cell, the paper's two, and the samplers "
-                            "without parameters."))  # fmt: skip
+    exhibit.figure(
+        _curves(rows, best), "The best cell, the paper's two, and the samplers without parameters."
+    )
     lines = []
     for label, own in [
         *((f"{PRINTED}, L = {b:g}, theta = {m:g}", grid[b, m]) for b, m in
@@ -102,34 +103,31 @@ def show(rows: list[Row]) -> Exhibit:
         lines.append(
             [label, shown(precision, digits=4), f"{np.mean(early):.4f}", f"{objective:.5f}"]
         )
-    exhibit.tables.append((
+    exhibit.table(
         "Final values, and after 1,000 draws",
-        ["sampler", "final precision", "after 1,000 draws", "training objective"], lines,
-    ))  # fmt: skip
+        ["sampler", "final precision", "after 1,000 draws", "training objective"],
+        lines,
+    )
     plain = float(np.mean(column(free["uniform"], "eleven")))
     for name in ("VRB", "GroupVRB"):
         mine, reached = (float(np.mean(column(free[name], y))) for y in ("eleven", "objective"))
-        exhibit.findings.append(
-            Finding(
-                f"Our goal: {name}, without parameters, is within 5% of the grid's best cell.",
-                mine >= 0.95 * score[best] and reached <= 1.05 * down[lowest],
-                f"Precision {mine:.4f} against {score[best]:.4f} (L = {best[0]:g}, theta = "
-                f"{best[1]:g}; uniform draws reach {plain:.4f}, so this says little); training "
-                f"objective {reached:.5f} against {down[lowest]:.5f} (L = {lowest[0]:g}, theta = "
-                f"{lowest[1]:g}), {reached / down[lowest] - 1:+.1%}.",
-            )
+        exhibit.finding(
+            f"Our goal: {name}, without parameters, is within 5% of the grid's best cell.",
+            mine >= 0.95 * score[best] and reached <= 1.05 * down[lowest],
+            f"Precision {mine:.4f} against {score[best]:.4f} (L = {best[0]:g}, theta = "
+            f"{best[1]:g}; uniform draws reach {plain:.4f}, so this says little); training "
+            f"objective {reached:.5f} against {down[lowest]:.5f} (L = {lowest[0]:g}, theta = "
+            f"{lowest[1]:g}), {reached / down[lowest] - 1:+.1%}.",
         )
     spreads = {when: _spread(rows, when) for when in (EARLY, MARKS[-1])}
     gain = score[best] - plain
-    exhibit.findings.append(
-        Finding(
-            "The paper's claim: a wrong bound hurts the early stage only.",
-            None if gain < 0.01 else spreads[MARKS[-1]] < 0.2 * spreads[EARLY],
-            f"At the same mixing, precisions with different bounds differ by up to "
-            f"{spreads[EARLY]:.4f} after {EARLY:,} draws and {spreads[MARKS[-1]]:.4f} at the end. "
-            f"The best cell is {gain:.4f} above uniform draws at the end; with a gain below 0.01, "
-            "a wrong bound has nothing to hurt.",
-        )
+    exhibit.finding(
+        "The paper's claim: a wrong bound hurts the early stage only.",
+        None if gain < 0.01 else spreads[MARKS[-1]] < 0.2 * spreads[EARLY],
+        f"At the same mixing, precisions with different bounds differ by up to "
+        f"{spreads[EARLY]:.4f} after {EARLY:,} draws and {spreads[MARKS[-1]]:.4f} at the end. "
+        f"The best cell is {gain:.4f} above uniform draws at the end; with a gain below 0.01, "
+        "a wrong bound has nothing to hurt.",
     )
     return exhibit
 

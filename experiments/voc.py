@@ -23,7 +23,7 @@ from experiments.one_vs_all import MARKS, RATE, Make, Task, race, tasks
 from experiments.sweep import Setting
 from tombola.ledger import Estimate
 from tombola.report import figures
-from tombola.report.exhibit import Exhibit, Finding
+from tombola.report.exhibit import Exhibit
 from tombola.report.rows import Row, band, collect, column, select, shown, speed
 
 __all__ = ["DATA", "SETTINGS", "TITLE", "play", "show", "stages"]
@@ -165,11 +165,11 @@ def show(rows: list[Row]) -> Exhibit:
     for features in dict.fromkeys(column(rows, "features", part="race")):
         own = select(rows, features=features)
         races = {k: _Race(select(own, part="race", rate=k)) for k in ("paper", "best")}
-        exhibit.figures.append((_figure(races["paper"]), _caption(features)))
+        exhibit.figure(_figure(races["paper"]), _caption(features))
         for kind, found in races.items():
             what = f"rate {RATE:g}" if kind == "paper" else "each at its own best rate"
-            exhibit.tables.append((f"{features}, {what}", *_table(own, found, kind)))
-        exhibit.findings += _findings(features, races)
+            exhibit.table(f"{features}, {what}", *_table(own, found, kind))
+        _add_findings(exhibit, features, races)
     return exhibit
 
 
@@ -269,8 +269,7 @@ def _or_never(value: float, form: str = ",.0f") -> str:
     return format(value, form) if np.isfinite(value) else "never"
 
 
-def _findings(features: str, races: dict[str, _Race]) -> list[Finding]:
-    found = []
+def _add_findings(exhibit: Exhibit, features: str, races: dict[str, _Race]) -> None:
     for kind, what in (("paper", f"at rate {RATE:g}"), ("best", "each at its best rate")):
         for name, least, claim in (
             ("VRB as printed", 10.0, "The paper's claim: VRB needs a tenth of uniform's draws"),
@@ -278,15 +277,12 @@ def _findings(features: str, races: dict[str, _Race]) -> list[Finding]:
         ):
             ratio, words = races[kind].reached(name, "eleven", "uniform")
             words = words.format("uniform's final precision")
-            found.append(Finding(f"{claim} ({features}, {what}).", ratio.value >= least, words))
+            exhibit.finding(f"{claim} ({features}, {what}).", ratio.value >= least, words)
         for y, of_what in (("eleven", "precision"), ("objective", "objective")):
             ratio, words = races[kind].reached(DEFAULT, y, "shuffle")
-            found.append(
-                Finding(
-                    f"The default sampler reaches shuffling's final {of_what} sooner ({features}, "
-                    f"{what}).",
-                    bool(ratio.value > 1 and not ratio.low <= 1),
-                    words.format("it"),
-                )
+            exhibit.finding(
+                f"The default sampler reaches shuffling's final {of_what} sooner ({features}, "
+                f"{what}).",
+                bool(ratio.value > 1 and not ratio.low <= 1),
+                words.format("it"),
             )
-    return found

@@ -14,18 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tombola.demo.parts import (
-    LOOKS,
-    Pictures,
-    Section,
-    Size,
-    gallery,
-    judged,
-    panel,
-    ratio,
-    spread,
-    times,
-)
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, panel, ratio, spread, times
 from tombola.ledger import Estimate
 from tombola.report.rows import Row, column
 
@@ -100,9 +89,9 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
     section = Section(f"{clusters} colours for {n:,} pixels", lead, gained=gained)
     if pictures:
         caption = f"The photograph, and the same in {clusters} colours by each method."
-        section.figures.append((gallery(pictures, ("the photograph", *METHODS)), caption))
+        section.figure(gallery(pictures, ("the photograph", *METHODS)), caption)
     caption = "Each point is a fit: further left is sooner, lower is better."
-    section.figures.append((panel(draw_panel, rows), caption))
+    section.figure(panel(draw_panel, rows), caption)
     section.notes = (
         "The rival is scikit-learn's `KMeans` over all pixels of its photograph china.jpg; ours is "
         "`tombola.estimators.KMeans`, which clusters few pixels and polishes over all of them. The "
@@ -110,37 +99,40 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         f"draws, and then at most {POLISH} steps over all pixels, as ours takes. "
         f"{len(seconds['tombola'])} seeds; each method starts once."
     )
-    section.tables.append((
+    section.table(
         "Seconds and cost (sum of squared distances): geometric means over seeds, 95% intervals",
         ["method", "seconds", "cost", "times the seconds of tombola", "times the cost of tombola"],
         [
             [
-                method, spread(seconds[method], 2), spread(cost[method]),
+                method,
+                spread(seconds[method], 2),
+                spread(cost[method]),
                 times(ratio(seconds[method], seconds["tombola"])),
                 times(ratio(cost[method], cost["tombola"]), 3),
             ]
             for method in METHODS
         ],
-    ))  # fmt: skip
-    section.findings = [
-        judged(
-            "k-means on coresets takes less time than scikit-learn's over all pixels.",
-            sooner, f"Times less: {times(sooner)}.",
-        ),
-        judged(
-            "Its cost is lower than that over all pixels.",
-            Estimate(1 / dearer.value, 1 / dearer.high, 1 / dearer.low),
-            f"Times the cost of scikit-learn: {times(dearer, 3)}.",
-        ),
-        judged(
-            "It costs less than a uniform sample of as many pixels, polished as much.",
-            better, f"The sample costs {times(better, 3)} times as much.",
-        ),
-        judged(
-            "It takes less time than a uniform sample of as many pixels, polished as much.",
-            quicker, f"Times less: {times(quicker)}.",
-        ),
-    ]  # fmt: skip
+    )
+    section.judge(
+        "k-means on coresets takes less time than scikit-learn's over all pixels.",
+        sooner,
+        f"Times less: {times(sooner)}.",
+    )
+    section.judge(
+        "Its cost is lower than that over all pixels.",
+        Estimate(1 / dearer.value, 1 / dearer.high, 1 / dearer.low),
+        f"Times the cost of scikit-learn: {times(dearer, 3)}.",
+    )
+    section.judge(
+        "It costs less than a uniform sample of as many pixels, polished as much.",
+        better,
+        f"The sample costs {times(better, 3)} times as much.",
+    )
+    section.judge(
+        "It takes less time than a uniform sample of as many pixels, polished as much.",
+        quicker,
+        f"Times less: {times(quicker)}.",
+    )
     return section
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import tombola
-from tombola.demo.parts import LOOKS, Pictures, Section, Size, judged, listed, ratio, spread, times
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, listed, ratio, spread, times
 from tombola.ledger import Estimate
 from tombola.problems import Logistic
 from tombola.report import figures
@@ -125,15 +125,13 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
             name, f"{first['rows']:,} x {first['columns']:,}",
             *(spread(values) for values in epochs), times(fewer[name]), times(sooner[name]),
         ])  # fmt: skip
-        section.findings += [
-            judged(
+        for what, found in (("epochs", fewer[name]), ("seconds", sooner[name])):
+            section.judge(
                 f"Adaptive draws need fewer {what} than shuffled ones to a gap of {GOAL:g} "
                 f"({name}).",
                 found,
                 f"Times fewer: {times(found)}.",
             )
-            for what, found in (("epochs", fewer[name]), ("seconds", sooner[name]))
-        ]
     figures.legend_below(figure)
     section.lead, section.gained = _lead(fewer, sooner)
     seeds = len(set(column(rows, "seed")))
@@ -143,17 +141,24 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         f"the same solver (`SDCA`) on the same data with rows in shuffled order; {seeds} seeds. "
         "An epoch is as many visits of rows as there are rows, and what proves the gap is counted."
     )
-    section.figures.append((
+    section.figure(
         figure,
         "How far the objective is above its minimum at most, as a share of the objective of a "
         f"model without columns, against the work. Dotted: {GOAL:g}, where the table compares.",
-    ))  # fmt: skip
-    section.tables.append((
+    )
+    section.table(
         f"Work and time to a duality gap of {GOAL:g}: geometric means over seeds, 95% intervals; "
         "above 1 is better",
-        ["data", "rows x columns", "epochs, shuffled", "epochs, adaptive", "times fewer epochs",
-         "times fewer seconds"], lines,
-    ))  # fmt: skip
+        [
+            "data",
+            "rows x columns",
+            "epochs, shuffled",
+            "epochs, adaptive",
+            "times fewer epochs",
+            "times fewer seconds",
+        ],
+        lines,
+    )
     return section
 
 

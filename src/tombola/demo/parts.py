@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.ledger import Estimate, mean_estimate
 from tombola.report import figures
-from tombola.report.exhibit import Exhibit, Finding
+from tombola.report.exhibit import Exhibit
 from tombola.report.rows import Row, shown
 
 __all__ = [
-    "FULL", "LOOKS", "Pictures", "Section", "Size", "draw_picture", "gallery", "judged", "listed",
+    "FULL", "LOOKS", "Pictures", "Section", "Size", "draw_picture", "gallery", "listed",
     "panel", "ratio", "spread", "times",
 ]  # fmt: skip
 
@@ -49,6 +49,11 @@ class Section(Exhibit):
 
     notes: str = ""  # data, rival and seeds
     gained: bool = False  # whether the lead reports a gain
+
+    def judge(self, claim: str, estimate: Estimate, evidence: str, none: float = 1.0) -> None:
+        """Add the finding that a number is above `none`; undecided if its interval holds that."""
+        confirmed = True if estimate.low > none else False if estimate.high < none else None
+        self.finding(claim, confirmed, evidence)
 
 
 def ratio(theirs: ArrayLike, ours: ArrayLike) -> Estimate:
@@ -85,16 +90,6 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
     """
     found = ratio(values, np.ones(len(values)))
     return "never" if math.isnan(found.value) else shown(found, digits)
-
-
-def judged(claim: str, estimate: Estimate, evidence: str, none: float = 1.0) -> Finding:
-    """Return the finding that a number is above `none`; undecided if its interval holds `none`."""
-    confirmed = None
-    if estimate.low > none:
-        confirmed = True
-    elif estimate.high < none:
-        confirmed = False
-    return Finding(claim, confirmed, evidence)
 
 
 def panel(draw: Callable[[Any, list[Row]], None], rows: list[Row]) -> Any:

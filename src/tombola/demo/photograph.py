@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tombola
-from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, judged, panel, ratio, spread
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, panel, ratio, spread
 from tombola.ledger import Estimate, mean_estimate
 from tombola.report.rows import Curves, Row, collect, column, select, shown, speed
 
@@ -188,9 +188,9 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
             "The photograph, how often a pixel is drawn (brighter: more often), and two fits of "
             f"the same network after {steps:,} steps."
         )
-        section.figures.append((gallery(pictures, TITLES), caption))
+        section.figure(gallery(pictures, TITLES), caption)
     caption = "PSNR on the way: the mean over seeds, and each seed; higher is better."
-    section.figures.append((panel(draw_panel, rows), caption))
+    section.figure(panel(draw_panel, rows), caption)
     section.notes = (
         f"A small network from places to colours, in numpy, on {rows[0]['rows']:,} pixels of "
         "scikit-learn's china.jpg. The rival is the same network, start and rate (the best of "
@@ -198,25 +198,27 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         f"of {CELL} x {CELL} pixels. {len(last['shuffled'])} seeds. "
         "The same on a GPU, with a larger network and all pixels: `examples/fit_image.py --full`."
     )
-    section.tables.append((
+    section.table(
         f"PSNR (mean of the last {LAST} looks) and seconds: means over seeds, 95% intervals",
         ["pixels", "PSNR, dB", "seconds"],
         [
             [method, shown(mean_estimate(last[method]), 2), spread(seconds[method], 2)]
             for method in METHODS
         ],
-    ))  # fmt: skip
-    section.findings = [
-        judged(
-            "Adaptive draws fit the photograph better than shuffled order in the same steps.",
-            gain, f"Gain: {shown(gain, 2)} dB.", none=0.0,
-        ),
-        judged(
-            "Adaptive draws need fewer steps to the last PSNR of shuffled order.",
-            fewer, f"Times fewer: {shown(fewer, 2, zero='not reached')}." if np.isfinite(came)
-            else "They do not get there.",
-        ),
-    ]  # fmt: skip
+    )
+    section.judge(
+        "Adaptive draws fit the photograph better than shuffled order in the same steps.",
+        gain,
+        f"Gain: {shown(gain, 2)} dB.",
+        none=0.0,
+    )
+    section.judge(
+        "Adaptive draws need fewer steps to the last PSNR of shuffled order.",
+        fewer,
+        f"Times fewer: {shown(fewer, 2, zero='not reached')}."
+        if np.isfinite(came)
+        else "They do not get there.",
+    )
     return section
 
 

@@ -28,3 +28,15 @@ class Exhibit:
     figures: list[tuple[Any, str]] = field(default_factory=list)  # matplotlib figure, caption
     tables: list[tuple[str, list[str], list[list[Any]]]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+
+    def finding(self, claim: str, confirmed: bool | None, evidence: str) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(claim, confirmed, evidence))
+
+    def figure(self, figure: Any, caption: str) -> None:
+        """Add a figure."""
+        self.figures.append((figure, caption))
+
+    def table(self, caption: str, columns: list[str], lines: list[list[Any]]) -> None:
+        """Add a table."""
+        self.tables.append((caption, columns, lines))
