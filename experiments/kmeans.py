@@ -224,6 +224,7 @@ def _add_findings(exhibit: Exhibit, name: str, marks: Any, curves: Any, rows: li
         if np.isfinite(came)
         else "Its mean test cost never reaches the final one of uniform draws."
     )
+    final = f"Final mean test cost {last[OURS]:.4f} times uniform's."
     if name == "kdd":
         exhibit.finding(
             "Our goal: on KDD, VRB needs a tenth of the rounds.", ratio.value >= 10, sooner
@@ -238,20 +239,20 @@ def _add_findings(exhibit: Exhibit, name: str, marks: Any, curves: Any, rows: li
         exhibit.finding(
             f"Our goal: on {SETS[name]}, VRB is not worse than uniform draws by more than 1%.",
             bool(last[OURS] <= 1.01),
-            f"Final mean test cost {last[OURS]:.4f} times uniform's.",
+            final,
         )
     if name == "hapt":
         exhibit.finding(
             "The paper's claim for CSN, which this data set replaces: VRB is much better.",
             bool(last[OURS] < 0.99 or ratio.value >= 2),
-            f"Final mean test cost {last[OURS]:.4f} times uniform's. {sooner}",
+            f"{final} {sooner}",
         )
     seen = [row for row in rows if "entropy" in row]
     if name == "mnist":
         exhibit.finding(
             "The paper's claim: on MNIST there is no advantage.",
             bool(abs(last[OURS] - 1) < 0.01),
-            f"Final mean test cost {last[OURS]:.4f} times uniform's.",
+            final,
         )
     if name == "mnist" and seen:
         end = max(seen, key=lambda row: row["rounds"])
