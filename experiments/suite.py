@@ -122,6 +122,8 @@ class Situation(NamedTuple):
 
 
 Make = Callable[[Situation, float], Any]
+BOUNDS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # times the largest squared loss
+MIXINGS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
 
 # For each sampler: its constructor, its authors' setting, and six candidates.
 PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
@@ -137,12 +139,12 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
     "KVib": (
         lambda s, x: tombola.KVib(s.n, bound=s.bound * x, horizon=s.horizon, seed=s.seed),
         1.0,
-        (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5),
+        BOUNDS,
     ),
     "VRB, bound L, horizon T": (
         lambda s, x: tombola.VRB(s.n, bound=s.bound * x, horizon=s.horizon, seed=s.seed),
         1.0,
-        (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5),
+        BOUNDS,
     ),
     "MABS": (
         lambda s, x: tombola.MABS(
@@ -156,21 +158,9 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
         0.0,  # the step of the theory
         (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
     ),
-    "Avare": (
-        lambda s, x: tombola.Avare(s.n, floor=x, seed=s.seed),
-        0.2,
-        (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
-    ),
-    "SRG": (
-        lambda s, x: tombola.SRG(s.n, mixing=x, seed=s.seed),
-        0.5,
-        (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
-    ),
-    "Stale": (
-        lambda s, x: tombola.Stale(s.n, mixing=x, seed=s.seed),
-        0.1,
-        (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
-    ),
+    "Avare": (lambda s, x: tombola.Avare(s.n, floor=x, seed=s.seed), 0.2, MIXINGS),
+    "SRG": (lambda s, x: tombola.SRG(s.n, mixing=x, seed=s.seed), 0.5, MIXINGS),
+    "Stale": (lambda s, x: tombola.Stale(s.n, mixing=x, seed=s.seed), 0.1, MIXINGS),
     "OSMD": (
         lambda s, x: tombola.OSMD(
             s.n, bound=s.bound, step=x or None, horizon=None if x else s.horizon, seed=s.seed
@@ -194,11 +184,7 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
         (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
     ),
     "GroupVRB, told tenths": (lambda s, _: tombola.GroupVRB(s.groups, seed=s.seed), 0, ()),
-    "FTRL, told all losses": (
-        lambda s, _: tombola.FTRL(s.n, bound=s.bound, seed=s.seed),
-        0,
-        (),
-    ),
+    "FTRL, told all losses": (lambda s, _: tombola.FTRL(s.n, bound=s.bound, seed=s.seed), 0, ()),
     "static, told the first losses": (
         lambda s, _: tombola.Static(s.losses, mixing=0.1, seed=s.seed),
         0,
