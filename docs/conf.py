@@ -8,7 +8,8 @@ from pathlib import Path
 
 import tombola
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))  # which the gallery uses
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT)]  # the gallery uses examples and experiments
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 project = "tombola"

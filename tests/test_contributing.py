@@ -72,7 +72,7 @@ def listed(text):
 def enforced():
     """The same, by the contract of import-linter."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    (contract,) = settings["tool"]["importlinter"]["contracts"]
+    contract, _ = settings["tool"]["importlinter"]["contracts"]
     layers = enumerate(reversed(contract["layers"]), 1)
     return {part: layer for layer, names in layers for part in names.split(" | ")}
 

@@ -245,6 +245,6 @@ def test_an_example_of_the_gallery_runs(path):
     ended = subprocess.run(
         [sys.executable, path], check=False, capture_output=True, text=True, timeout=600, cwd=ROOT,
         env={**os.environ, "MPLBACKEND": "Agg",
-             "PYTHONPATH": os.pathsep.join([str(ROOT / "examples"), str(ROOT / "src")])},
+             "PYTHONPATH": os.pathsep.join(str(ROOT / it) for it in (".", "examples", "src"))},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr

@@ -123,7 +123,7 @@ def test_every_bound_is_on_the_page():
     [
         ("`tombola.samplers.VRB`,", "`tombola.samplers.VRC`,", "no name tombola.samplers.VRC"),
         ("`tombola.ledger.Ledger.regret`", "`tombola.ledger.Ledger.sorrow`", "no name"),
-        ("`tombola.experiments.hyper`", "`tombola.experiments.hyped`", "no name"),
+        ("`experiments.hyper`", "`experiments.hyped`", "no name"),
         ("`src/tombola/torch/loader.py`", "`src/tombola/torch/leader.py`", "no file"),
         ("::test_lemma_17`", "::test_lemma_71`", "no test tests/test_lemmas.py::test_lemma_71"),
         ("`tests/test_ledger.py::", "`tests/test_edger.py::", "no test tests/test_edger.py"),
@@ -134,7 +134,7 @@ def test_every_bound_is_on_the_page():
         ("`python benchmarks/index.py`", "`python benchmarks/index.py --fast`", "no such option"),
         ("`python benchmarks/index.py`", "`make bench-press`", "no such target"),
         ("`python benchmarks/index.py`", "`ruby benchmarks/index.py`", "no such program"),
-        ("`python -m tombola.experiments.suite`", "`python -m tombola.sweet`", "no such script"),
+        ("`python -m experiments.suite`", "`python -m tombola.sweet`", "no such script"),
         ("`pytest tests/test_theory.py`", "`pytest tests/test_practice.py`", "no such test file"),
         ("None: used in proofs only", "Used in proofs only", "no code"),
         ("| The default of `MiniBatchKMeans` |", "| |", "Seen is empty"),

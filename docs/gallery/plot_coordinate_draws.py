@@ -14,9 +14,9 @@ not tried.
 # count.
 import matplotlib.pyplot as plt
 import numpy as np
+from experiments.coordinates import lasso
 
 import tombola
-from tombola.experiments.coordinates import lasso
 from tombola.problems import LeastSquares
 from tombola.solvers import CoordinateDescent, Cyclic
 

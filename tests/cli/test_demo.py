@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from tombola.cli import demo
-from tombola.cli.demo_page import headline, not_seen, page, summary
 from tombola.cli.main import Parser, main
-from tombola.experiments import demo_clusters, demo_linear, demo_photograph
-from tombola.experiments.demo_parts import FULL, Size, ratio, spread
+from tombola.demo import clusters, linear, photograph
+from tombola.demo.page import headline, not_seen, page, summary
+from tombola.demo.parts import FULL, Size, ratio, spread
 
 TINY = Size(
-    linear_seeds=1, linear_thin=8, cluster_seeds=2, clusters=8, thin=8, photograph_seeds=2,
-    shrink=12, steps=40,
+    seeds=2, linear_thin=8, clusters=8, thin=8, shrink=12, steps=40,
 )  # fmt: skip
 
 
@@ -24,8 +23,8 @@ def linear_rows(factors, seeds=4):
     return [
         {"part": "linear", "data": name, "rows": 100, "columns": 3, "seed": seed, "method": method,
          "gap": gap, "epochs": work * random.uniform(0.99, 1.01), "seconds": work}
-        for name, factor in factors.items() for seed in range(seeds) for gap in demo_linear.GAPS
-        for method in demo_linear.METHODS
+        for name, factor in factors.items() for seed in range(seeds) for gap in linear.GAPS
+        for method in linear.METHODS
         for work in [-10 * np.log10(gap) * (factor if method == "shuffled" else 1.0)]
     ]  # fmt: skip
 
@@ -48,16 +47,16 @@ def photograph_rows(gain, seeds=4):
         {"part": "photograph", "rows": 1000, "seed": seed, "method": method, "step": step,
          "seconds": step / 100, "psnr": step / 100 + seed + random.uniform(-0.02, 0.02)
          + (gain if method == "adaptive" else 0.0)}
-        for seed in range(seeds) for method in demo_photograph.METHODS
+        for seed in range(seeds) for method in photograph.METHODS
         for step in range(50, 1001, 50)
     ]  # fmt: skip
 
 
 def sections(factors, sooner, dearer, gain):
     return [
-        demo_linear.show(linear_rows(factors)),
-        demo_clusters.show(cluster_rows(sooner, dearer), {}),
-        demo_photograph.show(photograph_rows(gain), {}),
+        linear.show(linear_rows(factors), {}),
+        clusters.show(cluster_rows(sooner, dearer), {}),
+        photograph.show(photograph_rows(gain), {}),
     ]
 
 
@@ -110,14 +109,14 @@ def test_less_work_without_less_time_is_told():
     rows = linear_rows({"digits": 3.0})
     for row in rows:
         row["seconds"] = 1.0 + 0.1 * (row["seed"] % 2) * (row["method"] == "adaptive")
-    assert "(not certainly less time on each)" in demo_linear.show(rows).lead
+    assert "(not certainly less time on each)" in linear.show(rows, {}).lead
 
 
 def test_a_cost_that_may_be_higher_or_lower_is_not_called_the_same():
     rows = cluster_rows(5.0, 1.0)
     for row in rows:
         row["cost"] *= 1 + 0.01 * (row["seed"] - 1.5) * (row["method"] == "tombola")
-    lead = demo_clusters.show(rows, {}).lead
+    lead = clusters.show(rows, {}).lead
     assert re.search(r"at a cost within [12]\.\d% of its$", lead)
 
 
@@ -126,7 +125,7 @@ def test_a_slight_gain_is_called_slight_and_slow_steps_are_told():
     for row in rows:
         row["psnr"] += 5 * (row["step"] == 1000)  # a jump at the end: no step is saved
         row["seconds"] *= 2 if row["method"] == "adaptive" else 1
-    section = demo_photograph.show(rows, {})
+    section = photograph.show(rows, {})
     assert section.lead == (
         "fitted a photograph hardly better than shuffling (0.10 dB) in as many steps, each 2.0 "
         "times as long"
@@ -138,16 +137,16 @@ def test_a_slight_gain_is_called_slight_and_slow_steps_are_told():
 def test_a_goal_that_is_never_reached_decides_nothing():
     rows = linear_rows({"digits": 3.0})
     for row in rows:
-        if row["gap"] == demo_linear.GOAL and row["seed"] == 0:
+        if row["gap"] == linear.GOAL and row["seed"] == 0:
             row["epochs"] = np.inf
-    section = demo_linear.show(rows)
+    section = linear.show(rows, {})
     assert section.findings[0].confirmed is None
     assert "was not reached" in section.findings[0].evidence
     assert "nan" not in str(section.tables)
 
 
 def test_one_seed_decides_nothing():
-    section = demo_linear.show(linear_rows({"digits": 3.0}, seeds=1))
+    section = linear.show(linear_rows({"digits": 3.0}, seeds=1), {})
     assert [finding.confirmed for finding in section.findings] == [None, None]
     assert "inf" not in str(section.tables)
     assert not section.gained
@@ -163,10 +162,10 @@ def test_ratios_are_paired_and_geometric():
 
 def test_gradients_of_the_network_are_those_of_finite_differences():
     random = np.random.default_rng(0)
-    network = demo_photograph.Network(0, rate=1e-3)
+    network = photograph.Network(random, rate=1e-3)
     for it in (network.matrices, network.biases):
         it[:] = [values.astype(np.float64) for values in it]
-    x = random.normal(size=(7, 2 * demo_photograph.WAVES))
+    x = random.normal(size=(7, 2 * photograph.WAVES))
     slopes = random.normal(size=(7, 3))
     seen = []
     network.means = [np.zeros_like(it) for it in (*network.matrices, *network.biases)]

@@ -3,11 +3,15 @@
 import json
 import re
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import tombola
+from experiments import coordinates
+from tombola.cli import reproduce
 from tombola.cli.main import main
-from tombola.experiments import coordinates
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +107,38 @@ def test_a_folder_of_other_settings_is_refused(tmp_path, capsys):
     message = refused(capsys, "reproduce", "coordinates", "--out", tmp_path)
     assert "holds runs with different settings" in message
     assert not list((folder / "runs").iterdir())
+
+
+# --- where there is no clone --------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_clone(monkeypatch):
+    monkeypatch.setattr(reproduce, "clone", lambda: None)
+
+
+@pytest.mark.parametrize("arguments", [["voc"], ["all", "--runs", "3"], ["--help"]])
+def test_without_a_clone_reproduce_says_what_to_do(arguments, no_clone, capsys):
+    said = refused(capsys, "reproduce", *arguments)
+    assert "not part of the installed package: `git clone`" in said
+
+
+def test_without_a_clone_results_are_not_shown_but_bad_folders_are_named(
+    shown, no_clone, tmp_path, capsys
+):
+    page = tmp_path / "page.html"
+    assert "`git clone`" in refused(capsys, "report", shown, "--out", page)
+    assert "holds no results" in refused(capsys, "report", tmp_path, "--out", page)
+    assert "there is no folder" in refused(capsys, "report", tmp_path / "none", "--out", page)
+    assert not page.exists()
+
+
+def test_a_clone_is_that_of_the_package_or_the_current_folder(tmp_path, monkeypatch):
+    root = Path(tombola.__file__).parents[2]
+    monkeypatch.chdir(tmp_path)
+    assert reproduce.clone() == root
+    wheel = SimpleNamespace(__file__=str(tmp_path / "lib" / "site-packages" / "tombola" / "x.py"))
+    monkeypatch.setattr(reproduce, "tombola", wheel)
+    assert reproduce.clone() is None
+    monkeypatch.chdir(root)
+    assert reproduce.clone() == root

@@ -33,7 +33,7 @@ def train(arguments, folder):
 
 
 def reproduce(folder):
-    from tombola.experiments import regret
+    from experiments import regret
 
     regret.HORIZONS.update(HORIZONS)
     regret.LONGEST = 2000

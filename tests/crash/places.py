@@ -36,9 +36,8 @@ IN_WORDS = {
 }
 READERS = (
     "tombola.checkpoint.read",
-    "tombola.experiments.sweep.about",
-    "tombola.experiments.sweep.read",
-    "tombola.experiments.rows.read",
+    "experiments.sweep.about",
+    "experiments.sweep.read",
 )
 
 

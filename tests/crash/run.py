@@ -20,7 +20,7 @@ from pathlib import Path
 from crash import small_disk
 from crash.places import IN_WORDS
 
-TESTS = str(Path(__file__).parents[1])
+PATHS = [str(Path(__file__).parents[k]) for k in (1, 2)]  # of the tests, and of `experiments`
 SHARES = {"command": 400, "sampler": 1000, "solver": 720, "loader": 480, "sweep": 400}
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 
@@ -86,7 +86,7 @@ def campaign(options, folder):
 
 def environment():
     """Return the environment of servers: one thread, and our modules."""
-    paths = [TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [*PATHS, *filter(None, [os.environ.get("PYTHONPATH")])]
     quiet = {"TOMBOLA_QUIET": "1", "MPLBACKEND": "agg", "PYTHONPATH": os.pathsep.join(paths)}
     return {**os.environ, **ONE_THREAD, **quiet}
 

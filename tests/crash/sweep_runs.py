@@ -7,11 +7,14 @@ import numpy as np
 
 import tombola
 from crash.killing import Run
-from experiments.toy import stages
-from tombola.experiments import sweep
+from experiments import sweep
 
 SETTINGS = {"marks": [50, 100, 200]}
 RUNS = 20
+
+
+def stages(runs):
+    return [[{"part": "choose"}], [{"part": "race", "run": run} for run in range(runs)]]
 
 
 def play(setting, data, earlier):
@@ -33,9 +36,9 @@ def install():
     """Make this module an experiment of its own; spawned processes do the same."""
     sweep.NAMES = (*sweep.NAMES, "losses")
     module = SimpleNamespace(
-        __name__="tombola.experiments.losses", SETTINGS=SETTINGS, stages=stages, play=play
+        __name__="experiments.losses", SETTINGS=SETTINGS, stages=stages, play=play
     )
-    sys.modules["tombola.experiments.losses"] = module
+    sys.modules["experiments.losses"] = module
 
 
 def runs():

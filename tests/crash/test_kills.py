@@ -20,7 +20,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Lin
 
 def alone(code):
     """Run some lines in a process of their own, without threads; return what they print."""
-    lines = f"import json, sys\nsys.path.insert(0, {campaign.TESTS!r})\n{code}"
+    lines = f"import json, sys\nsys.path[:0] = {campaign.PATHS!r}\n{code}"
     environment = {**os.environ, **campaign.ONE_THREAD}
     done = subprocess.run(
         [sys.executable, "-c", lines], capture_output=True, text=True, timeout=600, env=environment

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from experiments.one_vs_all import MARKS
 
-from tombola.experiments import coordinates, hyper, kmeans, regret, voc
-from tombola.experiments.one_vs_all import MARKS
+from experiments import coordinates, hyper, kmeans, regret, voc
 
 
 def noisy(value, seed):

@@ -8,22 +8,22 @@ import time
 from pathlib import Path
 
 import pytest
+from experiments.sweep import gather, minimize, read
 
-from tombola.experiments import sweep
-from tombola.experiments.rows import gather, read
-from tombola.experiments.running import minimize
+from experiments import sweep
 
 sys.path.insert(0, str(Path(__file__).parent))
 import toy
 
+PATHS = [str(Path(__file__).parents[k]) for k in (0, 2)]  # of `toy`, and of `experiments`
 CHILD = """
 import sys
 from pathlib import Path
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {paths!r}
 import toy
-from tombola.experiments import sweep
+from experiments import sweep
 sweep.NAMES = (*sweep.NAMES, "toy")
-sys.modules["tombola.experiments.toy"] = toy
+sys.modules["experiments.toy"] = toy
 toy.PAUSE = 0.01
 print("ready", flush=True)
 sweep.sweep("toy", Path({out!r}), runs=8)
@@ -130,7 +130,7 @@ def test_unknown_experiments_are_named(tmp_path):
 
 def test_killed_at_any_time_it_continues_to_the_same_rows(toys, tmp_path):
     whole = files(sweep.sweep("toy", tmp_path / "whole", runs=8))
-    code = CHILD.format(folder=str(Path(toy.__file__).parent), out=str(tmp_path / "killed"))
+    code = CHILD.format(paths=PATHS, out=str(tmp_path / "killed"))
     rng, kills = random.Random(0), 0
     while True:
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
@@ -157,10 +157,11 @@ def test_jobs_make_the_same_rows(toys, tmp_path, monkeypatch):
 
 
 WORKER = """
-import os, time
+import os, sys, time
+sys.path[:0] = {paths!r}
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from tombola.experiments.sweep import _end_with_parent
+from experiments.sweep import _end_with_parent
 if __name__ == "__main__":
     context = get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=_end_with_parent) as pool:
@@ -171,7 +172,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
 def test_workers_end_when_their_parent_is_killed(tmp_path):
-    (tmp_path / "script.py").write_text(WORKER)
+    (tmp_path / "script.py").write_text(WORKER.format(paths=PATHS))
     with subprocess.Popen(
         [sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as parent:

@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
-from tombola.experiments import sweep
-from tombola.experiments.exhibit import Exhibit
+from experiments import sweep
+from tombola.report.exhibit import Exhibit
 
 TITLE = "Toy"
 SETTINGS = {"marks": [1, 2, 3]}
@@ -34,7 +34,7 @@ def show(rows):
 
 def run_in_child(*given, _run=sweep._run):
     """Do a run in a spawned process, where the toy is not registered yet."""
-    sys.modules["tombola.experiments.toy"] = sys.modules[__name__]
+    sys.modules["experiments.toy"] = sys.modules[__name__]
     sweep.NAMES = (*sweep.NAMES, "toy")
     _run(*given)
 
@@ -42,4 +42,4 @@ def run_in_child(*given, _run=sweep._run):
 def install(monkeypatch):
     """Register the toy as an experiment."""
     monkeypatch.setattr(sweep, "NAMES", (*sweep.NAMES, "toy"))
-    monkeypatch.setitem(sys.modules, "tombola.experiments.toy", sys.modules[__name__])
+    monkeypatch.setitem(sys.modules, "experiments.toy", sys.modules[__name__])

@@ -95,7 +95,7 @@ def faults_of_sdist(names: Iterable[str]) -> list[str]:
     """Return what is wrong with the files of an sdist, named from its top folder."""
     names = set(names)
     needed = ["CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"]
-    needed += ["src/tombola/py.typed", "tests/conftest.py"]
+    needed += ["experiments/reproduce.py", "src/tombola/py.typed", "tests/conftest.py"]
     faults = [f"the sdist has no {name}" for name in needed if name not in names]
     return faults + [f"{name} is a cache" for name in sorted(names) if CACHES.search(name)]
 

@@ -56,7 +56,9 @@ def main() -> None:
     assert "advise" in run(command, "--help").stdout
     refused = run(command, "train", "rows.csv", code=2)
     assert "pip install tombola[cli]" in refused.stderr, refused.stderr
-    say("the command line: help, and what to install")
+    refused = run(command, "reproduce", "voc", code=2)
+    assert "`git clone`" in refused.stderr, refused.stderr
+    say("the command line: help, what to install, and what is in a clone only")
 
 
 def run(*command: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:

@@ -15,8 +15,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SDIST = [
-    "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "src/tombola/py.typed",
-    "tests/conftest.py",
+    "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "experiments/reproduce.py",
+    "pyproject.toml", "src/tombola/py.typed", "tests/conftest.py",
 ]  # fmt: skip
 
 
@@ -88,6 +88,7 @@ def test_a_good_wheel_has_no_faults():
     ("more", "less", "fault"),
     [
         ({"tests/test_a.py"}, set(), "tests/test_a.py does not belong in the wheel"),
+        ({"experiments/a.py"}, set(), "experiments/a.py does not belong in the wheel"),
         ({"us/__pycache__/a.pyc"}, set(), "us/__pycache__/a.pyc does not belong in the wheel"),
         (set(), {"us/py.typed"}, "the wheel has no us/py.typed"),
         (set(), {"us-1.dist-info/licenses/LICENSE"}, "the wheel has no licenses/LICENSE"),

@@ -3,20 +3,20 @@
 import argparse
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from tombola.cli.demo_page import headline, page, picture, summary
 from tombola.cli.folders import check_folder
 from tombola.cli.progress import Progress
-from tombola.experiments import demo_clusters, demo_linear, demo_photograph
-from tombola.experiments.demo_parts import FULL, Pictures, Section, Size
-from tombola.experiments.exhibit import Row
-from tombola.experiments.rows import as_csv
+from tombola.demo import clusters, linear, photograph
+from tombola.demo.page import headline, page, picture, summary
+from tombola.demo.parts import FULL, Pictures, Size
 from tombola.report.record import versions
+from tombola.report.rows import Row, as_csv
 from tombola.state.files import replaced_file, write_text
 
 __all__ = ["add_arguments", "run"]
+
+PARTS = {"linear": linear, "clusters": clusters, "photograph": photograph}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,37 +35,24 @@ def run(options: argparse.Namespace, size: Size = FULL) -> int:
     check_folder(options.out, resumable=False)
     print("Three comparisons on data that come with scikit-learn: about a minute.", flush=True)
     began = time.monotonic()
-    rows: list[Row] = []
-    colours: Pictures = {}
-    fits: Pictures = {}
-    total = sum(part.units(size) for part in (demo_linear, demo_clusters, demo_photograph))
+    rows: dict[str, list[Row]] = {name: [] for name in PARTS}
+    pictures: dict[str, Pictures] = {name: {} for name in PARTS}
+    done, total = 0, sum(part.units(size) for part in PARTS.values())
     with Progress("demo") as progress:
-        for done, found in enumerate(_play(size, colours, fits), 1):
-            rows += found
-            progress(done, total)
-    parts: dict[str, list[Row]] = {}
-    for row in rows:
-        parts.setdefault(row["part"], []).append(row)
-    sections: list[Section] = [
-        demo_linear.show(parts["linear"]),
-        demo_clusters.show(parts["clusters"], colours),
-        demo_photograph.show(parts["photograph"], fits),
-    ]
+        for name, part in PARTS.items():
+            for found in part.play(size, pictures[name]):
+                rows[name] += found
+                done += 1
+                progress(done, total)
+    sections = [part.show(rows[name], pictures[name]) for name, part in PARTS.items()]
     seconds = time.monotonic() - began
     options.out.mkdir(parents=True, exist_ok=True)
     page(sections, size, seconds).save(options.out / "report.html")
-    write_text(options.out / "rows.csv", as_csv(rows))
+    write_text(options.out / "rows.csv", as_csv(row for part in rows.values() for row in part))
     about = {"settings": size._asdict(), **versions()}
     write_text(options.out / "about.json", json.dumps(about, indent=2) + "\n")
     with replaced_file(options.out / "demo.png") as file:
-        picture(parts, colours).savefig(file, format="png", dpi=110)
+        picture(rows, pictures["clusters"]).savefig(file, format="png", dpi=110)
     print(f"\n{headline(sections)}\n\n" + "\n".join(summary(sections)))
     print(f"\n{seconds:.0f} seconds. Page: {options.out / 'report.html'}")
     return 0
-
-
-def _play(size: Size, colours: Pictures, fits: Pictures) -> Iterator[list[Row]]:
-    """Yield the rows of all three parts as they come."""
-    yield from demo_linear.play(size)
-    yield from demo_clusters.play(size, colours)
-    yield from demo_photograph.play(size, fits)

@@ -21,7 +21,7 @@ COMMANDS = {
     "train": "fit a model; save it with its trace and a report",
     "predict": "apply the model of a run to new rows",
     "demo": "compare with shuffling and scikit-learn on real data, in about a minute",
-    "reproduce": "reproduce the experiments of the paper on real data",
+    "reproduce": "reproduce the experiments of the paper on real data, in a clone",
     "report": "write an HTML page about experiments, or about runs of train side by side",
     "datasets": "list the data sets that have a name",
     "warm-up": "compile the kernels that most users need, ahead of the first use",

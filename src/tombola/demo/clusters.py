@@ -14,21 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tombola.experiments.demo_parts import (
-    LOOKS,
-    Pictures,
-    Section,
-    Size,
-    column,
-    gallery,
-    judged,
-    ratio,
-    spread,
-    times,
-)
-from tombola.experiments.exhibit import Row
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, panel, ratio, spread, times
 from tombola.ledger import Estimate
-from tombola.report import figures
+from tombola.report.rows import Row, column
 
 __all__ = ["draw_panel", "play", "show", "units"]
 
@@ -38,7 +26,7 @@ METHODS = ("scikit-learn", "uniform sample", "tombola")
 
 def units(size: Size) -> int:
     """Return the number of times that `play` yields."""
-    return size.cluster_seeds * len(METHODS)
+    return size.seeds * len(METHODS)
 
 
 def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
@@ -51,7 +39,7 @@ def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
     X = image.reshape(-1, 3)
     KMeans(size.clusters, coreset_size=len(X) // 100, random_state=0).fit(X[::10])  # compiles
     pictures["the photograph"] = image
-    for seed in range(size.cluster_seeds):
+    for seed in range(size.seeds):
         for method in METHODS if seed % 2 else METHODS[::-1]:
             start = time.perf_counter()
             centres, labels = _fit(method, X, size.clusters, seed)
@@ -99,16 +87,11 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
     quicker = ratio(seconds["uniform sample"], seconds["tombola"])
     lead, gained = _lead(sooner, dearer, n, clusters)
     section = Section(f"{clusters} colours for {n:,} pixels", lead, gained=gained)
-    figure, axes = figures.new_figure(height=2.6)
-    draw_panel(axes[0], rows)
-    figures.legend_below(figure)
-    section.figures.append(
-        (figure, "Each point is a fit: further left is sooner, lower is better.")
-    )
     if pictures:
-        drawn = gallery(pictures, ("the photograph", *METHODS))
         caption = f"The photograph, and the same in {clusters} colours by each method."
-        section.figures.insert(0, (drawn, caption))
+        section.figure(gallery(pictures, ("the photograph", *METHODS)), caption)
+    caption = "Each point is a fit: further left is sooner, lower is better."
+    section.figure(panel(draw_panel, rows), caption)
     section.notes = (
         "The rival is scikit-learn's `KMeans` over all pixels of its photograph china.jpg; ours is "
         "`tombola.estimators.KMeans`, which clusters few pixels and polishes over all of them. The "
@@ -116,41 +99,41 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         f"draws, and then at most {POLISH} steps over all pixels, as ours takes. "
         f"{len(seconds['tombola'])} seeds; each method starts once."
     )
-    section.tables.append((
+    section.table(
         "Seconds and cost (sum of squared distances): geometric means over seeds, 95% intervals",
         ["method", "seconds", "cost", "times the seconds of tombola", "times the cost of tombola"],
         [
             [
-                method, spread(seconds[method], 2), spread(cost[method]),
-                times(ratio(seconds[method], seconds["tombola"]), 2),
+                method,
+                spread(seconds[method], 2),
+                spread(cost[method]),
+                times(ratio(seconds[method], seconds["tombola"])),
                 times(ratio(cost[method], cost["tombola"]), 3),
             ]
             for method in METHODS
         ],
-    ))  # fmt: skip
-    section.findings = [
-        judged(
-            "k-means on coresets takes less time than scikit-learn's over all pixels.",
-            sooner, f"Times less: {times(sooner, 2)}.",
-        ),
-        _as_good(dearer),
-        judged(
-            "It costs less than a uniform sample of as many pixels, polished as much.",
-            better, f"The sample costs {times(better, 3)} times as much.",
-        ),
-        judged(
-            "It takes less time than a uniform sample of as many pixels, polished as much.",
-            quicker, f"Times less: {times(quicker)}.",
-        ),
-    ]  # fmt: skip
+    )
+    section.judge(
+        "k-means on coresets takes less time than scikit-learn's over all pixels.",
+        sooner,
+        f"Times less: {times(sooner)}.",
+    )
+    section.judge(
+        "Its cost is lower than that over all pixels.",
+        Estimate(1 / dearer.value, 1 / dearer.high, 1 / dearer.low),
+        f"Times the cost of scikit-learn: {times(dearer, 3)}.",
+    )
+    section.judge(
+        "It costs less than a uniform sample of as many pixels, polished as much.",
+        better,
+        f"The sample costs {times(better, 3)} times as much.",
+    )
+    section.judge(
+        "It takes less time than a uniform sample of as many pixels, polished as much.",
+        quicker,
+        f"Times less: {times(quicker)}.",
+    )
     return section
-
-
-def _as_good(dearer: Estimate) -> Any:
-    """Return the finding that the cost is no higher than that over all pixels."""
-    inverse = Estimate(1 / dearer.value, 1 / dearer.high, 1 / dearer.low)
-    evidence = f"Times the cost of scikit-learn: {times(dearer, 3)}."
-    return judged("Its cost is lower than that over all pixels.", inverse, evidence)
 
 
 def draw_panel(axis: Any, rows: list[Row]) -> None:

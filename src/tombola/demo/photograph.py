@@ -1,8 +1,8 @@
-"""Third part of the demo: a photograph fitted by a small network, pixels drawn or dealt.
+"""Third part of the demo: a photograph fitted by a small network, adaptive against shuffled.
 
 The network maps a place in china.jpg, each block of 3 x 3 pixels made one, to its colour: 64 random
 Fourier features, two layers of 64, Adam at a constant rate, 1,000 steps of 512 pixels. Pixels come
-in shuffled order, or from `GroupVRB` over cells of 8 x 8, which is told the error of each pixel;
+in shuffled order, or from `GroupVRB` over cells of 8 x 8, which gets the error of each pixel;
 importances keep its gradients unbiased. The rate is, of three, the best one for shuffled order, on
 a seed that is used for nothing else. PSNR = -10 log10(mean squared error), higher is better.
 """
@@ -17,21 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tombola
-from tombola.experiments.curves import collect, shown, speed
-from tombola.experiments.demo_parts import (
-    LOOKS,
-    Pictures,
-    Section,
-    Size,
-    column,
-    gallery,
-    judged,
-    ratio,
-    spread,
-)
-from tombola.experiments.exhibit import Row
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, gallery, panel, ratio, spread
 from tombola.ledger import Estimate, mean_estimate
-from tombola.report import figures
+from tombola.report.rows import Curves, Row, collect, column, select, shown, speed
 
 __all__ = ["draw_panel", "play", "show", "units"]
 
@@ -57,7 +45,7 @@ class Scene(NamedTuple):
 
 def units(size: Size) -> int:
     """Return the number of times that `play` yields."""
-    return len(RATES) + size.photograph_seeds * len(METHODS)
+    return len(RATES) + size.seeds * len(METHODS)
 
 
 def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
@@ -73,7 +61,7 @@ def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
             tuned[rate] = float(np.mean([row["psnr"] for row in rows[-LAST:]]))
             yield []
         best = max(tuned, key=lambda rate: tuned[rate])
-        for seed in range(size.photograph_seeds):
+        for seed in range(size.seeds):
             for method in METHODS if seed % 2 else METHODS[::-1]:
                 rows, fitted, chances = _fit(scene, method, seed, best, size.steps)
                 if seed == 0:
@@ -104,26 +92,18 @@ def _as_image(scene: Scene, colours: Array) -> NDArray[np.float64]:
 
 
 class Network:
-    """Two hidden layers after random Fourier features, and Adam."""
+    """Two hidden layers on features of places, and Adam."""
 
-    def __init__(self, seed: int, rate: float) -> None:
-        random = np.random.default_rng(seed)
-        self.waves = (20 * np.pi * random.normal(size=(2, WAVES))).astype(np.float32)
-        widths = [2 * WAVES, WIDTH, WIDTH, 3]
-        self.matrices, self.biases = [], []
-        for before, after in pairwise(widths):
-            scale = np.sqrt(2 / before)
-            self.matrices.append((scale * random.normal(size=(before, after))).astype(np.float32))
-            self.biases.append(np.zeros(after, dtype=np.float32))
+    def __init__(self, random: np.random.Generator, rate: float) -> None:
+        self.matrices: list[Array] = [
+            (np.sqrt(2 / before) * random.normal(size=(before, after))).astype(np.float32)
+            for before, after in pairwise([2 * WAVES, WIDTH, WIDTH, 3])
+        ]
+        self.biases = [np.zeros(matrix.shape[1], dtype=np.float32) for matrix in self.matrices]
+        self.means, self.squares = (
+            [np.zeros_like(it) for it in (*self.matrices, *self.biases)] for _ in range(2)
+        )
         self.rate, self.steps = rate, 0
-        parameters = [*self.matrices, *self.biases]
-        self.means = [np.zeros_like(it) for it in parameters]
-        self.squares = [np.zeros_like(it) for it in parameters]
-
-    def features(self, places: Array) -> Array:
-        """Return the random Fourier features of places."""
-        phases = places @ self.waves
-        return np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
 
     def layers(self, features: Array) -> list[Array]:
         """Return the values of all layers; the last are the colours."""
@@ -134,20 +114,21 @@ class Network:
         return values
 
     def step(self, values: list[Array], slopes: Array) -> None:
-        """Take a step, given all layers and the slopes of the loss in the colours."""
-        by_matrix, by_bias = [], []
+        """Take a step of Adam, given all layers and the slopes of the loss in the colours."""
+        by_matrix: list[Array] = []
+        by_bias: list[Array] = []
         for k in reversed(range(len(self.matrices))):
-            by_matrix.append(values[k].T @ slopes)
-            by_bias.append(slopes.sum(axis=0))
+            by_matrix.insert(0, values[k].T @ slopes)
+            by_bias.insert(0, slopes.sum(axis=0))
             if k > 0:
                 slopes = (slopes @ self.matrices[k].T) * (values[k] > 0)
         self.steps += 1
-        gradients = [*by_matrix[::-1], *by_bias[::-1]]
         fade, slow = DECAYS
         scale = self.rate * np.sqrt(1 - slow**self.steps) / (1 - fade**self.steps)
         for it, gradient, mean, square in zip(
-            [*self.matrices, *self.biases], gradients, self.means, self.squares, strict=True
-        ):
+            (*self.matrices, *self.biases), (*by_matrix, *by_bias), self.means, self.squares,
+            strict=True,
+        ):  # fmt: skip
             mean += (1 - fade) * (gradient - mean)
             square += (1 - slow) * (gradient**2 - square)
             it -= scale * mean / (np.sqrt(square) + 1e-8)
@@ -157,8 +138,10 @@ def _fit(
     scene: Scene, method: str, seed: int, rate: float, steps: int
 ) -> tuple[list[Row], Array, NDArray[np.float64]]:
     """Return a row for each look, and the colours and probabilities of pixels at the end."""
-    network = Network(seed, rate)
-    features = network.features(scene.places)
+    random = np.random.default_rng(seed)
+    phases = scene.places @ (20 * np.pi * random.normal(size=(2, WAVES))).astype(np.float32)
+    features = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)  # random Fourier features
+    network = Network(random, rate)
     n = len(features)
     adapts = method == "adaptive"
     sampler = tombola.GroupVRB(scene.cells, seed=seed) if adapts else tombola.Shuffle(n, seed=seed)
@@ -188,29 +171,26 @@ def _fit(
 def show(rows: list[Row], pictures: Pictures) -> Section:
     """Return the section: PSNR after the same steps, and steps to the same PSNR."""
     steps = max(column(rows, "step"))
-    last = {method: _last(rows, method) for method in METHODS}
     seconds = {method: column(rows, "seconds", method=method, step=steps) for method in METHODS}
+    marks, shuffled = _curves(rows, "shuffled")
+    _, adaptive = _curves(rows, "adaptive")
+    last = {
+        method: [float(curve[-LAST:].mean()) for curve in curves.values()]
+        for method, curves in (("shuffled", shuffled), ("adaptive", adaptive))
+    }
     gain = mean_estimate(np.subtract(last["adaptive"], last["shuffled"]))
-    marks, shuffled = collect(
-        [r for r in rows if r["method"] == "shuffled"], "step", "psnr", ["seed"]
-    )
-    _, adaptive = collect([r for r in rows if r["method"] == "adaptive"], "step", "psnr", ["seed"])
     longer = ratio(seconds["adaptive"], seconds["shuffled"])
     came, fewer = speed(marks, adaptive, shuffled, upwards=True)
     lead, gained = _lead(gain, fewer, longer)
     section = Section(f"A photograph, after the same {steps:,} steps", lead, gained=gained)
-    figure, axes = figures.new_figure(height=2.6)
-    draw_panel(axes[0], rows)
-    figures.legend_below(figure)
-    section.figures.append(
-        (figure, "PSNR on the way: the mean over seeds, and each seed; higher is better.")
-    )
     if pictures:
         caption = (
             "The photograph, how often a pixel is drawn (brighter: more often), and two fits of "
             f"the same network after {steps:,} steps."
         )
-        section.figures.insert(0, (gallery(pictures, TITLES), caption))
+        section.figure(gallery(pictures, TITLES), caption)
+    caption = "PSNR on the way: the mean over seeds, and each seed; higher is better."
+    section.figure(panel(draw_panel, rows), caption)
     section.notes = (
         f"A small network from places to colours, in numpy, on {rows[0]['rows']:,} pixels of "
         "scikit-learn's china.jpg. The rival is the same network, start and rate (the best of "
@@ -218,33 +198,34 @@ def show(rows: list[Row], pictures: Pictures) -> Section:
         f"of {CELL} x {CELL} pixels. {len(last['shuffled'])} seeds. "
         "The same on a GPU, with a larger network and all pixels: `examples/fit_image.py --full`."
     )
-    section.tables.append((
+    section.table(
         f"PSNR (mean of the last {LAST} looks) and seconds: means over seeds, 95% intervals",
         ["pixels", "PSNR, dB", "seconds"],
         [
             [method, shown(mean_estimate(last[method]), 2), spread(seconds[method], 2)]
             for method in METHODS
         ],
-    ))  # fmt: skip
-    section.findings = [
-        judged(
-            "Adaptive draws fit the photograph better than shuffled order in the same steps.",
-            gain, f"Gain: {shown(gain, 2)} dB.", none=0.0,
-        ),
-        judged(
-            "Adaptive draws need fewer steps to the last PSNR of shuffled order.",
-            fewer, f"Times fewer: {shown(fewer, 2, zero='not reached')}." if np.isfinite(came)
-            else "They do not get there.",
-        ),
-    ]  # fmt: skip
+    )
+    section.judge(
+        "Adaptive draws fit the photograph better than shuffled order in the same steps.",
+        gain,
+        f"Gain: {shown(gain, 2)} dB.",
+        none=0.0,
+    )
+    section.judge(
+        "Adaptive draws need fewer steps to the last PSNR of shuffled order.",
+        fewer,
+        f"Times fewer: {shown(fewer, 2, zero='not reached')}."
+        if np.isfinite(came)
+        else "They do not get there.",
+    )
     return section
 
 
 def draw_panel(axis: Any, rows: list[Row]) -> None:
     """Draw PSNR against steps."""
     for method in METHODS:
-        own = [row for row in rows if row["method"] == method]
-        marks, curves = collect(own, "step", "psnr", ["seed"])
+        marks, curves = _curves(rows, method)
         colour, line, _ = LOOKS[method]
         for curve in curves.values():
             axis.plot(marks, curve, line, color=colour, linewidth=0.7, alpha=0.4)
@@ -253,21 +234,17 @@ def draw_panel(axis: Any, rows: list[Row]) -> None:
     axis.set(xlabel="steps", ylabel="PSNR, dB", title="a photograph, fitted")
 
 
-def _last(rows: list[Row], method: str) -> list[float]:
-    """Return the final PSNR of each seed."""
-    own = [row for row in rows if row["method"] == method]
-    _, curves = collect(own, "step", "psnr", ["seed"])
-    return [float(curve[-LAST:].mean()) for curve in curves.values()]
+def _curves(rows: list[Row], method: str) -> tuple[NDArray[np.float64], Curves]:
+    """Return the steps, and PSNR at each of them by seed."""
+    return collect(select(rows, method=method), "step", "psnr", ["seed"])
 
 
 def _lead(gain: Estimate, fewer: Estimate, longer: Estimate) -> tuple[str, bool]:
     """Return what happened in words, and whether something was gained: fewer steps."""
     each = f", each {longer.value:.1f} times as long" if longer.low > 1 else ""
     if fewer.low > 1:
-        return (
-            f"fitted a photograph in {fewer.value:.1f} times fewer steps than shuffling{each}",
-            True,
-        )
+        less = f"{fewer.value:.1f} times fewer steps"
+        return f"fitted a photograph in {less} than shuffling{each}", True
     how = "no better than shuffling"
     if gain.low > 0:
         how = f"hardly better than shuffling ({gain.value:.2f} dB)"

@@ -1,6 +1,6 @@
 """Figure 4: the effect of the parameters of Algorithm 1, over ten orders of magnitude.
 
-One-vs-all logistic regression on VOC 2007 as in `tombola.experiments.voc` (EfficientNet-Lite2
+One-vs-all logistic regression on VOC 2007 as in `experiments.voc` (EfficientNet-Lite2
 features with mean norm 1, AdaGrad at rate 0.1, 15,000 draws), with VRB as printed on a grid of
 bounds and mixings, and with samplers without parameters for comparison. No loss exceeds 2.5 here,
 so a bound of 10^8, the paper's best one, is far too large, and one of 10^-2 violates the theory.
@@ -13,28 +13,25 @@ from typing import Any
 import numpy as np
 
 import tombola
-from tombola import datasets
-from tombola.experiments.curves import band, collect, shown
-from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
-from tombola.experiments.one_vs_all import MARKS, RATE, Make, race, tasks
+from experiments.one_vs_all import MARKS, RATE, Make, race, tasks
+from experiments.sweep import Setting
 from tombola.ledger import mean_estimate
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit
+from tombola.report.rows import Row, band, collect, column, select, shown
 
-__all__ = ["SETTINGS", "TITLE", "checksums", "play", "show", "stages"]
+__all__ = ["DATA", "SETTINGS", "TITLE", "play", "show", "stages"]
 
 TITLE = "The parameters of Algorithm 1, mis-specified (Figure 4)"
 BOUNDS = tuple(10.0**k for k in range(-2, 9, 2))
 MIXINGS = (0.05, 0.1, 0.2, 0.4, 0.8)
+PRINTED = "VRB as printed"
 FREE = ("VRB", "GroupVRB", "uniform")
 EARLY = 1000  # draws
 
 SETTINGS = {"rate": RATE, "draws": MARKS[-1], "bounds": BOUNDS, "mixings": MIXINGS,
             "beside": list(FREE)}  # fmt: skip
-
-
-def checksums(data: Path | None) -> dict[str, str]:
-    """Return the checksum of the data set."""
-    return {"efficientnet": datasets.load("voc-efficientnet", data).checksum}
+DATA = {"efficientnet": "voc-efficientnet"}
 
 
 def stages(runs: int) -> list[list[Setting]]:
@@ -60,7 +57,7 @@ def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterato
     for row in race(chosen, contenders, int(setting["run"])):
         bound, _, mixing = row.pop("method").partition("|")
         if mixing:
-            own = {"method": "VRB as printed", "bound": float(bound), "mixing": float(mixing)}
+            own = {"method": PRINTED, "bound": float(bound), "mixing": float(mixing)}
         else:
             own = {"method": bound, "bound": "", "mixing": ""}
         yield {**own, **row}
@@ -77,83 +74,71 @@ def show(rows: list[Row]) -> Exhibit:
         f"Mean average precision (eleven points, 20 classes) after {MARKS[-1]:,} draws, {runs} "
         "runs. The grid is Algorithm 1 as printed; the parameter-free samplers are not tuned.",
     )
-    last = [row for row in rows if row["draws"] == MARKS[-1]]
-    grid = {
-        (b, m): [r for r in last if r.get("bound") == b and r.get("mixing") == m]
-        for b in BOUNDS
-        for m in MIXINGS
-    }
-    score = {cell: np.mean([row["eleven"] for row in own]) for cell, own in grid.items()}
-    down = {cell: np.mean([row["objective"] for row in own]) for cell, own in grid.items()}
-    free = {name: [row for row in last if row["method"] == name] for name in FREE}
+    last = select(rows, draws=MARKS[-1])
+    printed = select(last, method=PRINTED)
+    grid = {(b, m): select(printed, bound=b, mixing=m) for b in BOUNDS for m in MIXINGS}
+    score = {cell: np.mean(column(own, "eleven")) for cell, own in grid.items()}
+    down = {cell: np.mean(column(own, "objective")) for cell, own in grid.items()}
+    free = {name: select(last, method=name) for name in FREE}
     caption = (
         "Final mean average precision, for each cell of the grid; below, the samplers without "
         "parameters."
     )
-    exhibit.figures.append((_heat(score, free), caption))
+    exhibit.figure(_heat(score, free), caption)
     best = max(score, key=lambda cell: score[cell])
     lowest = min(down, key=lambda cell: down[cell])
-    exhibit.figures.append((_curves(rows, best), "The best cell, the paper's two, and the samplers "
-                            "without parameters."))  # fmt: skip
+    exhibit.figure(
+        _curves(rows, best), "The best cell, the paper's two, and the samplers without parameters."
+    )
     lines = []
     for label, own in [
-        *((f"VRB as printed, L = {b:g}, theta = {m:g}", grid[b, m]) for b, m in
+        *((f"{PRINTED}, L = {b:g}, theta = {m:g}", grid[b, m]) for b, m in
           dict.fromkeys([best, lowest, (1.0, 0.4), (1e8, 0.1)])),
         *free.items(),
     ]:  # fmt: skip
-        precision = mean_estimate([row["eleven"] for row in own])
-        loss = mean_estimate([row["objective"] for row in own])
-        early = [row["eleven"] for row in rows if row["draws"] == EARLY and _same(row, own[0])]
-        lines.append([label, shown(precision, digits=4),
-                      f"{np.mean(early):.4f}", f"{loss.value:.5f}"])  # fmt: skip
-    exhibit.tables.append((
+        precision = mean_estimate(column(own, "eleven"))
+        same = {key: own[0][key] for key in ("method", "bound", "mixing") if key in own[0]}
+        early = column(rows, "eleven", draws=EARLY, **same)
+        objective = np.mean(column(own, "objective"))
+        lines.append(
+            [label, shown(precision, digits=4), f"{np.mean(early):.4f}", f"{objective:.5f}"]
+        )
+    exhibit.table(
         "Final values, and after 1,000 draws",
-        ["sampler", "final precision", "after 1,000 draws", "training objective"], lines,
-    ))  # fmt: skip
-    plain = float(np.mean([row["eleven"] for row in free["uniform"]]))
+        ["sampler", "final precision", "after 1,000 draws", "training objective"],
+        lines,
+    )
+    plain = float(np.mean(column(free["uniform"], "eleven")))
     for name in ("VRB", "GroupVRB"):
-        mine = float(np.mean([row["eleven"] for row in free[name]]))
-        reached = float(np.mean([row["objective"] for row in free[name]]))
-        exhibit.findings.append(
-            Finding(
-                f"Our goal: {name}, without parameters, is within 5% of the grid's best cell.",
-                mine >= 0.95 * score[best] and reached <= 1.05 * down[lowest],
-                f"Precision {mine:.4f} against {score[best]:.4f} (L = {best[0]:g}, theta = "
-                f"{best[1]:g}; uniform draws reach {plain:.4f}, so this says little); training "
-                f"objective {reached:.5f} against {down[lowest]:.5f} (L = {lowest[0]:g}, theta = "
-                f"{lowest[1]:g}), {reached / down[lowest] - 1:+.1%}.",
-            )
+        mine, reached = (float(np.mean(column(free[name], y))) for y in ("eleven", "objective"))
+        exhibit.finding(
+            f"Our goal: {name}, without parameters, is within 5% of the grid's best cell.",
+            mine >= 0.95 * score[best] and reached <= 1.05 * down[lowest],
+            f"Precision {mine:.4f} against {score[best]:.4f} (L = {best[0]:g}, theta = "
+            f"{best[1]:g}; uniform draws reach {plain:.4f}, so this says little); training "
+            f"objective {reached:.5f} against {down[lowest]:.5f} (L = {lowest[0]:g}, theta = "
+            f"{lowest[1]:g}), {reached / down[lowest] - 1:+.1%}.",
         )
     spreads = {when: _spread(rows, when) for when in (EARLY, MARKS[-1])}
     gain = score[best] - plain
-    exhibit.findings.append(
-        Finding(
-            "The paper's claim: a wrong bound hurts the early stage only.",
-            None if gain < 0.01 else spreads[MARKS[-1]] < 0.2 * spreads[EARLY],
-            f"At the same mixing, precisions with different bounds differ by up to "
-            f"{spreads[EARLY]:.4f} after {EARLY:,} draws and {spreads[MARKS[-1]]:.4f} at the end. "
-            f"The best cell is {gain:.4f} above uniform draws at the end; with a gain below 0.01, "
-            "a wrong bound has nothing to hurt.",
-        )
+    exhibit.finding(
+        "The paper's claim: a wrong bound hurts the early stage only.",
+        None if gain < 0.01 else spreads[MARKS[-1]] < 0.2 * spreads[EARLY],
+        f"At the same mixing, precisions with different bounds differ by up to "
+        f"{spreads[EARLY]:.4f} after {EARLY:,} draws and {spreads[MARKS[-1]]:.4f} at the end. "
+        f"The best cell is {gain:.4f} above uniform draws at the end; with a gain below 0.01, "
+        "a wrong bound has nothing to hurt.",
     )
     return exhibit
 
 
 def _spread(rows: list[Row], draws: int) -> float:
     """Return the largest difference between bounds at a mark, at the same mixing."""
+    at_mark = select(rows, draws=draws, method=PRINTED)
     table = [
-        [
-            np.mean([r["eleven"] for r in rows
-                     if r["draws"] == draws and (r.get("bound"), r.get("mixing")) == (b, m)])
-            for b in BOUNDS
-        ]
-        for m in MIXINGS
-    ]  # fmt: skip
+        [np.mean(column(at_mark, "eleven", bound=b, mixing=m)) for b in BOUNDS] for m in MIXINGS
+    ]
     return float(np.ptp(table, axis=1).max())
-
-
-def _same(row: Row, other: Row) -> bool:
-    return all(row.get(key) == other.get(key) for key in ("method", "bound", "mixing"))
 
 
 def _heat(score: dict[tuple[float, float], Any], free: dict[str, list[Row]]) -> Any:
@@ -171,7 +156,7 @@ def _heat(score: dict[tuple[float, float], Any], free: dict[str, list[Row]]) -> 
     axis.set(xlabel="bound L", ylabel="mixing theta")
     names = ["best cell", "worst cell", *free]
     values = [max(score.values()), min(score.values()),
-              *(np.mean([row["eleven"] for row in own]) for own in free.values())]  # fmt: skip
+              *(np.mean(column(own, "eleven")) for own in free.values())]  # fmt: skip
     colours = ["#0072B2", "#a9c9dd", *(figures.style(name)["color"] for name in free)]
     beside.barh(names[::-1], values[::-1], color=colours[::-1])
     for k, value in enumerate(values[::-1]):
@@ -189,13 +174,11 @@ def _curves(rows: list[Row], best: tuple[float, float]) -> Any:
     }
     colours = iter(["#56B4E9", "#CC79A7", "#E69F00"])
     for label, (bound, mixing) in cells.items():
-        own = [r for r in rows if r.get("bound") == bound and r.get("mixing") == mixing]
+        own = select(rows, method=PRINTED, bound=bound, mixing=mixing)
         marks, curves = collect(own, "draws", "eleven", ["run"])
         axis.plot(marks, band(curves)[0], color=next(colours), label=label, linewidth=1.5)
     for name in FREE:
-        marks, curves = collect(
-            [r for r in rows if r["method"] == name], "draws", "eleven", ["run"]
-        )
+        marks, curves = collect(select(rows, method=name), "draws", "eleven", ["run"])
         figures.band(axis, marks, *band(curves), name)
     axis.set(xscale="log", xlabel="draws", ylabel="mean average precision")
     figures.legend_below(figure)

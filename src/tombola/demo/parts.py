@@ -1,21 +1,21 @@
 """What the three parts of the demo share: sizes, ratios with intervals, words and looks."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.experiments.curves import shown
-from tombola.experiments.exhibit import Exhibit, Finding, Row
 from tombola.ledger import Estimate, mean_estimate
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit
+from tombola.report.rows import Row, shown
 
 __all__ = [
-    "FULL", "LOOKS", "Pictures", "Section", "Size", "column", "draw_picture", "gallery", "judged",
-    "listed", "ratio", "spread", "times",
+    "FULL", "LOOKS", "Pictures", "Section", "Size", "draw_picture", "gallery", "listed",
+    "panel", "ratio", "spread", "times",
 ]  # fmt: skip
 
 Pictures = dict[str, NDArray[np.float64]]  # by title
@@ -32,12 +32,10 @@ LOOKS = {  # Okabe, Ito (2008), as in tombola.report.figures
 class Size(NamedTuple):
     """How much the demo does."""
 
-    linear_seeds: int = 5
+    seeds: int = 5
     linear_thin: int = 1  # of the rows of linear models: one of how many is used
-    cluster_seeds: int = 5
     clusters: int = 64
     thin: int = 1  # of the photograph that is clustered: every how many pixels along a side
-    photograph_seeds: int = 5
     shrink: int = 3  # of the photograph that is fitted: pixels along a side that become one
     steps: int = 1000
 
@@ -49,22 +47,19 @@ FULL = Size()
 class Section(Exhibit):
     """One part of the page; `lead` completes the sentence "tombola ..."."""
 
-    gained: bool = False  # whether the lead tells of a gain
+    notes: str = ""  # data, rival and seeds
+    gained: bool = False  # whether the lead reports a gain
 
-
-def column(rows: Iterable[Row], name: str, **which: Any) -> list[Any]:
-    """Return a column of the rows that have these values.
-
-    >>> column([{"seed": 0, "cost": 2.0}, {"seed": 1, "cost": 3.0}], "cost", seed=1)
-    [3.0]
-    """
-    return [row[name] for row in rows if all(row[key] == value for key, value in which.items())]
+    def judge(self, claim: str, estimate: Estimate, evidence: str, none: float = 1.0) -> None:
+        """Add the finding that a number is above `none`; undecided if its interval holds that."""
+        confirmed = True if estimate.low > none else False if estimate.high < none else None
+        self.finding(claim, confirmed, evidence)
 
 
 def ratio(theirs: ArrayLike, ours: ArrayLike) -> Estimate:
     """Return the geometric mean of theirs / ours over seeds, with Student's 95% interval.
 
-    All three numbers are nan where one of the values is not finite.
+    All three numbers are nan if one of the values is not finite.
 
     >>> [round(number, 2) for number in ratio([2.0, 4.0], [1.0, 2.0])]
     [2.0, 2.0, 2.0]
@@ -97,14 +92,12 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
     return "never" if math.isnan(found.value) else shown(found, digits)
 
 
-def judged(claim: str, estimate: Estimate, evidence: str, none: float = 1.0) -> Finding:
-    """Return the finding that a number is above `none`; undecided where its interval has both."""
-    confirmed = None
-    if estimate.low > none:
-        confirmed = True
-    elif estimate.high < none:
-        confirmed = False
-    return Finding(claim, confirmed, evidence)
+def panel(draw: Callable[[Any, list[Row]], None], rows: list[Row]) -> Any:
+    """Return a figure of one panel, with a legend below."""
+    figure, (axis,) = figures.new_figure(height=2.6)
+    draw(axis, rows)
+    figures.legend_below(figure)
+    return figure
 
 
 def gallery(pictures: Pictures, titles: Sequence[str]) -> Any:

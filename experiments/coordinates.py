@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 import tombola
-from tombola.experiments.curves import arrival, collect
-from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
-from tombola.experiments.running import minimize
+from experiments.sweep import Setting, minimize
 from tombola.problems import LeastSquares, Logistic
 from tombola.problems.linear import LinearProblem
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit
+from tombola.report.rows import Row, arrival, collect, select
 from tombola.solvers import BlockCoordinateDescent, CoordinateDescent, Cyclic
 
 __all__ = ["SETTINGS", "TITLE", "play", "show", "stages"]
@@ -122,42 +122,38 @@ def show(rows: list[Row]) -> Exhibit:
         f"Epochs until the gap of the objective to its minimum is {GOAL:g} of the initial one; "
         f"medians and ranges over {runs} runs. `Cyclic` is deterministic.",
     )
-    names = [name for name in PROBLEMS if any(row["problem"] == name for row in rows)]
+    names = [name for name in PROBLEMS if select(rows, problem=name)]
     figure, axes = figures.new_figure(2, (len(names) + 1) // 2)
     lines = []
     for axis, name in zip(axes, names, strict=False):
         medians = {}
         for method in SAMPLERS:
-            own = [r for r in rows if r["problem"] == name and r["method"] == method]
+            own = select(rows, problem=name, method=method)
             marks, curves = collect(own, "epochs", "gap", ["run"])
             filled = np.array([np.where(np.isnan(c), 0.0, c) for c in curves.values()])
             middle = np.median(filled, axis=0)
             above = middle > GOAL / 100
             look = figures.style(method)
             axis.plot(marks[above], middle[above], label=method, linewidth=1.7, **look)
-            took = [arrival(marks, curve, GOAL, upwards=False) for curve in filled]
+            took = arrival(marks, filled, GOAL, upwards=False)
             medians[method] = float(np.median(took))
             lines.append([name, method, _epochs(medians[method]),
                           f"{_epochs(min(took))} to {_epochs(max(took))}"])  # fmt: skip
         axis.axhline(GOAL, color="0.4", linewidth=0.8)
         axis.set(title=name, xscale="log", yscale="log", xlabel="epochs", ylabel="gap",
                  ylim=(GOAL / 30, 2))  # fmt: skip
-        exhibit.findings.append(
-            Finding(
-                f"VRB needs fewer epochs than uniform draws ({name}).",
-                medians["VRB"] < medians["uniform"],
-                f"Medians: {_epochs(medians['VRB'])} against {_epochs(medians['uniform'])}; "
-                + ", ".join(
-                    f"{name} {_epochs(medians[name])}"
-                    for name in ("cyclic", "shuffle", "static by L")
-                )
-                + ".",
+        exhibit.finding(
+            f"VRB needs fewer epochs than uniform draws ({name}).",
+            medians["VRB"] < medians["uniform"],
+            f"Medians: {_epochs(medians['VRB'])} against {_epochs(medians['uniform'])}; "
+            + ", ".join(
+                f"{name} {_epochs(medians[name])}" for name in ("cyclic", "shuffle", "static by L")
             )
+            + ".",
         )
     figures.legend_below(figure)
-    exhibit.figures.append((figure, "Median gap; the horizontal line is the goal."))
-    exhibit.tables.append((f"Epochs to {GOAL:g}", ["problem", "coordinates", "median", "range"],
-                           lines))  # fmt: skip
+    exhibit.figure(figure, "Median gap; the horizontal line is the goal.")
+    exhibit.table(f"Epochs to {GOAL:g}", ["problem", "coordinates", "median", "range"], lines)
     return exhibit
 
 

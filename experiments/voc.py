@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 import tombola
-from tombola import datasets
-from tombola.experiments.curves import band, collect, shown, speed
-from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
-from tombola.experiments.one_vs_all import MARKS, RATE, Make, Task, race, tasks
+from experiments.one_vs_all import MARKS, RATE, Make, Task, race, tasks
+from experiments.sweep import Setting
+from tombola.ledger import Estimate
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit
+from tombola.report.rows import Row, band, collect, column, select, shown, speed
 
-__all__ = ["SETTINGS", "TITLE", "checksums", "play", "show", "stages"]
+__all__ = ["DATA", "SETTINGS", "TITLE", "play", "show", "stages"]
 
 TITLE = "VOC 2007: mean average precision (Figure 3)"
 FEATURES = {
@@ -86,11 +87,7 @@ SETTINGS = {
     "chosen by": "precision at the end, on a fifth of trainval",
     "methods": {name: [str(s) for s in settings] for name, (_, settings) in METHODS.items()},
 }  # fmt: skip
-
-
-def checksums(data: Path | None) -> dict[str, str]:
-    """Return the checksums of the data sets."""
-    return {name: datasets.load(f"voc-{name}", data).checksum for name in ("efficientnet", "vgg19")}
+DATA = {name: f"voc-{name}" for name in ("efficientnet", "vgg19")}
 
 
 def stages(runs: int) -> list[list[Setting]]:
@@ -109,7 +106,7 @@ def stages(runs: int) -> list[list[Setting]]:
 def play(setting: Setting, data: Path | None, earlier: Sequence[Row]) -> Iterator[Row]:
     """Do one run."""
     features, scaled = FEATURES[str(setting["features"])]
-    own = [row for row in earlier if row["features"] == setting["features"]]
+    own = select(earlier, features=setting["features"])
     if setting["part"] == "race":
         chosen = choices(own)
         contenders = {
@@ -144,7 +141,7 @@ def _made(name: str, place: int) -> Make:
 
 def best_setting(rows: Sequence[Row], name: str) -> int:
     """Return the index of the setting with the best validation score."""
-    tried = [row for row in rows if row["part"] == "settings" and row["method"] == name]
+    tried = select(rows, part="settings", method=name)
     return int(max(tried, key=lambda row: row["score"])["setting"])
 
 
@@ -153,11 +150,8 @@ def choices(rows: Sequence[Row]) -> dict[str, tuple[int, float]]:
     found = {}
     for name in METHODS:
         place = best_setting(rows, name)
-        tried = [
-            row
-            for row in rows
-            if row["part"] != "race" and row["method"] == name and row["setting"] == place
-        ]
+        tuned = [row for row in rows if row["part"] != "race"]
+        tried = select(tuned, method=name, setting=place)
         found[name] = place, float(max(tried, key=lambda row: row["score"])["rate"])
     return found
 
@@ -168,19 +162,19 @@ def choices(rows: Sequence[Row]) -> dict[str, tuple[int, float]]:
 def show(rows: list[Row]) -> Exhibit:
     """Show the curves, and when each method reaches the final score of uniform draws."""
     exhibit = Exhibit(TITLE, _lead(rows))
-    for features in dict.fromkeys(row["features"] for row in rows if row["part"] == "race"):
-        own = [row for row in rows if row["features"] == features]
-        races = {kind: _race(own, kind) for kind in ("paper", "best")}
-        exhibit.figures.append((_figure(races["paper"]), _caption(features)))
+    for features in dict.fromkeys(column(rows, "features", part="race")):
+        own = select(rows, features=features)
+        races = {k: _Race(select(own, part="race", rate=k)) for k in ("paper", "best")}
+        exhibit.figure(_figure(races["paper"]), _caption(features))
         for kind, found in races.items():
             what = f"rate {RATE:g}" if kind == "paper" else "each at its own best rate"
-            exhibit.tables.append((f"{features}, {what}", *_table(own, found, kind)))
-        exhibit.findings += _findings(features, races)
+            exhibit.table(f"{features}, {what}", *_table(own, found, kind))
+        _add_findings(exhibit, features, races)
     return exhibit
 
 
 def _lead(rows: list[Row]) -> str:
-    runs = len({row["run"] for row in rows if row["part"] == "race"})
+    runs = len(set(column(rows, "run", part="race")))
     return (
         f"One-vs-all logistic regression on 20 classes by AdaGrad, {MARKS[-1]:,} draws (three "
         f"epochs), {runs} runs, 95% intervals. Average precision at eleven points as in VOC 2007, "
@@ -204,15 +198,24 @@ class _Race:
     def __init__(self, rows: list[Row]) -> None:
         self.by: dict[str, dict[str, Any]] = {}
         for name in dict.fromkeys(row["method"] for row in rows):
-            own = [row for row in rows if row["method"] == name]
+            own = select(rows, method=name)
             curves = {}
             for y in ("eleven", "area", "objective", "moment", "seconds"):
                 self.marks, curves[y] = collect(own, "draws", y, ["run"])
             self.by[name] = curves
 
-    def sooner(self, name: str, y: str, rival: str = "uniform") -> Any:
-        """Return when a method reaches the final value of a rival."""
+    def sooner(self, name: str, y: str, rival: str = "uniform") -> tuple[float, Estimate]:
+        """Return when a method reaches the final value of a rival, and how much sooner."""
         return speed(self.marks, self.by[name][y], self.by[rival][y], upwards=y != "objective")
+
+    def reached(self, name: str, y: str, rival: str) -> tuple[Estimate, str]:
+        """Return how much sooner, and a sentence with a place for what is reached."""
+        came, ratio = self.sooner(name, y, rival)
+        last = f"{self.marks[-1]:,.0f} draws"
+        if not np.isfinite(came):
+            return ratio, f"{name} does not reach it within {last}."
+        times = shown(ratio, zero="never")
+        return ratio, f"{name} reaches {{}} after {came:,.0f} of {last}, {times} times fewer."
 
     def seconds(self, name: str, draws: float) -> float:
         """Return the median seconds at a mark, summed over all classes."""
@@ -220,10 +223,6 @@ class _Race:
             return float("inf")
         place = int(np.flatnonzero(self.marks == draws)[0])
         return float(np.median([curve[place] for curve in self.by[name]["seconds"].values()]))
-
-
-def _race(rows: list[Row], kind: str) -> _Race:
-    return _Race([row for row in rows if row["part"] == "race" and row["rate"] == kind])
 
 
 def _figure(found: _Race) -> Any:
@@ -260,50 +259,30 @@ def _table(rows: list[Row], found: _Race, kind: str) -> tuple[list[str], list[li
             "" if settings[place] is None else str(settings[place]),
             f"{RATE if kind == 'paper' else rate:g}",
             *(f"{value:.4f}" for value in final),
-            _draws(came), shown(ratio, zero="never"), _seconds(found.seconds(name, came)),
-            _draws(down),
+            _or_never(came), shown(ratio, zero="never"),
+            _or_never(found.seconds(name, came), ".2f"), _or_never(down),
         ])  # fmt: skip
     return columns, lines
 
 
-def _draws(mark: float) -> str:
-    return f"{mark:,.0f}" if np.isfinite(mark) else "never"
+def _or_never(value: float, form: str = ",.0f") -> str:
+    return format(value, form) if np.isfinite(value) else "never"
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.2f}" if np.isfinite(value) else "never"
-
-
-def _findings(features: str, races: dict[str, _Race]) -> list[Finding]:
-    found = []
+def _add_findings(exhibit: Exhibit, features: str, races: dict[str, _Race]) -> None:
     for kind, what in (("paper", f"at rate {RATE:g}"), ("best", "each at its best rate")):
-        own = races[kind]
         for name, least, claim in (
             ("VRB as printed", 10.0, "The paper's claim: VRB needs a tenth of uniform's draws"),
             (DEFAULT, 3.0, "Our goal: the default sampler needs a third of uniform's draws"),
         ):
-            came, ratio = own.sooner(name, "eleven")
-            found.append(
-                Finding(
-                    f"{claim} ({features}, {what}).",
-                    ratio.value >= least,
-                    f"{name} reaches uniform's final precision after {_draws(came)} of "
-                    f"{own.marks[-1]:,.0f} draws, {shown(ratio, zero='never')} times fewer."
-                    if np.isfinite(came)
-                    else f"{name} does not reach it within {own.marks[-1]:,.0f} draws.",
-                )
-            )
+            ratio, words = races[kind].reached(name, "eleven", "uniform")
+            words = words.format("uniform's final precision")
+            exhibit.finding(f"{claim} ({features}, {what}).", ratio.value >= least, words)
         for y, of_what in (("eleven", "precision"), ("objective", "objective")):
-            came, ratio = own.sooner(DEFAULT, y, "shuffle")
-            found.append(
-                Finding(
-                    f"The default sampler reaches shuffling's final {of_what} sooner ({features}, "
-                    f"{what}).",
-                    bool(ratio.value > 1 and not ratio.low <= 1),
-                    f"{DEFAULT} reaches it after {_draws(came)} of {own.marks[-1]:,.0f} draws, "
-                    f"{shown(ratio, zero='never')} times fewer."
-                    if np.isfinite(came)
-                    else f"{DEFAULT} does not reach it within {own.marks[-1]:,.0f} draws.",
-                )
+            ratio, words = races[kind].reached(DEFAULT, y, "shuffle")
+            exhibit.finding(
+                f"The default sampler reaches shuffling's final {of_what} sooner ({features}, "
+                f"{what}).",
+                bool(ratio.value > 1 and not ratio.low <= 1),
+                words.format("it"),
             )
-    return found

@@ -1,4 +1,4 @@
-"""First part of the demo: a linear classifier by dual coordinates, drawn or dealt.
+"""First part of the demo: a linear classifier by dual coordinates, adaptive against shuffled.
 
 Logistic regression with an intercept and scikit-learn's default penalty (C = 1, alpha = 1/n) on
 standardised columns, by `SDCA` until a certified duality gap. Only the draws differ: rows in
@@ -14,22 +14,11 @@ from typing import Any
 import numpy as np
 
 import tombola
-from tombola.experiments.demo_parts import (
-    LOOKS,
-    Section,
-    Size,
-    column,
-    judged,
-    listed,
-    ratio,
-    spread,
-    times,
-)
-from tombola.experiments.exhibit import Row
-from tombola.experiments.running import minimize
+from tombola.demo.parts import LOOKS, Pictures, Section, Size, listed, ratio, spread, times
 from tombola.ledger import Estimate
 from tombola.problems import Logistic
 from tombola.report import figures
+from tombola.report.rows import Row, column, select
 from tombola.solvers import SDCA
 
 __all__ = ["draw_panel", "play", "show", "units"]
@@ -48,16 +37,16 @@ PATCH = 8  # pixels, the side of a patch
 
 def units(size: Size) -> int:
     """Return the number of times that `play` yields."""
-    return size.linear_seeds * len(DATA)
+    return size.seeds * len(DATA)
 
 
-def play(size: Size) -> Iterator[list[Row]]:
-    """Yield the rows of one seed on one data set at a time."""
+def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
+    """Yield the rows of one seed on one data set at a time; there are no pictures."""
     for name in DATA:
         problems = _problems(name, size.linear_thin)
         for method in METHODS:  # compiles
             _solve(problems[:1], method, 0, 1e-1)
-        for seed in range(size.linear_seeds):
+        for seed in range(size.seeds):
             turns = METHODS if seed % 2 else METHODS[::-1]
             yield [
                 {
@@ -103,7 +92,9 @@ def _solve(problems: Sequence[Logistic], method: str, seed: int, gap: float) -> 
         n = problem.n
         sampler = tombola.Shuffle(n, seed=seed) if method == "shuffled" else None
         rounds = LONGEST * -(-n // solver.batch_size)
-        result = minimize(solver, problem, sampler=sampler, rounds=rounds)
+        result = solver.minimize(problem, sampler=sampler, rounds=rounds)
+        if result.interrupted:
+            raise KeyboardInterrupt
         reached = solver.gap(problem, result) <= gap
         epochs.append(result.item_gradients / n if reached else np.inf)
         seconds += result.seconds
@@ -113,7 +104,7 @@ def _solve(problems: Sequence[Logistic], method: str, seed: int, gap: float) -> 
 # --- results ------------------------------------------------------------------------------------
 
 
-def show(rows: list[Row]) -> Section:
+def show(rows: list[Row], pictures: Pictures) -> Section:
     """Return the section: epochs and seconds to the gap, by data set."""
     names = [name for name in DATA if column(rows, "seed", data=name)]
     section = Section("A linear classifier, to the same certified answer", "")
@@ -123,7 +114,7 @@ def show(rows: list[Row]) -> Section:
     sooner: dict[str, Estimate] = {}
     for name, axis in zip(names, axes, strict=True):
         draw_panel(axis, rows, name)
-        near = [row for row in rows if row["data"] == name and row["gap"] == GOAL]
+        near = select(rows, data=name, gap=GOAL)
         epochs, seconds = (
             [column(near, what, method=method) for method in METHODS]
             for what in ("epochs", "seconds")
@@ -132,17 +123,15 @@ def show(rows: list[Row]) -> Section:
         first = near[0]
         lines.append([
             name, f"{first['rows']:,} x {first['columns']:,}",
-            *(spread(values) for values in epochs), times(fewer[name], 2), times(sooner[name], 2),
+            *(spread(values) for values in epochs), times(fewer[name]), times(sooner[name]),
         ])  # fmt: skip
-        section.findings += [
-            judged(
+        for what, found in (("epochs", fewer[name]), ("seconds", sooner[name])):
+            section.judge(
                 f"Adaptive draws need fewer {what} than shuffled ones to a gap of {GOAL:g} "
                 f"({name}).",
                 found,
-                f"Times fewer: {times(found, 2)}.",
+                f"Times fewer: {times(found)}.",
             )
-            for what, found in (("epochs", fewer[name]), ("seconds", sooner[name]))
-        ]
     figures.legend_below(figure)
     section.lead, section.gained = _lead(fewer, sooner)
     seeds = len(set(column(rows, "seed")))
@@ -152,17 +141,24 @@ def show(rows: list[Row]) -> Section:
         f"the same solver (`SDCA`) on the same data with rows in shuffled order; {seeds} seeds. "
         "An epoch is as many visits of rows as there are rows, and what proves the gap is counted."
     )
-    section.figures.append((
+    section.figure(
         figure,
         "How far the objective is above its minimum at most, as a share of the objective of a "
         f"model without columns, against the work. Dotted: {GOAL:g}, where the table compares.",
-    ))  # fmt: skip
-    section.tables.append((
+    )
+    section.table(
         f"Work and time to a duality gap of {GOAL:g}: geometric means over seeds, 95% intervals; "
         "above 1 is better",
-        ["data", "rows x columns", "epochs, shuffled", "epochs, adaptive", "times fewer epochs",
-         "times fewer seconds"], lines,
-    ))  # fmt: skip
+        [
+            "data",
+            "rows x columns",
+            "epochs, shuffled",
+            "epochs, adaptive",
+            "times fewer epochs",
+            "times fewer seconds",
+        ],
+        lines,
+    )
     return section
 
 
@@ -170,7 +166,7 @@ def draw_panel(axis: Any, rows: list[Row], name: str) -> None:
     """Draw gap against epochs on one data set: the median seed, and all of them."""
     for method in METHODS:
         colour, line, _ = LOOKS[method]
-        own = [row for row in rows if row["data"] == name and row["method"] == method]
+        own = select(rows, data=name, method=method)
         gaps = sorted(set(column(own, "gap")), reverse=True)
         reached = np.array([column(own, "epochs", gap=gap) for gap in gaps])
         axis.fill_betweenx(gaps, reached.min(1), reached.max(1), color=colour, alpha=0.18, lw=0)

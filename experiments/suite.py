@@ -1,6 +1,6 @@
 """All samplers against the same losses: total cost over that of the best fixed distribution.
 
-python -m tombola.experiments.suite [--quick] [--out DIR]
+python -m experiments.suite [--quick] [--out DIR]
 
 There are n = 200 and 2,000 items with log-normal(1.5) losses, 50 epochs of single draws and 20
 seeds; results are means with 95% intervals. In the scenes, losses are constant (stationary), are
@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 import tombola
 from tombola.compiling import kernel
-from tombola.experiments.rows import as_csv
 from tombola.ledger import Sheet, account, mean_estimate, new_sheet
 from tombola.random import Stream
+from tombola.report.rows import as_csv
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.simulate import log_normal
 from tombola.simulate.randomness import next_normals, next_unit
@@ -122,6 +122,8 @@ class Situation(NamedTuple):
 
 
 Make = Callable[[Situation, float], Any]
+BOUNDS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # times the largest squared loss
+MIXINGS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
 
 # For each sampler: its constructor, its authors' setting, and six candidates.
 PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
@@ -137,12 +139,12 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
     "KVib": (
         lambda s, x: tombola.KVib(s.n, bound=s.bound * x, horizon=s.horizon, seed=s.seed),
         1.0,
-        (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5),
+        BOUNDS,
     ),
     "VRB, bound L, horizon T": (
         lambda s, x: tombola.VRB(s.n, bound=s.bound * x, horizon=s.horizon, seed=s.seed),
         1.0,
-        (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5),
+        BOUNDS,
     ),
     "MABS": (
         lambda s, x: tombola.MABS(
@@ -156,21 +158,9 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
         0.0,  # the step of the theory
         (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
     ),
-    "Avare": (
-        lambda s, x: tombola.Avare(s.n, floor=x, seed=s.seed),
-        0.2,
-        (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
-    ),
-    "SRG": (
-        lambda s, x: tombola.SRG(s.n, mixing=x, seed=s.seed),
-        0.5,
-        (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
-    ),
-    "Stale": (
-        lambda s, x: tombola.Stale(s.n, mixing=x, seed=s.seed),
-        0.1,
-        (0.05, 0.1, 0.2, 0.3, 0.5, 0.8),
-    ),
+    "Avare": (lambda s, x: tombola.Avare(s.n, floor=x, seed=s.seed), 0.2, MIXINGS),
+    "SRG": (lambda s, x: tombola.SRG(s.n, mixing=x, seed=s.seed), 0.5, MIXINGS),
+    "Stale": (lambda s, x: tombola.Stale(s.n, mixing=x, seed=s.seed), 0.1, MIXINGS),
     "OSMD": (
         lambda s, x: tombola.OSMD(
             s.n, bound=s.bound, step=x or None, horizon=None if x else s.horizon, seed=s.seed
@@ -194,11 +184,7 @@ PLAYERS: dict[str, tuple[Make, float, tuple[float, ...]]] = {
         (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
     ),
     "GroupVRB, told tenths": (lambda s, _: tombola.GroupVRB(s.groups, seed=s.seed), 0, ()),
-    "FTRL, told all losses": (
-        lambda s, _: tombola.FTRL(s.n, bound=s.bound, seed=s.seed),
-        0,
-        (),
-    ),
+    "FTRL, told all losses": (lambda s, _: tombola.FTRL(s.n, bound=s.bound, seed=s.seed), 0, ()),
     "static, told the first losses": (
         lambda s, _: tombola.Static(s.losses, mixing=0.1, seed=s.seed),
         0,
@@ -227,7 +213,7 @@ def ratio(make: Make, setting: float, scene: int, n: int, epochs: int, seed: int
 def main() -> None:
     """Run the suite from the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m tombola.experiments.suite", description=(__doc__ or "").split("\n")[0]
+        prog="python -m experiments.suite", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, default=Path("out/suite"), help="folder for the rows")
     parser.add_argument("--quick", action="store_true", help="n = 200, 5 seeds, no tuning")

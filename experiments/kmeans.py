@@ -19,18 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tombola
+from experiments.sweep import Setting, minimize, timed
 from tombola import datasets
-from tombola.experiments.curves import Curves, band, collect, shown, speed
-from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
-from tombola.experiments.running import minimize, timed
 from tombola.ledger import mean_estimate
 from tombola.problems import KMeans
 from tombola.random import Stream
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit
+from tombola.report.rows import Curves, Row, band, collect, select, shown, speed
 from tombola.solvers import MiniBatchKMeans
 from tombola.solvers.clusters.plus_plus import plus_plus
 
-__all__ = ["SETTINGS", "TITLE", "checksums", "play", "show", "stages"]
+__all__ = ["DATA", "SETTINGS", "TITLE", "play", "show", "stages"]
 
 TITLE = "Mini-batch k-means (Figure 5)"
 CLUSTERS = BATCH = 100
@@ -45,11 +45,7 @@ SETTINGS = {
     "clusters": CLUSTERS, "batch": BATCH, "rounds": MARKS[-1], "train": TRAIN,
     "subsample": SUBSAMPLE, "methods": list(METHODS), "sets": list(SETS),
 }  # fmt: skip
-
-
-def checksums(data: Path | None) -> dict[str, str]:
-    """Return the checksums of the data sets."""
-    return {name: datasets.load(name, data).checksum for name in SETS}
+DATA = {name: name for name in SETS}
 
 
 def stages(runs: int) -> list[list[Setting]]:
@@ -150,14 +146,13 @@ def show(rows: list[Row]) -> Exhibit:
         "nearest centre. Seconds include the construction of the sampler, but not the evaluation "
         "of the cost.",
     )
-    names = [name for name in SETS if any(row["data"] == name for row in rows)]
+    names = [name for name in SETS if select(rows, data=name)]
     figure, axes = figures.new_figure(len(names), 2)
-    tables, facts = [], []
     for k, name in enumerate(names):
-        own = [row for row in rows if row["data"] == name]
+        own = select(rows, data=name)
         curves = {}
         for method in METHODS:
-            mine = [row for row in own if row["method"] == method]
+            mine = select(own, method=method)
             marks, costs = collect(mine, "rounds", "cost", ["start", "seed"])
             _, seconds = collect(mine, "rounds", "seconds", ["start", "seed"])
             curves[method] = costs, np.median(list(seconds.values()), axis=0)
@@ -174,11 +169,11 @@ def show(rows: list[Row]) -> Exhibit:
             axis.set_ylim(top=min(axis.get_ylim()[1], 1 + 1.2 * (top - 1)))
         axes[2 * k].set(title=SETS[name], xlabel="rounds")
         axes[2 * k + 1].set(title=SETS[name], xlabel="seconds")
-        tables.append(_table(name, marks, curves))
-        facts += _findings(name, marks, curves, own)
+        exhibit.table(SETS[name], *_table(marks, curves))
+        _add_findings(exhibit, name, marks, curves, own)
     figures.legend_below(figure)
-    exhibit.figures.append((figure, "Cost of the test rows over the final mean cost of uniform."))
-    exhibit.tables, exhibit.findings = [*tables, _gain(rows)], facts
+    exhibit.figure(figure, "Cost of the test rows over the final mean cost of uniform.")
+    exhibit.table("Possible gain, along one run of uniform draws", *_gain(rows))
     return exhibit
 
 
@@ -197,7 +192,7 @@ def paired_ratios(ours: Curves, theirs: Curves) -> list[float]:
     return [float(mine[start][-1] / other[start][-1]) for start in mine]
 
 
-def _table(name: str, marks: Any, curves: Any) -> tuple[str, list[str], list[list[Any]]]:
+def _table(marks: Any, curves: Any) -> tuple[list[str], list[list[Any]]]:
     columns = ["method", "final cost over uniform's, by start", "spread of final costs",
                "rounds to uniform's final cost", "times fewer", "seconds to it"]  # fmt: skip
     uniform = curves["uniform"][0]
@@ -214,82 +209,69 @@ def _table(name: str, marks: Any, curves: Any) -> tuple[str, list[str], list[lis
             shown(ratio, zero="never"),
             f"{seconds[np.flatnonzero(marks == came)[0]]:.3f}" if np.isfinite(came) else "never",
         ])  # fmt: skip
-    return SETS[name], columns, lines
+    return columns, lines
 
 
-def _findings(name: str, marks: Any, curves: Any, rows: list[Row]) -> list[Finding]:
+def _add_findings(exhibit: Exhibit, name: str, marks: Any, curves: Any, rows: list[Row]) -> None:
     uniform = curves["uniform"][0]
     base = np.mean([curve[-1] for curve in uniform.values()])
     last = {m: np.mean([curve[-1] for curve in curves[m][0].values()]) / base for m in METHODS}
     spread = {m: np.std([curve[-1] for curve in curves[m][0].values()]) / base for m in METHODS}
     came, ratio = speed(marks, curves[OURS][0], uniform, upwards=False)
-    found = []
     sooner = (
         f"Its mean test cost reaches the final one of uniform draws after {came:,.0f} of "
         f"{marks[-1]:,.0f} rounds, {shown(ratio, zero='never')} times sooner."
         if np.isfinite(came)
         else "Its mean test cost never reaches the final one of uniform draws."
     )
+    final = f"Final mean test cost {last[OURS]:.4f} times uniform's."
     if name == "kdd":
-        found.append(
-            Finding("Our goal: on KDD, VRB needs a tenth of the rounds.", ratio.value >= 10, sooner)
+        exhibit.finding(
+            "Our goal: on KDD, VRB needs a tenth of the rounds.", ratio.value >= 10, sooner
         )
-        found.append(
-            Finding(
-                "The paper's claim: on KDD, VRB lowers the spread over runs (by at least a tenth).",
-                bool(spread[OURS] < 0.9 * spread["uniform"]) if len(uniform) > 1 else None,
-                f"Standard deviation of the final cost {spread[OURS]:.4f} against "
-                f"{spread['uniform']:.4f}, relative to uniform's mean.",
-            )
+        exhibit.finding(
+            "The paper's claim: on KDD, VRB lowers the spread over runs (by at least a tenth).",
+            bool(spread[OURS] < 0.9 * spread["uniform"]) if len(uniform) > 1 else None,
+            f"Standard deviation of the final cost {spread[OURS]:.4f} against "
+            f"{spread['uniform']:.4f}, relative to uniform's mean.",
         )
     else:
-        found.append(
-            Finding(
-                f"Our goal: on {SETS[name]}, VRB is not worse than uniform draws by more than 1%.",
-                bool(last[OURS] <= 1.01),
-                f"Final mean test cost {last[OURS]:.4f} times uniform's.",
-            )
+        exhibit.finding(
+            f"Our goal: on {SETS[name]}, VRB is not worse than uniform draws by more than 1%.",
+            bool(last[OURS] <= 1.01),
+            final,
         )
     if name == "hapt":
-        found.append(
-            Finding(
-                "The paper's claim for CSN, which this data set replaces: VRB is much better.",
-                bool(last[OURS] < 0.99 or ratio.value >= 2),
-                f"Final mean test cost {last[OURS]:.4f} times uniform's. {sooner}",
-            )
+        exhibit.finding(
+            "The paper's claim for CSN, which this data set replaces: VRB is much better.",
+            bool(last[OURS] < 0.99 or ratio.value >= 2),
+            f"{final} {sooner}",
         )
     seen = [row for row in rows if "entropy" in row]
     if name == "mnist":
-        found.append(
-            Finding(
-                "The paper's claim: on MNIST there is no advantage.",
-                bool(abs(last[OURS] - 1) < 0.01),
-                f"Final mean test cost {last[OURS]:.4f} times uniform's.",
-            )
+        exhibit.finding(
+            "The paper's claim: on MNIST there is no advantage.",
+            bool(abs(last[OURS] - 1) < 0.01),
+            final,
         )
     if name == "mnist" and seen:
         end = max(seen, key=lambda row: row["rounds"])
-        found.append(
-            Finding(
-                "The paper's claim: on MNIST the best fixed distribution is near uniform.",
-                end["entropy"] > 0.99,
-                f"Its entropy is {end['entropy']:.4f} times that of the uniform one.",
-            )
+        exhibit.finding(
+            "The paper's claim: on MNIST the best fixed distribution is near uniform.",
+            end["entropy"] > 0.99,
+            f"Its entropy is {end['entropy']:.4f} times that of the uniform one.",
         )
     rivals = {m: last[m] for m in ("VRB without bounds", "MABS", "MirrorDescent")}
-    found.append(
-        Finding(
-            f"The paper's claim: bandits that start uniformly do not help ({SETS[name]}).",
-            min(rivals.values()) > 0.99,
-            "Final mean test costs over uniform's: "
-            + ", ".join(f"{m} {value:.4f}" for m, value in rivals.items())
-            + ".",
-        )
+    exhibit.finding(
+        f"The paper's claim: bandits that start uniformly do not help ({SETS[name]}).",
+        min(rivals.values()) > 0.99,
+        "Final mean test costs over uniform's: "
+        + ", ".join(f"{m} {value:.4f}" for m, value in rivals.items())
+        + ".",
     )
-    return found
 
 
-def _gain(rows: list[Row]) -> tuple[str, list[str], list[list[Any]]]:
+def _gain(rows: list[Row]) -> tuple[list[str], list[list[Any]]]:
     """Return the table of the possible gain, along one run of uniform draws."""
     lines = []
     for name, title in SETS.items():
@@ -299,4 +281,4 @@ def _gain(rows: list[Row]) -> tuple[str, list[str], list[list[Any]]]:
             lines.append([title, f"{end['entropy']:.4f}", f"{end['possible']:.3f}"])
     columns = ["data", "entropy of the best fixed distribution over log n",
                "least second moment over uniform's, at the end"]  # fmt: skip
-    return "Possible gain, along one run of uniform draws", columns, lines
+    return columns, lines

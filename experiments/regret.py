@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.sweep import Setting
 from tombola import simulate, theory
-from tombola.experiments.curves import shown
-from tombola.experiments.exhibit import Exhibit, Finding, Row, Setting
 from tombola.ledger import Estimate, Ledger, mean_estimate
 from tombola.report import figures
+from tombola.report.exhibit import Exhibit
+from tombola.report.rows import Row, select, shown
 from tombola.samplers import FTRL, VRB, Uniform
 from tombola.simulate import Adversary, Neglect, Stationary, Switching, log_normal
 
@@ -244,30 +245,33 @@ def show(rows: list[Row]) -> Exhibit:
         "Regret, divided by n^2, of right and wrong players, with 95% intervals. Above the black "
         "line a theorem is violated: the wrong players show that this is possible.",
     )
-    names = [name for name in PANELS if any(row["panel"] == name for row in rows)]
+    names = [name for name in PANELS if select(rows, panel=name)]
     figure, axes = figures.new_figure(math.ceil(len(names) / 2), 2, height=4.2)
     lines = []
     for axis, name in zip(axes, names, strict=False):
         panel = PANELS[name]
-        own = [row for row in rows if row["panel"] == name]
+        own = select(rows, panel=name)
         players = dict.fromkeys(row["player"] for row in own)
-        curves = {p: _Curve(panel, [row for row in own if row["player"] == p]) for p in players}
+        curves = {player: _Curve(panel, select(own, player=player)) for player in players}
         _draw(axis, panel, curves)
         for player, curve in curves.items():
             fitted = curve.growth
             lines.append([
                 panel.title, player, f"{curve.means[-1].value:.4g}", f"{curve.rounds[-1]:.0e}",
                 f"{curve.worst:.3g}" + (" (broken)" if curve.worst > 1 and name[0] in "ab" else ""),
-                "" if math.isnan(fitted.value) else
-                shown(fitted, digits=3),
+                "" if math.isnan(fitted.value) else shown(fitted, digits=3),
             ])  # fmt: skip
-        exhibit.findings += _findings(panel, curves)
-    exhibit.figures.append((figure, "Regret against T. Black: the bound. Solid lines: right "
-                            "players; dashed: wrong ones and uniform draws."))  # fmt: skip
-    exhibit.tables.append((
+        _add_findings(exhibit, panel, curves)
+    exhibit.figure(
+        figure,
+        "Regret against T. Black: the bound. Solid lines: right "
+        "players; dashed: wrong ones and uniform draws.",
+    )
+    exhibit.table(
         "Regrets and their growth, T^exponent",
-        ["panel", "player", "regret", "at T", "largest over the black line", "exponent"], lines,
-    ))  # fmt: skip
+        ["panel", "player", "regret", "at T", "largest over the black line", "exponent"],
+        lines,
+    )
     return exhibit
 
 
@@ -297,48 +301,39 @@ def _decided(fitted: Estimate, holds: bool) -> bool | None:
     return None if math.isnan(fitted.value) else holds
 
 
-def _findings(panel: Panel, curves: dict[str, _Curve]) -> list[Finding]:
-    found = []
+def _add_findings(exhibit: Exhibit, panel: Panel, curves: dict[str, _Curve]) -> None:
     if panel.kind in "ab":
         right = curves["FTRL" if panel.kind == "a" else "VRB"]
         wrong = {name: curve.worst for name, curve in curves.items() if name not in GOOD}
         theorem = panel.bound.split(":")[0]
-        found.append(
-            Finding(
-                f"{theorem} holds ({panel.title}).",
-                right.worst <= 1,
-                f"The largest regret is {right.worst:.3g} times the bound; that of wrong players: "
-                + ", ".join(f"{name} {worst:.3g}" for name, worst in wrong.items()) + ".",
-            )
-        )  # fmt: skip
-        found.append(
-            Finding(
-                f"A wrong player breaks {theorem}, so this could have failed ({panel.title}).",
-                max(wrong.values()) > 1,
-                f"The largest regret is {max(wrong.values()):.3g} times the bound.",
-            )
+        exhibit.finding(
+            f"{theorem} holds ({panel.title}).",
+            right.worst <= 1,
+            f"The largest regret is {right.worst:.3g} times the bound; that of wrong players: "
+            + ", ".join(f"{name} {worst:.3g}" for name, worst in wrong.items())
+            + ".",
+        )
+        exhibit.finding(
+            f"A wrong player breaks {theorem}, so this could have failed ({panel.title}).",
+            max(wrong.values()) > 1,
+            f"The largest regret is {max(wrong.values()):.3g} times the bound.",
         )
     if panel.kind == "c":
         right = curves["VRB"]
         others = [curve.worst for name, curve in curves.items() if name not in GOOD]
         fitted = right.growth
-        found.append(
-            Finding(
-                "Against an adversary that sees p, regret is at most of order n^(1/3) T^(2/3) "
-                "(Theorem 8).",
-                _decided(fitted, fitted.value <= 2 / 3 + 0.01 and right.worst <= 1),
-                f"Exponent {shown(fitted, digits=3)}, and at most {right.worst:.3g} times that "
-                f"rate; wrong players reach {max(others, default=math.nan):.3g} times it.",
-            )
+        exhibit.finding(
+            "Against an adversary that sees p, regret is at most of order n^(1/3) T^(2/3) "
+            "(Theorem 8).",
+            _decided(fitted, fitted.value <= 2 / 3 + 0.01 and right.worst <= 1),
+            f"Exponent {shown(fitted, digits=3)}, and at most {right.worst:.3g} times that "
+            f"rate; wrong players reach {max(others, default=math.nan):.3g} times it.",
         )
     if panel.kind == "d":
         fitted = curves[FREE].growth
-        found.append(
-            Finding(
-                f"Our goal: without parameters, regret grows at most as T^0.5 (n = {panel.n}).",
-                _decided(fitted, fitted.value <= 0.5),
-                f"Exponent {shown(fitted, digits=3)}; the paper's constants: "
-                f"{shown(curves[PRINTED].growth, digits=3)}.",
-            )
+        exhibit.finding(
+            f"Our goal: without parameters, regret grows at most as T^0.5 (n = {panel.n}).",
+            _decided(fitted, fitted.value <= 0.5),
+            f"Exponent {shown(fitted, digits=3)}; the paper's constants: "
+            f"{shown(curves[PRINTED].growth, digits=3)}.",
         )
-    return found

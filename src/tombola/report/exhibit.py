@@ -1,13 +1,9 @@
-"""What an experiment shows: findings, figures and tables."""
+"""Exhibits: the findings, figures and tables of a comparison, for a page."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Exhibit", "Finding", "Row", "Setting"]
-
-Setting = Mapping[str, str | int | float]  # of one run
-Row = dict[str, Any]
+__all__ = ["Exhibit", "Finding"]
 
 
 @dataclass(frozen=True)
@@ -25,11 +21,22 @@ class Finding:
 
 @dataclass
 class Exhibit:
-    """The results of an experiment, for a page."""
+    """The results of a comparison, for a page."""
 
     title: str
     lead: str  # one or two sentences
-    notes: str = ""  # how to read the results
     figures: list[tuple[Any, str]] = field(default_factory=list)  # matplotlib figure, caption
     tables: list[tuple[str, list[str], list[list[Any]]]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+
+    def finding(self, claim: str, confirmed: bool | None, evidence: str) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(claim, confirmed, evidence))
+
+    def figure(self, figure: Any, caption: str) -> None:
+        """Add a figure."""
+        self.figures.append((figure, caption))
+
+    def table(self, caption: str, columns: list[str], lines: list[list[Any]]) -> None:
+        """Add a table."""
+        self.tables.append((caption, columns, lines))

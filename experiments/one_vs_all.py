@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.sweep import minimize, timed
 from tombola import datasets
-from tombola.experiments.running import minimize, timed
 from tombola.problems import Logistic
 from tombola.samplers import Sampler
 from tombola.solvers import AdaGrad

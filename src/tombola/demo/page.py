@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tombola.experiments import demo_clusters, demo_linear, demo_photograph
-from tombola.experiments.demo_parts import Pictures, Section, Size, draw_picture, listed
-from tombola.experiments.exhibit import Finding, Row
+from tombola.demo import clusters, linear, photograph
+from tombola.demo.parts import Pictures, Section, Size, draw_picture, listed
 from tombola.report import Page, figures
+from tombola.report.exhibit import Finding
 from tombola.report.record import versions
+from tombola.report.rows import Row
 
 __all__ = ["headline", "page", "picture", "summary"]
 
@@ -53,7 +54,7 @@ def page(sections: Sequence[Section], size: Size, seconds: float) -> Page:
         made.text("Every claim of this page was seen in this run.")
     made.heading("How it was run")
     made.text(
-        f"`tombola demo`, {seconds:.0f} seconds, compiling included. Claims hold where the 95% "
+        f"`tombola demo`, {seconds:.0f} seconds, compiling included. Claims hold if the 95% "
         "interval over seeds says so. Seconds differ from run to run, other figures hardly."
     )
     shown = {**size._asdict(), **versions()}
@@ -67,12 +68,12 @@ def page(sections: Sequence[Section], size: Size, seconds: float) -> Page:
 def picture(parts: dict[str, list[Row]], colours: Pictures) -> Any:
     """Return the main picture, for a README."""
     figure, axes = figures.new_figure(2, 3, height=3.0)
-    for axis, name in zip(axes, demo_linear.DATA, strict=False):
-        demo_linear.draw_panel(axis, parts["linear"], name)
-    demo_clusters.draw_panel(axes[3], parts["clusters"])
-    clusters = parts["clusters"][0]["clusters"]
-    draw_picture(axes[4], colours["tombola"], f"{clusters} colours, by tombola")
-    demo_photograph.draw_panel(axes[5], parts["photograph"])
+    for axis, name in zip(axes, linear.DATA, strict=False):
+        linear.draw_panel(axis, parts["linear"], name)
+    clusters.draw_panel(axes[3], parts["clusters"])
+    count = parts["clusters"][0]["clusters"]
+    draw_picture(axes[4], colours["tombola"], f"{count} colours, by tombola")
+    photograph.draw_panel(axes[5], parts["photograph"])
     figures.legend_below(figure)
     return figure
 

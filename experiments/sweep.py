@@ -8,18 +8,21 @@ An experiment is a module with
     play(setting, data, earlier)
                          does one run and yields its rows
     show(rows)           returns an `Exhibit` of figures, tables and findings
-    checksums(data)      optional: checks and identifies the data sets that it needs
+    DATA                 optional: the data sets it needs, from a label to a name of
+                         `tombola.datasets`
 
 A folder of results has a subfolder for each experiment with ``about.json`` and ``runs/*.csv``, one
 file for each finished run; ``gather`` puts them into one file, ``rows.csv``.
 """
 
+import csv
 import importlib
 import itertools
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -27,29 +30,56 @@ from types import ModuleType
 from typing import Any
 
 import tombola
-from tombola.experiments.exhibit import Row, Setting
-from tombola.experiments.rows import SweepError, file_name, read, write_run
+from tombola import datasets
 from tombola.report.record import versions
+from tombola.report.rows import Row, as_csv
 from tombola.state import Document, mapping, text
 from tombola.state.files import read_json, write_text
 
-__all__ = ["NAMES", "SweepError", "about", "check", "experiment", "sweep"]
+__all__ = [
+    "NAMES", "Setting", "SweepError", "about", "check", "experiment", "gather", "minimize", "read",
+    "sweep", "timed",
+]  # fmt: skip
 
 NAMES = ("regret", "voc", "hyper", "kmeans", "coordinates")
+
+Setting = Mapping[str, str | int | float]  # of one run
+
+
+class SweepError(ValueError):
+    """A folder of results cannot be continued or read; the message gives the reason."""
 
 
 def experiment(name: str) -> ModuleType:
     """Return the module of an experiment."""
     if name not in NAMES:
         raise SweepError(f"there is no experiment {name!r}: choose from {', '.join(NAMES)}")
-    return importlib.import_module(f"tombola.experiments.{name}")
+    return importlib.import_module(f"experiments.{name}")
 
 
 def check(name: str, data: Path | None) -> dict[str, str]:
     """Return the checksums of the data that an experiment needs, or raise what is missing."""
-    module = experiment(name)
-    found: dict[str, str] = module.checksums(data) if hasattr(module, "checksums") else {}
-    return found
+    needed: Mapping[str, str] = getattr(experiment(name), "DATA", {})
+    return {label: datasets.load(known_as, data).checksum for label, known_as in needed.items()}
+
+
+def minimize(solver: Any, problem: Any, **options: Any) -> Any:
+    """Run a solver; raise KeyboardInterrupt if Ctrl-C stopped it, since rows would be missing."""
+    result = solver.minimize(problem, **options)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return result
+
+
+def timed(make: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what a function makes, and the seconds it takes without compilation."""
+    make()  # compiles
+    began = time.perf_counter()
+    made = make()
+    return made, time.perf_counter() - began
+
+
+# --- all runs -----------------------------------------------------------------------------------
 
 
 class About(Document):
@@ -105,9 +135,9 @@ def sweep(
     done = 0
     for stage in stages:
         left = []
-        earlier = list(read(folder)) if done else []
+        earlier = read(folder) if done else []
         for setting in stage:
-            if (folder / "runs" / file_name(setting)).exists():
+            if (folder / "runs" / _file_name(setting)).exists():
                 done += 1
             else:
                 left.append(setting)
@@ -166,7 +196,7 @@ def _run(name: str, setting: Setting, folder: Path, data: Path | None, earlier: 
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # runs are timed, and share the cores
-        write_run(folder, setting, experiment(name).play(setting, data, earlier))
+        _write(folder, setting, experiment(name).play(setting, data, earlier))
 
 
 def _open(folder: Path, module: ModuleType, checksums: dict[str, str]) -> None:
@@ -195,3 +225,65 @@ def _open(folder: Path, module: ModuleType, checksums: dict[str, str]) -> None:
         raise SweepError(f"{folder} exists and does not hold runs of {common['experiment']}")
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({**common, **versions()}, indent=2) + "\n")
+
+
+# --- files of rows ------------------------------------------------------------------------------
+
+
+def _file_name(setting: Setting) -> str:
+    """Return the name of a run's file, which spells out its setting.
+
+    >>> _file_name({"data": "kdd", "start": 3, "seed": 5})
+    'data=kdd,start=3,seed=5.csv'
+    """
+    return ",".join(f"{key}={value}" for key, value in setting.items()) + ".csv"
+
+
+def _write(folder: Path, setting: Setting, rows: Iterable[Row]) -> None:
+    """Write the rows of a run, with its setting, once the run has finished."""
+    lines = [{**setting, **row} for row in rows]
+    if not lines:
+        raise SweepError(f"the run {_file_name(setting)} produced no rows")
+    write_text(folder / _file_name(setting), as_csv(map(_shortened, lines)))
+
+
+def read(folder: Path) -> list[Row]:
+    """Return all rows of an experiment, from its runs or from the file they were gathered in."""
+    runs = sorted((folder / "runs").glob("*.csv"))
+    files = runs or [folder / "rows.csv"]
+    if not files[0].exists():
+        raise SweepError(f"{folder} holds no results: neither runs/*.csv nor rows.csv")
+    return [row for file in files for row in _rows(file)]
+
+
+def gather(folder: Path) -> None:
+    """Write the rows of all runs into one file."""
+    write_text(folder / "rows.csv", as_csv(map(_shortened, read(folder))))
+
+
+def _shortened(row: Row) -> Row:
+    return {k: f"{v:.7g}" if isinstance(v, float) else v for k, v in row.items()}
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    try:
+        content = path.read_text(encoding="utf-8")
+        lines = list(csv.reader(content.splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SweepError(f"{path} cannot be read: {error}") from None
+    if not content.endswith("\n"):
+        raise SweepError(f"{path} is truncated: its last line does not end")
+    for number, line in enumerate(lines[1:], 2):
+        if len(line) != len(lines[0]):
+            raise SweepError(f"{path}, line {number}: {len(line)} cells, not {len(lines[0])}")
+        cells = zip(lines[0], line, strict=True)
+        yield {name: _parsed(cell) for name, cell in cells if cell != ""}
+
+
+def _parsed(cell: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell

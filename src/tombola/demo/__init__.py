@@ -1,0 +1,1 @@
+"""`tombola demo`: three comparisons on data that come with scikit-learn."""
