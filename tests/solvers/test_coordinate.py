@@ -9,9 +9,9 @@ import tombola
 from penalties import elastic
 from players import Outside, ours
 from states import assert_same
-from tombola import VRB, Shuffle, Static, Uniform
+from tombola import VRB, Cyclic, Shuffle, Static, Uniform
 from tombola.problems import LeastSquares, Logistic, Softmax, SquaredHinge
-from tombola.solvers import CoordinateDescent, Cyclic, DivergenceError, Result
+from tombola.solvers import CoordinateDescent, DivergenceError, Result
 from tombola.solvers.coordinates.coordinate import EPOCHS
 from tombola.solvers.gap import duality_gap
 
@@ -304,6 +304,7 @@ def test_resumed_is_uninterrupted(make, rounds, tmp_path):
     half = solver.minimize(problem, sampler=make(), rounds=rounds)
     half.save(tmp_path / "half.npz")
     loaded = Result.load(tmp_path / "half.npz")
+    assert type(loaded.sampler) is type(make())
     rest = solver.minimize(problem, sampler=make(), rounds=1500, resume=loaded)
     assert_same(whole.state["parts"], rest.state["parts"])
     assert whole.solution.tobytes() == rest.solution.tobytes()

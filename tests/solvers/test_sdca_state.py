@@ -6,9 +6,10 @@ import pytest
 import tombola
 from players import Outside
 from states import assert_same
+from tombola import Latest
 from tombola.checkpoint import CheckpointError
 from tombola.problems import LeastSquares, Logistic
-from tombola.solvers import SAGA, SDCA, Latest, Result
+from tombola.solvers import SAGA, SDCA, Result
 from tombola.solvers.dual.start import best_constant
 from tombola.solvers.dual.step import rebuild
 from tombola.solvers.loop import advance
@@ -61,7 +62,7 @@ def test_compiled_and_plain_loop_agree_to_the_last_bit(name, batch):
 
 @pytest.mark.parametrize(("make", "tol"), [(problem, 1e-9), (steep, 1e-3)])
 def test_resuming_in_small_steps(make, tol, tmp_path):
-    """Through files, which hold no sampler of this class: it is the default and made anew."""
+    """Through files, which hold the sampler too."""
     solver = SDCA(tol=tol, seed=5)
     whole = solver.minimize(make(), rounds=5000)
     part, rounds = None, 0
@@ -70,7 +71,7 @@ def test_resuming_in_small_steps(make, tol, tmp_path):
         part = solver.minimize(make(), rounds=rounds, resume=part)
         part.save(tmp_path / "run")
         part = Result.load(tmp_path / "run")
-        assert part.sampler is None
+        assert type(part.sampler) is Latest
     assert part.rounds == whole.rounds
     np.testing.assert_array_equal(part.solution, whole.solution)
     assert_same(part.state["parts"], whole.state["parts"])
@@ -220,8 +221,10 @@ def test_bad_items_are_named(among, message):
 def test_bad_losses_are_named():
     with pytest.raises(ValueError, match=r"losses\[1\] is -1.0"):
         Latest(2).update_all([0.0, -1.0])
-    for wrong in ([0.0], "abc", [None, 1.0]):
-        with pytest.raises(ValueError, match="losses must be numbers of shape"):
+    with pytest.raises(ValueError, match=r"losses must have shape \(2,\), one for each item"):
+        Latest(2).update_all([0.0])
+    for wrong in ("abc", [None, 1.0]):
+        with pytest.raises(TypeError, match="losses must hold numbers"):
             Latest(2).update_all(wrong)
 
 
