@@ -9,7 +9,7 @@ from tombola.samplers import (
     algorithm_1,
     base,
     cyclic,
-    default_rule,
+    default_batch,
     epoch_vrb,
     ftrl,
     group_rule,
@@ -64,7 +64,7 @@ STATES = {
         "`tally`": gauge.Tally,
     },
     "`parts` of each sampler": {
-        "`VRB(n)`": default_rule.ParameterFree,
+        "`VRB(n)`": default_batch.Staged,
         "`VRB(n, bound=...)`": algorithm_1.Printed,
         "`GroupVRB`": group_rule.GroupState,
         "`EpochVRB`": epoch_vrb.EpochState,

@@ -174,7 +174,7 @@ EQUIVALENT = {
     SAMPLERS
     + "group_vrb.py, GroupVRB.group_levels: 1.0 -> 2.0 in `levels = np.sqrt(state.levels) * "
     + "roots / (unit if unit > 0 else 1.0)`": ("without a unit, all levels are 0"),
-    SAMPLERS + "default_rule.py, learn_many: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+    SAMPLERS + "default_batch.py, learn_many: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
         "without a unit the mean is 0, and no stage begins"
     ),
     SAMPLERS + "default_rule.py, ParameterFree.absorb: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
@@ -202,7 +202,7 @@ EQUIVALENT = {
         "any number below 0 says that draws are uniform"
     ),
     SAMPLERS
-    + "default_rule.py, learn_many: 0.0 -> 1.0 in `usual = rule.unit > 0.0 and "
+    + "default_batch.py, learn_many: 0.0 -> 1.0 in `usual = rule.unit > 0.0 and "
     + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
         "loss by loss, the result is the same"
     ),
@@ -374,14 +374,14 @@ EQUIVALENT = {
         "without a unit all losses were 0, and so is all that follows"
     ),
     SAMPLERS
-    + "default_rule.py, learn_many: 1.0 -> 2.0 in `usual = rule.unit > 0.0 and "
+    + "default_batch.py, learn_many: 1.0 -> 2.0 in `usual = rule.unit > 0.0 and "
     + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
         "loss by loss, the result is the same"
     ),
     SAMPLERS
-    + "default_rule.py, learn_many: largest * rule.unit <= TOO_LARGE -> "
+    + "default_batch.py, learn_many: largest * rule.unit <= TOO_LARGE -> "
     + "(largest * rule.unit < TOO_LARGE)": "loss by loss, the result is the same",
-    SAMPLERS + "default_rule.py, learn_many: 0.0 -> 1.0 in `rule, largest = state.rule[0], 0.0`": (
+    SAMPLERS + "default_batch.py, learn_many: 0.0 -> 1.0 in `rule, largest = state.rule[0], 0.0`": (
         "loss by loss, the result is the same"
     ),
     SAMPLERS + "default_batch.py, scratch_of: 2 -> 3 in `space[2, :m],`": (

@@ -8,12 +8,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 MISSPELT = {  # module: what one of its rules says, the same misspelt, what mypy says of it
-    "samplers/vrb": (
+    "samplers/algorithm_1": (
         "normalised(loss, self.rule[0].unit)",
         "normalised(loss, self.rule[0].unti)",
         '"PrintedRule" has no attribute "unti"',
     ),
-    "samplers/parameter_free": (
+    "samplers/default_rule": (
         "had_loss = self.visits[item] > 0.0",
         "had_loss = self.visit[item] > 0.0",
         '"ParameterFree" has no attribute "visit"',
@@ -23,22 +23,22 @@ MISSPELT = {  # module: what one of its rules says, the same misspelt, what mypy
         "root = state.members.sums[c].totl",
         '"Sums" has no attribute "totl"',
     ),
-    "samplers/avare": (
+    "samplers/rivals/avare": (
         "rule.due = fed +",
         "rule.deu = fed +",
         '"AvareRule" has no attribute "deu"',
     ),
-    "samplers/mirror_descent": (
+    "samplers/rivals/mirror_descent": (
         "rule.summed += 1",
         "rule.sumed += 1",
         '"MirrorRule" has no attribute "sumed"',
     ),
-    "solvers/dense_run": (
+    "solvers/descent/dense": (
         "run.rates[0].square_sum += squared_length(g)",
         "run.rates[0].squares_sum += squared_length(g)",
         '"Rates" has no attribute "squares_sum"',
     ),
-    "solvers/dual_step": (
+    "solvers/dual/step": (
         "+ run.level[0].scale * options.roundness",
         "+ run.level[0].scal * options.roundness",
         '"Level" has no attribute "scal"',

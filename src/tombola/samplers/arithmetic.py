@@ -6,7 +6,7 @@ from typing import Any
 from tombola.compiling import kernel
 from tombola.state import real
 
-__all__ = ["cube_root", "learnt_unit", "normalised", "power_of_two_near", "unit_after"]
+__all__ = ["cube_root", "learnt_unit", "normalised", "pace", "power_of_two_near", "unit_after"]
 
 
 def learnt_unit() -> Any:
@@ -37,6 +37,12 @@ def normalised(loss: float, unit: Any) -> Any:
 def unit_after(unit: Any, loss: float) -> Any:
     """Return the unit of losses, which the first loss above 0 sets, and no later one changes."""
     return 1.0 / power_of_two_near(loss) if unit == 0.0 and loss > 0.0 else unit
+
+
+@kernel(inline=True)
+def pace(count: Any, n: int) -> Any:
+    """Return the share of the newest value in a mean of `count` earlier ones, at least 1/n."""
+    return max(1.0 / (count + 1.0), 1.0 / n)
 
 
 @kernel

@@ -26,9 +26,8 @@ Where it departs from Algorithm 1 (`tombola.samplers.algorithm_1`):
 - theta falls as sqrt(n / (4 u)), where the theorem has (n / T)^(1/3); there is no regret bound.
 - The fallback is not in the paper.
 
-``docs/decisions/vrb_default.md`` lists the alternatives and their measurements. The formulas are in
-`tombola.samplers.shrunk_averages`; `tombola.samplers.default_batch` learns from a batch in stages,
-with the same result to the last bit.
+`tombola.samplers.default_batch` learns from a batch in stages, with the same result to the last
+bit. ``docs/decisions/vrb_default.md`` lists the alternatives and their measurements.
 """
 
 import math
@@ -40,18 +39,8 @@ from numpy.typing import NDArray
 from tombola.compiling import kernel, prefetch
 from tombola.index.layout import Index, new_sums, place_type
 from tombola.samplers import fallback
-from tombola.samplers.arithmetic import learnt_unit, normalised, unit_after
+from tombola.samplers.arithmetic import learnt_unit, normalised, pace, unit_after
 from tombola.samplers.deck import Deck, deal_one, new_deck
-from tombola.samplers.default_batch import learn_in_stages
-from tombola.samplers.shrunk_averages import (
-    clipped,
-    distance,
-    least_mean,
-    moved_average,
-    moved_mean,
-    pace,
-    shrunk_root,
-)
 from tombola.samplers.weighted import (
     Rule,
     Scored,
@@ -60,9 +49,8 @@ from tombola.samplers.weighted import (
     probability_of,
     rebuild,
     uniform_weight,
-    update_in_order,
 )
-from tombola.state import Cell, Floats, Ints, array, cell, derived, real, side_by_side
+from tombola.state import Cell, Floats, array, cell, derived, real, side_by_side
 
 __all__ = [
     "AveragesRule",
@@ -75,9 +63,58 @@ __all__ = [
     "value_of",
 ]
 
-FEW = 8  # batches smaller than this are learnt from one by one
+LAST = 32.0  # visits: the window of an item's average
+CLIP = 8.0  # squared losses are clipped at CLIP n m
+FAINT = 2.0**-200  # the least m, relative to the first one: about 139 n losses of zero
+PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
+
 LARGEST_ROOT = 2.0**200  # of sqrt(m) at the start: no importance of a draw is above 2^200
 TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
+
+
+# --- the formulas -------------------------------------------------------------------------------
+
+
+@kernel(inline=True)
+def least_mean(first_root: Any) -> Any:
+    """Return the least m; when losses of zero have brought it there, past losses are negligible."""
+    return FAINT * (first_root * first_root)
+
+
+@kernel(inline=True)
+def moved_mean(mean: Any, new: Any, share: Any, least: Any) -> Any:
+    """Return m after a new value, not below `least`: it at most doubles, unless it was 0."""
+    moved = mean + share * (new - mean)
+    return max(least, min(moved, 2.0 * mean) if mean > 0.0 else moved)
+
+
+@kernel(inline=True)
+def clipped(squared: Any, n: int, mean: Any) -> Any:
+    """Return a squared loss, at most 8 n m."""
+    return min(squared, CLIP * n * mean)
+
+
+@kernel(inline=True)
+def moved_average(average: Any, visits: Any, squared: Any) -> Any:
+    """Return h after one more visit."""
+    return average + (squared - average) / min(visits + 1.0, LAST)
+
+
+@kernel(inline=True)
+def distance(squared: Any, average: Any) -> Any:
+    """Return how far a squared loss is from the average: 0 if equal, 1 if one of them is 0."""
+    return 1.0 - 2.0 * math.sqrt(squared * average) / (squared + average)
+
+
+@kernel(inline=True)
+def shrunk_root(average: Any, visits: Any, mean: Any, disagreement: Any) -> Any:
+    """Return sqrt((V h + k m) / (V + k))."""
+    noise = PRIOR_NOISE if average > 0.0 else PRIOR_ZEROS
+    k = PRIOR + noise * disagreement * disagreement
+    return math.sqrt((visits * average + k * mean) / (visits + k))
+
+
+# --- the state ----------------------------------------------------------------------------------
 
 
 class AveragesRule(Rule):
@@ -120,28 +157,13 @@ def parts_of(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
     }
 
 
-@kernel
-def learn_many(state: "ParameterFree", items: Ints, probabilities: Floats, losses: Floats) -> None:
-    """Learn from a batch, in stages where that gives the same result."""
-    rule, largest = state.rule[0], 0.0
-    for loss in losses:
-        largest = max(largest, loss)
-    usual = rule.unit > 0.0 and largest * rule.unit <= TOO_LARGE and rule.fade == 1.0
-    done = 0
-    if usual and items.size >= FEW:
-        done = learn_in_stages(state, items, probabilities, losses)
-    update_in_order(state, items[done:], probabilities[done:], losses[done:])
-
-
 class ParameterFree(Scored):
-    """Shrunk visit averages, with a fallback: the scores are h."""
+    """Shrunk visit averages, with a fallback, learnt loss by loss: the scores are h."""
 
     rule: Cell[ParameterFreeRule]
     fallback: Cell[fallback.Fallback]
     deck: Deck
     visits: NDArray[np.float32] = array("V, the number of losses of each item", 0.0, 2.0**100)
-
-    update_many = learn_many
 
     def absorb(self, item: int, probability: float, loss: float) -> None:
         """Update the averages and the fallback's sums."""

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from tombola.samplers import algorithm_1, default_rule
 from tombola.samplers.algorithm_1 import Printed
 from tombola.samplers.bounds import as_argument, checked_bounds
-from tombola.samplers.default_rule import ParameterFree
+from tombola.samplers.default_batch import Staged
 from tombola.samplers.weighted import SWEEP, WeightedSampler
 from tombola.validation import number
 
@@ -88,7 +88,7 @@ class VRB(WeightedSampler):
     Borsos, Krause, Levy (2018). Online Variance Reduction for Stochastic Optimization.
     """
 
-    state: Printed | ParameterFree
+    state: Printed | Staged
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class VRB(WeightedSampler):
         super().__init__(n, seed, parameters, quantity=quantity)
         if bound is None:
             free = default_rule.parts_of(self.n, fade=fade, shuffle=shuffle)
-            self._begin(ParameterFree, **free)
+            self._begin(Staged, **free)
         else:
             self._begin(Printed, **algorithm_1.parts_of(self.n, bounds, fade=fade, **given))
 
@@ -133,7 +133,7 @@ class VRB(WeightedSampler):
     def mode(self) -> str:
         """The current mode: "adaptive", or "shuffle" while the sampler deals shuffled epochs."""
         state = self.state
-        shuffling = isinstance(state, ParameterFree) and state.fallback[0].shuffling
+        shuffling = isinstance(state, Staged) and state.fallback[0].shuffling
         return "shuffle" if shuffling else "adaptive"
 
     @property

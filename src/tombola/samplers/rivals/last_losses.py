@@ -51,7 +51,7 @@ class MeanLossRule(LastLossRule):
 
 
 class OrMean(LastLosses):
-    """Last losses, or their mean where there is none: no weight vanishes."""
+    """Last losses, or their mean if an item has none; no weight vanishes."""
 
     rule: Cell[MeanLossRule]
 

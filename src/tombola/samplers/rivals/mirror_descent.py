@@ -9,12 +9,7 @@ import numpy as np
 from tombola.compiling import kernel
 from tombola.samplers.arithmetic import normalised
 from tombola.samplers.bounds import positive, unit_for
-from tombola.samplers.rivals.mirror import (
-    SteppedRule,
-    checked_step,
-    current_step,
-    importance_above,
-)
+from tombola.samplers.rivals import mirror
 from tombola.samplers.weighted import Scored, WeightedSampler
 from tombola.state import Cell, Floats, array, cell, derived, integer, real
 from tombola.validation import share
@@ -27,7 +22,7 @@ LARGEST_MASS = 2.0**60 * LARGEST  # of all items
 DRIFT = 1e-6  # of the total mass: what rounding may have added to a saved sum
 
 
-class MirrorRule(SteppedRule):
+class MirrorRule(mirror.SteppedRule):
     """The step, alpha, and the mass."""
 
     limit: float = derived("U: what squared estimates are subtracted from")
@@ -60,7 +55,7 @@ class MirrorDescentState(Scored):
         estimate = normalised(loss, rule.unit) / (n * probability)
         excess = rule.limit - estimate * estimate
         if excess > 0.0 and n > 1:
-            shrink(self, item, math.exp(-current_step(rule, n) * excess / probability))
+            shrink(self, item, math.exp(-mirror.current_step(rule, n) * excess / probability))
 
     def value(self, item: int) -> float:
         """Return the mass of the item, which need not be normalised."""
@@ -187,7 +182,7 @@ class MirrorDescent(WeightedSampler):
             positive("step", step)
         floor, clip = share("floor", floor, zero=False), share("clip", clip, zero=False)
         super().__init__(n, seed, given, quantity=quantity)
-        alpha, falling = checked_step(
+        alpha, falling = mirror.checked_step(
             step,
             horizon,
             lambda draws: floor**2 * math.sqrt(2 * math.log(self.n) / (self.n * draws)),
@@ -203,4 +198,4 @@ class MirrorDescent(WeightedSampler):
         self._begin(MirrorDescentState, rule=cell(rule), scores=np.full(self.n, 1.0 / self.n))
 
     def _largest_importance(self) -> float:
-        return importance_above(self.state, float(self.parameters["floor"]))
+        return mirror.importance_above(self.state, float(self.parameters["floor"]))

@@ -7,12 +7,7 @@ import numpy as np
 from tombola.compiling import kernel
 from tombola.samplers.arithmetic import normalised
 from tombola.samplers.bounds import positive, unit_for
-from tombola.samplers.rivals.mirror import (
-    SteppedRule,
-    checked_step,
-    current_step,
-    importance_above,
-)
+from tombola.samplers.rivals import mirror
 from tombola.samplers.rivals.projections import floor_level, value_of_others
 from tombola.samplers.weighted import Scored, WeightedSampler, rebuild
 from tombola.state import Cell, Floats, array, cell, derived, real
@@ -24,7 +19,7 @@ TOLERANCE = 0.99  # the projection is due when p would fall below this share of 
 LARGEST = 2.0**500  # when a mass exceeds this, all masses are divided by it
 
 
-class OSMDRule(SteppedRule):
+class OSMDRule(mirror.SteppedRule):
     """The step, which is the logarithm of the largest rise, and the floor."""
 
     bound: float = derived("L, in that unit")
@@ -44,7 +39,7 @@ class OSMDState(Scored):
         rule, n = self.rule[0], self.scores.size
         squared = normalised(loss, rule.unit) ** 2 / rule.bound  # l^2 / L
         shrunk = min(1.0, rule.floor / (n * probability))  # alpha / (n p)
-        rise = current_step(rule, n) * min(1.0, squared * shrunk * shrunk * shrunk)
+        rise = mirror.current_step(rule, n) * min(1.0, squared * shrunk * shrunk * shrunk)
         mass = max(self.scores[item], rule.level) * math.exp(rise)
         self.scores[item] = mass
         total = value_of_others(self, item) + mass
@@ -150,7 +145,7 @@ class OSMD(WeightedSampler):
             raise ValueError(f"step must be above 0 and at most 100, got {step}")
         floor = share("floor", floor, zero=False)
         super().__init__(n, seed, given, quantity=quantity)
-        largest_rise, falling = checked_step(
+        largest_rise, falling = mirror.checked_step(
             step, horizon, lambda draws: math.sqrt(math.log(self.n) / (2 * draws))
         )
         rule = OSMDRule(
@@ -165,4 +160,4 @@ class OSMD(WeightedSampler):
         self._begin(OSMDState, rule=cell(rule), scores=np.full(self.n, 1.0))
 
     def _largest_importance(self) -> float:
-        return importance_above(self.state, TOLERANCE * float(self.parameters["floor"]))
+        return mirror.importance_above(self.state, TOLERANCE * float(self.parameters["floor"]))

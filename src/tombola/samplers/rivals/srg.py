@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.draws import Draw
-from tombola.random import Stream, Words, next_word
+from tombola.random import Words, next_word
 from tombola.samplers.rivals.last_losses import UNSEEN, MeanLossRule, OrMean, remember
 from tombola.samplers.weighted import WeightedSampler
 from tombola.state import Cell, cell, derived, real
@@ -133,7 +133,7 @@ class SRG(WeightedSampler):
             raise ValueError(f'refresh must be "coin" or "always", got {refresh!r}')
         super().__init__(n, seed, {"mixing": mixing, "refresh": refresh}, quantity=quantity)
         rule = SRGRule(mixing=mixing, by_coin=int(refresh == "coin"))
-        coins = Stream(seed).child(COINS).state
+        coins = self._stream.child(COINS).state
         self._begin(
             SRGState, rule=cell(rule), coins=coins, losses=np.full(self.n, UNSEEN), stale=True
         )

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tombola.samplers.arithmetic import pace
 from tombola.samplers.rivals.last_losses import TRACE, UNSEEN, MeanLossRule, OrMean, remember
-from tombola.samplers.shrunk_averages import pace
 from tombola.samplers.weighted import WeightedSampler
 from tombola.state import Cell, cell, real
 from tombola.validation import share
