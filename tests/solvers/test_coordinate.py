@@ -311,21 +311,6 @@ def test_resumed_is_uninterrupted(make, rounds, tmp_path):
     assert rest.item_gradients == 1500
 
 
-def test_cyclic_goes_round_and_continues():
-    sampler = Cyclic(3)
-    draw = sampler.draw(4)
-    assert draw.indices.tolist() == [0, 1, 2, 0]
-    assert draw.importances.tolist() == [1.0] * 4
-    sampler.update(draw, np.ones(4))
-    state = sampler.state_dict()
-    other = Cyclic(3)
-    other.load_state_dict(state)
-    assert other.draw(2).indices.tolist() == [1, 2]
-    assert sampler.probabilities().tolist() == [1 / 3] * 3
-    sampler.reset()
-    assert sampler.draw(1).indices.tolist() == [0]
-
-
 # --- edges ----------------------------------------------------------------------------------------
 
 
