@@ -2,10 +2,13 @@
 
     python benchmarks/samplers.py                 # everything, about 15 minutes, 9 GB
     python benchmarks/samplers.py --sizes 4 6     # n = 10^4 and 10^6 only
+    python benchmarks/samplers.py --sizes         # the first epoch only
 
-`VRB` with the paper's parameters and without any, and `GroupVRB` with ten groups. The last two are
-first fed an epoch and kept in their adaptive mode, which is the more expensive one. Peers: sample,
-then update the priorities of what was sampled.
+`VRB` with the paper's parameters and without any, and `GroupVRB` with ten groups. In the steady
+state, the last two are first fed an epoch and kept in their adaptive mode, which is the more
+expensive one. In the first epoch, all start fresh, and n items are drawn and fed back: most of them
+have no loss before, and their memory has not been touched. Peers: sample, then update the
+priorities of what was sampled.
 
 "gathers" is the floor: the time to read, at random and independently, the memory that each draw and
 each update must read, one cache line for what lies side by side.
@@ -43,9 +46,16 @@ GATHERS = {
     "VRB(n)": (4, 24, 24),  # order, item; item
     "GroupVRB": (4, 32, 4, 32),  # order, member; place, member
 }
+FRESH = {
+    "VRB(n)": tombola.VRB,
+    "GroupVRB": lambda n: tombola.GroupVRB(np.arange(n) % 10),
+}
 PEERS = {"cpprb": Cpprb, "tianshou": Tianshou}
 GOALS = {"index": (3, 2), "VRB(n)": (2, 1.5), "GroupVRB": (1.5, 1.2)}  # times tianshou
+FIRST_EPOCH_GOALS = {"VRB(n)": (2, 1.5), "GroupVRB": (2, 1.5)}  # the same, from a fresh sampler
 UPDATE = "draw + update, ns an item"
+FIRST_EPOCH = "draw + update, first epoch"
+QUARTILES = (0.25, 0.5, 0.75)
 
 
 class Index:
@@ -106,7 +116,53 @@ def race(n=10**6, turns=15):
                 took[name].append(time.perf_counter() - start)
         for name, goals in GOALS.items():
             ratios = np.array(took["tianshou"]) / np.array(took[name])
-            yield name, batch, goals[k], np.quantile(ratios, [0.25, 0.5, 0.75])
+            yield name, batch, goals[k], np.quantile(ratios, QUARTILES)
+
+
+def first_epoch(n, turns=5):
+    """Return nanoseconds an item over the first n draws of a fresh sampler, by batch and name.
+
+    All take turns, so that a change of the machine's speed meets all of them; tianshou's tree is
+    fresh, too. The first turn compiles, and is not counted.
+    """
+    pool = weights_of(POOL, seed=1)
+    makers = {name: lambda make=make: draws_and_updates(make(n), pool)
+              for name, make in FRESH.items()}  # fmt: skip
+    try:
+        Tianshou(weights_of(2))
+        makers["tianshou"] = lambda: draws_and_sets(Tianshou(weights_of(n)), pool)
+    except ImportError:
+        print("tianshou is absent: not installed")
+    took = {batch: {name: [] for name in makers} for batch in (128, 4096)}
+    for batch, times in took.items():
+        for turn in range(turns + 1):
+            for name, make in makers.items():
+                call, rounds = make(), max(1, n // batch)
+                start = time.perf_counter()
+                for k in range(rounds):
+                    call(k * batch % (POOL - batch), batch)
+                if turn > 0:
+                    times[name].append((time.perf_counter() - start) / (rounds * batch) * 1e9)
+    return took
+
+
+def first_epoch_rows(n, took):
+    """Yield a row for each sampler or peer and batch size."""
+    for batch, times in took.items():
+        for name, nanoseconds in times.items():
+            base = ours(name, n) if name in FRESH else peer_base(name, n)
+            yield base | quartiles(batch, FIRST_EPOCH, np.quantile(nanoseconds, QUARTILES))
+
+
+def report_first_epoch(n, took):
+    """Print whether the targets of the first epoch were met in this run."""
+    print(f"\ntargets of the first epoch, n = {n:,}")
+    for k, (batch, times) in enumerate(took.items()):
+        for name, goals in FIRST_EPOCH_GOALS.items() if "tianshou" in times else ():
+            ratios = np.array(times["tianshou"]) / np.array(times[name])
+            low, middle, high = np.quantile(ratios, QUARTILES)
+            text = f"{name}: times faster than tianshou, B = {batch}"
+            verdict(middle, ">=", goals[k], f"{text}, in turns [{low:.2f}, {high:.2f}]")
 
 
 def draws_and_updates(sampler, pool):
@@ -161,7 +217,7 @@ def measure(n):
         yield ours(name, n) | {"operation": "longest call, ms", "value": round(longest * 1000, 3)}
         del sampler, draw_and_update
     for name, make in PEERS.items():
-        base = {"library": name, "version": timing.version(make.package), "n": n}
+        base = peer_base(name, n)
         try:
             peer = make(weights_of(n))
         except (ImportError, MemoryError) as error:
@@ -174,6 +230,10 @@ def measure(n):
 
 def ours(name, n):
     return {"library": name, "version": timing.version("tombola"), "n": n}
+
+
+def peer_base(name, n):
+    return {"library": name, "version": timing.version(PEERS[name].package), "n": n}
 
 
 def costs(base, call):
@@ -190,10 +250,14 @@ def costs(base, call):
 
 
 def cost(call, batch):
-    low, middle, high = timing.nanoseconds(call, batch)
+    return quartiles(batch, UPDATE, timing.nanoseconds(call, batch))
+
+
+def quartiles(batch, operation, found):
+    low, middle, high = found
     return {
         "batch": batch,
-        "operation": UPDATE,
+        "operation": operation,
         "value": round(middle, 2),
         "quartile_1": round(low, 2),
         "quartile_3": round(high, 2),
@@ -242,20 +306,32 @@ def verdict(value, sign, goal, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "--sizes", type=int, nargs="+", default=[4, 6, 8], help="powers of ten for n"
+        "--sizes", type=int, nargs="*", default=[4, 6, 8], help="powers of ten for n"
+    )
+    parser.add_argument(
+        "--first-epoch", type=int, default=10**6, metavar="N", help="items of the first epoch"
     )
     parser.add_argument("--dry-run", action="store_true", help="do not append to the CSV")
     options = parser.parse_args()
     rows = []
+
+    def keep(row):
+        rows.append(row)
+        print(
+            f"n = {row['n']:<11,} {row['library']:20} {row['operation']:26}"
+            f" {row.get('batch', ''):>5} {row.get('value', ''):>12}",
+            flush=True,
+        )
+
+    took = first_epoch(options.first_epoch)
+    for row in first_epoch_rows(options.first_epoch, took):
+        keep(row)
+    report_first_epoch(options.first_epoch, took)
     for exponent in options.sizes:
         for row in measure(10**exponent):
-            rows.append(row)
-            print(
-                f"n = 10^{exponent}  {row['library']:20} {row['operation']:26}"
-                f" {row.get('batch', ''):>5} {row.get('value', ''):>12}",
-                flush=True,
-            )
-    report(rows)
+            keep(row)
+    if options.sizes:
+        report([row for row in rows if row["operation"] != FIRST_EPOCH])
     if not options.dry_run:
         columns = ("library", "version", "n", "batch", "operation", "value",
                    "quartile_1", "quartile_3")  # fmt: skip

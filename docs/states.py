@@ -6,15 +6,17 @@ from tombola import draws, gauge, models, random
 from tombola.dask import checkpoint as dask_checkpoint
 from tombola.index import layout
 from tombola.samplers import (
+    algorithm_1,
     base,
-    default_rule,
+    cyclic,
+    default_batch,
     epoch_vrb,
     ftrl,
     group_rule,
+    latest,
     shuffle,
     static,
     uniform,
-    vrb,
 )
 from tombola.samplers.rivals import (
     adaptive_weighted,
@@ -62,8 +64,8 @@ STATES = {
         "`tally`": gauge.Tally,
     },
     "`parts` of each sampler": {
-        "`VRB(n)`": default_rule.ParameterFree,
-        "`VRB(n, bound=...)`": vrb.Printed,
+        "`VRB(n)`": default_batch.Staged,
+        "`VRB(n, bound=...)`": algorithm_1.Printed,
         "`GroupVRB`": group_rule.GroupState,
         "`EpochVRB`": epoch_vrb.EpochState,
         "`InfoBatch`": info_batch.InfoBatchState,
@@ -78,9 +80,11 @@ STATES = {
         "`MirrorDescent`": mirror_descent.MirrorDescentState,
         "`AdaptiveWeighted`": adaptive_weighted.AdaptiveWeightedState,
         "`FTRL`": ftrl.FTRLState,
+        "`Latest`": latest.LatestState,
         "`Uniform`": uniform.UniformState,
         "`Shuffle`": shuffle.ShuffleState,
         "`Static`": static.StaticState,
+        "`Cyclic`": cyclic.CyclicState,
     },
     "Draws, streams and indexes": {
         "`Draw`": draws.SavedDraw,

@@ -23,7 +23,7 @@ from tombola.problems.linear import LinearProblem
 from tombola.report import figures
 from tombola.report.exhibit import Exhibit
 from tombola.report.rows import Row, arrival, collect, select
-from tombola.solvers import BlockCoordinateDescent, CoordinateDescent, Cyclic
+from tombola.solvers import BlockCoordinateDescent, CoordinateDescent
 
 __all__ = ["SETTINGS", "TITLE", "play", "show", "stages"]
 
@@ -36,7 +36,7 @@ PROBLEMS = ("lasso", "lasso-small-l1", "logistic", "lasso-blocks")
 
 SAMPLERS: dict[str, Callable[[Any, int], Any]] = {
     "VRB": lambda smooth, seed: tombola.VRB(len(smooth), seed=seed),
-    "cyclic": lambda smooth, seed: Cyclic(len(smooth)),
+    "cyclic": lambda smooth, seed: tombola.Cyclic(len(smooth)),
     "shuffle": lambda smooth, seed: tombola.Shuffle(len(smooth), seed=seed),
     "uniform": lambda smooth, seed: tombola.Uniform(len(smooth), seed=seed),
     "static by L": lambda smooth, seed: tombola.Static(smooth, seed=seed),

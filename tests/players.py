@@ -54,6 +54,8 @@ def rivals(n, largest=1.0):
         "OSMD": lambda seed: tombola.OSMD(n, bound=largest**2, step=0.3, seed=seed),
         "VRM": lambda seed: tombola.VRM([halves, 1.0 + np.arange(n)], seed=seed),
         "Stale": lambda seed: tombola.Stale(n, seed=seed),
+        "Latest": lambda seed: tombola.Latest(n, seed=seed),
+        "Cyclic": lambda seed: tombola.Cyclic(n),
     }
 
 

@@ -8,6 +8,7 @@ import tomllib
 
 import pytest
 
+import tombola
 from pages import ROOT, links, spans, tables, wrong_command, wrong_name
 
 yaml = pytest.importorskip("yaml")
@@ -81,6 +82,25 @@ def test_layers_are_those_that_are_enforced():
     assert listed(CONTRIBUTING) == enforced()
     row = next(line for line in CONTRIBUTING.splitlines() if "`src/tombola/gauge.py`" in line)
     assert listed(CONTRIBUTING.replace(row + "\n", "")) != enforced()
+
+
+@pytest.mark.parametrize("name", sorted({*tombola.samplers.__all__} - {"Sampler"}))
+def test_each_sampler_took_the_steps_of_a_new_one(name):
+    kind = getattr(tombola.samplers, name)
+    room = ROOT / "src" / "tombola" / "samplers"
+    path = ROOT / "src" / (kind.__module__.replace(".", "/") + ".py")
+    assert path.parent in (room, room / "rivals")
+    assert re.findall(r"^class (\w+)\(\w*Sampler\):", path.read_text(), re.MULTILINE) == [name]
+    assert "Examples\n" in kind.__doc__
+    assert getattr(tombola, name) is kind
+    for page, entry in [
+        ("docs/reference.md", f"   tombola.{name}\n"),
+        ("docs/states.py", f'"`{name}'),
+        ("docs/choose.md", f"| `{name}("),
+        ("tests/test_testing.py", f"{name}("),
+        ("tests/players.py", f"tombola.{name}("),
+    ]:
+        assert entry in (ROOT / page).read_text(), f"{page} does not have {name}"
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)

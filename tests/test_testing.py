@@ -49,6 +49,7 @@ OURS = {
     "EpochVRB, share 1.5": lambda n, seed: tombola.EpochVRB(n, share=1.5, seed=seed),
     "InfoBatch": lambda n, seed: tombola.InfoBatch(n, 10_000, seed=seed),
     "KVib": lambda n, seed: tombola.KVib(n, bound=1.0, mixing=0.2, seed=seed),
+    "Latest": lambda n, seed: tombola.Latest(n, seed=seed),
 }
 LEARNS_NOTHING = [
     "Uniform", "Shuffle", "VRB, mixing 1", "Static", "Static, balanced", "Static, partially biased",
@@ -62,6 +63,7 @@ USES_NO_PROBABILITY = [
     "Safe",
     "InfoBatch",
     "Stale",
+    "Latest",
 ]  # their rules use the losses alone
 
 
@@ -80,6 +82,16 @@ def test_ours_pass(name):
 
 def test_full_information_passes():
     check_sampler(lambda n, seed: tombola.FTRL(n, bound=1.0, seed=seed))
+
+
+def test_a_sampler_without_randomness_passes_all_other_checks():
+    def factory(n, seed):
+        return tombola.Cyclic(n)
+
+    random = ["check_first_draws", "check_seeds"]
+    check_sampler(factory, skip=random)
+    with pytest.raises(AssertionError, match=r"check_first_draws.*\n.*check_seeds"):
+        check_sampler(factory)
 
 
 @pytest.mark.parametrize("name", OURS)

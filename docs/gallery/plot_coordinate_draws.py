@@ -18,7 +18,7 @@ from experiments.coordinates import lasso
 
 import tombola
 from tombola.problems import LeastSquares
-from tombola.solvers import CoordinateDescent, Cyclic
+from tombola.solvers import CoordinateDescent
 
 random = np.random.default_rng(0)
 X = random.normal(size=(1000, 300)) * np.geomspace(3.0, 0.1, 300)
@@ -48,7 +48,7 @@ solutions = {
 samplers = {
     "uniform": tombola.Uniform,
     "shuffled": tombola.Shuffle,
-    "cyclic": Cyclic,
+    "cyclic": tombola.Cyclic,
     "VRB": tombola.VRB,
 }
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained", sharey=True)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import tombola
 from crash.killing import Run
 from states import leaves
-from tombola import checkpoint
+from tombola import Cyclic, Latest, checkpoint
 from tombola.problems import Hinge, KMeans, LeastSquares, Logistic
 from tombola.solvers import (
     SAGA,
@@ -18,8 +18,6 @@ from tombola.solvers import (
     AdaGrad,
     BlockCoordinateDescent,
     CoordinateDescent,
-    Cyclic,
-    Latest,
     MiniBatchKMeans,
     Newton,
     Result,

@@ -164,8 +164,8 @@ EQUIVALENT = {
         "0 passes the check"
     ),
     SAMPLERS
-    + "bounds.py, checked_bounds: 1 -> 2 in "
-    + "`bounds = np.array(bound, dtype=np.float64).reshape(-1)`": (
+    + "bounds.py, numbers_for_items: 1 -> 2 in "
+    + "`numbers = np.array(values, dtype=np.float64).reshape(-1)`": (
         "numpy takes any number below 0 in the same way"
     ),
     SAMPLERS + "group_drawing.py, rest_below: low >= bound << COIN -> (low > bound << COIN)": (
@@ -180,7 +180,7 @@ EQUIVALENT = {
     SAMPLERS
     + "group_vrb.py, GroupVRB.group_levels: 1.0 -> 2.0 in `levels = np.sqrt(state.levels) * "
     + "roots / (unit if unit > 0 else 1.0)`": ("without a unit, all levels are 0"),
-    SAMPLERS + "default_rule.py, learn_many: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
+    SAMPLERS + "default_batch.py, learn_many: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
         "without a unit the mean is 0, and no stage begins"
     ),
     SAMPLERS + "default_rule.py, ParameterFree.absorb: rule.unit > 0.0 -> (rule.unit >= 0.0)": (
@@ -208,18 +208,18 @@ EQUIVALENT = {
         "any number below 0 says that draws are uniform"
     ),
     SAMPLERS
-    + "default_rule.py, learn_many: 0.0 -> 1.0 in `usual = rule.unit > 0.0 and "
+    + "default_batch.py, learn_many: 0.0 -> 1.0 in `usual = rule.unit > 0.0 and "
     + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
         "loss by loss, the result is the same"
     ),
     SAMPLERS + "weighted.py, draw_many: 0 -> 1 in `if uniform >= 0:`": (
         "both ways draw the same items"
     ),
-    SAMPLERS + "vrb.py, Printed.fade: self.rule[0].fade < 1.0 -> (self.rule[0].fade <= 1.0)": (
+    SAMPLERS
+    + "algorithm_1.py, Printed.fade: self.rule[0].fade < 1.0 -> (self.rule[0].fade <= 1.0)": (
         "a score times 1 is that score"
     ),
-    SAMPLERS
-    + "base.py, Sampler._checked: not array.flags.c_contiguous -> (array.flags.c_contiguous)": (
+    SAMPLERS + "base.py, _as_losses: not array.flags.c_contiguous -> (array.flags.c_contiguous)": (
         "numpy reads any layout; compiled code does not, which compiled tests notice"
     ),
     SAMPLERS + "deck.py, is_permutation: 1 -> 2 in `seen[item] = 1`": (
@@ -255,7 +255,7 @@ EQUIVALENT = {
     DRAWING + "plan_of: plan[END, k] <= np.int64(dart) -> (plan[END, k] < np.int64(dart))": (
         "the guide is where a search begins, and begins earlier"
     ),
-    SAMPLERS + "vrb.py, Printed.fade: 1.0 -> 2.0 in `if self.rule[0].fade < 1.0:`": (
+    SAMPLERS + "algorithm_1.py, Printed.fade: 1.0 -> 2.0 in `if self.rule[0].fade < 1.0:`": (
         "a score times 1 is that score"
     ),
     SAMPLERS + "weighted.py, rebuild: 2 -> 3 in `room = np.int64(2 * HIGH)`": (
@@ -380,14 +380,14 @@ EQUIVALENT = {
         "without a unit all losses were 0, and so is all that follows"
     ),
     SAMPLERS
-    + "default_rule.py, learn_many: 1.0 -> 2.0 in `usual = rule.unit > 0.0 and "
+    + "default_batch.py, learn_many: 1.0 -> 2.0 in `usual = rule.unit > 0.0 and "
     + "largest * rule.unit <= TOO_LARGE and rule.fade == 1.0`": (
         "loss by loss, the result is the same"
     ),
     SAMPLERS
-    + "default_rule.py, learn_many: largest * rule.unit <= TOO_LARGE -> "
+    + "default_batch.py, learn_many: largest * rule.unit <= TOO_LARGE -> "
     + "(largest * rule.unit < TOO_LARGE)": "loss by loss, the result is the same",
-    SAMPLERS + "default_rule.py, learn_many: 0.0 -> 1.0 in `rule, largest = state.rule[0], 0.0`": (
+    SAMPLERS + "default_batch.py, learn_many: 0.0 -> 1.0 in `rule, largest = state.rule[0], 0.0`": (
         "loss by loss, the result is the same"
     ),
     SAMPLERS + "default_batch.py, scratch_of: 2 -> 3 in `space[2, :m],`": (
@@ -400,11 +400,6 @@ EQUIVALENT = {
     + "default_batch.py, scratch_of: 16 -> 17 in "
     + "`Averages(space[15, :m], space[16, :m], space[17, :m]),`": (
         "each count of visits is read once, before the value takes its place"
-    ),
-    SAMPLERS
-    + "rivals/safe.py, _for_items: 1 -> 2 in "
-    + "`array = np.array(values, dtype=np.float64).reshape(-1)`": (
-        "numpy takes any number below 0 in the same way"
     ),
     SAMPLERS
     + "rivals/safe.py, saddle_level: below < following < above -> (below <= following < above)": (

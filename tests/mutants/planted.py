@@ -7,9 +7,9 @@ DOUBLED = "min(moved, 2.0 * mean) if mean > 0.0 else moved"
 
 PLANTED = [
     # the parameter-free rule
-    ("samplers", FREE + "shrunk_averages.py", "min(squared, CLIP * n * mean)", "squared"),
-    ("samplers", FREE + "shrunk_averages.py", DOUBLED, "moved"),
-    ("samplers", FREE + "shrunk_averages.py", "min(visits + 1.0, LAST)", "(visits + 1.0)"),
+    ("samplers", FREE + "default_rule.py", "min(squared, CLIP * n * mean)", "squared"),
+    ("samplers", FREE + "default_rule.py", DOUBLED, "moved"),
+    ("samplers", FREE + "default_rule.py", "min(visits + 1.0, LAST)", "(visits + 1.0)"),
     ("samplers", FREE + "default_rule.py", "    fallback.forget(state.fallback[0])\n", ""),
     ("samplers", FREE + "default_rule.py", "        state.visits[item] = 0.0\n", ""),
     ("samplers", FREE + "default_rule.py", "    rebuild(state)\n", ""),

@@ -92,7 +92,7 @@ def test_a_batch_is_its_losses_one_by_one_and_the_last_loss_counts():
     assert (whole.probabilities() == single.probabilities()).all()
     twice = Avare(3)
     twice.update(Draw([1, 1], [0.5, 0.5], 3), [9.0, 2.0])
-    assert twice.state.scores[1] * 4 == 2.0 * twice.state.rule[0].unit * 4
+    assert twice.state.losses[1] * 4 == 2.0 * twice.state.rule[0].unit * 4
 
 
 @pytest.mark.parametrize("scale", [1e-307, 1e-200, 1.0, 1e200, 1e307])

@@ -329,10 +329,7 @@ class Tau:
         return (1 + 1e-9) * self.tops().sum() / 2.0**40 / self.floor
 
     def state(self):
-        return {
-            "rule": self.rule, "tau": self.tau, "shares": self.shares,
-            "index": {"weights": self.tops()},
-        }  # fmt: skip
+        return {"rule": self.rule, "tau": self.tau, "shares": self.shares}
 
 
 class Mixture:
@@ -400,7 +397,7 @@ class Mixture:
         return (1 + 1e-9) / self.rule["least"]
 
     def state(self):
-        return {"rule": self.rule, "mixture": self.w, "curvature": self.a}
+        return {"rule": self.rule, "shares": self.w, "curvature": self.a}
 
 
 SHORT = {"anytime": {}, "doubling": {"schedule": "doubling"}, "mixing": {"mixing": 0.3},

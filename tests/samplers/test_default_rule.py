@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tombola import VRB, Draw
-from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
-from tombola.samplers.shrunk_averages import pace
+from tombola.samplers.arithmetic import cube_root, normalised, pace, power_of_two_near
 
 pytestmark = pytest.mark.kernels
 

@@ -10,7 +10,8 @@ import tombola
 from states import same
 from tombola import checkpoint
 from tombola.checkpoint import CheckpointError
-from tombola.samplers import epoch_vrb, water_filling
+from tombola.samplers import deck, epoch_vrb, water_filling
+from tombola.samplers.deck import swap_in
 
 N = 40
 LOSSES = (1.0 + np.arange(N) % 9) ** 2
@@ -41,7 +42,8 @@ def inclusion(choose, chances, unit, monkeypatch):
             assert bound == expected
             return value
 
-        monkeypatch.setattr(water_filling, "next_below", next_below)
+        for module in (water_filling, deck):
+            monkeypatch.setattr(module, "next_below", next_below)
         items = np.full(chances.sum() // unit, -1)
         choose(chances, unit, None, items)
         counts = np.bincount(items, minlength=n)  # an item that was not written is an error
@@ -65,6 +67,7 @@ def inclusion(choose, chances, unit, monkeypatch):
 def test_items_are_chosen_exactly_as_often_as_their_chance_says(chances, monkeypatch):
     chances = np.array(chances)
     choose = getattr(water_filling.choose_items, "py_func", water_filling.choose_items)
+    monkeypatch.setattr(water_filling, "swap_in", getattr(swap_in, "py_func", swap_in))
     times, runs = inclusion(choose, chances, 6, monkeypatch)
     assert (times * 6 == chances * runs).all()
 

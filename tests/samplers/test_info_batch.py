@@ -8,6 +8,7 @@ import pytest
 import tombola
 from states import same
 from tombola.checkpoint import CheckpointError
+from tombola.samplers import deck
 from tombola.samplers.rivals import info_batch
 
 LOSSES = np.array([0.1, 0.2, 5.0, 0.3, 6.0, 0.1])  # 1.95 on average
@@ -29,7 +30,7 @@ def play(sampler, epochs, losses=LOSSES):
 def chosen(sampler, monkeypatch, begin=None):
     """The epochs that may follow, over all choices at their start."""
     state = sampler.state_dict()
-    for name in ("kept_of", "mean_loss"):
+    for name in ("kept_of", "mean_loss", "swap_in"):
         kernel = getattr(info_batch, name)
         monkeypatch.setattr(info_batch, name, getattr(kernel, "py_func", kernel))
     kernel = info_batch.begin_epoch
@@ -37,7 +38,7 @@ def chosen(sampler, monkeypatch, begin=None):
     for script in itertools.product(range(4), range(3)):  # two of four are kept
         sampler.load_state_dict(state)
         words = iter(script)
-        monkeypatch.setattr(info_batch, "next_below", lambda *_, words=words: next(words))
+        monkeypatch.setattr(deck, "next_below", lambda *_, words=words: next(words))
         begin(sampler.state)
         yield sampler.state.deck.items[: sampler.epoch_length].tolist()
 
@@ -58,7 +59,7 @@ def test_an_epoch_keeps_each_item_below_the_mean_equally_often(monkeypatch):
 
 def keep_the_first(state):
     """An epoch that keeps the first ones, by number: not random."""
-    info_batch.next_below(None, None)
+    deck.next_below(None, None)
     state.deck.items[:4] = HIGH + LOW[:2]
     state.epoch[0].length = 4
 

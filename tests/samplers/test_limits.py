@@ -133,9 +133,9 @@ def test_smoothness_of_two_items_is_kept():
     assert tombola.Safe(2, smoothness=[3.0]).parameters["smoothness"] == 3.0
 
 
-def test_only_shuffled_and_chosen_epochs_are_not_independent():
+def test_only_epochs_plans_and_cycles_are_not_independent():
     shuffled = {"Shuffle", "VRB", "VRB, memory", "GroupVRB", "EpochVRB", "EpochVRB, share"}
-    shuffled.add("InfoBatch")
+    shuffled |= {"InfoBatch", "Latest", "Cyclic"}
     assert {name for name in SAMPLERS if not SAMPLERS[name](1).independent} == shuffled
     assert tombola.VRB(3, shuffle=False).independent
     assert tombola.GroupVRB([0, 1], shuffle=False).independent

@@ -72,9 +72,10 @@ def problems(sampler, name, dtype, low, high):
 
 
 ODDS = {  # numbers that must fit others: see `fault` of their states
-    "index.weights", "index.order", "members.weights", "members.order", "deck.items", "mixture",
+    "index.weights", "index.order", "members.weights", "members.order", "deck.items",
     "shares", "visited", "chances", "chosen.items", "epoch.length", "epoch.below", "epoch.kept",
-    "below", "rule.mass", "rule.mass_of_summed", "rule.summed", "scores",
+    "below", "rule.mass", "rule.mass_of_summed", "rule.summed", "scores", "plan.scores",
+    "plan.turn.total", "plan.turn.share",
 }  # fmt: skip
 
 
@@ -130,7 +131,7 @@ RANGES = [
     ("Safe", "norms", 0.0, 2.0**250),
     ("OSMD", "rule.level", 1e-300, 2.0**500),
     ("VRM", "curvature", -1e18, 1e18),
-    ("Stale", "table", -1.0, 2.0**250),
+    ("Stale", "losses", -1.0, 2.0**250),
     ("Stale", "rule.mean_loss", 2.0**-200, 1e300),
     ("EpochVRB", "rule.mixing", 0.0, 1.0),
     ("EpochVRB", "rule.disagreement", -1e-9, 1.0 + 1e-9),

@@ -242,11 +242,11 @@ class Avare(Rule):
         super().__init__(
             n, unit=0.0, floor=floor, decay=decay, least=1 / n, level=1.0, due=max(1, n // 64)
         )
-        self.arrays["scores"] = np.zeros(n)
+        self.arrays["losses"] = np.zeros(n)
         self.begin()
 
     def absorb(self, i, p, loss):
-        n, rule, h = self.n, self.rule, self.arrays["scores"]
+        n, rule, h = self.n, self.rule, self.arrays["losses"]
         fed = rule["fed"] + 1
         due = fed >= rule["due"]
         if rule["unit"] == 0 and loss > 0:
@@ -261,7 +261,7 @@ class Avare(Rule):
             self.rebuild()
 
     def value(self, i):
-        return max(self.arrays["scores"][i], self.rule["level"])
+        return max(self.arrays["losses"][i], self.rule["level"])
 
     def largest_importance(self):
         return 1.001 * 2 / (self.n * self.rule["least"])
@@ -311,20 +311,20 @@ class Stale(Rule):
 
     def __init__(self, n, *, mixing=0.1):
         super().__init__(n, mixing, unit=0.0, mean_loss=2.0**-200)
-        self.arrays["table"] = np.full(n, -1.0)
+        self.arrays["losses"] = np.full(n, -1.0)
         self.begin()
 
     def absorb(self, i, p, loss):
         rule, n = self.rule, self.n
         if rule["unit"] == 0 and loss > 0:
             rule["unit"] = unit_of(loss)
-        self.arrays["table"][i] = entry = min(loss * rule["unit"], 2.0**250)
+        self.arrays["losses"][i] = entry = min(loss * rule["unit"], 2.0**250)
         gap = entry * min(1 / (n * p), 2.0**200) - rule["mean_loss"]
         share = max(1 / (rule["fed"] + 1), 1 / n)
         rule["mean_loss"] = max(2.0**-200, rule["mean_loss"] + share * gap)
 
     def value(self, i):
-        entry, mean = self.arrays["table"][i], self.rule["mean_loss"]
+        entry, mean = self.arrays["losses"][i], self.rule["mean_loss"]
         if self.rule["unit"] == 0:
             return 1.0
         return mean if entry < 0 else max(entry, 2.0**-200 * mean)
@@ -336,9 +336,9 @@ class SRG(Rule):
     def __init__(self, n, *, mixing=0.5, refresh="coin", seed=0):
         self.coins, self.flipped = words(seed, (2**64 - 2,)), 0
         super().__init__(
-            n, mixing, unit=0.0, by_coin=int(refresh == "coin"), mean_norm=0.0, seen=0.0
+            n, mixing, unit=0.0, by_coin=int(refresh == "coin"), mean_loss=0.0, seen=0.0
         )
-        self.arrays["norms"] = np.full(n, -1.0)
+        self.arrays["losses"] = np.full(n, -1.0)
         self.begin()
 
     def share(self, p):
@@ -360,14 +360,14 @@ class SRG(Rule):
         if rule["unit"] == 0 and loss > 0:
             rule["unit"] = unit_of(loss)
         norm = min(loss * rule["unit"], 2.0**250)
-        self.arrays["norms"][i] = norm
+        self.arrays["losses"][i] = norm
         rule["seen"] += share
-        rule["mean_norm"] += share / rule["seen"] * (norm - rule["mean_norm"])
+        rule["mean_loss"] += share / rule["seen"] * (norm - rule["mean_loss"])
 
     def value(self, i):
         if self.rule["unit"] == 0:
             return 1.0
-        norm, mean = self.arrays["norms"][i], self.rule["mean_norm"]
+        norm, mean = self.arrays["losses"][i], self.rule["mean_loss"]
         return mean if norm < 0 else max(norm, 2.0**-200 * mean)
 
     def state(self):

@@ -80,9 +80,9 @@ def test_feedback_without_tags_refreshes_a_uniform_sample():
     refreshed = np.zeros(3, dtype=int)
     items = np.random.default_rng(1).choice(3, size=20_000, p=chances)
     for item in items:
-        sampler.state.norms[item] = -1.0
+        sampler.state.losses[item] = -1.0
         update_one(sampler.state, item, chances[item], norms[item])
-        refreshed[item] += sampler.state.norms[item] >= 0
+        refreshed[item] += sampler.state.losses[item] >= 0
     assert chi_square_excess(refreshed, np.ones(3)) < 1
     assert chi_square_excess(np.bincount(items, minlength=3), np.ones(3)) > 1
     assert 0.08 < refreshed.sum() / 20_000 < 0.12
@@ -91,7 +91,7 @@ def test_feedback_without_tags_refreshes_a_uniform_sample():
 def test_untagged_uniform_feedback_always_refreshes_with_full_mixing():
     sampler = SRG(4, mixing=1.0)
     sampler.update(Uniform(4).draw(50), np.ones(50))
-    assert (sampler.state.norms >= 0).all()
+    assert (sampler.state.losses >= 0).all()
 
 
 def test_items_not_seen_take_the_mean():

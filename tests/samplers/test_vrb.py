@@ -10,8 +10,8 @@ import budget
 import naive
 from states import assert_same
 from tombola import VRB, Draw, Uniform
+from tombola.samplers.arithmetic import cube_root
 from tombola.samplers.compiled import fill_all
-from tombola.samplers.vrb import cube_root
 
 pytestmark = pytest.mark.kernels
 

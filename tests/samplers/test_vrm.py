@@ -84,7 +84,7 @@ def test_the_draws_of_a_batch_are_independent():
     """Pairs of items from two halves; the wrong one draws one component for the whole batch."""
     halves = np.arange(6) < 3
     sampler = VRM([halves, ~halves], mixing=0.01, seed=4)
-    sampler.state.mixture[:] = [0.5, 0.49, 0.01]
+    sampler.state.shares[:] = [0.5, 0.49, 0.01]
     sampler.state.load(sampler.state.saved())
     p = sampler.probabilities()
     pairs = sampler.draw(40_000).indices.reshape(-1, 2)
@@ -157,7 +157,7 @@ def test_a_component_that_gives_all_its_room_is_left_with_its_least_share():
     """To the last digit, also if a step moves just that much."""
     sampler = VRM([[1.0, 0.0]], mixing=0.17)
     state = sampler.state
-    state.mixture[:] = [1 - 0.78, 0.78]
+    state.shares[:] = [1 - 0.78, 0.78]
     state.slope[:] = [0.0, 2.0 * 0.1 * (0.78 - 0.17)]
     take_step(state)
     assert sampler.mixture.tolist() == [0.83, 0.17]
@@ -249,6 +249,6 @@ def test_bad_arguments(components, options, message):
 def test_a_state_without_a_mixture_is_refused(mixture):
     sampler = fed(VRM(overlapping(5)))
     state = sampler.state_dict()
-    state["parts"]["mixture"] = np.array(mixture)
-    with pytest.raises(CheckpointError, match="mixture has a sum of"):
+    state["parts"]["shares"] = np.array(mixture)
+    with pytest.raises(CheckpointError, match="shares has a sum of"):
         sampler.load_state_dict(state)

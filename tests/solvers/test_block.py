@@ -9,9 +9,9 @@ from test_coordinate import COLUMNS, data, naive_step, some_zeros
 import tombola
 from penalties import elastic
 from players import Outside, ours
-from tombola import VRB, GroupVRB, Shuffle, Uniform
+from tombola import VRB, Cyclic, GroupVRB, Shuffle, Uniform
 from tombola.problems import LeastSquares, Logistic
-from tombola.solvers import BlockCoordinateDescent, CoordinateDescent, Cyclic
+from tombola.solvers import BlockCoordinateDescent, CoordinateDescent
 from tombola.solvers.coordinates.block import PART
 from tombola.solvers.gap import duality_gap
 

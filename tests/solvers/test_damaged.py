@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import tombola
 from states import assert_same
-from tombola import checkpoint
+from tombola import Cyclic, Latest, checkpoint
 from tombola.checkpoint import CheckpointError
 from tombola.problems import Hinge, KMeans, LeastSquares, Logistic
 from tombola.solvers import (
@@ -18,8 +18,6 @@ from tombola.solvers import (
     SVRG,
     AdaGrad,
     CoordinateDescent,
-    Cyclic,
-    Latest,
     MiniBatchKMeans,
     Newton,
     Result,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from players import draw_one, update_one
+from tombola import Cyclic
 from tombola.problems.rows import Dense, Sparse
 from tombola.samplers import VRB, Shuffle
-from tombola.solvers import Cyclic
 from tombola.solvers.lasso.column_steps import minimise_by_columns, new_model
 from tombola.solvers.lasso.quadratic import (
     decrease_left,

@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import tombola
 from players import Outside, ours
+from tombola import Latest
 from tombola.problems import (
     Hinge,
     Huber,
@@ -19,7 +20,7 @@ from tombola.problems import (
     SquaredHinge,
 )
 from tombola.problems.linear import Linear
-from tombola.solvers import Latest, Newton
+from tombola.solvers import Newton
 from tombola.solvers.dual.start import best_constant
 
 N, D, L2 = 900, 6, 0.01

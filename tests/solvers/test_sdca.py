@@ -12,6 +12,7 @@ from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 import tombola
 from penalties import elastic
 from players import Outside, ours
+from tombola import Latest
 from tombola.problems import (
     EpsilonInsensitive,
     Hinge,
@@ -22,7 +23,7 @@ from tombola.problems import (
     Softmax,
     SquaredHinge,
 )
-from tombola.solvers import SDCA, Latest
+from tombola.solvers import SDCA
 from tombola.solvers.dual.start import best_constant
 
 N, D, L2, ROUNDS = 150, 6, 0.02, 200_000

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from tombola import Latest
 from tombola.problems import EpsilonInsensitive, Hinge, LeastSquares, Logistic
-from tombola.solvers import SDCA, Latest
+from tombola.solvers import SDCA
 from tombola.solvers.dual.full_pass import evaluate
 from tombola.solvers.dual.start import best_constant
 from tombola.solvers.dual.step import rebuild

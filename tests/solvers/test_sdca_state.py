@@ -1,4 +1,4 @@
-"""SDCA's loop: fused like one by one, resumed, traced, stopped; and the sampler `Latest`."""
+"""SDCA's loop: fused like one by one, resumed, traced, stopped."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,10 @@ import pytest
 import tombola
 from players import Outside
 from states import assert_same
+from tombola import Latest
 from tombola.checkpoint import CheckpointError
 from tombola.problems import LeastSquares, Logistic
-from tombola.solvers import SAGA, SDCA, Latest, Result
+from tombola.solvers import SAGA, SDCA, Result
 from tombola.solvers.dual.start import best_constant
 from tombola.solvers.dual.step import rebuild
 from tombola.solvers.loop import advance
@@ -61,7 +62,7 @@ def test_compiled_and_plain_loop_agree_to_the_last_bit(name, batch):
 
 @pytest.mark.parametrize(("make", "tol"), [(problem, 1e-9), (steep, 1e-3)])
 def test_resuming_in_small_steps(make, tol, tmp_path):
-    """Through files, which hold no sampler of this class: it is the default and made anew."""
+    """Through files, which hold the sampler too."""
     solver = SDCA(tol=tol, seed=5)
     whole = solver.minimize(make(), rounds=5000)
     part, rounds = None, 0
@@ -70,7 +71,7 @@ def test_resuming_in_small_steps(make, tol, tmp_path):
         part = solver.minimize(make(), rounds=rounds, resume=part)
         part.save(tmp_path / "run")
         part = Result.load(tmp_path / "run")
-        assert part.sampler is None
+        assert type(part.sampler) is Latest
     assert part.rounds == whole.rounds
     np.testing.assert_array_equal(part.solution, whole.solution)
     assert_same(part.state["parts"], whole.state["parts"])
@@ -142,87 +143,6 @@ def test_rounding_errors_do_not_accumulate():
     terms = parts["duals"][:, None] * X / parts["level"]["scale"]
     exact = terms.sum(axis=0) + (1 - parts["level"]["share"]) * parts["centre"][0]
     np.testing.assert_allclose(parts["w"][0], exact, rtol=0, atol=1e-13 * np.abs(terms).sum())
-
-
-# --- Latest ---------------------------------------------------------------------------------------
-
-
-def test_without_losses_it_shuffles():
-    sampler = Latest(10, seed=1)
-    assert sorted(sampler.draw(10).indices.tolist()) == list(range(10))
-    np.testing.assert_array_equal(sampler.probabilities(), np.full(10, 0.1))
-
-
-def test_half_of_a_plan_is_by_the_latest_losses():
-    losses = np.array([0.0, 1.0, 3.0, 0.0, 4.0] * 40)
-    sampler = Latest(200, seed=2)
-    sampler.update_all(losses)
-    draw = sampler.draw(100)  # one plan
-    expected = losses / losses.sum() / 2 + 1 / 400
-    np.testing.assert_allclose(sampler.probabilities(), expected)
-    np.testing.assert_allclose(draw.probabilities, expected[draw.indices])
-    counts = np.bincount(draw.indices % 5, minlength=5)
-    # 50 by losses: 0, 6.25, 18.75, 0, 25 of each kind, rounded; 50 of a shuffled epoch
-    np.testing.assert_allclose(counts, [10, 16, 29, 10, 35], atol=8)
-    sampler.update(draw, np.zeros(100))
-    sampler.draw(1)
-    assert (sampler.probabilities()[draw.indices] <= 1 / 400 + 1e-12).all()
-
-
-def test_long_run_frequencies_are_the_probabilities():
-    losses = np.random.default_rng(0).exponential(size=50)
-    sampler = Latest(50, seed=3)
-    sampler.update_all(losses)
-    draws = 50_000
-    counts = np.bincount(sampler.draw(draws).indices, minlength=50) / draws
-    # systematic: each plan of 25 is within one draw of its expectation
-    np.testing.assert_allclose(counts, sampler.probabilities(), atol=5e-3)
-    wrong = losses / losses.sum()
-    assert np.abs(counts - wrong).max() > 1e-2
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("plan", "items"), np.full(15, 30)),
-        (("plan", "turn", "place"), 16),
-        (("plan", "turn", "place"), -1),
-        (("scores",), np.full(30, -1.0)),
-        (("scores",), np.full(30, np.nan)),
-        (("plan", "scores"), np.full(30, np.inf)),
-    ],
-)
-def test_a_damaged_state_is_refused(path, value):
-    sampler = Latest(30)
-    state = sampler.state_dict()
-    place = state["parts"]
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
-    with pytest.raises(CheckpointError):
-        sampler.load_state_dict(state)
-
-
-@pytest.mark.parametrize(
-    ("among", "message"),
-    [
-        ([], "at least one item"),
-        ([0.5], "integers"),
-        ([0, 9], r"among\[1\] is 9, not from 0 to 8"),
-        ([1, 1], "twice"),
-    ],
-)
-def test_bad_items_are_named(among, message):
-    with pytest.raises(ValueError, match=message):
-        Latest(9, among=among)
-
-
-def test_bad_losses_are_named():
-    with pytest.raises(ValueError, match=r"losses\[1\] is -1.0"):
-        Latest(2).update_all([0.0, -1.0])
-    for wrong in ([0.0], "abc", [None, 1.0]):
-        with pytest.raises(ValueError, match="losses must be numbers of shape"):
-            Latest(2).update_all(wrong)
 
 
 def test_a_gap_needs_a_result_of_its_own_solver():

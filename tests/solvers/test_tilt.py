@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from tombola import Latest
 from tombola.problems import Hinge, LeastSquares
-from tombola.samplers.latest import Latest
 from tombola.solvers.dual.full_pass import evaluate, heavier_side
 from tombola.solvers.dual.level import pull_for
 from tombola.solvers.dual.start import mean_curvature, new_run

@@ -16,7 +16,7 @@ import tombola
 from players import SAMPLERS, N, use
 from states import leaves
 from tombola import Draw, Stream, WeightIndex, checkpoint
-from tombola.solvers import Latest, Result
+from tombola.solvers import Result
 from tombola.state import CheckpointError
 from tombola.testing import check_state, check_state_resume
 from tombola.testing.judging import same
@@ -50,7 +50,8 @@ VARIANTS = {
         30, smoothness=np.arange(30.0), curvature=np.arange(1.0, 31)
     ),
     "EpochVRB, more": lambda: tombola.EpochVRB(7, share=1.5),
-    "Latest, some": lambda: Latest(30, among=np.arange(5, 30)),
+    "Latest, plan": lambda: tombola.Latest(30, plan=4),
+    "Latest, some": lambda: tombola.Latest(30, among=np.arange(5, 30)),
 }
 
 
@@ -63,10 +64,6 @@ def test_samplers(name):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_samplers_with_other_parameters_resume(name):
     check_state_resume(VARIANTS[name], play_sampler)
-
-
-def test_the_sampler_of_dual_solvers():
-    check_state(lambda: Latest(30), play_sampler)
 
 
 @pytest.mark.parametrize("name", [*SAMPLERS, *VARIANTS])

@@ -150,7 +150,9 @@ def test_the_page_is_that_of_the_declarations(script, monkeypatch):
     mixing = {"field": "`rule.mixing`", "type": "float", "range": "2^-60 to 1",
               "meaning": "theta, the share of uniform draws"}  # fmt: skip
     assert mixing in rows
-    monkeypatch.setattr(tombola.samplers.vrb.PrintedRule.declared["due"], "meaning", "changed")
+    monkeypatch.setattr(
+        tombola.samplers.algorithm_1.PrintedRule.declared["due"], "meaning", "changed"
+    )
     assert text != script.written()
 
 

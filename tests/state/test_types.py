@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 MISSPELT = {  # module: what one of its rules says, the same misspelt, what mypy says of it
-    "samplers/vrb": (
+    "samplers/algorithm_1": (
         "normalised(loss, self.rule[0].unit)",
         "normalised(loss, self.rule[0].unti)",
         '"PrintedRule" has no attribute "unti"',

@@ -71,7 +71,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         without a tuned rate; these two can go on with new rows by `partial_fit`.
     sampler : str, Sampler or callable, default="auto"
         How rows are drawn. "auto" is the solver's own rule. newton and sdca: half in shuffled
-        order, half by how much each row matters (`tombola.solvers.Latest`), which is its curvature
+        order, half by how much each row matters (`tombola.Latest`), which is its curvature
         and slope for newton and its dual residual for sdca. saga and svrg: half by
         the curvature of their loss, which allows larger steps. adagrad and sgd: "group-vrb", which
         is `GroupVRB` over the class labels (one-vs-rest: the two sides). Other names: "vrb"

@@ -63,7 +63,7 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         sgd converge without a tuned rate; these two can go on with new rows by `partial_fit`.
     sampler : str, Sampler or callable, default="auto"
         How rows are drawn. "auto" is the solver's own rule. newton and sdca: half in shuffled
-        order, half by how much each row matters (`tombola.solvers.Latest`), which is its curvature
+        order, half by how much each row matters (`tombola.Latest`), which is its curvature
         and slope for newton and its dual residual for sdca. saga and svrg: half by
         the curvature of their loss, which allows larger steps. adagrad and sgd: "vrb", which is
         `VRB`. Other names: "epoch-vrb" (`EpochVRB`, shuffled epochs whose items are chosen),

@@ -1,9 +1,11 @@
-"""The samplers: one algorithm per file."""
+"""The samplers: one algorithm per file, those of other authors in `rivals`."""
 
 from tombola.samplers.base import Sampler
+from tombola.samplers.cyclic import Cyclic
 from tombola.samplers.epoch_vrb import EpochVRB
 from tombola.samplers.ftrl import FTRL
 from tombola.samplers.group_vrb import GroupVRB
+from tombola.samplers.latest import Latest
 from tombola.samplers.rivals.adaptive_weighted import AdaptiveWeighted
 from tombola.samplers.rivals.avare import Avare
 from tombola.samplers.rivals.info_batch import InfoBatch
@@ -29,10 +31,12 @@ __all__ = [
     "VRM",
     "AdaptiveWeighted",
     "Avare",
+    "Cyclic",
     "EpochVRB",
     "GroupVRB",
     "InfoBatch",
     "KVib",
+    "Latest",
     "MirrorDescent",
     "Safe",
     "Sampler",

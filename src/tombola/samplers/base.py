@@ -205,18 +205,7 @@ class Sampler(ABC):
             raise TypeError(f"draw must be a tombola.Draw, got {type(draw).__name__}")
         if draw.n != self.n:
             raise ValueError(f"the draw is over {draw.n} items, this sampler has {self.n}")
-        array = np.asarray(losses)
-        if array.dtype != np.float64:
-            if array.dtype.kind not in "fiu":
-                raise TypeError(f"losses must hold numbers, got dtype {array.dtype}")
-            array = array.astype(np.float64)
-        if not array.flags.c_contiguous:  # the layout that the kernels are compiled for
-            array = np.ascontiguousarray(array)
-        if array.shape != draw.indices.shape:
-            raise ValueError(
-                f"losses must have shape {draw.indices.shape}, one for each item drawn, "
-                f"got {array.shape}"
-            )
+        array = _as_losses(losses, draw.indices.shape, "item drawn")
         tallied = (self.tally, self.n, draw.probabilities, array)
         if Sampler._record_code is None:
             Sampler._record_code = entry(record, *tallied)
@@ -225,6 +214,17 @@ class Sampler(ABC):
             raise ValueError(
                 f"losses[{wrong}] is {array[wrong]} (item {draw.indices[wrong]}): "
                 "losses must be finite and not negative"
+            )
+        return array
+
+    def _checked_all(self, losses: ArrayLike) -> NDArray[np.float64]:
+        """Return the losses of all items, for `update_all`, or raise an error that names one."""
+        array = _as_losses(losses, (self.n,), "item")
+        wrong = ~(np.isfinite(array) & (array >= 0))
+        if wrong.any():
+            position = int(wrong.argmax())
+            raise ValueError(
+                f"losses[{position}] is {array[position]}: losses must be finite and not negative"
             )
         return array
 
@@ -282,7 +282,7 @@ class Sampler(ABC):
 
     def __reduce__(self) -> Any:
         """Pickle and copy through `state_dict`: the names of state classes may change."""
-        return _made_again, (type(self), self.state_dict())
+        return _reconstructed, (type(self), self.state_dict())
 
     def __repr__(self) -> str:
         shown = [
@@ -298,10 +298,24 @@ def read_sampler(kind: type[Sampler], state: Mapping[str, Any]) -> SamplerState:
     return SamplerState.read(body_of(state, kind.__name__, FORMAT))
 
 
-def _made_again(kind: Any, state: dict[str, Any]) -> Any:
+def _reconstructed(kind: Any, state: dict[str, Any]) -> Any:
     sampler = kind(**state["parameters"])
     sampler.load_state_dict(state)
     return sampler
+
+
+def _as_losses(losses: ArrayLike, shape: tuple[int, ...], what: str) -> NDArray[np.float64]:
+    """Return losses of this shape, of the type and layout that kernels are compiled for."""
+    array = np.asarray(losses)
+    if array.dtype != np.float64:
+        if array.dtype.kind not in "fiu":
+            raise TypeError(f"losses must hold numbers, got dtype {array.dtype}")
+        array = array.astype(np.float64)
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
+    if array.shape != shape:
+        raise ValueError(f"losses must have shape {shape}, one for each {what}, got {array.shape}")
+    return array
 
 
 def _same(mine: Any, given: Any) -> bool:
@@ -311,8 +325,8 @@ def _same(mine: Any, given: Any) -> bool:
             return np.array_equal(mine, given)
         mine = mine.tolist()  # what is kept with tensors has lists of labels
     if isinstance(mine, (list, tuple)):
-        alike = isinstance(given, (list, tuple)) and len(given) == len(mine)
-        return alike and all(map(_same, mine, given))
+        same_size = isinstance(given, (list, tuple)) and len(given) == len(mine)
+        return same_size and all(map(_same, mine, given))
     return not isinstance(given, (list, tuple)) and np.ndim(given) == 0 and bool(mine == given)
 
 

@@ -32,8 +32,9 @@ class Cyclic(CompiledSampler):
     """Goes through the items in their order, again and again; learns nothing.
 
     For coordinate descent, which is correct in any order. Nothing is random here: the 1/n that
-    draws report is the frequency of an item, and estimates with importances are biased. A loaded
-    `Result` does not restore a `Cyclic`: pass a new one to `resume`.
+    draws report is the frequency of an item, and estimates with importances are biased.
+
+    It needs no parameters, not even a seed. A draw takes O(1), without memory.
 
     Parameters
     ----------
@@ -45,15 +46,13 @@ class Cyclic(CompiledSampler):
     array([0, 1, 2, 0, 1])
     """
 
+    keeps_items = False
+    independent = False  # nothing is random
+
     def __init__(self, n: int) -> None:
         super().__init__(n, 0)
         del self.parameters["seed"]
         self.state = CyclicState(stream=self._stream.state, cycle=cell(Cycle(n=self.n)))
-
-    @property
-    def independent(self) -> bool:
-        """False: nothing is random."""
-        return False
 
     def _largest_importance(self) -> float:
         return 1.0

@@ -11,7 +11,7 @@ from tombola.index.layout import place_type
 from tombola.random import Words, next_below
 from tombola.state import Cell, Record, State, array, cell, integer
 
-__all__ = ["Cards", "Deck", "Turn", "deal_among", "deal_one", "new_deck"]
+__all__ = ["Cards", "Deck", "Turn", "deal_among", "deal_one", "new_deck", "swap_in"]
 
 
 class Turn(Record):
@@ -44,6 +44,16 @@ def new_deck(n: int) -> Deck:
 
 
 @kernel(inline=True)
+def swap_in(items: NDArray[Any], place: Any, end: Any, stream: Cell[Words]) -> Any:
+    """Swap a random one of the items from `place` to before `end` into `place`; return it."""
+    other = place + next_below(stream, np.uint64(end - place))
+    item = items[other]
+    items[other] = items[place]
+    items[place] = item
+    return item
+
+
+@kernel(inline=True)
 def deal_one(deck: Cards, stream: Cell[Words]) -> Any:
     """Deal the next item; after the last one, a new shuffled epoch begins."""
     return deal_among(deck, deck.items.size, stream)
@@ -55,11 +65,8 @@ def deal_among(deck: Cards, length: Any, stream: Cell[Words]) -> Any:
 
     Each item dealt takes one swap of a Fisher-Yates shuffle, so there is no pause between epochs.
     """
-    items, place = deck.items, deck.turn[0].place
-    other = place + next_below(stream, np.uint64(length - place))
-    item = items[other]
-    items[other] = items[place]
-    items[place] = item
+    place = deck.turn[0].place
+    item = swap_in(deck.items, place, length, stream)
     deck.turn[0].place = place + 1 if place + 1 < length else 0
     return np.int64(item)
 

@@ -1,4 +1,4 @@
-"""Learn from a batch as `VRB` without parameters does loss by loss, in stages.
+"""The default rule on batches: learn from many losses in stages.
 
 Loss by loss, an update waits for a dozen divisions and square roots, one after the other. Most of
 them can be done for many losses at once, because averages do not depend on weights. The stages, for
@@ -14,21 +14,23 @@ up to 128 losses:
 Every number results from the same operations as loss by loss, so it is the same to the last bit.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel, prefetch
 from tombola.samplers import fallback
-from tombola.samplers.arithmetic import normalised
-from tombola.samplers.shrunk_averages import (
+from tombola.samplers.arithmetic import normalised, pace
+from tombola.samplers.default_rule import (
+    TOO_LARGE,
+    AveragesRule,
+    ParameterFree,
     clipped,
     distance,
     least_mean,
     moved_average,
     moved_mean,
-    pace,
     shrunk_root,
 )
 from tombola.samplers.weighted import (
@@ -39,14 +41,13 @@ from tombola.samplers.weighted import (
     put,
     rescale,
     uniform_weight,
+    update_in_order,
 )
 from tombola.state import Floats, Ints
 
-if TYPE_CHECKING:
-    from tombola.samplers.default_rule import AveragesRule, ParameterFree
+__all__ = ["Staged"]
 
-__all__ = ["learn_in_stages"]
-
+FEW = 8  # batches smaller than this are learnt from one by one
 CHUNK = 128  # losses per chunk: their scratch space fits into the first cache level
 
 
@@ -77,7 +78,7 @@ class Scratch(NamedTuple):
 
 @kernel(allocates=True, inner=True)
 def learn_in_stages(
-    state: "ParameterFree", items: Ints, probabilities: Floats, losses: Floats
+    state: ParameterFree, items: Ints, probabilities: Floats, losses: Floats
 ) -> Any:
     """Learn from a batch; the unit is known, and no loss is too large for it.
 
@@ -131,7 +132,7 @@ def learn_in_stages(
 
 
 @kernel(inline=True)
-def stays_above(rule: "AveragesRule", n: int) -> Any:
+def stays_above(rule: AveragesRule, n: int) -> Any:
     """Return whether m stays above the least one during a chunk, whatever its losses."""
     left = (1.0 - pace(rule.fed, n)) ** CHUNK
     return rule.mean_square * left > 2.0 * least_mean(rule.first_root)
@@ -157,7 +158,7 @@ def scratch_of(space: Any, m: Any) -> Any:
 
 
 @kernel(inline=True)
-def prefetch_all(state: "ParameterFree", items: Ints) -> None:
+def prefetch_all(state: ParameterFree, items: Ints) -> None:
     """Prefetch everything that the stages read of these items."""
     index = state.index
     for item in items:
@@ -179,7 +180,7 @@ def normalise(
 
 
 @kernel(inline=True)
-def absorb_all(state: "ParameterFree", items: Ints, scratch: Scratch) -> None:
+def absorb_all(state: ParameterFree, items: Ints, scratch: Scratch) -> None:
     """Stage 2: update the averages of items, and read those of the sweep, in order."""
     rule, n, scores, visits = state.rule[0], state.scores.size, state.scores, state.visits
     least = least_mean(rule.first_root)
@@ -205,7 +206,7 @@ def absorb_all(state: "ParameterFree", items: Ints, scratch: Scratch) -> None:
 
 
 @kernel(inline=True)
-def read(state: "ParameterFree", item: int, averages: Averages, j: Any) -> None:
+def read(state: ParameterFree, item: int, averages: Averages, j: Any) -> None:
     """Copy h and V of an item."""
     averages.average[j] = state.scores[item]
     averages.visits[j] = state.visits[item]
@@ -235,3 +236,22 @@ def compute_values(averages: Averages, mean: Any, disagreement: Any, first_root:
     for j in range(mean.size):
         root = shrunk_root(averages.average[j], averages.visits[j], mean[j], disagreement[j])
         averages.value[j] = root / first_root
+
+
+@kernel
+def learn_many(state: ParameterFree, items: Ints, probabilities: Floats, losses: Floats) -> None:
+    """Learn from a batch, in stages if that gives the same result."""
+    rule, largest = state.rule[0], 0.0
+    for loss in losses:
+        largest = max(largest, loss)
+    usual = rule.unit > 0.0 and largest * rule.unit <= TOO_LARGE and rule.fade == 1.0
+    done = 0
+    if usual and items.size >= FEW:
+        done = learn_in_stages(state, items, probabilities, losses)
+    update_in_order(state, items[done:], probabilities[done:], losses[done:])
+
+
+class Staged(ParameterFree):
+    """The same state, which learns from a batch in stages."""
+
+    update_many = learn_many

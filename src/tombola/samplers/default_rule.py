@@ -1,4 +1,4 @@
-"""The rule of `VRB` without parameters: shrunk visit averages, and a fallback.
+"""The default rule, which `VRB` runs without a bound: shrunk visit averages, and a fallback.
 
 For each item, the state holds V, the number of its losses, and h, the average of their squares
 (over about the last 32). The weight of an item is the root of that average, shrunk towards the
@@ -17,7 +17,17 @@ makes the sampler start over, as if there had been no losses before.
 The fallback (`tombola.samplers.fallback`) deals shuffled epochs while adaptive draws do not pay, by
 the losses of items that had one before.
 
-``docs/decisions/vrb_default.md`` lists the alternatives and their measurements.
+Where it departs from Algorithm 1 (`tombola.samplers.algorithm_1`):
+
+- w(i), a sum of l^2 / p that estimates the squared losses of an item in all rounds, is replaced by
+  the average of those that were seen: an unbiased sum of few terms is too noisy.
+- L n / theta, which keeps items of small w in play and needs the bound L, is replaced by shrinking
+  towards m.
+- theta falls as sqrt(n / (4 u)), where the theorem has (n / T)^(1/3); there is no regret bound.
+- The fallback is not in the paper.
+
+`tombola.samplers.default_batch` learns from a batch in stages, with the same result to the last
+bit. ``docs/decisions/vrb_default.md`` lists the alternatives and their measurements.
 """
 
 import math
@@ -29,18 +39,8 @@ from numpy.typing import NDArray
 from tombola.compiling import kernel, prefetch
 from tombola.index.layout import Index, new_sums, place_type
 from tombola.samplers import fallback
-from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
+from tombola.samplers.arithmetic import learnt_unit, normalised, pace, unit_after
 from tombola.samplers.deck import Deck, deal_one, new_deck
-from tombola.samplers.default_batch import learn_in_stages
-from tombola.samplers.shrunk_averages import (
-    clipped,
-    distance,
-    least_mean,
-    moved_average,
-    moved_mean,
-    pace,
-    shrunk_root,
-)
 from tombola.samplers.weighted import (
     Rule,
     Scored,
@@ -49,9 +49,8 @@ from tombola.samplers.weighted import (
     probability_of,
     rebuild,
     uniform_weight,
-    update_in_order,
 )
-from tombola.state import Cell, Floats, Ints, array, cell, derived, real, side_by_side
+from tombola.state import Cell, Floats, array, cell, derived, real, side_by_side
 
 __all__ = [
     "AveragesRule",
@@ -60,13 +59,62 @@ __all__ = [
     "dwarfs",
     "forget_averages",
     "mixing_after",
-    "start",
+    "parts_of",
     "value_of",
 ]
 
-FEW = 8  # batches smaller than this are learnt from one by one
+LAST = 32.0  # visits: the window of an item's average
+CLIP = 8.0  # squared losses are clipped at CLIP n m
+FAINT = 2.0**-200  # the least m, relative to the first one: about 139 n losses of zero
+PRIOR, PRIOR_NOISE, PRIOR_ZEROS = 0.125, 0.5, 8.0
+
 LARGEST_ROOT = 2.0**200  # of sqrt(m) at the start: no importance of a draw is above 2^200
 TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
+
+
+# --- the formulas -------------------------------------------------------------------------------
+
+
+@kernel(inline=True)
+def least_mean(first_root: Any) -> Any:
+    """Return the least m; when losses of zero have brought it there, past losses are negligible."""
+    return FAINT * (first_root * first_root)
+
+
+@kernel(inline=True)
+def moved_mean(mean: Any, new: Any, share: Any, least: Any) -> Any:
+    """Return m after a new value, not below `least`: it at most doubles, unless it was 0."""
+    moved = mean + share * (new - mean)
+    return max(least, min(moved, 2.0 * mean) if mean > 0.0 else moved)
+
+
+@kernel(inline=True)
+def clipped(squared: Any, n: int, mean: Any) -> Any:
+    """Return a squared loss, at most 8 n m."""
+    return min(squared, CLIP * n * mean)
+
+
+@kernel(inline=True)
+def moved_average(average: Any, visits: Any, squared: Any) -> Any:
+    """Return h after one more visit."""
+    return average + (squared - average) / min(visits + 1.0, LAST)
+
+
+@kernel(inline=True)
+def distance(squared: Any, average: Any) -> Any:
+    """Return how far a squared loss is from the average: 0 if equal, 1 if one of them is 0."""
+    return 1.0 - 2.0 * math.sqrt(squared * average) / (squared + average)
+
+
+@kernel(inline=True)
+def shrunk_root(average: Any, visits: Any, mean: Any, disagreement: Any) -> Any:
+    """Return sqrt((V h + k m) / (V + k))."""
+    noise = PRIOR_NOISE if average > 0.0 else PRIOR_ZEROS
+    k = PRIOR + noise * disagreement * disagreement
+    return math.sqrt((visits * average + k * mean) / (visits + k))
+
+
+# --- the state ----------------------------------------------------------------------------------
 
 
 class AveragesRule(Rule):
@@ -93,12 +141,13 @@ class ParameterFreeRule(AveragesRule):
     fade: float = derived("the factor of the visits at each pass of the sweep")
 
 
-def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
-    """Return the parts of a new sampler."""
+def parts_of(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
+    """Return what `WeightedSampler._begin` takes for a new sampler."""
     kind = place_type(n)
     # of each item, 24 bytes side by side, so that an update reads one cache line, or two
     item = side_by_side(n, weight=np.int64, position=kind, score=np.float64, visits=np.float32)
     return {
+        "stale": True,
         "index": Index(new_sums(), item["weight"], np.empty(n, dtype=kind), item["position"]),
         "rule": cell(ParameterFreeRule(fade=fade)),
         "fallback": fallback.new_fallback(n, allowed=shuffle),
@@ -108,34 +157,19 @@ def start(n: int, *, fade: float, shuffle: bool) -> dict[str, Any]:
     }
 
 
-@kernel
-def learn_many(state: "ParameterFree", items: Ints, probabilities: Floats, losses: Floats) -> None:
-    """Learn from a batch, in stages where that gives the same result."""
-    rule, largest = state.rule[0], 0.0
-    for loss in losses:
-        largest = max(largest, loss)
-    usual = rule.unit > 0.0 and largest * rule.unit <= TOO_LARGE and rule.fade == 1.0
-    done = 0
-    if usual and items.size >= FEW:
-        done = learn_in_stages(state, items, probabilities, losses)
-    update_in_order(state, items[done:], probabilities[done:], losses[done:])
-
-
 class ParameterFree(Scored):
-    """Shrunk visit averages, with a fallback: the scores are h."""
+    """Shrunk visit averages, with a fallback, learnt loss by loss: the scores are h."""
 
     rule: Cell[ParameterFreeRule]
     fallback: Cell[fallback.Fallback]
     deck: Deck
     visits: NDArray[np.float32] = array("V, the number of losses of each item", 0.0, 2.0**100)
 
-    update_many = learn_many
-
     def absorb(self, item: int, probability: float, loss: float) -> None:
         """Update the averages and the fallback's sums."""
         rule, n = self.rule[0], self.scores.size
         if dwarfs(rule, loss):
-            begin_anew(self)
+            start_over(self)
         had_loss = self.visits[item] > 0.0
         squared = absorb_average(self, item, probability, loss)
         if had_loss and rule.unit > 0.0:
@@ -183,7 +217,7 @@ class ParameterFree(Scored):
 # --- what `EpochVRB` shares ---------------------------------------------------------------------
 
 
-class Averages(Protocol):
+class WithAverages(Protocol):
     """A state with visit averages."""
 
     @property
@@ -201,7 +235,7 @@ def mixing_after(fed: Any, n: int) -> Any:
 
 
 @kernel(inline=True)
-def value_of(state: Averages, item: int) -> Any:
+def value_of(state: WithAverages, item: int) -> Any:
     """Return the root of the shrunk average of squared losses; 1 before the first loss."""
     rule = state.rule[0]
     if rule.unit == 0.0:
@@ -211,7 +245,7 @@ def value_of(state: Averages, item: int) -> Any:
 
 
 @kernel(inline=True)
-def absorb_average(state: Averages, item: int, probability: float, loss: float) -> Any:
+def absorb_average(state: WithAverages, item: int, probability: float, loss: float) -> Any:
     """Update the item's average, the overall average and D; return the squared loss, clipped."""
     rule, n = state.rule[0], state.scores.size
     share = pace(rule.fed, n)
@@ -246,16 +280,16 @@ def is_faint(rule: AveragesRule) -> Any:
 
 
 @kernel(inner=True)
-def set_unit(state: Averages, loss: float, share: Any, probability: float) -> None:
+def set_unit(state: WithAverages, loss: float, share: Any, probability: float) -> None:
     """Set the unit from the first non-zero loss: the inverse of a power of two near it."""
     rule = state.rule[0]
-    rule.unit = 1.0 / power_of_two_near(loss)
+    rule.unit = unit_after(rule.unit, loss)
     squared = normalised(loss, rule.unit) ** 2
     rule.first_root = math.sqrt(share * (squared / (state.scores.size * probability)))
 
 
 @kernel(inner=True)
-def begin_anew(state: ParameterFree) -> None:
+def start_over(state: ParameterFree) -> None:
     """Start over: past losses are negligible compared with the latest one."""
     forget_averages(state)
     fallback.forget(state.fallback[0])
@@ -263,7 +297,7 @@ def begin_anew(state: ParameterFree) -> None:
 
 
 @kernel(inner=True)
-def forget_averages(state: Averages) -> None:
+def forget_averages(state: WithAverages) -> None:
     """Forget all losses."""
     rule = state.rule[0]
     rule.unit = rule.mean_square = rule.disagreement = rule.compared = 0.0

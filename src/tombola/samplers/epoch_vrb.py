@@ -18,14 +18,13 @@ from tombola.samplers.default_rule import (
     mixing_after,
     value_of,
 )
-from tombola.samplers.water_filling import choose_items, fill_chances
+from tombola.samplers.water_filling import TOTAL_BITS, choose_items, fill_chances
 from tombola.state import Cell, Floats, Ints, Record, array, cell, derived, integer
 from tombola.validation import number
 
 __all__ = ["EpochVRB"]
 
-UNIT_BITS = 32  # a chance of 2^32 is one draw in an epoch ...
-TOTAL_BITS = 62  # ... or less, so that the sum over an epoch stays below 2^62
+UNIT_BITS = 32  # a chance of 2^32 is one draw in an epoch, or less, so that their sum fits
 LONGEST = 2**40  # draws in an epoch
 
 
@@ -160,6 +159,8 @@ class EpochVRB(CompiledSampler):
     Madow (1949). On the Theory of Systematic Sampling, II.
     """
 
+    independent = False  # the draws of an epoch depend on one another
+
     state: EpochState
 
     def __init__(
@@ -192,11 +193,6 @@ class EpochVRB(CompiledSampler):
     def _entries(cls, parameters: Mapping[str, Any]) -> int:
         n = super()._entries(parameters)
         return max(n, draws_in(parameters["share"], n))
-
-    @property
-    def independent(self) -> bool:
-        """False: the draws of an epoch depend on one another."""
-        return False
 
     @property
     def epoch_length(self) -> int:

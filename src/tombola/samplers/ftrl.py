@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
-from tombola.samplers.arithmetic import normalised, power_of_two_near
-from tombola.samplers.bounds import checked_bounds
+from tombola.samplers.arithmetic import normalised
+from tombola.samplers.bounds import as_argument, bound_unit, checked_bounds, unit_for
 from tombola.samplers.weighted import Rule, Scored, WeightedSampler, rebuild
-from tombola.state import Cell, cell, derived
+from tombola.state import Cell, cell
 
 __all__ = ["FTRL"]
 
@@ -17,7 +17,7 @@ __all__ = ["FTRL"]
 class FTRLRule(Rule):
     """The unit of the losses."""
 
-    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
+    unit: float = bound_unit()
 
 
 class FTRLState(Scored):
@@ -87,9 +87,8 @@ class FTRL(WeightedSampler):
 
     def __init__(self, n: int, bound: ArrayLike, *, quantity: str = "loss", seed: int = 0) -> None:
         bounds = checked_bounds(bound, n)
-        unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
-        kept = bounds if bounds.size > 1 else float(bounds[0])
-        super().__init__(n, seed, {"bound": kept}, quantity=quantity)
+        super().__init__(n, seed, {"bound": as_argument(bounds)}, quantity=quantity)
+        unit = unit_for(bounds)
         scores = np.full(self.n, 1.0) * (bounds * unit * unit)
         self._begin(FTRLState, rule=cell(FTRLRule(unit=unit)), scores=scores)
 
@@ -101,18 +100,4 @@ class FTRL(WeightedSampler):
         losses : array-like of float, shape (n,)
             The loss of every item; non-negative and finite.
         """
-        array = np.asarray(losses)
-        if array.dtype.kind not in "fiu":
-            raise TypeError(f"losses must hold numbers, got dtype {array.dtype}")
-        if array.shape != (self.n,):
-            raise ValueError(
-                f"losses must have shape ({self.n},), one for each item, got {array.shape}"
-            )
-        array = array.astype(np.float64)
-        wrong = ~(np.isfinite(array) & (array >= 0))
-        if wrong.any():
-            position = int(wrong.argmax())
-            raise ValueError(
-                f"losses[{position}] is {array[position]}: losses must be finite and not negative"
-            )
-        absorb_all(self.state, array)
+        absorb_all(self.state, self._checked_all(losses))

@@ -131,14 +131,13 @@ class Latest(CompiledSampler):
 
         p(i) = 1 / (2n) + l(i) / (2 sum_j l(j))             with l(i) the latest loss of item i
 
-    The default of `SDCA`, which tells it the residuals of all rows now and then. Draws are planned
-    n/2 at a time, from the losses known by then; without losses they are shuffled epochs. The
-    reported probability of an item is its expected share of a plan. Draws of one plan are not
-    independent: the half by losses is a systematic sample, which draws an item of probability p in
-    m draws pm times, rounded up or down.
+    The default of `SDCA`, which passes the residuals of all rows to `update_all` now and then.
+    Draws are planned n/2 at a time, from the losses known by then; without losses they are shuffled
+    epochs. The reported probability of an item is its expected share of a plan. Draws of one plan
+    are not independent: the half by losses is a systematic sample, which draws an item of
+    probability p in m draws pm times, rounded up or down.
 
-    A draw takes O(1) on average, an update O(1); memory is 32 bytes per item. A loaded `Result`
-    restores it if it is the default of the solver.
+    A draw takes O(1) on average, an update O(1); memory is 32 bytes per item.
 
     Parameters
     ----------
@@ -158,6 +157,8 @@ class Latest(CompiledSampler):
     >>> sampler.probabilities()
     array([0.125, 0.125, 0.5  , 0.25 ])
     """
+
+    independent = False  # the draws of one plan depend on one another
 
     state: LatestState
 
@@ -187,6 +188,11 @@ class Latest(CompiledSampler):
             scores=np.zeros(self.n),
         )
 
+    @classmethod
+    def _entries(cls, parameters: Mapping[str, Any]) -> int:
+        plan = parameters.get("plan")
+        return max(super()._entries(parameters), plan if isinstance(plan, int) else 0)
+
     def update_all(self, losses: ArrayLike) -> None:
         """Learn from the losses of all items at once; the draws planned so far are dropped.
 
@@ -195,24 +201,7 @@ class Latest(CompiledSampler):
         losses : array-like of float, shape (n,)
             Not negative and finite.
         """
-        array = np.asarray(losses)
-        if array.shape != (self.n,) or array.dtype.kind not in "fiub":
-            raise ValueError(
-                f"losses must be numbers of shape ({self.n},), got {array.dtype} of {array.shape}"
-            )
-        array = np.ascontiguousarray(array, dtype=np.float64)
-        wrong = ~(np.isfinite(array) & (array >= 0))
-        if wrong.any():
-            place = int(wrong.argmax())
-            raise ValueError(
-                f"losses[{place}] is {array[place]}: losses must be finite and not negative"
-            )
-        take_all(self.state, array)
-
-    @property
-    def independent(self) -> bool:
-        """False: the draws of one plan depend on one another."""
-        return False
+        take_all(self.state, self._checked_all(losses))
 
     def _largest_importance(self) -> float:
         return 2.0

@@ -40,6 +40,9 @@ class Shuffle(CompiledSampler):
     [0, 1, 2, 3, 4]
     """
 
+    independent = False  # an epoch deals every item once
+    mode = "shuffle"
+
     state: ShuffleState
 
     def __init__(self, n: int, *, quantity: str = "loss", seed: int = 0) -> None:
@@ -48,13 +51,3 @@ class Shuffle(CompiledSampler):
 
     def _largest_importance(self) -> float:
         return 1.0
-
-    @property
-    def independent(self) -> bool:
-        """False: an epoch deals every item once."""
-        return False
-
-    @property
-    def mode(self) -> str:
-        """Always "shuffle"."""
-        return "shuffle"

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers.arithmetic import power_of_two_near
+from tombola.samplers.bounds import check_numbers
 from tombola.samplers.groups import group_numbers
 from tombola.samplers.weighted import Rule, Scored, WeightedSampler
 from tombola.state import Floats, cell, derived
@@ -111,10 +112,7 @@ def _checked_weights(weights: ArrayLike) -> NDArray[np.float64]:
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"weights must have shape (n,) with n at least 1, got {array.shape}")
     given = array.astype(np.float64)
-    wrong = ~(np.isfinite(given) & (given >= 0))
-    if wrong.any():
-        position = int(wrong.argmax())
-        raise ValueError(f"weights[{position}] is {given[position]}, not finite and at least 0")
+    check_numbers("weights", given)
     if not given.any():
         raise ValueError(f"all {given.size} weights are 0: at least one must be above 0")
     given.flags.writeable = False

@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.random import Stream, Words, next_below
+from tombola.samplers.deck import swap_in
 from tombola.state import Cell
 
-__all__ = ["choose", "choose_items", "fill_chances", "water_level"]
+__all__ = ["TOTAL_BITS", "choose", "choose_items", "fill_chances", "water_level"]
 
 PASSES = 100  # at most; a few suffice
+TOTAL_BITS = 62  # the sum of all chances must stay below 2^62
 UNIT = 2**32  # the chance of an item that is chosen with certainty
 CLOSE = 1e-12  # the error of the sum, relative to it, at which the level is good enough
 
@@ -91,9 +93,7 @@ def choose_items(
     order = np.arange(chances.size)
     point, passed, place = next_below(stream, np.uint64(unit)), 0, 0
     for k in range(order.size):
-        other = k + next_below(stream, np.uint64(order.size - k))
-        item = order[other]
-        order[other] = order[k]
+        item = swap_in(order, k, order.size, stream)
         passed += chances[item]
         while point < passed:
             items[place] = item

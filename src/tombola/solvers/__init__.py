@@ -1,7 +1,5 @@
 """Solvers: the loop of the paper's Figure 1, compiled."""
 
-from tombola.samplers.cyclic import Cyclic
-from tombola.samplers.latest import Latest
 from tombola.solvers.base import DivergenceError, Solver
 from tombola.solvers.clusters.mini_batch import MiniBatchKMeans
 from tombola.solvers.coordinates.block import BlockCoordinateDescent
@@ -23,9 +21,7 @@ __all__ = [
     "AdaGrad",
     "BlockCoordinateDescent",
     "CoordinateDescent",
-    "Cyclic",
     "DivergenceError",
-    "Latest",
     "MiniBatchKMeans",
     "Newton",
     "Result",

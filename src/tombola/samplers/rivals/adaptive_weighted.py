@@ -9,18 +9,19 @@ from numpy.typing import ArrayLike
 
 from tombola.compiling import kernel
 from tombola.index import drawing
-from tombola.index.layout import Index, build, new_index
+from tombola.index.layout import new_index
 from tombola.random import next_below
-from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
-from tombola.samplers.compiled import Compiled, CompiledSampler
+from tombola.samplers.arithmetic import learnt_unit, normalised, unit_after
+from tombola.samplers.bounds import positive
+from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.groups import Groups, group_numbers, new_groups
-from tombola.state import Cell, Floats, Ints, Record, array, cell, count, derived, real
+from tombola.samplers.rivals.shares import TOTAL_WEIGHT, Shares, weigh
+from tombola.state import Cell, Floats, Record, array, cell, count, derived, real
 
 __all__ = ["AdaptiveWeighted"]
 
 MEMORY = 1000.0  # losses: the window of the running mean
 LARGEST_MOVE = 1.0  # the largest change of tau by one loss
-TOTAL_WEIGHT = 2.0**40
 
 
 class AdaptiveWeightedRule(Record):
@@ -34,55 +35,7 @@ class AdaptiveWeightedRule(Record):
 
 
 @kernel
-def learn_many(
-    state: "AdaptiveWeightedState", items: Ints, probabilities: Floats, losses: Floats
-) -> None:
-    """Learn from a batch, one loss after the other, then update the weights."""
-    for j in range(items.size):
-        learn_one(state, items[j], probabilities[j], losses[j])
-    weigh(state)
-
-
-class AdaptiveWeightedState(Compiled):
-    """The share of each group, and an index over groups."""
-
-    index: Index
-    groups: Groups = derived("the items of each group")
-    tau: Floats = array("log-shares, before they are floored")
-    shares: Floats = array("P(c), the softmax of tau", 0.0, 1.0 + 1e-9)
-    least: Floats = derived("the floor of tau")
-    rule: Cell[AdaptiveWeightedRule]
-
-    update_many = learn_many
-
-    def fault(self, saved: Mapping[str, Any]) -> str:
-        """Return what is wrong with shares: their sum, or one far below its floor."""
-        shares = saved["shares"]
-        if abs(float(shares.sum()) - 1.0) > 1e-6 or (shares < 0.49 * np.exp(self.least)).any():
-            return "shares must sum to 1, and be at least 0.49 of their floors"
-        return ""
-
-    def draw_one(self) -> Any:
-        """Draw a group by its weight, then one of its members uniformly."""
-        groups = self.groups
-        c = drawing.draw_one(self.index, self.stream, 0)
-        size = groups.starts[c + 1] - groups.starts[c]
-        place = groups.starts[c] + next_below(self.stream, np.uint64(size))
-        return np.int64(groups.members[place]), probability_of(self, c)
-
-    def update_one(self, item: int, probability: float, loss: float) -> None:
-        """Learn from one loss."""
-        learn_one(self, item, probability, loss)
-        weigh(self)
-
-    def fill_probabilities(self, out: Floats) -> None:
-        """Write the probability of every item."""
-        for item in range(out.size):
-            out[item] = probability_of(self, self.groups.number[item])
-
-
-@kernel
-def share_out(state: AdaptiveWeightedState) -> None:
+def share_out(state: "AdaptiveWeightedState") -> None:
     """Set P = softmax(tau), after raising each tau that is below its floor."""
     tau, shares = state.tau, state.shares
     largest = tau[0]
@@ -102,20 +55,11 @@ def share_out(state: AdaptiveWeightedState) -> None:
 
 
 @kernel
-def weigh(state: AdaptiveWeightedState) -> None:
-    """Convert shares into integer weights, rounding up."""
-    for c in range(state.shares.size):
-        state.index.weights[c] = np.int64(math.ceil(state.shares[c] * TOTAL_WEIGHT))
-    build(state.index)
-
-
-@kernel
-def learn_one(state: AdaptiveWeightedState, item: int, probability: float, loss: float) -> None:
+def learn_one(state: "AdaptiveWeightedState", item: int, probability: float, loss: float) -> None:
     """Take one gradient step: tau += move (onehot - P)."""
     tau, shares, rule, groups = state.tau, state.shares, state.rule[0], state.groups
     n = groups.number.size
-    if rule.unit == 0.0 and loss > 0.0:
-        rule.unit = 1.0 / power_of_two_near(loss)
+    rule.unit = unit_after(rule.unit, loss)
     loss = normalised(loss, rule.unit)
     group = groups.number[item]
     size = groups.starts[group + 1] - groups.starts[group]
@@ -131,6 +75,37 @@ def learn_one(state: AdaptiveWeightedState, item: int, probability: float, loss:
             tau[c] -= move * shares[c]
         tau[group] += move
         share_out(state)
+
+
+class AdaptiveWeightedState(Shares):
+    """The share of each group, P(c), and its logarithm."""
+
+    groups: Groups = derived("the items of each group")
+    tau: Floats = array("log-shares, before they are floored")
+    least: Floats = derived("the floor of tau")
+    rule: Cell[AdaptiveWeightedRule]
+
+    learn = learn_one
+
+    def fault(self, saved: Mapping[str, Any]) -> str:
+        """Return what is wrong with shares: their sum, or one far below its floor."""
+        shares = saved["shares"]
+        if abs(float(shares.sum()) - 1.0) > 1e-6 or (shares < 0.49 * np.exp(self.least)).any():
+            return "shares must sum to 1, and be at least 0.49 of their floors"
+        return ""
+
+    def draw_one(self) -> Any:
+        """Draw a group by its weight, then one of its members uniformly."""
+        groups = self.groups
+        c = drawing.draw_one(self.index, self.stream, 0)
+        size = groups.starts[c + 1] - groups.starts[c]
+        place = groups.starts[c] + next_below(self.stream, np.uint64(size))
+        return np.int64(groups.members[place]), probability_of(self, c)
+
+    def fill_probabilities(self, out: Floats) -> None:
+        """Write the probability of every item."""
+        for item in range(out.size):
+            out[item] = probability_of(self, self.groups.number[item])
 
 
 @kernel
@@ -205,8 +180,7 @@ class AdaptiveWeighted(CompiledSampler):
         seed: int = 0,
     ) -> None:
         numbers = group_numbers(groups)[0]
-        if not 0 < step < math.inf:
-            raise ValueError(f"step must be positive and finite, got {step}")
+        positive("step", step)
         if not 0 < floor <= 0.5:
             raise ValueError(f"floor must be above 0 and at most 0.5, got {floor}")
         given = {"groups": numbers.astype(np.int64), "step": step, "floor": floor}

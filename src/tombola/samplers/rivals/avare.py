@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from tombola.compiling import kernel
-from tombola.samplers.arithmetic import cube_root, learnt_unit, normalised, power_of_two_near
-from tombola.samplers.rivals.projections import floor_level
-from tombola.samplers.weighted import Rule, Scored, WeightedSampler, rebuild
-from tombola.state import Cell, cell, count, derived, real
+from tombola.samplers.arithmetic import cube_root
+from tombola.samplers.rivals.last_losses import LastLosses, LastLossRule, remember
+from tombola.samplers.rivals.projections import floor_level, value_of_others
+from tombola.samplers.weighted import WeightedSampler, rebuild
+from tombola.state import Cell, Floats, array, cell, count, derived, real
 from tombola.validation import share
 
 __all__ = ["Avare"]
@@ -17,10 +18,9 @@ __all__ = ["Avare"]
 TOLERANCE = 0.5  # the level is recomputed when p would fall below this share of eps_t
 
 
-class AvareRule(Rule):
+class AvareRule(LastLossRule):
     """The floor and its level."""
 
-    unit: float = learnt_unit()
     floor: float = derived("n p_min")
     decay: float = derived("d")
     least: float = real("eps_t, the least probability", 0.0, 1.0)
@@ -28,35 +28,32 @@ class AvareRule(Rule):
     due: int = count("the number of losses at which the level is recomputed")
 
 
-class AvareState(Scored):
-    """Last losses, floored at a level; the score of an item is its last loss."""
+class AvareState(LastLosses):
+    """Last losses, floored at a level."""
 
     rule: Cell[AvareRule]
+    losses: Floats = array("h, the last loss of each item, 0 before the first", 0.0, 2.0**250)
 
     def absorb(self, item: int, probability: float, loss: float) -> None:
         """h(i) <- l(i); when due, p <- argmin of sum_i h(i)^2 / p(i) over p >= eps_t."""
-        rule, index = self.rule[0], self.index
+        rule = self.rule[0]
         fed = rule.fed + 1
-        due = fed >= rule.due
-        if rule.unit == 0.0 and loss > 0.0:
-            rule.unit = 1.0 / power_of_two_near(loss)
-            due = True
-        self.scores[item] = normalised(loss, rule.unit)
+        due = fed >= rule.due or (rule.unit == 0.0 and loss > 0.0)
+        last = remember(self, item, loss)
         lower_floor(self, fed)
-        others = (index.sums[0].total - index.weights[item]) / self.sweep[0].scale
-        total = others + max(self.scores[item], rule.level)
+        total = value_of_others(self, item) + max(last, rule.level)
         if due or rule.level < TOLERANCE * rule.least * total:
             project(self, fed)
 
     def value(self, item: int) -> float:
         """Return the last loss, or the level if that is higher."""
-        return max(self.scores[item], self.rule[0].level)
+        return max(self.losses[item], self.rule[0].level)
 
 
 @kernel
 def lower_floor(state: AvareState, fed: Any) -> None:
     """Set n eps_t = f + (1 - f) (1 + u (1 - f) / n)^(-d/3), after u losses."""
-    rule, n = state.rule[0], state.scores.size
+    rule, n = state.rule[0], state.losses.size
     root = cube_root(1.0 / (1.0 + fed * (1.0 - rule.floor) / n))
     if rule.decay != 1.0:
         root = math.pow(root, rule.decay)
@@ -65,9 +62,9 @@ def lower_floor(state: AvareState, fed: Any) -> None:
 
 @kernel
 def project(state: AvareState, fed: Any) -> None:
-    """Compute the level from all scores, then all weights from the level."""
-    rule, n = state.rule[0], state.scores.size
-    level = floor_level(state.scores, rule.least)
+    """Compute the level from all losses, then all weights from the level."""
+    rule, n = state.rule[0], state.losses.size
+    level = floor_level(state.losses, rule.least)
     rule.level = level if level > 0.0 else 1.0
     rule.due = fed + max(1, min(n // 4, max(n // 64, fed)))
     rebuild(state)
@@ -142,7 +139,7 @@ class Avare(WeightedSampler):
         floor, decay = share("floor", floor), share("decay", decay)
         super().__init__(n, seed, {"floor": floor, "decay": decay}, quantity=quantity)
         rule = AvareRule(floor=floor, decay=decay, least=1.0 / self.n, due=max(1, self.n // 64))
-        self._begin(AvareState, rule=cell(rule), scores=np.full(self.n, 0.0))
+        self._begin(AvareState, rule=cell(rule), losses=np.full(self.n, 0.0))
 
     def _largest_importance(self) -> float:
         return 1.001 / (TOLERANCE * self.n * float(self.state.rule[0].least))

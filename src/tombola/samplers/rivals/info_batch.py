@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.random import next_below
 from tombola.samplers.compiled import Compiled, CompiledSampler
-from tombola.samplers.deck import Deck, deal_among, new_deck
+from tombola.samplers.deck import Deck, deal_among, new_deck, swap_in
 from tombola.state import Cell, Floats, Record, array, cell, count, derived, integer
 from tombola.validation import number, share, whole
 
@@ -128,10 +127,7 @@ def begin_epoch(state: InfoBatchState) -> None:
     epoch.length = front + epoch.kept
     epoch.number += 1
     for place in range(front, epoch.length):
-        other = place + next_below(state.stream, np.uint64(n - place))
-        item = items[other]
-        items[other] = items[place]
-        items[place] = item
+        swap_in(items, place, n, state.stream)
 
 
 class InfoBatch(CompiledSampler):
@@ -201,6 +197,8 @@ class InfoBatch(CompiledSampler):
     Qin et al. (2024). InfoBatch: Lossless Training Speed Up by Unbiased Dynamic Data Pruning.
     """
 
+    independent = False  # the draws of an epoch depend on one another
+
     state: InfoBatchState
 
     def __init__(
@@ -229,11 +227,6 @@ class InfoBatch(CompiledSampler):
             below=np.zeros(self.n, dtype=np.uint8),
             losses=np.full(self.n, UNKNOWN),
         )
-
-    @property
-    def independent(self) -> bool:
-        """False: the draws of an epoch depend on one another."""
-        return False
 
     @property
     def epoch_length(self) -> int:

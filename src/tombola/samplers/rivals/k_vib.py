@@ -9,17 +9,16 @@ from numpy.typing import NDArray
 from tombola.compiling import kernel
 from tombola.draws import Draw
 from tombola.random import Words, next_below
-from tombola.samplers.arithmetic import normalised, power_of_two_near
+from tombola.samplers.algorithm_1 import checked_theta
+from tombola.samplers.arithmetic import normalised
 from tombola.samplers.base import Sampler
-from tombola.samplers.bounds import checked_bounds
+from tombola.samplers.bounds import bound_unit, checked_bounds, unit_for
 from tombola.samplers.compiled import Compiled
-from tombola.samplers.vrb import checked_theta
-from tombola.samplers.water_filling import fill_chances
+from tombola.samplers.water_filling import TOTAL_BITS, fill_chances
 from tombola.state import Cell, Floats, Ints, Record, array, cell, derived, integer
 
 __all__ = ["KVib"]
 
-TOTAL_BITS = 62  # the sum of all chances is below 2^62
 LARGEST_DRAW = 2**31  # the largest nominal size
 
 
@@ -27,11 +26,11 @@ class Constants(Record):
     """The parameters."""
 
     mixing: float = derived("theta, the share of uniform inclusions")
-    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
+    unit: float = bound_unit()
     bound: float = derived("L, in that unit")
 
 
-class Latest(Record):
+class LatestDraw(Record):
     """The latest draw."""
 
     nominal: int = integer("the nominal size of the latest draw", 1, LARGEST_DRAW, default=1)
@@ -41,7 +40,7 @@ class KVibState(Compiled):
     """The scores of all items, from which each draw computes its chances."""
 
     constants: Cell[Constants] = derived("the parameters")
-    latest: Cell[Latest]
+    latest: Cell[LatestDraw]
     scores: Floats = array("w", 0.0, 2.0**1020)
 
 
@@ -165,20 +164,20 @@ class KVib(Sampler):
     ) -> None:
         if (mixing is None) == (horizon is None):
             raise ValueError(f"give one of mixing and horizon, got {mixing} and {horizon}")
-        limit = checked_bounds(bound, 1)
-        given = {"bound": float(limit[0]), "mixing": mixing, "horizon": horizon}
+        limit = float(checked_bounds(bound, 1)[0])
+        given = {"bound": limit, "mixing": mixing, "horizon": horizon}
         super().__init__(n, seed, given, quantity=quantity)
-        unit = 1.0 / power_of_two_near(math.sqrt(float(limit[0])))
+        unit = unit_for(limit)
         self.state = KVibState(
             stream=self._stream.state,
             constants=cell(
                 Constants(
                     mixing=checked_theta(self.n, mixing, horizon, None)[0],
                     unit=unit,
-                    bound=float(limit[0]) * unit * unit,
+                    bound=limit * unit * unit,
                 )
             ),
-            latest=cell(Latest()),
+            latest=cell(LatestDraw()),
             scores=np.zeros(self.n),
         )
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.compiling import kernel
-from tombola.samplers.arithmetic import normalised, power_of_two_near
-from tombola.samplers.bounds import checked_bounds
+from tombola.samplers.arithmetic import normalised
+from tombola.samplers.bounds import as_argument, bound_unit, checked_bounds, unit_for
 from tombola.samplers.weighted import SMALL, Rule, Scored, WeightedSampler, rebuild
 from tombola.state import Cell, cell, derived, real
 from tombola.validation import positive_count, share
@@ -22,7 +22,7 @@ LARGEST = 2.0**500  # clips the gain and the steps of log-weights, so that sums 
 class MABSRule(Rule):
     """The step of log-weights, and what they are relative to."""
 
-    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
+    unit: float = bound_unit()
     gain: float = derived("delta / n^2, for losses in that unit")
     reference: float = real("the log-weight of an item of value 1", default=0.0)
 
@@ -141,8 +141,8 @@ class MABS(WeightedSampler):
         unit, size = 1.0, 1.0
         if bound is not None:
             bounds = checked_bounds(bound, n)
-            parameters["bound"] = bounds if bounds.size > 1 else float(bounds[0])
-            unit = 1.0 / power_of_two_near(math.sqrt(float(bounds.max())))
+            parameters["bound"] = as_argument(bounds)
+            unit = unit_for(bounds)
             size = math.sqrt(float(np.mean((bounds * unit * unit) ** 2)))  # n^2 sqrt(A)
         super().__init__(n, seed, parameters, quantity=quantity)
         if step is not None:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from tombola.compiling import kernel
-from tombola.samplers.arithmetic import normalised, power_of_two_near
-from tombola.samplers.weighted import Rule, Scored, WeightedSampler
+from tombola.samplers.arithmetic import normalised
+from tombola.samplers.bounds import positive, unit_for
+from tombola.samplers.rivals import mirror
+from tombola.samplers.weighted import Scored, WeightedSampler
 from tombola.state import Cell, Floats, array, cell, derived, integer, real
-from tombola.validation import positive_count, share
+from tombola.validation import share
 
 __all__ = ["MirrorDescent"]
 
@@ -20,13 +22,10 @@ LARGEST_MASS = 2.0**60 * LARGEST  # of all items
 DRIFT = 1e-6  # of the total mass: what rounding may have added to a saved sum
 
 
-class MirrorRule(Rule):
-    """The step and the mass."""
+class MirrorRule(mirror.SteppedRule):
+    """The step, alpha, and the mass."""
 
-    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
     limit: float = derived("U: what squared estimates are subtracted from")
-    step: float = derived("alpha; times sqrt(t) if it falls")
-    falling: int = derived("1 if alpha falls as 1 / sqrt(t), for an unknown horizon")
     least: float = derived("p_min / (1 - p_min)")
     mass: float = real("sum of all scores", 0.0, LARGEST_MASS, default=1.0)
     summed: int = integer(
@@ -55,11 +54,8 @@ class MirrorDescentState(Scored):
         rule, n = self.rule[0], self.scores.size
         estimate = normalised(loss, rule.unit) / (n * probability)
         excess = rule.limit - estimate * estimate
-        step = rule.step
-        if rule.falling:
-            step /= math.sqrt(max(n, rule.fed + 1))
         if excess > 0.0 and n > 1:
-            shrink(self, item, math.exp(-step * excess / probability))
+            shrink(self, item, math.exp(-mirror.current_step(rule, n) * excess / probability))
 
     def value(self, item: int) -> float:
         """Return the mass of the item, which need not be normalised."""
@@ -137,7 +133,7 @@ class MirrorDescent(WeightedSampler):
         n p_min: no item has a probability below floor / n. The authors' example has 0.1; c grows
         with 1 / floor^2, and the noise with c.
     clip : float in (0, 1], default=0.1
-        Values below 1 treat all estimates near the largest possible size alike. This is a
+        Values below 1 treat all estimates near the largest possible size the same. This is a
         heuristic of the authors; without it, nearly all c are nearly equal.
     step : float, optional
         alpha L. A single loss multiplies a p near 1/n by a factor as small as
@@ -181,30 +177,25 @@ class MirrorDescent(WeightedSampler):
         seed: int = 0,
     ) -> None:
         given = {"bound": bound, "floor": floor, "clip": clip, "step": step, "horizon": horizon}
-        for name in ("bound", "step"):
-            factor = given[name]
-            if factor is not None and not 0 < factor < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {factor}")
+        unit = unit_for(positive("bound", bound))
+        if step is not None:
+            positive("step", step)
         floor, clip = share("floor", floor, zero=False), share("clip", clip, zero=False)
-        if step is not None and horizon is not None:
-            raise ValueError("give at most one of step and horizon")
-        unit = 1.0 / power_of_two_near(math.sqrt(bound))
         super().__init__(n, seed, given, quantity=quantity)
-        falling = False
-        if step is None:
-            draws = 1 if horizon is None else positive_count("horizon", horizon, "draws")
-            step = floor**2 * math.sqrt(2 * math.log(self.n) / (self.n * draws))
-            falling = horizon is None
+        alpha, falling = mirror.checked_step(
+            step,
+            horizon,
+            lambda draws: floor**2 * math.sqrt(2 * math.log(self.n) / (self.n * draws)),
+        )
         largest = bound * unit * unit
         rule = MirrorRule(
             unit=unit,
             limit=clip * largest / floor**2,
-            step=step / largest,
-            falling=int(falling),
+            step=alpha / largest,
+            falling=falling,
             least=floor / (self.n - floor) if self.n > 1 else 0.0,
         )
         self._begin(MirrorDescentState, rule=cell(rule), scores=np.full(self.n, 1.0 / self.n))
 
     def _largest_importance(self) -> float:
-        resting = self.state.sweep[0].pending == 0
-        return (1.0 if resting else 2.0) * (1 + 2**-8) / float(self.parameters["floor"])
+        return mirror.importance_above(self.state, float(self.parameters["floor"]))

@@ -5,11 +5,13 @@ import math
 import numpy as np
 
 from tombola.compiling import kernel
-from tombola.samplers.arithmetic import normalised, power_of_two_near
-from tombola.samplers.rivals.projections import floor_level
-from tombola.samplers.weighted import Rule, Scored, WeightedSampler, rebuild
+from tombola.samplers.arithmetic import normalised
+from tombola.samplers.bounds import positive, unit_for
+from tombola.samplers.rivals import mirror
+from tombola.samplers.rivals.projections import floor_level, value_of_others
+from tombola.samplers.weighted import Scored, WeightedSampler, rebuild
 from tombola.state import Cell, Floats, array, cell, derived, real
-from tombola.validation import positive_count, share
+from tombola.validation import share
 
 __all__ = ["OSMD"]
 
@@ -17,13 +19,10 @@ TOLERANCE = 0.99  # the projection is due when p would fall below this share of 
 LARGEST = 2.0**500  # when a mass exceeds this, all masses are divided by it
 
 
-class OSMDRule(Rule):
-    """The step and the floor."""
+class OSMDRule(mirror.SteppedRule):
+    """The step, which is the logarithm of the largest rise, and the floor."""
 
-    unit: float = derived("what losses are multiplied by: a power of two near 1 / sqrt(L)")
     bound: float = derived("L, in that unit")
-    step: float = derived("the logarithm of the largest rise; times sqrt(t) if it falls")
-    falling: int = derived("1 if steps fall as 1 / sqrt(t), for an unknown horizon")
     floor: float = derived("alpha")
     least: float = derived("the floor of p")
     level: float = real("the mass of an item at the floor", 1e-300, LARGEST)
@@ -37,17 +36,14 @@ class OSMDState(Scored):
 
     def absorb(self, item: int, probability: float, loss: float) -> None:
         """q(i) <- q(i) exp(eta a(i) / p(i)^3), then the KL projection onto {q >= alpha / n}."""
-        rule, index, n = self.rule[0], self.index, self.scores.size
+        rule, n = self.rule[0], self.scores.size
         squared = normalised(loss, rule.unit) ** 2 / rule.bound  # l^2 / L
         shrunk = min(1.0, rule.floor / (n * probability))  # alpha / (n p)
-        step = rule.step
-        if rule.falling:
-            step /= math.sqrt(max(n, rule.fed + 1))
-        rise = step * min(1.0, squared * shrunk * shrunk * shrunk)
+        rise = mirror.current_step(rule, n) * min(1.0, squared * shrunk * shrunk * shrunk)
         mass = max(self.scores[item], rule.level) * math.exp(rise)
         self.scores[item] = mass
-        others = (index.sums[0].total - index.weights[item]) / self.sweep[0].scale
-        if rule.level < TOLERANCE * rule.least * (others + mass) or mass > LARGEST:
+        total = value_of_others(self, item) + mass
+        if rule.level < TOLERANCE * rule.least * total or mass > LARGEST:
             project(self)
 
     def value(self, item: int) -> float:
@@ -144,24 +140,19 @@ class OSMD(WeightedSampler):
         seed: int = 0,
     ) -> None:
         given = {"bound": bound, "horizon": horizon, "floor": floor, "step": step}
-        if not 0 < bound < math.inf:
-            raise ValueError(f"bound must be positive and finite, got {bound}")
+        unit = unit_for(positive("bound", bound))
         if step is not None and not 0 < step <= 100:
             raise ValueError(f"step must be above 0 and at most 100, got {step}")
-        if step is not None and horizon is not None:
-            raise ValueError("give at most one of step and horizon")
         floor = share("floor", floor, zero=False)
         super().__init__(n, seed, given, quantity=quantity)
-        falling = step is None and horizon is None
-        if step is None:
-            draws = 1 if horizon is None else positive_count("horizon", horizon, "draws")
-            step = math.sqrt(math.log(self.n) / (2 * draws))
-        unit = 1.0 / power_of_two_near(math.sqrt(bound))
+        largest_rise, falling = mirror.checked_step(
+            step, horizon, lambda draws: math.sqrt(math.log(self.n) / (2 * draws))
+        )
         rule = OSMDRule(
             unit=unit,
             bound=bound * unit * unit,
-            step=float(step),
-            falling=int(falling),
+            step=largest_rise,
+            falling=falling,
             floor=floor,
             least=floor / self.n,
             level=floor,
@@ -169,6 +160,4 @@ class OSMD(WeightedSampler):
         self._begin(OSMDState, rule=cell(rule), scores=np.full(self.n, 1.0))
 
     def _largest_importance(self) -> float:
-        resting = self.state.sweep[0].pending == 0
-        least = TOLERANCE * float(self.parameters["floor"])
-        return (1.0 if resting else 2.0) * (1 + 2**-8) / least
+        return mirror.importance_above(self.state, TOLERANCE * float(self.parameters["floor"]))

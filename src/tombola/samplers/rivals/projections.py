@@ -1,12 +1,13 @@
-"""Projections onto distributions with a minimum probability for every item."""
+"""Distributions with a minimum probability for every item: the projection, and when it is due."""
 
 from typing import Any
 
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
+from tombola.samplers.weighted import Weighted
 
-__all__ = ["floor_level"]
+__all__ = ["floor_level", "value_of_others"]
 
 
 @kernel
@@ -38,3 +39,9 @@ def floor_level(values: NDArray[Any], floor: Any) -> Any:
             return level
         low = below
         level = max(level, floor * left / rest)
+
+
+@kernel(inline=True)
+def value_of_others(state: Weighted, item: int) -> Any:
+    """Return the sum of the values of all items but one, by their weights."""
+    return (state.index.sums[0].total - state.index.weights[item]) / state.sweep[0].scale

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tombola.compiling import kernel, prefetch
 from tombola.draws import Draw
-from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
+from tombola.samplers.arithmetic import learnt_unit, normalised, unit_after
+from tombola.samplers.bounds import as_argument, numbers_for_items
+from tombola.samplers.rivals.projections import value_of_others
 from tombola.samplers.weighted import Rule, Weighted, WeightedSampler, rebuild
 from tombola.state import Cell, Floats, array, cell, count, derived, real
 from tombola.validation import positive_count, share
@@ -47,13 +49,11 @@ class SafeState(Weighted):
 
     def absorb(self, item: int, probability: float, loss: float) -> None:
         """Make the bounds of the item exact; when due, recompute m."""
-        rule, index = self.rule[0], self.index
-        if rule.unit == 0.0 and loss > 0.0:
-            rule.unit = 1.0 / power_of_two_near(loss)
+        rule = self.rule[0]
+        rule.unit = unit_after(rule.unit, loss)
         self.norms[item] = normalised(loss, rule.unit)
         self.visited[item] = rule.drift
-        others = (index.sums[0].total - index.weights[item]) / self.sweep[0].scale
-        grown = others + self.value(item) > 2.0 * rule.solved_total
+        grown = value_of_others(self, item) + self.value(item) > 2.0 * rule.solved_total
         if grown or rule.fed + 1 >= rule.due:
             solve(self)
 
@@ -205,10 +205,10 @@ class Safe(WeightedSampler):
             resolve = positive_count("resolve", resolve, "losses")
         given = {"mixing": mixing, "resolve": resolve}
         super().__init__(n, seed, given, quantity=quantity)
-        smooth = _for_items("smoothness", smoothness, self.n, 0.0)
-        curved = None if curvature is None else _for_items("curvature", curvature, self.n, 5e-324)
-        shown = smooth if smooth.size > 1 else float(smooth[0])
-        self.parameters.update(smoothness=shown, curvature=curved)
+        smooth, curved = numbers_for_items("smoothness", smoothness, self.n), None
+        if curvature is not None:
+            curved = numbers_for_items("curvature", curvature, self.n, positive=True)
+        self.parameters.update(smoothness=as_argument(smooth), curvature=curved)
         interval = max(1, self.n // 10) if resolve is None else resolve
         rule = SafeRule(mixing=mixing, interval=interval, due=interval)
         roots = 1.0 if curved is None else np.sqrt(curved / curved.max())
@@ -238,20 +238,3 @@ class Safe(WeightedSampler):
             raise ValueError(f"moved must be finite and not negative, got {moved}")
         super().update(draw, losses)
         self.state.rule[0].drift = drift
-
-
-def _for_items(name: str, values: ArrayLike, n: int, least: float) -> NDArray[np.float64]:
-    """Return an array of one number or n, each finite and at least `least`."""
-    array = np.array(values, dtype=np.float64).reshape(-1)
-    if array.size not in (1, n):
-        raise ValueError(
-            f"{name} must be one number or one for each of {n} items, got {array.size}"
-        )
-    wrong = ~(np.isfinite(array) & (array >= least))
-    if wrong.any():
-        position = int(wrong.argmax())
-        raise ValueError(
-            f"{name}[{position}] is {array[position]}, not finite and "
-            f"{'at least 0' if least == 0 else 'above 0'}"
-        )
-    return array

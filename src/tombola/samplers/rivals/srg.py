@@ -5,36 +5,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel, prefetch
+from tombola.compiling import kernel
 from tombola.draws import Draw
-from tombola.random import Stream, Words, next_word
-from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
-from tombola.samplers.weighted import Rule, Weighted, WeightedSampler
-from tombola.state import Cell, Floats, array, cell, derived, real
+from tombola.random import Words, next_word
+from tombola.samplers.rivals.last_losses import UNSEEN, MeanLossRule, OrMean, remember
+from tombola.samplers.weighted import WeightedSampler
+from tombola.state import Cell, cell, derived, real
 from tombola.validation import share
 
 __all__ = ["SRG"]
 
-UNSEEN = -1.0  # the norm of an item without feedback
-TRACE = 2.0**-200  # the value of an item whose last norm was 0, as a share of the mean
 COINS = 2**64 - 2  # the number of the child stream for the coins
 
 
-class SRGRule(Rule):
-    """The mean of the norms."""
+class SRGRule(MeanLossRule):
+    """The mean of the norms under uniform draws."""
 
-    unit: float = learnt_unit()
     by_coin: int = derived('1 if only "uniform" draws refresh their item')
-    mean_norm: float = real("estimated mean of the norms under uniform draws", default=0.0)
-    seen: float = real("the number of norms in that mean", default=0.0)
+    seen: float = real("the number of norms in the mean", default=0.0)
 
 
-class SRGState(Weighted):
+class SRGState(OrMean):
     """The last norm of each item, and a stream of coin flips."""
 
     rule: Cell[SRGRule]
     coins: Cell[Words]
-    norms: Floats = array("the last norm of each item, -1 before the first", UNSEEN)
 
     def absorb(self, item: int, probability: float, loss: float) -> None:
         """g(I_t) <- l_t(I_t), if the coin shows "uniform" or every draw refreshes."""
@@ -44,29 +39,15 @@ class SRGState(Weighted):
             share = 1.0 if flip(self.coins, share) else 0.0
             if share == 0.0:
                 return
-        if rule.unit == 0.0 and loss > 0.0:
-            rule.unit = 1.0 / power_of_two_near(loss)
-        norm = normalised(loss, rule.unit)
-        self.norms[item] = norm
+        norm = remember(self, item, loss)
         rule.seen += share
-        rule.mean_norm += share / rule.seen * (norm - rule.mean_norm)
-
-    def value(self, item: int) -> float:
-        """Return g(i); for an item without feedback, the mean of the norms so far."""
-        rule, norm = self.rule[0], self.norms[item]
-        if rule.unit == 0.0:
-            return 1.0
-        return max(norm, TRACE * rule.mean_norm) if norm >= 0.0 else rule.mean_norm
-
-    def fetch(self, item: int) -> None:
-        """Prefetch the norm."""
-        prefetch(self.norms, item)
+        rule.mean_loss += share / rule.seen * (norm - rule.mean_loss)
 
 
 @kernel
 def uniform_share(state: SRGState, probability: float) -> Any:
     """Return the probability that the coin shows "uniform", given the item; at most 1."""
-    return min(1.0, state.rule[0].mixing / (state.norms.size * probability))
+    return min(1.0, state.rule[0].mixing / (state.losses.size * probability))
 
 
 @kernel
@@ -152,9 +133,9 @@ class SRG(WeightedSampler):
             raise ValueError(f'refresh must be "coin" or "always", got {refresh!r}')
         super().__init__(n, seed, {"mixing": mixing, "refresh": refresh}, quantity=quantity)
         rule = SRGRule(mixing=mixing, by_coin=int(refresh == "coin"))
-        coins = Stream(seed).child(COINS).state
+        coins = self._stream.child(COINS).state
         self._begin(
-            SRGState, rule=cell(rule), coins=coins, norms=np.full(self.n, UNSEEN), stale=True
+            SRGState, rule=cell(rule), coins=coins, losses=np.full(self.n, UNSEEN), stale=True
         )
 
     def _draw(self, size: int) -> Draw:

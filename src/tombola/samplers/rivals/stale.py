@@ -2,55 +2,36 @@
 
 import numpy as np
 
-from tombola.compiling import prefetch
-from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
-from tombola.samplers.shrunk_averages import pace
-from tombola.samplers.weighted import Rule, Weighted, WeightedSampler
-from tombola.state import Cell, Floats, array, cell, real
+from tombola.samplers.arithmetic import pace
+from tombola.samplers.rivals.last_losses import TRACE, UNSEEN, MeanLossRule, OrMean, remember
+from tombola.samplers.weighted import WeightedSampler
+from tombola.state import Cell, cell, real
 from tombola.validation import share
 
 __all__ = ["Stale"]
 
-MISSING = -1.0  # the entry of an item without feedback
-TRACE = 2.0**-200  # the least mean, and the least value as a share of the mean
 LARGEST_IMPORTANCE = 2.0**200  # of draws that another sampler made
 
 
-class StaleRule(Rule):
-    """The mean of the losses."""
+class StaleRule(MeanLossRule):
+    """The mean of the losses, which stays above 0."""
 
-    unit: float = learnt_unit()
     mean_loss: float = real("running mean of the losses of all items", TRACE, 1e300, default=TRACE)
 
 
-class StaleState(Weighted):
+class StaleState(OrMean):
     """The last loss of each item."""
 
     rule: Cell[StaleRule]
-    table: Floats = array("the last loss of each item, -1 before the first", MISSING, 2.0**250)
 
     def absorb(self, item: int, probability: float, loss: float) -> None:
         """omega(i) <- l(i); the mean follows l / (n p) over about the last n losses."""
-        rule, n = self.rule[0], self.table.size
-        if rule.unit == 0.0 and loss > 0.0:
-            rule.unit = 1.0 / power_of_two_near(loss)
-        entry = normalised(loss, rule.unit)
-        self.table[item] = entry
+        rule, n = self.rule[0], self.losses.size
+        entry = remember(self, item, loss)
         importance = min(1.0 / (n * probability), LARGEST_IMPORTANCE)
         rule.mean_loss = max(
             TRACE, rule.mean_loss + pace(rule.fed, n) * (entry * importance - rule.mean_loss)
         )
-
-    def value(self, item: int) -> float:
-        """Return omega(i); for an item without feedback, the mean."""
-        rule, entry = self.rule[0], self.table[item]
-        if rule.unit == 0.0:
-            return 1.0
-        return max(entry, TRACE * rule.mean_loss) if entry >= 0.0 else rule.mean_loss
-
-    def fetch(self, item: int) -> None:
-        """Prefetch the entry."""
-        prefetch(self.table, item)
 
 
 class Stale(WeightedSampler):
@@ -110,6 +91,6 @@ class Stale(WeightedSampler):
         self._begin(
             StaleState,
             rule=cell(StaleRule(mixing=mixing)),
-            table=np.full(self.n, MISSING),
+            losses=np.full(self.n, UNSEEN),
             stale=True,
         )

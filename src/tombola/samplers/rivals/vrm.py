@@ -1,6 +1,5 @@
 """Variance reduction by mixtures: learns how to mix given distributions; Borsos et al. (2019)."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,14 +10,15 @@ from tombola.compiling import kernel
 from tombola.index import drawing
 from tombola.index.layout import Index, build, new_index, new_sums, place_type
 from tombola.random import next_below
-from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
-from tombola.samplers.compiled import Compiled, CompiledSampler
+from tombola.samplers.arithmetic import learnt_unit, normalised, unit_after
+from tombola.samplers.bounds import check_numbers, positive
+from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.groups import group_numbers
+from tombola.samplers.rivals.shares import TOTAL_WEIGHT, Shares, weigh
 from tombola.state import (
     Cell,
     CheckpointError,
     Floats,
-    Ints,
     Record,
     array,
     cell,
@@ -29,7 +29,6 @@ from tombola.validation import share
 
 __all__ = ["VRM"]
 
-TOTAL_WEIGHT = 2.0**40  # of each component, and of the mixture: integers up to rounding
 RIDGE = 0.1  # A at the start, on its diagonal
 EXCHANGES = 100  # at most, in one step
 LARGEST_IMPORTANCE = 2.0**200  # of draws that another sampler made
@@ -41,7 +40,7 @@ class Components(NamedTuple):
     members: Index  # over the items of each component, one after the other, but for the last
     starts: NDArray[np.int64]  # entries of component c: starts[c] <= entry < starts[c + 1]
     items: NDArray[Any]  # the item of each entry
-    shares: NDArray[np.float64]  # n P(i, c), one row for each item
+    densities: NDArray[np.float64]  # n P(i, c), one row for each item
 
 
 class VRMRule(Record):
@@ -54,23 +53,14 @@ class VRMRule(Record):
 
 
 @kernel
-def learn_many(state: "VRMState", items: Ints, probabilities: Floats, losses: Floats) -> None:
-    """Learn from a batch, one loss after the other, then update the weights."""
-    for j in range(items.size):
-        learn_one(state, items[j], probabilities[j], losses[j])
-    weigh(state)
-
-
-@kernel
 def learn_one(state: "VRMState", item: int, probability: float, loss: float) -> None:
     """Take one Newton step, with g(c) = -P(i, c) l^2 / p(i)^2 / p'(i), relative to the largest."""
-    rule, row, slope = state.rule[0], state.components.shares[item], state.slope
-    n = state.components.shares.shape[0]
-    if rule.unit == 0.0 and loss > 0.0:
-        rule.unit = 1.0 / power_of_two_near(loss)
+    rule, row, slope = state.rule[0], state.components.densities[item], state.slope
+    n = state.components.densities.shape[0]
+    rule.unit = unit_after(rule.unit, loss)
     mixed, largest = 0.0, 0.0
     for c in range(slope.size):
-        mixed += state.mixture[c] * row[c]  # n p(i)
+        mixed += state.shares[c] * row[c]  # n p(i)
         largest = max(largest, row[c])
     drawn = min(1.0 / (n * probability), LARGEST_IMPORTANCE)
     size = normalised(loss, rule.unit) ** 2 / mixed / mixed * drawn
@@ -99,7 +89,7 @@ def take_step(state: "VRMState") -> None:
     This is the Newton step with its projection in the norm of A. Mass is exchanged between the two
     components for which this pays most, until it does not pay.
     """
-    mixture, curvature, slope = state.mixture, state.curvature, state.slope
+    mixture, curvature, slope = state.shares, state.curvature, state.slope
     least, last = state.rule[0].least, mixture.size - 1
     for _ in range(EXCHANGES):
         i, j = 0, -1  # from j to i
@@ -130,21 +120,13 @@ def take_step(state: "VRMState") -> None:
     mixture[last] = max(mixture[last], least)
 
 
-@kernel
-def weigh(state: "VRMState") -> None:
-    """Convert the mixture into integer weights, rounding up."""
-    for c in range(state.mixture.size):
-        state.index.weights[c] = np.int64(math.ceil(state.mixture[c] * TOTAL_WEIGHT))
-    build(state.index)
-
-
 @kernel(inline=True)
 def probability_of(state: "VRMState", item: int) -> Any:
     """Return sum_c w(c) P(i, c), with the integer weights of the components as w."""
-    weights, shares, total = state.index.weights, state.components.shares, 0.0
+    weights, densities, total = state.index.weights, state.components.densities, 0.0
     for c in range(weights.size):
-        total += weights[c] * shares[item, c]
-    return total / state.index.sums[0].total / shares.shape[0]
+        total += weights[c] * densities[item, c]
+    return total / state.index.sums[0].total / densities.shape[0]
 
 
 @kernel(inline=True)
@@ -166,44 +148,33 @@ def build_members(components: Any) -> None:
         build(members_of(components, c))
 
 
-class VRMState(Compiled):
-    """A mixture, and an index over its components."""
+class VRMState(Shares):
+    """A mixture: the share of each component, w."""
 
     components: Components = derived("the given distributions")
-    index: Index = derived("over components")
-    mixture: Floats = array("w", 0.0, 1.0 + 1e-9)
     curvature: Floats = array("A, but for the ridge", -1e18, 1e18)
     slope: Floats = derived("space for a step")
     rule: Cell[VRMRule]
 
-    update_many = learn_many
+    learn = learn_one
 
     def fault(self, saved: Mapping[str, Any]) -> str:
         """Return what is wrong with a mixture."""
-        total, uniform = float(saved["mixture"].sum()), float(saved["mixture"][-1])
+        total, uniform = float(saved["shares"].sum()), float(saved["shares"][-1])
         if abs(total - 1) > 1e-6 or uniform < self.rule[0].least:
-            return f"mixture has a sum of {total} and a uniform share of {uniform}"
+            return f"shares has a sum of {total} and a uniform share of {uniform}"
         return ""
-
-    def restore(self) -> None:
-        """Compute the weights of the components."""
-        weigh(self)
 
     def draw_one(self) -> Any:
         """Draw a component by its weight, then an item from it."""
         components = self.components
         c = drawing.draw_one(self.index, self.stream, 0)
-        if c == self.mixture.size - 1:
-            item: Any = np.int64(next_below(self.stream, np.uint64(components.shares.shape[0])))
+        if c == self.shares.size - 1:
+            item: Any = np.int64(next_below(self.stream, np.uint64(components.densities.shape[0])))
         else:
             entry = drawing.draw_one(members_of(components, c), self.stream, 0)
             item = np.int64(components.items[components.starts[c] + entry])
         return item, probability_of(self, item)
-
-    def update_one(self, item: int, probability: float, loss: float) -> None:
-        """Learn from one loss."""
-        learn_one(self, item, probability, loss)
-        weigh(self)
 
     def fill_probabilities(self, out: Floats) -> None:
         """Write the probability of every item."""
@@ -280,8 +251,7 @@ class VRM(CompiledSampler):
         seed: int = 0,
     ) -> None:
         weights = _checked_components(components)
-        if not 0 < step < math.inf:
-            raise ValueError(f"step must be positive and finite, got {step}")
+        positive("step", step)
         mixing = share("mixing", mixing, zero=False)
         given = {"components": weights, "step": step, "mixing": mixing}
         super().__init__(weights.shape[1], seed, given, quantity=quantity)
@@ -292,7 +262,7 @@ class VRM(CompiledSampler):
             stream=self._stream.state,
             components=_new_components(weights),
             index=new_index(np.ones(k, dtype=np.int64)),
-            mixture=np.append(np.full(k - 1, (1 - uniform) / (k - 1)), uniform),
+            shares=np.append(np.full(k - 1, (1 - uniform) / (k - 1)), uniform),
             curvature=np.zeros((k, k)),
             slope=np.zeros(k),
             rule=cell(VRMRule(step=float(step), least=mixing)),
@@ -309,7 +279,7 @@ class VRM(CompiledSampler):
     @property
     def mixture(self) -> NDArray[np.float64]:
         """The share of each component; that of the uniform one is the last."""
-        mixture: NDArray[np.float64] = self.state.mixture.copy()
+        mixture: NDArray[np.float64] = self.state.shares.copy()
         return mixture
 
     @classmethod
@@ -332,10 +302,7 @@ def _checked_components(components: ArrayLike) -> NDArray[np.float64]:
     if array.ndim != 2 or array.size == 0:
         raise ValueError(f"components must have shape (k, n), both at least 1, got {array.shape}")
     given = array.astype(np.float64)
-    wrong = ~(np.isfinite(given) & (given >= 0))
-    if wrong.any():
-        c, item = np.unravel_index(int(wrong.argmax()), given.shape)
-        raise ValueError(f"components[{c}, {item}] is {given[c, item]}, not finite and at least 0")
+    check_numbers("components", given)
     empty = ~given.any(axis=1)
     if empty.any():
         raise ValueError(f"components[{int(empty.argmax())}] has no weight above 0")
@@ -352,7 +319,7 @@ def _new_components(weights: NDArray[np.float64]) -> Components:
     count = len(entries[0])
     kind = place_type(n)
     members = Index(new_sums(k), whole[entries], np.empty(count, kind), np.empty(count, kind))
-    shares = np.ones((n, k + 1))
-    shares[:, :k] = (whole / whole.sum(axis=1, keepdims=True) * n).T
+    densities = np.ones((n, k + 1))
+    densities[:, :k] = (whole / whole.sum(axis=1, keepdims=True) * n).T
     starts = np.concatenate([[0], np.cumsum(np.bincount(entries[0], minlength=k))])
-    return Components(members, starts.astype(np.int64), entries[1].astype(kind), shares)
+    return Components(members, starts.astype(np.int64), entries[1].astype(kind), densities)

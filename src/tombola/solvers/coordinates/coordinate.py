@@ -231,7 +231,7 @@ class CoordinateDescent(CoordinateSolver):
     >>> result = CoordinateDescent().minimize(lasso, rounds=100)
     >>> result.solution.round(4), duality_gap(lasso, result.solution) < 1e-11
     (array([0.8741, 0.537 ]), True)
-    >>> from tombola.solvers import Cyclic
+    >>> from tombola import Cyclic
     >>> cyclic = CoordinateDescent().minimize(lasso, sampler=Cyclic(2), rounds=100)
     >>> bool(np.allclose(cyclic.solution, result.solution))
     True

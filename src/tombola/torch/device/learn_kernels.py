@@ -24,7 +24,7 @@ Importing this module needs Triton.
 import triton
 import triton.language as tl
 
-from tombola.samplers import shrunk_averages, weighted
+from tombola.samplers import default_rule, weighted
 from tombola.torch.device import layout, vrb_layout
 from tombola.torch.device.kernels import (
     find_slots,
@@ -87,8 +87,8 @@ BAD_PROBABILITY = tl.constexpr(Trouble.PROBABILITY)
 BAD_LOSS = tl.constexpr(Trouble.LOSS)
 KINDS = tl.constexpr(Trouble.KINDS)
 
-LAST = tl.constexpr(shrunk_averages.LAST)
-CLIP = tl.constexpr(shrunk_averages.CLIP)
+LAST = tl.constexpr(default_rule.LAST)
+CLIP = tl.constexpr(default_rule.CLIP)
 FAINT = tl.constexpr(2.0**-700)  # a smaller m counts as 0: only a run of zeros leads there
 LARGEST = tl.constexpr(2.0**250)  # what a loss counts as at most, relative to the first
 FIRST_LARGEST = tl.constexpr(2.0**20)  # the same, squared, for duplicates in the first batch

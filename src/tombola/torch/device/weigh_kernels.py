@@ -13,7 +13,7 @@ Importing this module needs Triton.
 import triton
 import triton.language as tl
 
-from tombola.samplers import shrunk_averages
+from tombola.samplers import default_rule
 from tombola.torch.device import vrb_layout
 from tombola.torch.device.kernels import (
     BITS,
@@ -38,9 +38,9 @@ ACCEPTED = tl.constexpr(Whole.ACCEPTED)
 ROOM = tl.constexpr(Whole.ROOM)
 CUT = tl.constexpr(Whole.CUT)
 
-PRIOR = tl.constexpr(shrunk_averages.PRIOR)
-PRIOR_NOISE = tl.constexpr(shrunk_averages.PRIOR_NOISE)
-PRIOR_ZEROS = tl.constexpr(shrunk_averages.PRIOR_ZEROS)
+PRIOR = tl.constexpr(default_rule.PRIOR)
+PRIOR_NOISE = tl.constexpr(default_rule.PRIOR_NOISE)
+PRIOR_ZEROS = tl.constexpr(default_rule.PRIOR_ZEROS)
 TARGET = tl.constexpr(vrb_layout.TARGET)
 LARGEST_WEIGHT = tl.constexpr(2**61)  # after a rebuild: never reached
 BLOCK = tl.constexpr(1024)  # items at a time, where all are looked at
@@ -58,7 +58,7 @@ def exponent_near(x):
 
 @triton.jit
 def root_of(average, visits, mean, disagreement):
-    """Return sqrt((V h + k m) / (V + k)): `shrunk_averages.shrunk_root`."""
+    """Return sqrt((V h + k m) / (V + k)): `default_rule.shrunk_root`."""
     noise = tl.where(average > 0.0, PRIOR_NOISE, PRIOR_ZEROS)
     k = PRIOR + noise * disagreement * disagreement
     return tl.sqrt((visits * average + k * mean) / (visits + k))
