@@ -18,13 +18,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.dask.fit import Bounds, Driver, Fit, Output
+from tombola.dask.fit import Bounds, Counts, Driver, Fit, Output
 from tombola.dask.kink_model import KinkModel
 from tombola.dask.local import draw_key
 from tombola.dask.near_kinks import REACHES, Extract, Request, extract
-from tombola.dask.progress import Counts
+from tombola.dask.overview import Beginning, Setting
 from tombola.dask.runners import Runner
-from tombola.dask.setting import Beginning, Setting
 from tombola.state import Cell, Record, cell, count, real
 
 __all__ = ["Refinement"]
@@ -182,12 +181,12 @@ class Refinement(Fit):
 
         The last round evaluates the present point, and takes no step.
         """
-        active, setting, counts = self.active, self.setting, self.counts[0]
+        active, setting = self.active, self.setting
         if not active:
             return True
         outputs = [self.outputs[c] for c in active]
         request = Request(
-            round=int(counts.rounds),
+            round=int(self.counts[0].rounds),
             outputs=np.array(active),
             starts=np.array([it.best for it in outputs]),
             points=np.array([it.point for it in outputs]),
@@ -196,10 +195,7 @@ class Refinement(Fit):
             most=float(NUMBERS),
         )
         found: list[Extract] = self.runner.map(extract, setting, request)
-        counts.loads += 1
-        counts.rounds += not last
-        counts.visits += sum(part.visits for part in found)
-        counts.bytes += sum(request.nbytes + part.nbytes for part in found)
+        self.count(request, found, last)
         for at, c in enumerate(active):
             output = outputs[at]
             whole = output.settle(setting, np.sum([part.losses[at] for part in found], axis=0))

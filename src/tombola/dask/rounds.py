@@ -16,11 +16,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.dask.fit import Bounds, Driver, Fit, Output
+from tombola.dask.fit import Bounds, Counts, Driver, Fit, Output
 from tombola.dask.local import Plan, Report, Sums
-from tombola.dask.progress import Counts
+from tombola.dask.overview import Beginning, Setting
 from tombola.dask.runners import Runner
-from tombola.dask.setting import Beginning, Setting
 from tombola.solvers.dual.full_pass import FIRM, ROUNDING, heavier_side
 from tombola.solvers.dual.level import (
     Level,
@@ -207,7 +206,8 @@ class Ascent(Fit):
         plan = self._plan(active, 0.0 if last else self.pace)
         own = self.driver.contributions.sum(axis=0)
         reports = self.runner.run(setting, plan)
-        self._count(plan, reports, last)
+        self.count(plan, reports, last)
+        self.counts[0].restarts += sum(report.restarted for report in reports)
         lost = any(report.restarted for report in reports)
         for at, c in enumerate(active):
             output = self.outputs[c]
@@ -250,14 +250,6 @@ class Ascent(Fit):
         trust.back = False
         output.shift(setting, change)
         output.anchor(setting, sums, own)
-
-    def _count(self, plan: Plan, reports: list[Report], last: bool) -> None:
-        counts = self.counts[0]
-        counts.loads += 1
-        counts.rounds += not last
-        counts.visits += sum(report.visits for report in reports)
-        counts.bytes += sum(plan.nbytes + report.nbytes for report in reports)
-        counts.restarts += sum(report.restarted for report in reports)
 
     def _plan(self, active: list[int], epochs: float) -> Plan:
         signs, ratios = np.zeros(len(active)), np.ones(len(active))

@@ -1,10 +1,94 @@
-"""The lasso, by working sets."""
+"""The lasso and the elastic net, by working sets."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
+from typing import Any, ClassVar, Self
 
-from tombola.estimators.sparse_fit import SparseRegressor
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils._param_validation import Interval, StrOptions
 
-__all__ = ["Lasso"]
+from tombola.estimators.base import (
+    DrawingEstimator,
+    LinearPrediction,
+    checked_weights,
+    checks_parameters,
+    draw_seeds,
+)
+from tombola.estimators.sparse_fit import SparseFit, checked_columns, warn_of_gap
+from tombola.samplers.registry import UNGROUPED
+from tombola.solvers.lasso.working_sets import drawing
+
+__all__ = ["ElasticNet", "Lasso", "SparseRegressor"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SparseRegressor(LinearPrediction, RegressorMixin, DrawingEstimator):
+    """Least squares with an l1 penalty: `Lasso` and `ElasticNet`."""
+
+    fit_intercept: bool = True
+    max_iter: int = 1000
+    tol: float = 1e-6
+    positive: bool = False
+    sampler: Any = "auto"
+    random_state: Any = None
+
+    samplers = (*UNGROUPED, "cyclic")
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DrawingEstimator._parameter_constraints,
+        "fit_intercept": ["boolean"],
+        "alpha": [Interval(Real, 0, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "positive": ["boolean"],
+        "sampler": [StrOptions(set(samplers)), callable],
+    }
+
+    def _penalty(self) -> tuple[float, float]:
+        """Return alpha, and the share of l1 in it."""
+        raise NotImplementedError
+
+    @checks_parameters
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            float32 or float64, in C or Fortran order, and CSC are not copied.
+        y : array-like, shape (n,)
+        sample_weight : array-like, shape (n,), optional
+            A weight of 2 is the same as the row twice.
+
+        Returns
+        -------
+        self
+        """
+        again = self.warm_start and hasattr(self, "coef_")
+        X, y = checked_columns(self, X, y)
+        if again:
+            self._check_warm_start(X.shape[1])
+        fit = SparseFit(
+            X, y, checked_weights(sample_weight, X), fit_intercept=self.fit_intercept,
+            positive=self.positive,
+            draws=drawing(self.sampler, draw_seeds(self.random_state, 1)[0]),
+        )  # fmt: skip
+        if again:
+            fit.start(self.coef_, self.intercept_)
+        alpha, l1_ratio = self._penalty()
+        found = fit.minimise(
+            alpha, l1_ratio, tol=self.tol, max_iter=self.max_iter,
+            report=print_round if self.verbose else None,
+        )  # fmt: skip
+        self.coef_, self.intercept_ = found.w, found.intercept if self.fit_intercept else 0.0
+        self.dual_gap_, self.n_iter_ = found.gap, max(found.rounds, 1)
+        warn_of_gap(self, found, fit.unit)
+        return self
+
+
+def print_round(turn: int, gap: float, size: int) -> None:
+    """Print the duality gap after a round, and the size of the working set."""
+    print(f"round {turn}: duality gap {gap:.6g}, {size} columns")
 
 
 @dataclass(eq=False, repr=False)
@@ -69,3 +153,49 @@ class Lasso(SparseRegressor):
 
     def _penalty(self) -> tuple[float, float]:
         return self.alpha, 1.0
+
+
+@dataclass(eq=False, repr=False)
+class ElasticNet(SparseRegressor):
+    """Least squares with an elastic net penalty, on few columns at a time.
+
+        (1/n) sum_i s_i (x_i w + b - y_i)^2 / 2 + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
+
+    The objective, parameters and attributes are those of scikit-learn's `ElasticNet`. The other
+    parameters and the attributes are explained in `Lasso`.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        The strength of the penalty, above 0.
+    l1_ratio : float, default=0.5
+        The share of l1 in the penalty, above 0 and at most 1. (For 0, ridge regression, there is
+        `LinearRegressor`.)
+    fit_intercept, max_iter, tol, positive, sampler, random_state, warm_start, verbose
+        As in `Lasso`.
+
+    Attributes
+    ----------
+    coef_, intercept_, dual_gap_, n_iter_, n_features_in_, feature_names_in_
+        As in `Lasso`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> model = ElasticNet(0.1, random_state=0).fit(X, 3 * X[:, 1] + 1)
+    >>> model.coef_.round(1), round(float(model.intercept_), 1)
+    (array([0. , 2.8, 0. , 0. , 0. ]), 1.0)
+    """
+
+    alpha: float = 1.0
+    _: KW_ONLY
+    l1_ratio: float = 0.5
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SparseRegressor._parameter_constraints,
+        "l1_ratio": [Interval(Real, 0, 1, closed="right")],
+    }
+
+    def _penalty(self) -> tuple[float, float]:
+        return self.alpha, self.l1_ratio
