@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -39,6 +39,20 @@ class Output(State):
         if math.isnan(bounds.unit):
             return math.inf
         return float(bounds.gap / bounds.unit) if bounds.unit > 0.0 else 0.0
+
+    def measure(self, value: float) -> None:
+        """Take the objective at the first point, w = 0 with the best intercept, as the unit."""
+        bounds = self.bounds[0]
+        if math.isnan(bounds.unit):
+            bounds.unit = value
+        if not math.isfinite(bounds.unit):
+            raise ArithmeticError("the objective is not finite: scale the data")
+
+    def tighten(self, dual: float) -> None:
+        """Set the lower bound."""
+        bounds = self.bounds[0]
+        bounds.dual = min(dual, bounds.primal)
+        bounds.gap = bounds.primal - bounds.dual
 
     def fault(self, saved: Mapping[str, Any]) -> str:
         """Return whether the gap is not that of the bounds."""
@@ -82,19 +96,6 @@ class Progress(NamedTuple):
     passes: float
     bytes: int
     restarts: int
-
-    @classmethod
-    def of(cls, counts: Cell[Counts], outputs: Sequence[Any], n: int) -> Self:
-        """Return the progress of outputs, by what was counted."""
-        count = counts[0]
-        return cls(
-            rounds=int(count.rounds),
-            gap=max(output.relative_gap for output in outputs),
-            loads=int(count.loads),
-            passes=float(count.visits / (n * len(outputs))),
-            bytes=int(count.bytes),
-            restarts=int(count.restarts),
-        )
 
 
 class Driver(State):
@@ -152,7 +153,15 @@ class Fit:
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        return Progress.of(self.counts, self.outputs, self.setting.n)
+        count = self.counts[0]
+        return Progress(
+            rounds=int(count.rounds),
+            gap=max(output.relative_gap for output in self.outputs),
+            loads=int(count.loads),
+            passes=float(count.visits / (self.setting.n * len(self.outputs))),
+            bytes=int(count.bytes),
+            restarts=int(count.restarts),
+        )
 
     @property
     def active(self) -> list[int]:

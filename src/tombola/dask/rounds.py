@@ -88,10 +88,7 @@ class SmoothOutput(Output):
         n, bounds, d, l1, l2 = setting.n, self.bounds[0], setting.mean.size, setting.l1, setting.l2
         w = self.point[:d]
         primal = float(sums.losses) / n + l2 / 2 * float(w @ w) + l1 * float(np.abs(w).sum())
-        if math.isnan(bounds.unit):  # the first point is w = 0 with the best intercept
-            bounds.unit = primal
-        if not math.isfinite(bounds.unit):
-            raise ArithmeticError("the objective is not finite: scale the data")
+        self.measure(primal)
         fine = primal <= bounds.primal + SLACK * bounds.unit
         if primal < bounds.primal:
             bounds.primal = primal
@@ -102,8 +99,7 @@ class SmoothOutput(Output):
             penalty = float(excess @ excess) / (2.0 * l2)
             allowance = ROUNDING * (float(sums.terms) / n + penalty)
             bounds.dual = max(bounds.dual, -float(sums.conjugates) / n - penalty - allowance)
-        bounds.dual = min(bounds.dual, bounds.primal)
-        bounds.gap = bounds.primal - bounds.dual
+        self.tighten(bounds.dual)
         return bool(fine)
 
     def shift(self, setting: Setting, change: NDArray[np.float64]) -> None:

@@ -5,48 +5,38 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
-from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola.estimators.base import (
     DrawingEstimator,
-    LinearPrediction,
     checked_weights,
     checks_parameters,
     draw_seeds,
 )
-from tombola.estimators.sparse_fit import SparseFit, checked_columns, warn_of_gap
+from tombola.estimators.sparse_fit import SparseFit, SparseModel, checked_columns
 from tombola.samplers.registry import UNGROUPED
 from tombola.solvers.lasso.working_sets import drawing
 
 __all__ = ["ElasticNet", "Lasso", "SparseRegressor"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class SparseRegressor(LinearPrediction, RegressorMixin, DrawingEstimator):
+@dataclass(eq=False, repr=False)
+class SparseRegressor(SparseModel, DrawingEstimator):
     """Least squares with an l1 penalty: `Lasso` and `ElasticNet`."""
 
-    fit_intercept: bool = True
-    max_iter: int = 1000
-    tol: float = 1e-6
-    positive: bool = False
+    alpha: float = 1.0
+    _: KW_ONLY
     sampler: Any = "auto"
-    random_state: Any = None
 
     samplers = (*UNGROUPED, "cyclic")
+    l1_ratio = 1.0
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DrawingEstimator._parameter_constraints,
-        "fit_intercept": ["boolean"],
+        **SparseModel._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "positive": ["boolean"],
         "sampler": [StrOptions(set(samplers)), callable],
     }
-
-    def _penalty(self) -> tuple[float, float]:
-        """Return alpha, and the share of l1 in it."""
-        raise NotImplementedError
 
     @checks_parameters
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -75,14 +65,11 @@ class SparseRegressor(LinearPrediction, RegressorMixin, DrawingEstimator):
         )  # fmt: skip
         if again:
             fit.start(self.coef_, self.intercept_)
-        alpha, l1_ratio = self._penalty()
         found = fit.minimise(
-            alpha, l1_ratio, tol=self.tol, max_iter=self.max_iter,
+            self.alpha, self.l1_ratio, tol=self.tol, max_iter=self.max_iter,
             report=print_round if self.verbose else None,
         )  # fmt: skip
-        self.coef_, self.intercept_ = found.w, found.intercept if self.fit_intercept else 0.0
-        self.dual_gap_, self.n_iter_ = found.gap, max(found.rounds, 1)
-        warn_of_gap(self, found, fit.unit)
+        self._set_fitted(found, fit.unit)
         return self
 
 
@@ -91,7 +78,6 @@ def print_round(turn: int, gap: float, size: int) -> None:
     print(f"round {turn}: duality gap {gap:.6g}, {size} columns")
 
 
-@dataclass(eq=False, repr=False)
 class Lasso(SparseRegressor):
     """Least squares with an l1 penalty, on few columns at a time.
 
@@ -149,13 +135,8 @@ class Lasso(SparseRegressor):
     (array([0. , 2.9, 0. , 0. , 0. ]), 1.0)
     """
 
-    alpha: float = 1.0
 
-    def _penalty(self) -> tuple[float, float]:
-        return self.alpha, 1.0
-
-
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class ElasticNet(SparseRegressor):
     """Least squares with an elastic net penalty, on few columns at a time.
 
@@ -188,14 +169,9 @@ class ElasticNet(SparseRegressor):
     (array([0. , 2.8, 0. , 0. , 0. ]), 1.0)
     """
 
-    alpha: float = 1.0
-    _: KW_ONLY
     l1_ratio: float = 0.5
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SparseRegressor._parameter_constraints,
         "l1_ratio": [Interval(Real, 0, 1, closed="right")],
     }
-
-    def _penalty(self) -> tuple[float, float]:
-        return self.alpha, self.l1_ratio

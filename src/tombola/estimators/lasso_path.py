@@ -7,19 +7,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.parallel import Parallel, delayed
 
-from tombola.estimators.base import (
-    AcceptsSparse,
-    LinearPrediction,
-    checked_weights,
-    checks_parameters,
-    draw_seeds,
-)
-from tombola.estimators.sparse_fit import Floats, SparseFit, checked_columns, warn_of_gap
+from tombola.estimators.base import checked_weights, checks_parameters, draw_seeds
+from tombola.estimators.sparse_fit import Floats, SparseFit, SparseModel, checked_columns
 from tombola.solvers.lasso.working_sets import drawing
 from tombola.validation import number, positive_count
 
@@ -102,7 +96,7 @@ def lasso_path(
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LassoCV(LinearPrediction, RegressorMixin, AcceptsSparse, BaseEstimator):
+class LassoCV(SparseModel):
     """`Lasso` with the alpha of a path whose mean squared error in cross-validation is least.
 
     Parameters and attributes are those of scikit-learn's `LassoCV`. A fold is left out by sample
@@ -144,24 +138,15 @@ class LassoCV(LinearPrediction, RegressorMixin, AcceptsSparse, BaseEstimator):
 
     eps: float = 1e-3
     alphas: Any = 100
-    fit_intercept: bool = True
-    max_iter: int = 1000
-    tol: float = 1e-6
     cv: Any = None
     n_jobs: int | None = None
-    positive: bool = False
-    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SparseModel._parameter_constraints,
         "eps": [Interval(Real, 0, 1, closed="neither")],
         "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
-        "fit_intercept": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "cv": ["cv_object"],
         "n_jobs": [Integral, None],
-        "positive": ["boolean"],
-        "random_state": ["random_state"],
     }
 
     @checks_parameters
@@ -205,9 +190,7 @@ class LassoCV(LinearPrediction, RegressorMixin, AcceptsSparse, BaseEstimator):
         self.mse_path_ = np.array(found).T
         self.alpha_ = float(self.alphas_[self.mse_path_.mean(axis=1).argmin()])
         best = whole.minimise(self.alpha_, 1.0, **stops)
-        self.coef_, self.intercept_ = best.w, best.intercept if self.fit_intercept else 0.0
-        self.dual_gap_, self.n_iter_ = best.gap, max(best.rounds, 1)
-        warn_of_gap(self, best, whole.unit)
+        self._set_fitted(best, whole.unit)
         return self
 
 

@@ -6,14 +6,7 @@ from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from tombola.problems import (
-    EpsilonInsensitive,
-    Hinge,
-    Huber,
-    LeastSquares,
-    Logistic,
-    SquaredHinge,
-)
+from tombola import problems
 
 __all__ = [
     "ClassificationLoss",
@@ -63,9 +56,9 @@ class ClassificationLoss(LinearParameters):
     class_weight: Any = None
 
     losses: ClassVar[dict[str, Any]] = {
-        "log_loss": Logistic,
-        "hinge": Hinge,
-        "squared_hinge": SquaredHinge,
+        "log_loss": problems.Logistic,
+        "hinge": problems.Hinge,
+        "squared_hinge": problems.SquaredHinge,
     }
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -99,9 +92,9 @@ class RegressionLoss(LinearParameters):
     epsilon: float | None = None
 
     losses: ClassVar[dict[str, Any]] = {
-        "squared_error": LeastSquares,
-        "huber": Huber,
-        "epsilon_insensitive": EpsilonInsensitive,
+        "squared_error": problems.LeastSquares,
+        "huber": problems.Huber,
+        "epsilon_insensitive": problems.EpsilonInsensitive,
     }
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

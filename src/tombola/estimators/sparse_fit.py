@@ -2,14 +2,18 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import validate_data
 
-from tombola.estimators.base import narrowed, one_column
+from tombola.estimators.base import AcceptsSparse, LinearPrediction, narrowed, one_column
 from tombola.problems.least_squares import LeastSquares
 from tombola.problems.linear import Settings
 from tombola.problems.linear import checked_weights as normalised
@@ -21,7 +25,7 @@ from tombola.solvers.lasso.rounds import Minimum, WorkingRun
 from tombola.solvers.lasso.screening import Penalty
 from tombola.state import cell
 
-__all__ = ["SparseFit", "checked_columns", "warn_of_gap"]
+__all__ = ["SparseFit", "SparseModel", "checked_columns"]
 
 Floats = NDArray[np.float64]
 
@@ -115,17 +119,37 @@ class SparseFit:
             yield found._replace(intercept=found.intercept + self.middle)
 
 
-def warn_of_gap(estimator: Any, found: Minimum, unit: float) -> None:
-    """Warn, on behalf of `fit`, where a fit has not reached its tolerance."""
-    goal = estimator.tol * unit
-    if found.gap <= goal:
-        return
-    limit = "rounding is the limit"
-    if found.rounds == estimator.max_iter:
-        limit = f"max_iter={estimator.max_iter} rounds"
-    warnings.warn(
-        f"{type(estimator).__name__} has not converged ({limit}): the duality gap is "
-        f"{found.gap:.3g}, above the {goal:.3g} that tol asks for",
-        ConvergenceWarning,
-        stacklevel=4,
-    )
+@dataclass(kw_only=True, eq=False, repr=False)
+class SparseModel(LinearPrediction, RegressorMixin, AcceptsSparse, BaseEstimator):
+    """What `Lasso`, `ElasticNet` and `LassoCV` have in common: parameters and attributes."""
+
+    fit_intercept: bool = True
+    max_iter: int = 1000
+    tol: float = 1e-6
+    positive: bool = False
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "fit_intercept": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "positive": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    def _set_fitted(self, found: Minimum, unit: float) -> None:
+        """Set the attributes, and warn on behalf of `fit` if it has not reached its tolerance."""
+        self.coef_, self.intercept_ = found.w, found.intercept if self.fit_intercept else 0.0
+        self.dual_gap_, self.n_iter_ = found.gap, max(found.rounds, 1)
+        goal = self.tol * unit
+        if found.gap <= goal:
+            return
+        limit = "rounding is the limit"
+        if found.rounds == self.max_iter:
+            limit = f"max_iter={self.max_iter} rounds"
+        warnings.warn(
+            f"{type(self).__name__} has not converged ({limit}): the duality gap is "
+            f"{found.gap:.3g}, above the {goal:.3g} that tol asks for",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

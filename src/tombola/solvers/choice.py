@@ -97,19 +97,12 @@ def choose(
     Parameters
     ----------
     problem : LinearProblem
-    solver : str, default="auto"
-    sampler : str, Sampler or callable, default="auto"
-        See `tombola.samplers.registry.make_sampler`; "auto" is the solver's own, if it has one.
-    tol : float or None, default=1e-4
-        None or 0: all epochs are run.
+    solver, sampler, tol, rate, batch_size, average
+        As in `tombola.estimators.LinearClassifier`.
     epochs : int, default=100
-    seed : int, default=0
-    groups : array-like of shape (n,), optional
-        The groups of the rows, for samplers that use them.
-    rate : float, optional
-        Of adagrad and sgd; the default suits the problem.
-    batch_size, average
-        Of adagrad and sgd.
+        At most; all are run if tol is None or 0.
+    seed, groups
+        Of the sampler: see `tombola.samplers.registry.make_sampler`.
 
     Raises
     ------
