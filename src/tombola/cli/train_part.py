@@ -93,7 +93,7 @@ class Outcome:
 
 
 def minimise(model: Any, job: Job) -> Outcome | None:
-    """Minimise a part as the estimator does; return None where it was told to stop."""
+    """Minimise a part as the estimator does; return None if it was stopped."""
     problem = job.part.make()
     choice: Choice = model.choose(problem, job.seed, job.part.groups)
     run = _by_columns if choice.stop == "columns" else _by_rows

@@ -51,7 +51,7 @@ class Runner(Protocol):
 
 
 def current_client(client: Any) -> Any:
-    """Return the client that was given, the current one, or None where there is none."""
+    """Return the client that was given, the current one, or None."""
     from distributed import Client, get_client
 
     if client is not None:

@@ -69,7 +69,7 @@ class Watch:
 
     @property
     def gap(self) -> float:
-        """The relative duality gap of the last solution, nan where there is none."""
+        """The relative duality gap of the last solution, nan if there is none."""
         if self._gap is None:
             self._gap = duality_gap(self.problem, self.solution) / self._unit
         return self._gap
