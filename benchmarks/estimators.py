@@ -117,15 +117,14 @@ def run_ours(task, choice, seed, factor=None):
     problem = part.make()
     if choice == "VRB by L":
         bounds = problem.lipschitz() ** 2
-        sampler = tombola.VRB(task.n, bound=bounds, mixing=0.5, seed=seed)
+        model.sampler = tombola.VRB(task.n, bound=bounds, mixing=0.5, seed=seed)
     elif choice == "GroupVRB by L":
         bounds = problem.lipschitz() ** 2
-        sampler = tombola.GroupVRB(task.y, bound=bounds, shuffle=False, seed=seed)
+        model.sampler = tombola.GroupVRB(task.y, bound=bounds, shuffle=False, seed=seed)
     elif choice == "shuffle":
-        sampler = TakenAsIndependent(task.n, seed=seed)
-    else:
-        sampler = model.make_sampler(problem, seed, part.groups)
-    solver = model.make_solver(problem, seed)
+        model.sampler = TakenAsIndependent(task.n, seed=seed)
+    chosen = model.choose(problem, seed, part.groups)
+    solver, sampler = chosen.solver, chosen.sampler
     if factor is not None:
         solver = type(solver)(factor * safe_rate(problem, sampler))
     result = solver.minimize(problem, sampler=sampler, rounds=0)

@@ -417,10 +417,11 @@ class OfDask(OfRun):
         import dask
         import dask.array as da
 
-        from tombola.dask import LinearClassifier, linear
+        from tombola.dask import LinearClassifier, linear_estimator
         from tombola.dask.refinement import Refinement
 
-        linear.Refinement = functools.partial(Refinement, rows=6)  # for more than one round
+        # for more than one round
+        linear_estimator.Refinement = functools.partial(Refinement, rows=6)
         rng = np.random.default_rng(0)
         X = rng.normal(size=(60, 2))
         y = (X[:, 0] + rng.normal(size=60) > 0.5).astype(int)

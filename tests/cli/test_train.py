@@ -23,7 +23,7 @@ from tombola.cli.data import open_data
 from tombola.cli.main import main
 from tombola.datasets import prepare, split
 from tombola.estimators.plan import Plan
-from tombola.estimators.solver_table import SOLVERS
+from tombola.solvers.choice import STOPS
 
 
 @pytest.fixture(autouse=True)
@@ -306,7 +306,7 @@ def test_divergence_is_said_plainly(monkeypatch, capsys):
 
 
 def test_the_solvers_are_those_of_the_estimators():
-    assert ("auto", *SOLVERS) == train.SOLVERS
+    assert ("auto", *STOPS) == train.SOLVERS
 
 
 def opened(name):

@@ -15,7 +15,7 @@ from tombola.checkpoint import CheckpointError, read, write
 from tombola.cli import train_part, train_scores
 from tombola.cli.main import main
 from tombola.cli.train_rule import Book, RuleState
-from tombola.estimators.watch import Watch
+from tombola.estimators.stopping import Watch
 from tombola.state.files import read_json
 
 ROWS = ["iris", "--epochs", "3", "--solver", "adagrad"]

@@ -5,11 +5,10 @@ import itertools
 import numpy as np
 
 from tombola.dask.local import take_part
-from tombola.dask.overview import look_at, merge
+from tombola.dask.overview import begin, look_at, make_setting, merge
 from tombola.dask.partition import assemble
 from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
-from tombola.dask.setting import begin, make_setting
 
 NUMERIC = ("LeastSquares", "Huber", "EpsilonInsensitive")
 
@@ -57,7 +56,7 @@ def split(X, y, count, weights=None, uneven=False):
     ]
 
 
-def started(parts, kind, *, tol=1e-6, epochs=5.0, rows=256, seed=0, draws="adaptive", **options):
+def started(parts, kind, *, tol=1e-6, epochs=5.0, rows=256, seed=0, sampler="auto", **options):
     """A fit over simulated partitions, before its first round; `rows` are those of a model."""
     options = {"alpha": 1e-3, "l1_ratio": 0.0, "fit_intercept": True, **options}
     numeric = kind.__name__ in NUMERIC
@@ -67,7 +66,7 @@ def started(parts, kind, *, tol=1e-6, epochs=5.0, rows=256, seed=0, draws="adapt
     outputs = 1 if classes is None or len(classes) == 2 else len(classes)
     some = sum(part.X.shape[0] > 0 for part in parts)
     setting = make_setting(
-        overview, some, kind, options, classes=classes, outputs=outputs, seed=seed, draws=draws
+        overview, some, kind, options, classes=classes, outputs=outputs, seed=seed, sampler=sampler
     )
     beginnings, runner = begin(overview, setting), Simulated(parts)
     if np.isfinite(kind.curvature):

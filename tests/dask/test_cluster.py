@@ -39,7 +39,7 @@ def collections(count=COUNT):
 
 def on_threads(model, *collections):
     """Fit without the cluster."""
-    runner = "tombola.dask.linear.make_runner"
+    runner = "tombola.dask.linear_estimator.make_runner"
     from tombola.dask.runners import LocalRunner
 
     with pytest.MonkeyPatch.context() as patch:
@@ -71,7 +71,9 @@ def after_each_round(monkeypatch, act):
             return done
 
         monkeypatch.setattr(kind, "step", step_and_act)
-    monkeypatch.setattr("tombola.dask.linear.Refinement", functools.partial(Refinement, rows=100))
+    monkeypatch.setattr(
+        "tombola.dask.linear_estimator.Refinement", functools.partial(Refinement, rows=100)
+    )
 
 
 def killed_at(monkeypatch, client, rounds):

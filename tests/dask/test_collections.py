@@ -142,7 +142,9 @@ def test_to_local_is_the_plain_estimator():
 
 
 def test_a_fit_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr("tombola.dask.linear.Refinement", functools.partial(Refinement, rows=40))
+    monkeypatch.setattr(
+        "tombola.dask.linear_estimator.Refinement", functools.partial(Refinement, rows=40)
+    )
     X, y = data()
     rows, target = da.from_array(X, chunks=(300, D)), da.from_array(y > 0, chunks=300)
 
@@ -295,7 +297,7 @@ def test_a_refit_that_fails_leaves_the_model(monkeypatch):
     X, y = table[list("abcd")], table["label"]
     models = [LinearClassifier(max_iter=1, tol=0.0).fit(X, y), KMeans(2).fit(X)]
     before = [{k: v for k, v in vars(model).items() if k.endswith("_")} for model in models]
-    monkeypatch.setattr("tombola.dask.linear.begin", unread)
+    monkeypatch.setattr("tombola.dask.linear_estimator.begin", unread)
     monkeypatch.setattr("tombola.dask.kmeans.step_of", unread)
     rows = da.from_array(data()[0] + 1, chunks=(300, D))
     indicators = da.from_array(np.column_stack([POSITIVE, ~POSITIVE]), chunks=(300, 2))

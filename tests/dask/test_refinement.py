@@ -14,6 +14,7 @@ from simulated import NUMERIC, finished, split, started
 from budget import ALPHA
 from tombola import problems
 from tombola.dask import near_kinks, refinement
+from tombola.dask.fit import bytes_of
 from tombola.dask.kink_model import KinkModel
 from tombola.dask.near_kinks import REACHES, Request, extract
 from tombola.solvers import SDCA
@@ -287,7 +288,7 @@ def test_all_that_is_returned_is_counted():
         near = found.near[0]
         parts = ("data", "indices", "indptr") if rows is not X else ()
         arrays = [*found, *near, *(getattr(near.X, name) for name in parts)]
-        assert found.nbytes == sum(it.nbytes for it in arrays if isinstance(it, np.ndarray))
+        assert bytes_of(found) == sum(it.nbytes for it in arrays if isinstance(it, np.ndarray))
 
 
 def test_rows_of_length_zero_and_equal_rows():
@@ -395,7 +396,7 @@ def test_more_columns_than_rows_in_a_model(monkeypatch):
 def test_shuffled_draws_have_the_same_optimum():
     parts = split(*data("Hinge"), 2)
     first = finished(started(parts, problems.Hinge), 40)
-    other = finished(started(parts, problems.Hinge, draws="shuffled"), 40)
+    other = finished(started(parts, problems.Hinge, sampler="shuffle"), 40)
     assert other.progress.gap <= 1e-6
     assert not np.array_equal(first.outputs[0].best, other.outputs[0].best)
     assert np.allclose(first.outputs[0].best, other.outputs[0].best, atol=1e-2)

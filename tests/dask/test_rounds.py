@@ -11,8 +11,7 @@ from simulated import NUMERIC, finished, split, started
 
 from tombola import problems
 from tombola.dask import local
-from tombola.dask.fit import Driver
-from tombola.dask.progress import Counts
+from tombola.dask.fit import Counts, Driver
 from tombola.solvers import SDCA
 from tombola.state import CheckpointError, cell
 

@@ -12,7 +12,7 @@ from sklearn.metrics import r2_score
 from sklearn.preprocessing import StandardScaler
 
 from tombola.estimators import LinearClassifier, LinearRegressor
-from tombola.estimators.early_stopping import EarlyStopping, HeldOut, split_rows
+from tombola.estimators.stopping import EarlyStopping, HeldOut, split_rows
 from tombola.problems import LeastSquares, Logistic, Softmax
 
 
@@ -144,7 +144,7 @@ def test_averages_vary_less_between_seeds():
     problem = Logistic(X, y)
     for average in (False, True):
         model = LinearClassifier(solver="adagrad", average=average)
-        assert model.make_solver(problem).average is average
+        assert model.choose(problem).solver.average is average
 
 
 def test_batches_are_steps_of_several_rows():

@@ -10,7 +10,8 @@ from sklearn.linear_model import Ridge
 from tombola.estimators import LinearClassifier, LinearRegressor
 from tombola.estimators.long_rows import describe_long_rows, is_far
 from tombola.problems import LeastSquares
-from tombola.solvers import SDCA, dual_start
+from tombola.solvers import SDCA
+from tombola.solvers.dual import start as dual_start
 from tombola.solvers.gap import relative_gap
 
 ALPHA, LONG = 1e-3, 7

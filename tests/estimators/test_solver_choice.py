@@ -134,9 +134,36 @@ def test_long_rows_need_more_of_them():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6200, 200))
     y = np.arange(6200) % 2
-    assert LinearClassifier().solver_name(Logistic(X, y, alpha=0.1)) == "sdca"
+    assert LinearClassifier().choose(Logistic(X, y, alpha=0.1)).name == "sdca"
     few = sparse.csr_matrix(X * (rng.uniform(size=X.shape) < 0.1))
-    assert LinearClassifier().solver_name(Logistic(few, y, alpha=0.1)) == "newton"
+    assert LinearClassifier().choose(Logistic(few, y, alpha=0.1)).name == "newton"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "stop", "epoch"),
+    [
+        ({}, "sdca", "certified", 10),
+        ({"solver": "newton"}, "newton", "certified", 1),
+        ({"solver": "svrg"}, "svrg", "reduced", N),
+        ({"solver": "sgd", "batch_size": 7}, "sgd", "descent", 22),
+        ({"l1_ratio": 1.0}, "working_sets", "columns", 1),
+        ({"l1_ratio": 1.0, "sampler": "uniform"}, "saga", "reduced", N),
+    ],
+)
+def test_a_choice_says_how_a_fit_runs(settings, name, stop, epoch):
+    """Rounds are those of max_iter epochs; a number of epochs leaves out the stopping rule."""
+    X, y = classes()
+    model = LinearClassifier(max_iter=3, tol=0.01, **settings)
+    (part,) = model.parts(X, y)
+    problem = part.make()
+    choice = model.choose(problem, 5, part.groups)
+    assert (choice.name, choice.stop, choice.epoch) == (name, stop, epoch)
+    assert (choice.rounds, choice.tol) == (3 * epoch, 0.01)
+    assert (choice.sampler is None) == (stop == "columns")
+    other = model.choose(problem, 5, part.groups, epochs=2)
+    assert (other.rounds, other.tol) == (2 * other.epoch, None)
+    assert other.sampler.n == N
+    assert getattr(other.solver, "tol", 0.0) == 0.0
 
 
 @pytest.mark.parametrize(

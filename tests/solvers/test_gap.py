@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
 from penalties import elastic
-from tombola.estimators.watch import Watch
+from tombola.estimators.stopping import Watch
 from tombola.problems import (
     EpsilonInsensitive,
     Hinge,

@@ -67,7 +67,7 @@ def line_up(data: Data) -> list[Entrant]:
     if clustering or data.penalty.l1:
         return entrants
     default, plain = data.estimator(), data.estimator(sampler="shuffle")
-    chosen = DEFAULTS[default.solver_name(data.contests[0].problem)]
+    chosen = DEFAULTS[default.choose(data.contests[0].problem).name]
     return [
         *entrants,
         Entrant("default", "default", f"{chosen.name}, {chosen.draws}", default),

@@ -1,6 +1,5 @@
 """The race of draws: the same problems and seeds, with other solvers and samplers."""
 
-import copy
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from tombola.advice.entrants import Entrant
 from tombola.advice.fits import clock
 from tombola.problems import KMeans
 from tombola.solvers import DivergenceError
+from tombola.solvers.choice import Choice
 
 __all__ = ["MEASURED", "SCHEDULES", "Curve", "marks", "run", "schedule"]
 
@@ -48,15 +48,14 @@ def run(
     over all rows, the last round counts. Evaluations are off the clock. A solver that ends sooner
     stays where it is.
     """
-    problem, estimator = contest.problem, copy.copy(entrant.estimator)
-    estimator.set_params(tol=None)  # all run for the same number of draws
+    problem = contest.problem
     start = contest.start(seed)
     clustering = isinstance(problem, KMeans)
     seen = {0: problem.value(start)}  # objective, by rounds
     ours = uniform = away = 0.0
     began = clock()
-    sampler = estimator.make_sampler(problem, seed, contest.groups)
-    solver = estimator.make_solver(problem, seed)
+    choice = choice_of(contest, entrant, seed)
+    solver, sampler = choice.solver, choice.sampler
     batch = draws_per_round(solver, problem)
     due = {k: k * every // batch for k in looks}  # rounds
     step = max(1, every // batch)
@@ -99,6 +98,12 @@ def run(
     return Curve(draws, path, ratio, pace)
 
 
+def choice_of(contest: Contest, entrant: Entrant, seed: int = 0) -> Choice:
+    """Return how an entrant solves a problem, without a stopping rule: all make as many draws."""
+    choice: Choice = entrant.estimator.choose(contest.problem, seed, contest.groups, epochs=1)
+    return choice
+
+
 def draws_per_round(solver: Any, problem: Any) -> int:
     """Return the number of draws in a round, n where it passes over all rows."""
     rounds = solver.rounds_per_epoch(problem)
@@ -107,8 +112,7 @@ def draws_per_round(solver: Any, problem: Any) -> int:
 
 def largest_batch(contest: Contest, entrants: Sequence[Entrant]) -> int:
     """Return the largest batch of all solvers that draw in batches; a multiple of the others."""
-    solvers = (each.estimator.make_solver(contest.problem) for each in entrants)
-    return max(int(solver.batch_size) for solver in solvers)
+    return max(int(choice_of(contest, each).solver.batch_size) for each in entrants)
 
 
 def marks(n: int, epochs: int, batch: int) -> tuple[int, set[int]]:

@@ -12,10 +12,9 @@ import numpy as np
 from tombola.cli.errors import CommandError
 from tombola.cli.train_rule import Book, Held, RuleState, marks_of
 from tombola.estimators.base import Part
-from tombola.estimators.part_fit import Task, goes_by_columns
-from tombola.estimators.solver_table import CERTIFIED, REDUCED
-from tombola.estimators.watch import Watch
-from tombola.solvers import DivergenceError, Result, Trace, WorkingSets
+from tombola.estimators.stopping import Watch
+from tombola.solvers import DivergenceError, Result, Trace
+from tombola.solvers.choice import Choice
 from tombola.solvers.gap import relative_gap, unit_of
 from tombola.state import CheckpointError, Floats, Scope, array, real
 from tombola.state.archive import File
@@ -94,16 +93,11 @@ class Outcome:
 
 
 def minimise(model: Any, job: Job) -> Outcome | None:
-    """Minimise a part as the estimator does; return None where it was told to stop."""
+    """Minimise a part as the estimator does; return None if it was stopped."""
     problem = job.part.make()
-    task = Task(job.part, job.seed, None, None, model.max_iter, _tolerance(model), None)
-    if hasattr(model, "solver") and goes_by_columns(model, problem, task):
-        return _by_columns(model, problem, job)
-    return _by_rows(model, problem, job)
-
-
-def _tolerance(model: Any) -> float | None:
-    return model.tol or None
+    choice: Choice = model.choose(problem, job.seed, job.part.groups)
+    run = _by_columns if choice.stop == "columns" else _by_rows
+    return run(problem, choice, job)
 
 
 # --- by rows ------------------------------------------------------------------------------------
@@ -126,17 +120,13 @@ class Pauses:
         return self.paused
 
 
-def _by_rows(model: Any, problem: Any, job: Job) -> Outcome | None:
+def _by_rows(problem: Any, choice: Choice, job: Job) -> Outcome | None:
     """Minimise by draws of rows."""
-    linear = hasattr(model, "solver")
-    name = model.solver_name(problem) if linear else "kmeans"
-    solver = model.make_solver(problem, job.seed)
-    sampler = model.make_sampler(problem, job.seed, job.part.groups)
-    rounds, epoch = model.count_rounds(problem, solver), solver.rounds_per_epoch(problem)
+    solver, sampler, rounds, stop = choice.solver, choice.sampler, choice.rounds, choice.stop
     watch = None
-    if linear and name not in CERTIFIED:
-        watch = Watch(problem, sampler, name in REDUCED, _tolerance(model), None, None)
-    marks = marks_of(model.max_iter, epoch)
+    if stop in ("reduced", "descent"):
+        watch = Watch(problem, sampler, stop == "reduced", choice.tol, None, None)
+    marks = marks_of(rounds // choice.epoch, choice.epoch)
     book = Book(marks, watch, job.held)
     before = _loaded(job.path, book) if job.resume and job.path.exists() else None
     pauses = Pauses(rounds, job.progress)
@@ -167,28 +157,35 @@ def _by_rows(model: Any, problem: Any, job: Job) -> Outcome | None:
     if trace.rounds[-1] < result.rounds:  # it ended before the last mark
         value = problem.value(result.solution)
         trace.add(result.rounds, result.item_gradients, result.seconds, value, math.nan)
-    gap, rule = math.nan, "batches"
-    if name in CERTIFIED:
-        gap, rule = solver.gap(problem, result), "gap"
-    elif linear:
+    gap, certified = math.nan, stop == "certified"
+    if certified:
+        gap = solver.gap(problem, result)
+    elif stop != "batches":
         gap = relative_gap(problem, result.solution)
-        rule = "objective" if name not in REDUCED else "change" if math.isnan(gap) else "gap"
+    rule = {
+        "certified": "gap",
+        "reduced": "change" if math.isnan(gap) else "gap",
+        "descent": "objective",
+        "batches": "batches",
+    }[stop]
     book.note(result.rounds, result.solution, gap)
-    certified = name in CERTIFIED and model.tol
+    ended = book.converged or result.rounds < rounds
+    if certified and choice.tol is not None:
+        ended = gap <= choice.tol
     return Outcome(
         solution=result.solution,
         trace=trace,
-        epochs=trace.rounds / epoch,
+        epochs=trace.rounds / choice.epoch,
         gaps=book.column(trace.rounds, book.gaps),
         held=book.column(trace.rounds, book.losses),
         seconds=result.seconds,
         solver=type(solver).__name__,
         sampler=type(sampler).__name__,
-        second_moment=math.nan if name in CERTIFIED else sampler.gauge.second_moment_ratio,
+        second_moment=math.nan if certified else sampler.gauge.second_moment_ratio,
         rule=rule,
-        ended=gap <= model.tol if certified else book.converged or result.rounds < rounds,
+        ended=ended,
         gap=gap,
-        unit=unit_of(problem) if linear else math.nan,
+        unit=math.nan if stop == "batches" else unit_of(problem),
     )
 
 
@@ -250,25 +247,24 @@ class Stopped(Exception):  # noqa: N818
     """The run was told to stop."""
 
 
-def _by_columns(model: Any, problem: Any, job: Job) -> Outcome | None:
-    """Minimise by working sets of columns; what was not finished begins anew."""
+def _by_columns(problem: Any, choice: Choice, job: Job) -> Outcome | None:
+    """Minimise by working sets of columns; an unfinished run starts over."""
     unit, held, found = unit_of(problem), job.held, None
     if job.resume and job.path.exists():
         try:
-            found = ColumnsState.load(job.path, problem=problem, most=model.max_iter)
+            found = ColumnsState.load(job.path, problem=problem, most=choice.rounds)
         except CheckpointError as error:
             raise CommandError(f"the saved run cannot be continued: {error}") from None
     if found is None:
-        solver = WorkingSets(tol=model.tol, seed=job.seed)
         began, seen = time.perf_counter(), []
 
         def report(turn: int, gap: float, size: int) -> None:
             seen.append((float(turn), gap / unit, time.perf_counter() - began))
-            if job.progress(turn / model.max_iter):
+            if job.progress(turn / choice.rounds):
                 raise Stopped
 
         try:
-            result = solver.minimize(problem, rounds=model.max_iter, report=report)
+            result = choice.solver.minimize(problem, rounds=choice.rounds, report=report)
         except Stopped:
             return None
         seen.append((float(result.rounds), result.gap, time.perf_counter() - began))
@@ -297,6 +293,6 @@ def _by_columns(model: Any, problem: Any, job: Job) -> Outcome | None:
     return Outcome(
         solution=solution, trace=trace, epochs=rounds, gaps=found.gaps, held=losses,
         seconds=float(found.seconds[-1]), solver="WorkingSets", sampler="Shuffle",
-        second_moment=math.nan, rule="gap", ended=found.gap <= model.tol, gap=found.gap,
+        second_moment=math.nan, rule="gap", ended=found.gap <= choice.solver.tol, gap=found.gap,
         unit=unit,
     )  # fmt: skip

@@ -65,7 +65,7 @@ class Held(NamedTuple):
 
 
 class WatchState(Document):
-    """What a stopping rule knows: see `tombola.estimators.watch.Watch`."""
+    """What a stopping rule knows: see `tombola.estimators.stopping.Watch`."""
 
     epoch: int = integer("epochs so far", 0, "rounds")
     idle: int = integer("the last of them without progress", 0, "epoch")

@@ -1,15 +1,19 @@
-"""What fits in rounds share: the outputs, what was counted, and how far they are."""
+"""What fits in rounds share: outputs, what was counted, and how far they are, with a bar."""
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
-from tombola.dask.progress import Counts, Progress
+import numpy as np
+
+from tombola.dask.overview import Setting
 from tombola.dask.runners import Runner
-from tombola.dask.setting import Setting
-from tombola.state import Cell, Floats, Record, State, array, real
+from tombola.state import Cell, Floats, Record, State, array, count, real
 
-__all__ = ["Bounds", "Driver", "Fit", "Output"]
+__all__ = ["Bar", "Bounds", "Counts", "Driver", "Fit", "Output", "Progress"]
+
+WIDTH = 20  # of a bar
 
 
 class Bounds(Record):
@@ -36,11 +40,62 @@ class Output(State):
             return math.inf
         return float(bounds.gap / bounds.unit) if bounds.unit > 0.0 else 0.0
 
+    def measure(self, value: float) -> None:
+        """Take the objective at the first point, w = 0 with the best intercept, as the unit."""
+        bounds = self.bounds[0]
+        if math.isnan(bounds.unit):
+            bounds.unit = value
+        if not math.isfinite(bounds.unit):
+            raise ArithmeticError("the objective is not finite: scale the data")
+
+    def tighten(self, dual: float) -> None:
+        """Set the lower bound."""
+        bounds = self.bounds[0]
+        bounds.dual = min(dual, bounds.primal)
+        bounds.gap = bounds.primal - bounds.dual
+
     def fault(self, saved: Mapping[str, Any]) -> str:
         """Return whether the gap is not that of the bounds."""
         bounds = saved["bounds"]
         fine = bounds["gap"] == bounds["primal"] - bounds["dual"]
         return "" if fine else "bounds.gap must be primal - dual"
+
+
+class Counts(Record):
+    """What a fit has counted."""
+
+    rounds: int = count("rounds of steps", default=0)
+    loads: int = count("how often all rows were loaded", default=0)
+    visits: int = count("rows visited, over outputs", default=0)
+    bytes: int = count("what was sent to partitions and returned", default=0)
+    restarts: int = count("how often dual variables of a partition were lost", default=0)
+
+
+class Progress(NamedTuple):
+    """How far a fit is.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds of steps.
+    gap : float
+        The largest relative duality gap of an output.
+    loads : int
+        How often all rows were loaded.
+    passes : float
+        Rows visited, in units of rows times outputs.
+    bytes : int
+        What was sent to partitions and returned.
+    restarts : int
+        How often dual variables of a partition were lost.
+    """
+
+    rounds: int
+    gap: float
+    loads: int
+    passes: float
+    bytes: int
+    restarts: int
 
 
 class Driver(State):
@@ -82,6 +137,14 @@ class Fit:
         """What was counted."""
         return self.driver.counts
 
+    def count(self, sent: Any, found: Sequence[Any], last: bool) -> None:
+        """Count a round: what was sent to every partition, and what each has returned."""
+        counts = self.counts[0]
+        counts.loads += 1
+        counts.rounds += not last
+        counts.visits += sum(part.visits for part in found)
+        counts.bytes += len(found) * bytes_of(sent) + bytes_of(found)
+
     @property
     def states(self) -> dict[str, State]:
         """What it keeps between rounds, by name."""
@@ -90,9 +153,73 @@ class Fit:
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        return Progress.of(self.counts, self.outputs, self.setting.n)
+        count = self.counts[0]
+        return Progress(
+            rounds=int(count.rounds),
+            gap=max(output.relative_gap for output in self.outputs),
+            loads=int(count.loads),
+            passes=float(count.visits / (self.setting.n * len(self.outputs))),
+            bytes=int(count.bytes),
+            restarts=int(count.restarts),
+        )
 
     @property
     def active(self) -> list[int]:
         """The outputs that are not within the tolerance."""
         return [c for c, it in enumerate(self.outputs) if not it.relative_gap <= self.tol]
+
+
+def bytes_of(message: Any) -> int:
+    """Return the size of the arrays in a message, which may be nested and hold sparse matrices."""
+    if hasattr(message, "tocsr"):
+        message = (message.data, message.indices, message.indptr)
+    if isinstance(message, np.ndarray):
+        return message.nbytes
+    return sum(map(bytes_of, message)) if isinstance(message, (tuple, list)) else 0
+
+
+def written(progress: Progress, tol: float) -> str:
+    """Return a line about a fit: a bar, round, gap, passes over the data and bytes moved.
+
+    The bar is full where the gap is within the tolerance; it goes by the logarithm of the gap.
+
+    Examples
+    --------
+    >>> written(Progress(3, 0.01, 4, 21.5, 2_500_000, 0), 1e-4)
+    '[##########..........] round 3, gap 0.01, 4 loads, 21.5 passes, 2.5 MB moved'
+    """
+    gap = min(max(progress.gap, 1e-300), 1.0)
+    share = 1.0 if gap <= tol else 0.0
+    if gap > tol > 0.0:
+        share = math.log(gap) / math.log(min(tol, 0.999))
+    full = round(WIDTH * min(max(share, 0.0), 1.0))
+    lost = f", {progress.restarts} restarts" if progress.restarts else ""
+    return (
+        f"[{'#' * full}{'.' * (WIDTH - full)}] round {progress.rounds}, gap {progress.gap:.2g}, "
+        f"{progress.loads} loads, {progress.passes:.1f} passes, {_size(progress.bytes)} moved{lost}"
+    )
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+class Bar:
+    """Shows the progress of a fit: one line that changes on a terminal, else a line a round."""
+
+    def __init__(self, tol: float, out: TextIO | None = None) -> None:
+        self.tol, self.out = tol, sys.stderr if out is None else out
+        self.alive = self.out.isatty()
+
+    def __call__(self, progress: Progress) -> None:
+        """Show it."""
+        line = written(progress, self.tol)
+        print(f"\r{line}" if self.alive else line, end="" if self.alive else "\n", file=self.out)
+
+    def close(self) -> None:
+        """End the line."""
+        if self.alive:
+            print(file=self.out)

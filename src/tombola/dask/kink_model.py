@@ -29,7 +29,7 @@ from scipy import sparse
 from tombola.compiling import kernel
 from tombola.dask.local import BATCH, take_steps
 from tombola.dask.near_kinks import NearRows
-from tombola.dask.setting import Setting
+from tombola.dask.overview import Setting
 from tombola.problems.linear import Linear
 from tombola.solvers.dual.full_pass import FIRM, ROUNDING, heavier_side
 from tombola.solvers.dual.level import intercept_at, pull_for, set_strength
@@ -120,7 +120,7 @@ class KinkModel:
         run = new_run(problem, BATCH, 0.0)._replace(tilt=tilt)
         self._begin(problem, run, tolerance)
         epochs = max(EPOCHS, DRAWS / problem.n)
-        take_steps(run, setting.draws, seed, 10 * epochs if self.sure.all() else epochs)
+        take_steps(run, setting.sampler, seed, 10 * epochs if self.sure.all() else epochs)
         point = run.best[0].copy()
         fall = problem.value(self.point) - problem.value(point)
         fall -= float(tilt[: point.size] @ (self.point - point))

@@ -1,28 +1,27 @@
 """k-means of rows in partitions: on a coreset, polished over all rows."""
 
-from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import cluster
-from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
+from sklearn.base import ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tombola import estimators
-from tombola.dask.collections import blocks_of, check_columns, lazily
+from tombola.dask.base import DaskEstimator, set_names
+from tombola.dask.collections import blocks_of, check_columns
 from tombola.dask.coreset import draw_rows, merge_spreads, spread_of
-from tombola.dask.linear import Predict, set_names
 from tombola.dask.overview import sums_of
 from tombola.dask.partition import Partition
 from tombola.dask.runners import make_runner
 from tombola.estimators.base import checks_parameters
 from tombola.estimators.clusters import clustering_problem
-from tombola.estimators.kmeans import LEAST, LITTLE, PER_CLUSTER
+from tombola.estimators.kmeans import LITTLE
 from tombola.estimators.lloyd import assign
+from tombola.estimators.parameters import KMeansParameters
 
 __all__ = ["KMeans"]
 
@@ -37,8 +36,8 @@ class Step(NamedTuple):
     cost: float
 
 
-@dataclass(eq=False, repr=False)
-class KMeans(TransformerMixin, ClusterMixin, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
     """k-means on a few weighted rows, polished over all rows, for a Dask array or data frame.
 
         sum_i s_i min_q |x_i - q|^2
@@ -49,24 +48,13 @@ class KMeans(TransformerMixin, ClusterMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-    init : {"k-means++", "random"}, callable or array-like of shape (n_clusters, d), \
-default="k-means++"
-        The initial centres on the coreset.
-    n_init : "auto" or int, default="auto"
-        The number of starts on the coreset, of which the best is kept.
-    max_iter : int, default=300
-        The largest number of Lloyd's steps on the coreset.
-    tol : float, default=1e-4
-        For Lloyd's algorithm on the coreset, as in `tombola.estimators.KMeans`.
+    n_clusters, init, n_init, max_iter, tol, verbose, random_state
+        As in `tombola.estimators.KMeans`, for the one coreset.
     coreset_size : "auto" or int, default="auto"
         The number of draws, at least n_clusters; "auto": 200 for each cluster and at least 4000.
     polish : int, default=2
         The largest number of steps over all rows; the last is one that lowers the cost by less
         than 0.05%.
-    verbose : int, default=0
-        Above 0, progress is printed.
-    random_state : int, RandomState or None, default=None
     client : distributed.Client, optional
         By default the current one; without any, Dask's threads on this machine.
 
@@ -97,29 +85,16 @@ default="k-means++"
     [[1.0, 1.0], [9.0, 9.0]]
     """
 
-    n_clusters: int = 8
-    _: KW_ONLY
-    init: Any = "k-means++"
-    n_init: Any = "auto"
-    max_iter: int = 300
-    tol: float = 1e-4
-    coreset_size: Any = "auto"
     polish: int = 2
-    verbose: int = 0
-    random_state: Any = None
-    client: Any = None
+
+    local: ClassVar[Any] = estimators.KMeans
+    learnt: ClassVar[tuple[str, ...]] = (
+        "cluster_centers_", "inertia_", "n_iter_", "coreset_size_",
+    )  # fmt: skip
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "init": [StrOptions({"k-means++", "random"}), callable, "array-like"],
-        "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "coreset_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "polish": [Interval(Integral, 0, None, closed="left")],
-        "verbose": ["verbose"],
-        "random_state": ["random_state"],
-        "client": "no_validation",
+        **DaskEstimator._parameter_constraints,
+        **KMeansParameters._parameter_constraints,
     }
 
     @checks_parameters
@@ -143,7 +118,8 @@ default="k-means++"
         every = merge_spreads(spreads)
         if every.rows < k:
             raise ValueError(f"n_samples={every.rows} should be >= n_clusters={k}")
-        size = self._size(every.present)
+        size = self._draws() * (TWICE if self.coreset_size == "auto" else 1)
+        size = min(size, every.present)
         rows, weights = draw_rows(runner, spreads, size, int(rng.randint(2**31)))
         if len(weights) < k:  # few rows were drawn again and again
             size = every.rows
@@ -159,15 +135,6 @@ default="k-means++"
         set_names(self, blocks.names)
         self.labels_ = self.predict(X)
         return self
-
-    def _size(self, present: int) -> int:
-        """Return the number of draws of the coreset."""
-        k, size = self.n_clusters, self.coreset_size
-        if isinstance(size, str):
-            size = TWICE * max(LEAST, PER_CLUSTER * k)
-        if size < k:
-            raise ValueError(f"coreset_size must be at least n_clusters={k}, got {size}")
-        return min(int(size), present)
 
     def _polished(
         self, runner: Any, centres: NDArray[np.float64]
@@ -189,17 +156,6 @@ default="k-means++"
             centres[some] = sums[some] / masses[some, None]
             number += 1
 
-    def to_local(self) -> Any:
-        """Return the fitted estimator of `tombola.estimators`, for rows in memory."""
-        check_is_fitted(self)
-        names = ("n_clusters", "init", "n_init", "max_iter", "tol", "polish", "random_state")
-        model = estimators.KMeans(**{name: getattr(self, name) for name in names})
-        fitted = ("cluster_centers_", "inertia_", "n_iter_", "coreset_size_", "n_features_in_")
-        for name in (*fitted, "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
-        return model
-
     def predict(self, X: Any) -> Any:
         """Return the nearest centre of each row; lazy."""
         return self._lazily(X, "predict")
@@ -215,14 +171,6 @@ default="k-means++"
         runner = make_runner(blocks_of(X, None, sample_weight).parts, self.client)
         centres = np.asarray(self.cluster_centers_, dtype=np.float64)
         return -float(sum(step.cost for step in runner.map(step_of, centres)))
-
-    def _lazily(self, X: Any, method: str) -> Any:
-        model = self.to_local()
-        check_columns(X, model)
-        if hasattr(model, "feature_names_in_"):
-            del model.feature_names_in_  # blocks are plain arrays there
-        like = np.asarray(getattr(model, method)(np.zeros((1, model.n_features_in_))))
-        return lazily(X, Predict(model, method), like)
 
 
 def step_of(partition: Partition, number: int, centres: NDArray[np.float64]) -> Step:

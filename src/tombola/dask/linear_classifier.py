@@ -1,26 +1,25 @@
 """Linear classifiers of rows in partitions."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from tombola import estimators
-from tombola.dask.linear import DaskLinear, Target, hits, summed
+from tombola.dask.linear_estimator import DaskLinear, Target, hits, summed
 from tombola.dask.overview import Overview
-from tombola.estimators.linear_classifier import PROBLEMS, _gives_probabilities
+from tombola.estimators.parameters import ClassificationLoss, gives_probabilities
 
 __all__ = ["LinearClassifier"]
 
 
 @dataclass(eq=False, repr=False)
-class LinearClassifier(ClassifierMixin, DaskLinear):
+class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     """Logistic regression or a linear support vector machine, on a Dask array or data frame.
 
         (1/n) sum_i s_i loss(x_i w + b, y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
@@ -35,14 +34,10 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
     ----------
     loss : {"log_loss", "hinge", "squared_hinge"}, default="log_loss"
         With the hinge loss, some rows of X are sent to the driver.
-    class_weight : dict, "balanced" or None, default=None
-        The weight of each class; it multiplies the sample weights of its rows.
     alpha : float, default=1e-4
         The strength of the penalty, above 0; scikit-learn's C is 1 / (alpha n).
     l1_ratio : float, default=0.0
         The share of l1 in the penalty, from 0 (ridge) to below 1.
-    fit_intercept : bool, default=True
-        Whether to fit b, which is not penalised.
     sampler : {"auto", "shuffle"}, default="auto"
         How the rows of steps are drawn: half of them by their dual residuals, or all in shuffled
         order.
@@ -54,7 +49,8 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
     tol : float, default=1e-4
         The relative duality gap to stop at: the objective is then above its minimum by at most tol
         times its value at w = 0 with the best intercept.
-    random_state : int, RandomState or None, default=None
+    class_weight, fit_intercept, random_state
+        As in `tombola.estimators.LinearClassifier`.
     verbose : int, default=0
         Above 0, a bar shows round, gap, loads of the data and bytes moved.
     client : distributed.Client, optional
@@ -103,19 +99,12 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
     'tombola.estimators.linear_classifier'
     """
 
-    loss: str = "log_loss"
-    _: KW_ONLY
-    class_weight: Any = None
+    local: ClassVar[Any] = estimators.LinearClassifier
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **ClassificationLoss._parameter_constraints,
         **DaskLinear._parameter_constraints,
-        "loss": [StrOptions(set(PROBLEMS))],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
     }
-
-    def _problem(self) -> tuple[Any, dict[str, Any]]:
-        names = ("alpha", "l1_ratio", "fit_intercept")
-        return PROBLEMS[self.loss], {name: getattr(self, name) for name in names}
 
     def _target(self, overview: Overview) -> Target:
         if overview.positive.size > 0:
@@ -147,11 +136,7 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
 
     def _columns(self, overview: Overview) -> Target:
         """Return what an indicator matrix asks for."""
-        if self.class_weight is not None:
-            raise ValueError(
-                f"class_weight={self.class_weight!r} needs one label for each row, y is an "
-                "indicator matrix: use class_weight=None"
-            )
+        self._check_indicators()
         total = overview.masses.sum()
         same = (overview.positive <= 0) | (overview.positive >= total * (1 - 1e-15))
         if same.any():
@@ -163,18 +148,6 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
         count = overview.positive.size
         return Target(np.arange(count), outputs=count)
 
-    def _local(self) -> Any:
-        names = (
-            "loss",
-            "class_weight",
-            "alpha",
-            "l1_ratio",
-            "fit_intercept",
-            "tol",
-            "random_state",
-        )
-        return estimators.LinearClassifier(**{name: getattr(self, name) for name in names})
-
     def decision_function(self, X: Any) -> Any:
         """Return scores of shape (n,) for two classes (above 0: the second), else (n, K); lazy."""
         return self._lazily(X, "decision_function")
@@ -183,12 +156,12 @@ class LinearClassifier(ClassifierMixin, DaskLinear):
         """Return the class of each row; for an indicator matrix y, one of shape (n, K); lazy."""
         return self._lazily(X, "predict")
 
-    @available_if(_gives_probabilities)
+    @available_if(gives_probabilities)
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, shape (n, K); log_loss only; lazy."""
         return self._lazily(X, "predict_proba")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows that are predicted rightly; computed at once."""
-        total = summed(self, hits, X, y, sample_weight, self.client)
+        total = summed(self, hits, X, y, sample_weight)
         return 1.0 - total.errors / total.weight

@@ -1,22 +1,20 @@
 """Linear regression of rows in partitions."""
 
-from dataclasses import KW_ONLY, dataclass
-from numbers import Real
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sklearn.base import RegressorMixin
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola import estimators
-from tombola.dask.linear import DaskLinear, Target, squared_errors, summed
+from tombola.dask.linear_estimator import DaskLinear, Target, squared_errors, summed
 from tombola.dask.overview import Overview
-from tombola.estimators.linear_regressor import PROBLEMS
+from tombola.estimators.parameters import RegressionLoss
 
 __all__ = ["LinearRegressor"]
 
 
 @dataclass(eq=False, repr=False)
-class LinearRegressor(RegressorMixin, DaskLinear):
+class LinearRegressor(RegressorMixin, RegressionLoss, DaskLinear):
     """Least squares, Huber or support vector regression, on a Dask array or data frame.
 
         (1/n) sum_i s_i loss(x_i w + b - y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
@@ -59,36 +57,16 @@ client, checkpoint, checkpoint_every
     (True, 1.0)
     """
 
-    loss: str = "squared_error"
-    _: KW_ONLY
-    epsilon: float | None = None
-
     numeric: ClassVar[bool] = True
+    local: ClassVar[Any] = estimators.LinearRegressor
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **RegressionLoss._parameter_constraints,
         **DaskLinear._parameter_constraints,
-        "loss": [StrOptions(set(PROBLEMS))],
-        "epsilon": [None, Interval(Real, 0, None, closed="left")],
     }
-
-    def _problem(self) -> tuple[Any, dict[str, Any]]:
-        names = ("alpha", "l1_ratio", "fit_intercept")
-        options = {name: getattr(self, name) for name in names}
-        if self.epsilon is not None:
-            if self.loss == "squared_error":
-                raise ValueError(
-                    f'epsilon={self.epsilon!r} is for loss="huber" or "epsilon_insensitive", got '
-                    'loss="squared_error"'
-                )
-            options["epsilon"] = self.epsilon
-        return PROBLEMS[self.loss], options
 
     def _target(self, overview: Overview) -> Target:
         return Target()
-
-    def _local(self) -> Any:
-        names = ("loss", "epsilon", "alpha", "l1_ratio", "fit_intercept", "tol", "random_state")
-        return estimators.LinearRegressor(**{name: getattr(self, name) for name in names})
 
     def predict(self, X: Any) -> Any:
         """Return the prediction for each row; lazy."""
@@ -96,5 +74,5 @@ client, checkpoint, checkpoint_every
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R squared; computed at once."""
-        total = summed(self, squared_errors, X, y, sample_weight, self.client)
+        total = summed(self, squared_errors, X, y, sample_weight)
         return 1.0 - total.errors / total.squares if total.squares > 0 else 0.0

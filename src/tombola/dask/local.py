@@ -11,7 +11,7 @@ times its change to the partition's copy of u. In the step of `SDCA`, that is th
 - in the first round (CoCoA+) it is that of the dual variables as they are, and u as all of them
   together have it. Changes of all partitions add up to an increase of the dual (sigma' = K).
 - From then on the dual variables are set to -phi' at the point first, so that u moves away from it
-  only as far as the gradient of all rows says (DANE). Where partitions are alike that converges in
+  only as far as the gradient of all rows says (DANE). If partitions are similar, that converges in
   few rounds; a driver can step back where they are not.
 
 Losses must be smooth; `tombola.dask.near_kinks` is for the others.
@@ -33,10 +33,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tombola.dask.overview import Setting
 from tombola.dask.partition import Partition
-from tombola.dask.setting import Setting
-from tombola.samplers import Sampler, Shuffle
 from tombola.samplers.latest import Latest
+from tombola.samplers.registry import make_sampler
 from tombola.solvers.base import DivergenceError
 from tombola.solvers.certified_run import Bounds
 from tombola.solvers.dual.full_pass import pass_over, sides
@@ -85,11 +85,6 @@ class Plan(NamedTuple):
     ratios: NDArray[np.float64]
     epochs: float
 
-    @property
-    def nbytes(self) -> int:
-        """The size of what is sent."""
-        return sum(part.nbytes for part in self if isinstance(part, np.ndarray))
-
 
 class Sums(NamedTuple):
     """Sums over the rows of a partition, at the point of the plan; by output."""
@@ -129,12 +124,6 @@ class Report(NamedTuple):
     negative: NDArray[np.float64]
     restarted: bool
     visits: int
-
-    @property
-    def nbytes(self) -> int:
-        """The size of what is returned."""
-        arrays = (*self.sums, *(part for part in self[1:] if isinstance(part, np.ndarray)))
-        return sum(array.nbytes for array in arrays)
 
 
 def take_part(
@@ -187,7 +176,7 @@ def take_part(
             visits += 2 * n
         if plan.epochs > 0:
             key = draw_key(setting.seed, number, plan.round, int(plan.outputs[at]))
-            visits += take_steps(run, setting.draws, key, plan.epochs)
+            visits += take_steps(run, setting.sampler, key, plan.epochs)
         report.change[at, :d] = unit * (run.w[0] - plan.w[at])
         report.change[at, d] = unit * (run.level[0].total - plan.levels[at].total)
         report.positive[at], report.negative[at] = sides(run)
@@ -292,21 +281,26 @@ def draw_key(seed: int, partition: int, round_number: int, output: int) -> int:
     return seed | partition << 32 | round_number << 64 | output << 96
 
 
-def take_steps(run: DualRun, draws: str, seed: int, epochs: float) -> int:
-    """Take steps on rows drawn, by the residuals of the last pass; return how many at most."""
+def take_steps(run: DualRun, sampler: str, seed: int, epochs: float) -> int:
+    """Take steps on rows drawn; return how many at most.
+
+    "auto" draws as `SDCA` does, half of the rows by the residuals of the last pass; "shuffle" draws
+    all in shuffled order.
+    """
     n, weights = run.duals.size, run.model.weights
     if not np.isfinite(run.scratch.residuals).all():
         raise DivergenceError(OVERFLOW)
-    among = None if weights.all() else np.flatnonzero(weights)
-    sampler: Sampler
-    if draws == "shuffled":
-        sampler = Shuffle(n, seed=seed)
-    else:
-        sampler = Latest(n, among=among, seed=seed)
-        sampler.update_all(run.scratch.residuals)
+
+    def by_residuals() -> Latest:
+        among = None if weights.all() else np.flatnonzero(weights)
+        latest = Latest(n, among=among, seed=seed)
+        latest.update_all(run.scratch.residuals)
+        return latest
+
+    draws: Any = make_sampler(sampler, n, seed, own=by_residuals)
     rounds = math.ceil(epochs * n / BATCH)
     with np.errstate(over="ignore", invalid="ignore"):
-        wrong = advance(run, sampler.state, sampler.tally, n, rounds)
+        wrong = advance(run, draws.state, draws.tally, n, rounds)
     if wrong >= 0 or not run.finite():
         raise DivergenceError(OVERFLOW)
     return rounds * BATCH

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.dask.local import centring_of, draw_key, models_of, targets_of
+from tombola.dask.overview import Setting
 from tombola.dask.partition import Partition
-from tombola.dask.setting import Setting
 from tombola.problems.linear import Linear
 from tombola.problems.rows import mean_entries
 from tombola.samplers.water_filling import choose
@@ -62,11 +62,6 @@ class Request(NamedTuple):
     rows: NDArray[np.int64]
     most: float
 
-    @property
-    def nbytes(self) -> int:
-        """The size of what is sent."""
-        return sum(part.nbytes for part in self if isinstance(part, np.ndarray))
-
 
 class NearRows(NamedTuple):
     """Rows that were drawn: with a probability of 1 if near a kink, else with less.
@@ -86,13 +81,6 @@ class NearRows(NamedTuple):
     weights: NDArray[np.float64]
     duals: NDArray[np.float64]
     probabilities: NDArray[np.float64]
-
-    @property
-    def nbytes(self) -> int:
-        """The size of what is sent."""
-        X = self.X
-        arrays = (X.data, X.indices, X.indptr) if hasattr(X, "tocsr") else (X,)
-        return sum(array.nbytes for array in (*arrays, *self[1:]))
 
 
 class Extract(NamedTuple):
@@ -119,12 +107,6 @@ class Extract(NamedTuple):
     terms: NDArray[np.float64]
     near: list[NearRows | None]
     visits: int
-
-    @property
-    def nbytes(self) -> int:
-        """The size of what is returned."""
-        rows = sum(near.nbytes for near in self.near if near is not None)
-        return rows + sum(part.nbytes for part in self[:4])
 
 
 def extract(partition: Partition, number: int, setting: Setting, request: Request) -> Extract:

@@ -1,10 +1,12 @@
 """The first load of the data: what a fit of a linear model must know of all rows before it begins.
 
-Every partition is summed up by numbers that do not grow with its rows (`look_at`), and the sums are
-merged by the driver (`merge`).
+Every partition is summed up by numbers that do not grow with its rows (`look_at`), and the driver
+merges the sums (`merge`). What tasks must know besides their rows (`Setting`) and where the fit
+begins (`begin`) follow from them.
 """
 
 import hashlib
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +15,13 @@ from scipy import sparse
 
 from tombola.dask.partition import Partition, check_targets, check_total
 from tombola.problems.rows import as_rows, squared_norms
-from tombola.solvers.dual.start import longest_usual
+from tombola.solvers.choice import has_kinks
+from tombola.solvers.dual.start import LONG, best_constant, longest_usual
 
-__all__ = ["Overview", "look_at", "merge"]
+__all__ = ["Beginning", "Overview", "Setting", "begin", "look_at", "make_setting", "merge"]
 
 POINTS = 1024  # that stand for the targets of a partition in a regression
+ALL_POINTS = 4096  # that stand for all of them
 
 
 class Overview(NamedTuple):
@@ -192,3 +196,143 @@ def merge(overviews: list[Overview]) -> Overview:
         shares=np.concatenate([o.shares for o in some]),
         mark=" ".join(o.mark for o in some),
     )
+
+
+class Setting(NamedTuple):
+    """What a task must know besides its rows; it is sent to every worker once.
+
+    Attributes
+    ----------
+    kind : type
+        The problem, for example `tombola.problems.Logistic`.
+    options : dict
+        Its parameters: alpha, l1_ratio, fit_intercept and those of the loss.
+    n : int
+        Rows of all partitions.
+    parts : int
+        Partitions that have rows.
+    factor : float
+        Sample weights are multiplied by this, which gives them the mean 1.
+    classes : ndarray or None
+        The labels, in order; None for a regression or an indicator matrix.
+    class_weights : ndarray or None
+        A weight for each class.
+    outputs : int
+        The number of problems: one, or one for each class or column of y.
+    mean : ndarray of shape (d,)
+        That rows are centred by, zeros if they are not.
+    length, longest : float
+        The mean squared length of rows, and that above which they count as long.
+    seed : int
+    sampler : {"auto", "shuffle"}
+        How steps draw rows: see `tombola.dask.local.take_steps`.
+    """
+
+    kind: Any
+    options: dict[str, Any]
+    n: int
+    parts: int
+    factor: float
+    classes: NDArray[Any] | None
+    class_weights: NDArray[np.float64] | None
+    outputs: int
+    mean: NDArray[np.float64]
+    length: float
+    longest: float
+    seed: int
+    sampler: str
+
+    @property
+    def l1(self) -> float:
+        """The factor of |w|_1."""
+        return float(self.options["alpha"] * self.options["l1_ratio"])
+
+    @property
+    def l2(self) -> float:
+        """The factor of |w|^2 / 2."""
+        return float(self.options["alpha"] * (1.0 - self.options["l1_ratio"]))
+
+    @property
+    def width(self) -> int:
+        """The number of entries of a solution."""
+        return int(self.mean.size) + bool(self.options["fit_intercept"])
+
+
+def make_setting(
+    overview: Overview,
+    parts: int,
+    kind: Any,
+    options: dict[str, Any],
+    *,
+    classes: NDArray[Any] | None = None,
+    class_weights: NDArray[np.float64] | None = None,
+    outputs: int = 1,
+    seed: int = 0,
+    sampler: str = "auto",
+) -> Setting:
+    """Return the setting of a fit of rows that were summed up."""
+    by_label = np.ones(len(overview.labels)) if class_weights is None else class_weights
+    total = float(by_label @ overview.masses)
+    usual = float(by_label @ overview.usual)
+    sums, squares = by_label @ overview.sums, float(by_label @ overview.squares)
+    mean = np.zeros(overview.columns)
+    if options["fit_intercept"] and options["l1_ratio"] == 0 and usual > 0:
+        mean = sums / usual
+    longest = LONG * overview.median if overview.median > 0 else math.inf
+    length = max(squares - 2.0 * float(mean @ sums) + usual * float(mean @ mean), 0.0)
+    if total > usual and math.isfinite(longest):
+        length += (total - usual) * longest
+    return Setting(
+        kind=kind,
+        options=options,
+        n=overview.rows,
+        parts=parts,
+        factor=overview.rows / total,
+        classes=classes,
+        class_weights=class_weights,
+        outputs=outputs,
+        mean=mean,
+        length=length / total,
+        longest=longest,
+        seed=seed,
+        sampler=sampler,
+    )
+
+
+class Beginning(NamedTuple):
+    """Where the fit of an output begins: at w = 0 and the best intercept."""
+
+    intercept: float
+    curvature: float  # the mean of s_i phi'' there; 1 where phi is not smooth
+
+
+def begin(overview: Overview, setting: Setting) -> list[Beginning]:
+    """Return where the fit of each output begins.
+
+    For a regression, few points stand for all targets: the intercept is nearly the best one.
+    """
+    if setting.classes is None and not overview.positive.size:
+        y, weights = sketch(overview.points, overview.shares, ALL_POINTS)
+        return [_begin(setting, y, weights)]
+    if setting.classes is None:
+        masses, total = overview.positive, overview.masses.sum()
+    else:
+        by_class = np.ones(len(setting.classes))
+        if setting.class_weights is not None:
+            by_class = setting.class_weights
+        masses = by_class * overview.masses
+        total = masses.sum()
+        masses = masses[1:] if len(masses) == 2 else masses
+    return [
+        _begin(setting, np.arange(2), np.array([max(total - mass, 0.0), mass])) for mass in masses
+    ]
+
+
+def _begin(setting: Setting, y: NDArray[Any], weights: NDArray[np.float64]) -> Beginning:
+    problem = setting.kind(np.zeros((len(y), 1)), y, sample_weight=weights, **setting.options)
+    intercept, _ = best_constant(problem)
+    model, curvature = problem.model, 1.0
+    if not has_kinks(problem):
+        bends = [model.curve(item, intercept) for item in range(problem.n)]
+        curvature = float(np.mean(model.weights * bends))
+    return Beginning(intercept, curvature)

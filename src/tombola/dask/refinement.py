@@ -11,20 +11,18 @@ l1, and for at most 4,096 columns).
 The number of rounds does not depend on the number of partitions, and no partition keeps anything.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.dask.fit import Bounds, Driver, Fit, Output
+from tombola.dask.fit import Bounds, Counts, Driver, Fit, Output
 from tombola.dask.kink_model import KinkModel
 from tombola.dask.local import draw_key
 from tombola.dask.near_kinks import REACHES, Extract, Request, extract
-from tombola.dask.progress import Counts
+from tombola.dask.overview import Beginning, Setting
 from tombola.dask.runners import Runner
-from tombola.dask.setting import Beginning, Setting
 from tombola.state import Cell, Record, cell, count, real
 
 __all__ = ["Refinement"]
@@ -79,10 +77,7 @@ class KinkOutput(Output):
         ends[0] = self.point
         squares, sizes = (ends[:, :d] ** 2).sum(axis=1), np.abs(ends[:, :d]).sum(axis=1)
         values = losses / setting.n + setting.l2 / 2 * squares + setting.l1 * sizes
-        if math.isnan(bounds.unit):
-            bounds.unit = values[0]
-        if not math.isfinite(bounds.unit):
-            raise ArithmeticError("the objective is not finite: scale the data")
+        self.measure(values[0])
         at = int(np.argmin(values))
         if step.any():
             trust.gain = max(bounds.primal - values[at], 0.0)
@@ -90,7 +85,7 @@ class KinkOutput(Output):
             bounds.primal = values[at]
             self.best[:] = ends[at]
         self.point[:] = self.best
-        self._tighten(bounds.dual)
+        self.tighten(bounds.dual)
         if not step.any() or trust.width > 0.0:
             return True
         if values[0] <= bounds.primal + trust.slack:
@@ -113,7 +108,7 @@ class KinkOutput(Output):
         else:
             trust.slack = max(FINE * before, trust.slack)
         least = model.minimise(float(trust.kappa), float(trust.slack), key)
-        self._tighten(max(bounds.dual, least.bound))
+        self.tighten(max(bounds.dual, least.bound))
         if model.tilted and bounds.gap > LITTLE * before:
             trust.rows = min(2 * trust.rows, setting.n)
             small = setting.mean.size <= COLUMNS and setting.l1 == 0.0
@@ -135,7 +130,7 @@ class KinkOutput(Output):
         """
         bounds, trust = self.bounds[0], self.trust[0]
         point, bound = model.untie(float(trust.width))
-        self._tighten(max(bounds.dual, bound))
+        self.tighten(max(bounds.dual, bound))
         ratio = 1.0
         trust.tries += 1
         if bounds.gap <= WIDE * trust.width:
@@ -145,11 +140,6 @@ class KinkOutput(Output):
             ratio, trust.gain = 0.0, bounds.unit
         self.point[:] = self.best + ratio * (point - self.best)
         trust.width *= ratio
-
-    def _tighten(self, dual: float) -> None:
-        bounds = self.bounds[0]
-        bounds.dual = min(dual, bounds.primal)
-        bounds.gap = bounds.primal - bounds.dual
 
 
 class Refinement(Fit):
@@ -182,12 +172,12 @@ class Refinement(Fit):
 
         The last round evaluates the present point, and takes no step.
         """
-        active, setting, counts = self.active, self.setting, self.counts[0]
+        active, setting = self.active, self.setting
         if not active:
             return True
         outputs = [self.outputs[c] for c in active]
         request = Request(
-            round=int(counts.rounds),
+            round=int(self.counts[0].rounds),
             outputs=np.array(active),
             starts=np.array([it.best for it in outputs]),
             points=np.array([it.point for it in outputs]),
@@ -196,10 +186,7 @@ class Refinement(Fit):
             most=float(NUMBERS),
         )
         found: list[Extract] = self.runner.map(extract, setting, request)
-        counts.loads += 1
-        counts.rounds += not last
-        counts.visits += sum(part.visits for part in found)
-        counts.bytes += sum(request.nbytes + part.nbytes for part in found)
+        self.count(request, found, last)
         for at, c in enumerate(active):
             output = outputs[at]
             whole = output.settle(setting, np.sum([part.losses[at] for part in found], axis=0))

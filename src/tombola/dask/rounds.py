@@ -16,11 +16,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.dask.fit import Bounds, Driver, Fit, Output
+from tombola.dask.fit import Bounds, Counts, Driver, Fit, Output
 from tombola.dask.local import Plan, Report, Sums
-from tombola.dask.progress import Counts
+from tombola.dask.overview import Beginning, Setting
 from tombola.dask.runners import Runner
-from tombola.dask.setting import Beginning, Setting
 from tombola.solvers.dual.full_pass import FIRM, ROUNDING, heavier_side
 from tombola.solvers.dual.level import (
     Level,
@@ -89,10 +88,7 @@ class SmoothOutput(Output):
         n, bounds, d, l1, l2 = setting.n, self.bounds[0], setting.mean.size, setting.l1, setting.l2
         w = self.point[:d]
         primal = float(sums.losses) / n + l2 / 2 * float(w @ w) + l1 * float(np.abs(w).sum())
-        if math.isnan(bounds.unit):  # the first point is w = 0 with the best intercept
-            bounds.unit = primal
-        if not math.isfinite(bounds.unit):
-            raise ArithmeticError("the objective is not finite: scale the data")
+        self.measure(primal)
         fine = primal <= bounds.primal + SLACK * bounds.unit
         if primal < bounds.primal:
             bounds.primal = primal
@@ -103,8 +99,7 @@ class SmoothOutput(Output):
             penalty = float(excess @ excess) / (2.0 * l2)
             allowance = ROUNDING * (float(sums.terms) / n + penalty)
             bounds.dual = max(bounds.dual, -float(sums.conjugates) / n - penalty - allowance)
-        bounds.dual = min(bounds.dual, bounds.primal)
-        bounds.gap = bounds.primal - bounds.dual
+        self.tighten(bounds.dual)
         return bool(fine)
 
     def shift(self, setting: Setting, change: NDArray[np.float64]) -> None:
@@ -207,7 +202,8 @@ class Ascent(Fit):
         plan = self._plan(active, 0.0 if last else self.pace)
         own = self.driver.contributions.sum(axis=0)
         reports = self.runner.run(setting, plan)
-        self._count(plan, reports, last)
+        self.count(plan, reports, last)
+        self.counts[0].restarts += sum(report.restarted for report in reports)
         lost = any(report.restarted for report in reports)
         for at, c in enumerate(active):
             output = self.outputs[c]
@@ -250,14 +246,6 @@ class Ascent(Fit):
         trust.back = False
         output.shift(setting, change)
         output.anchor(setting, sums, own)
-
-    def _count(self, plan: Plan, reports: list[Report], last: bool) -> None:
-        counts = self.counts[0]
-        counts.loads += 1
-        counts.rounds += not last
-        counts.visits += sum(report.visits for report in reports)
-        counts.bytes += sum(plan.nbytes + report.nbytes for report in reports)
-        counts.restarts += sum(report.restarted for report in reports)
 
     def _plan(self, active: list[int], epochs: float) -> Plan:
         signs, ratios = np.zeros(len(active)), np.ones(len(active))

@@ -3,7 +3,7 @@
 Rows are read, or found in the memory of workers, by Dask. The dual variables of a partition stay
 where they were made: with the threads of this process, or on the worker that made them, as data
 that the driver's client owns and that Dask may spill or move. They have no history for Dask, so
-that task graphs do not grow; where they are lost with a worker, the partition begins anew.
+that task graphs do not grow; where they are lost with a worker, the partition starts over.
 """
 
 import time
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.dask.local import Plan, Report, take_part
+from tombola.dask.overview import Setting
 from tombola.dask.partition import assemble
-from tombola.dask.setting import Setting
 
 __all__ = ["ClusterRunner", "LocalRunner", "Runner", "current_client", "make_runner"]
 
@@ -51,7 +51,7 @@ class Runner(Protocol):
 
 
 def current_client(client: Any) -> Any:
-    """Return the client that was given, the current one, or None where there is none."""
+    """Return the client that was given, the current one, or None."""
     from distributed import Client, get_client
 
     if client is not None:
@@ -144,7 +144,7 @@ class ClusterRunner:
         return self._carry_out(call, more)
 
     def run(self, setting: Setting, plan: Plan) -> list[Report]:
-        """Carry out a round; partitions whose dual variables were lost begin anew."""
+        """Carry out a round; partitions whose dual variables were lost start over."""
         make = dask.delayed(cluster_round, traverse=False)
         keys: dict[int, str] = {}
 

@@ -7,11 +7,9 @@ except ImportError as error:
         "tombola.estimators needs scikit-learn: pip install tombola[sklearn]"
     ) from error
 
-from tombola.estimators.elastic_net import ElasticNet
 from tombola.estimators.kmeans import KMeans
-from tombola.estimators.lasso import Lasso
-from tombola.estimators.lasso_cv import LassoCV
-from tombola.estimators.lasso_path import lasso_path
+from tombola.estimators.lasso import ElasticNet, Lasso
+from tombola.estimators.lasso_path import LassoCV, lasso_path
 from tombola.estimators.linear_classifier import LinearClassifier
 from tombola.estimators.linear_regressor import LinearRegressor
 from tombola.estimators.mini_batch_kmeans import MiniBatchKMeans

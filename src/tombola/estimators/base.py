@@ -3,25 +3,26 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, _fit_context, is_regressor
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 __all__ = [
+    "AcceptsSparse",
     "DrawingEstimator",
-    "LinearModel",
     "LinearPrediction",
     "Part",
     "checked_rows",
     "checked_weights",
     "checks_parameters",
     "draw_seeds",
+    "narrowed",
     "one_column",
 ]
 
@@ -66,22 +67,25 @@ def draw_seeds(random_state: Any, count: int, calls: int = 0) -> list[int]:
 
 
 def checked_rows(estimator: Any, X: Any, y: Any = NO_TARGET, *, reset: bool, **others: Any) -> Any:
-    """Return X (and y) validated: float32 or float64, C order or CSR, copied only if it is not.
-
-    A small sparse matrix gets 32-bit indices: kernels are compiled for each index type, which
-    takes longer than the copy.
-    """
+    """Return X (and y) validated: float32 or float64, C order or CSR, copied only if it is not."""
     alone = isinstance(y, str) and y == NO_TARGET
     checked = validate_data(
         estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
         reset=reset, **others,
     )  # fmt: skip
-    rows = checked if alone else checked[0]
-    wide = hasattr(rows, "tocsr") and rows.indices.dtype == np.int64
-    if wide and rows.nnz < FEW and max(rows.shape) < 2**31:
-        parts = (rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int32))
-        rows = type(rows)(parts, shape=rows.shape)
-    return rows if alone else (rows, checked[1])
+    return narrowed(checked) if alone else (narrowed(checked[0]), checked[1])
+
+
+def narrowed(X: Any) -> Any:
+    """Return X, with 32-bit indices if it is a small sparse matrix (CSR or CSC).
+
+    Kernels are compiled for each index type, which takes longer than the copy.
+    """
+    wide = hasattr(X, "tocsr") and X.indices.dtype == np.int64
+    if not (wide and X.nnz < FEW and max(X.shape) < 2**31):
+        return X
+    parts = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
+    return type(X)(parts, shape=X.shape)
 
 
 def one_column(y: Any) -> NDArray[Any]:
@@ -101,9 +105,18 @@ def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     )
 
 
+class AcceptsSparse:
+    """The tag of estimators that take sparse matrices."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        return tags
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class DrawingEstimator(BaseEstimator):
-    """An estimator that draws items: the parameters and tags that all of them have.
+class DrawingEstimator(AcceptsSparse, BaseEstimator):
+    """An estimator that draws items: the parameters that all of them have.
 
     Estimators are dataclasses whose fields are the parameters, since a constructor of
     scikit-learn only sets its arguments as attributes.
@@ -118,51 +131,6 @@ class DrawingEstimator(BaseEstimator):
         "warm_start": ["boolean"],
         "verbose": ["verbose"],
     }
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-class LinearModel(DrawingEstimator):
-    """An estimator of `coef_` and `intercept_`: what all ways to fit them share."""
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DrawingEstimator._parameter_constraints,
-        "fit_intercept": ["boolean"],
-    }
-
-    @checks_parameters
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix, shape (n, d)
-            C-ordered float32 and float64, and CSR, are not copied by `LinearClassifier` and
-            `LinearRegressor`.
-        y : array-like, shape (n,)
-            Numbers; for `LinearClassifier` labels of any kind, or an indicator matrix of shape
-            (n, K), dense or sparse.
-        sample_weight : array-like, shape (n,), optional
-            A weight of 2 is the same as the row twice.
-
-        Returns
-        -------
-        self
-        """
-        again = self.warm_start and hasattr(self, "coef_")
-        numeric = is_regressor(self)
-        X, y = checked_rows(self, X, y, reset=True, y_numeric=numeric, multi_output=True)
-        if numeric:
-            y = one_column(y)
-        self._fit(X, y, checked_weights(sample_weight, X), again)
-        return self
-
-    def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:
-        """Fit validated rows, from the last solution if `again`."""
-        raise NotImplementedError
 
 
 class LinearPrediction:

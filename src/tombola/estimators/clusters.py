@@ -8,7 +8,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from tombola.estimators.base import checked_rows
+from tombola.estimators.base import AcceptsSparse, checked_rows
 from tombola.estimators.lloyd import Assignment, assign
 from tombola.problems import KMeans
 
@@ -22,7 +22,7 @@ def clustering_problem(X: Any, n_clusters: int, weights: Any = None) -> KMeans:
     return problem
 
 
-class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin):
+class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, AcceptsSparse):
     """Prediction by `cluster_centers_`."""
 
     cluster_centers_: NDArray[Any]
@@ -47,11 +47,6 @@ class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin):
         check_is_fitted(self)
         centres = self.cluster_centers_.astype(np.float64)
         return assign(clustering_problem(checked_rows(self, X, reset=False), len(centres)), centres)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     @property
     def _n_features_out(self) -> int:

@@ -1,30 +1,28 @@
 """k-means on coresets, polished over all rows."""
 
-from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import cluster
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola.coreset import Coreset, coreset, draw_coreset
 from tombola.estimators.base import checked_rows, checked_weights, checks_parameters
 from tombola.estimators.clusters import Clusters, clustering_problem
 from tombola.estimators.lloyd import Assignment, assign
+from tombola.estimators.parameters import KMeansParameters
 
 __all__ = ["KMeans"]
 
-LEAST, PER_CLUSTER = 2000, 100  # draws of a coreset of automatic size
 MOST = 0.25  # of the rows: with more draws than that, all rows are used
 LITTLE = 5e-4  # the share of the cost below which a step over all rows is the last
 
 
 @dataclass(eq=False, repr=False)
-class KMeans(Clusters, BaseEstimator):
+class KMeans(Clusters, KMeansParameters, BaseEstimator):
     """k-means on a few weighted rows, polished over all rows.
 
         sum_i s_i min_q |x_i - q|^2
@@ -94,29 +92,6 @@ default="k-means++"
     Bachem, Lucic, Krause (2017). Practical Coreset Constructions for Machine Learning.
     """
 
-    n_clusters: int = 8
-    _: KW_ONLY
-    init: Any = "k-means++"
-    n_init: Any = "auto"
-    max_iter: int = 300
-    tol: float = 1e-4
-    coreset_size: Any = "auto"
-    polish: int = 10
-    verbose: int = 0
-    random_state: Any = None
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "init": [StrOptions({"k-means++", "random"}), callable, "array-like"],
-        "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "coreset_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "polish": [Interval(Integral, 0, None, closed="left")],
-        "verbose": ["verbose"],
-        "random_state": ["random_state"],
-    }
-
     @checks_parameters
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> "KMeans":
         """Find the centres.
@@ -151,13 +126,8 @@ default="k-means++"
 
     def _size(self, n: int) -> int:
         """Return the number of draws of a coreset, n for all rows."""
-        k, size = self.n_clusters, self.coreset_size
-        if isinstance(size, str):
-            size = max(LEAST, PER_CLUSTER * k)
-            return n if size > MOST * n else size
-        if size < k:
-            raise ValueError(f"coreset_size must be at least n_clusters={k}, got {size}")
-        return min(int(size), n)
+        size = self._draws()
+        return n if size >= n or (self.coreset_size == "auto" and size > MOST * n) else size
 
     def _cluster_coresets(self, X: Any, problem: Any, size: int, rng: Any) -> NDArray[Any]:
         """Return the centres of the second coreset."""

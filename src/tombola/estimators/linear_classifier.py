@@ -1,6 +1,7 @@
 """Linear classifiers, fitted by draws of rows."""
 
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
@@ -21,25 +22,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from tombola.estimators.base import Part, checked_rows, checked_weights, checks_parameters
 from tombola.estimators.familiar import names_ours
-from tombola.estimators.linear import LinearEstimator, of_descents
-from tombola.problems import Hinge, Logistic, Softmax, SquaredHinge
+from tombola.estimators.linear_estimator import LinearEstimator, of_descents
+from tombola.estimators.parameters import ClassificationLoss, gives_probabilities
+from tombola.problems import Softmax
 from tombola.samplers import Sampler
 from tombola.samplers.registry import NAMES
 
 __all__ = ["LinearClassifier"]
 
-PROBLEMS: dict[str, Any] = {"log_loss": Logistic, "hinge": Hinge, "squared_hinge": SquaredHinge}
-
-
-def _gives_probabilities(estimator: Any) -> bool:
-    if estimator.loss != "log_loss":
-        raise AttributeError(f"there are no probabilities for loss={estimator.loss!r}")
-    return True
-
 
 @names_ours
-@dataclass(eq=False, repr=False)
-class LinearClassifier(ClassifierMixin, LinearEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
     """Logistic regression or a linear support vector machine, by adaptive draws of rows.
 
         (1/n) sum_i s_i loss(x_i w + b, y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
@@ -155,19 +149,15 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     True
     """
 
-    loss: str = "log_loss"
-    _: KW_ONLY
     multi_class: str = "ovr"
-    class_weight: Any = None
     n_jobs: int | None = None
 
     samplers = NAMES
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LinearEstimator._parameter_constraints,
-        "loss": [StrOptions(set(PROBLEMS))],
+        **ClassificationLoss._parameter_constraints,
         "multi_class": [StrOptions({"ovr", "softmax"})],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
         "n_jobs": [None, Integral],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
     }
@@ -177,7 +167,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         tags.classifier_tags.multi_label = self.multi_class != "softmax"
         return tags
 
-    def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:
+    def _targets(self, y: Any, columns: int, again: bool) -> tuple[Any, Callable[..., list[Part]]]:
         y = checked_labels(y)
         if y.ndim == 2:
             self._check_columns(y)
@@ -188,15 +178,14 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             )
         if again:
             one = len(classes) == 2 and y.ndim == 1
-            shape = (1 if one else len(classes), X.shape[1])
+            shape = (1 if one else len(classes), columns)
             if not np.array_equal(classes, self.classes_) or self.coef_.shape != shape:
                 raise ValueError(
                     "warm_start needs the classes and the number of columns of the last fit"
                 )
         self.classes_: NDArray[Any] = classes
         self.multilabel_ = y.ndim == 2
-        parts_of = partial(self.parts, classes=classes)
-        self._fit_rows(parts_of, X, y, weights, fresh=not again)
+        return y, partial(self.parts, classes=classes)
 
     def _check_columns(self, y: NDArray[Any]) -> None:
         """Raise an error that names a column from which there is nothing to learn."""
@@ -251,7 +240,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes")
         weights = checked_weights(sample_weight, X)
         parts = self.parts(X, y, weights, classes=self.classes_, normalise=False)
-        self._run(parts, fresh=fresh, epochs=1, stops=False)
+        self._run(parts, fresh=fresh, epochs=1)
         return self
 
     def _check_partial_fit(self) -> None:
@@ -285,11 +274,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         softmax = self.multi_class == "softmax"
         if softmax and self.loss != "log_loss":
             raise ValueError(f'multi_class="softmax" is for log_loss, got loss={self.loss!r}')
-        settings = {name: getattr(self, name) for name in ("alpha", "l1_ratio", "fit_intercept")}
+        kind, settings = self._problem()
         settings |= {"sample_weight": sample_weight, "normalise": normalise}
-        kind = PROBLEMS[self.loss]
         if y.ndim == 2:
-            self._check_for_columns()
+            self._check_indicators()
             return [
                 Part(k, partial(kind, X, side, **settings), side)
                 for k, side in enumerate(np.ascontiguousarray(y.T))
@@ -306,18 +294,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         sides = {None: numbers == 1} if K == 2 else {c: numbers == k for k, c in enumerate(classes)}
         return [Part(c, partial(kind, X, side, **settings), side) for c, side in sides.items()]
 
-    def _check_for_columns(self) -> None:
-        """Raise an error that names a parameter that has no meaning for an indicator matrix."""
+    def _check_indicators(self) -> None:
         if self.multi_class == "softmax":
             raise ValueError(
                 'multi_class="softmax" needs one label for each row, y is an indicator matrix: use '
                 'multi_class="ovr"'
             )
-        if self.class_weight is not None:
-            raise ValueError(
-                f"class_weight={self.class_weight!r} needs one label for each row, y is an "
-                "indicator matrix: use class_weight=None"
-            )
+        super()._check_indicators()
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores of shape (n,) for two classes (above 0: the second), else (n, K)."""
@@ -334,7 +317,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    @available_if(_gives_probabilities)
+    @available_if(gives_probabilities)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, K); log_loss only.
 
@@ -343,7 +326,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         """
         return np.exp(self._log_probabilities(X))
 
-    @available_if(_gives_probabilities)
+    @available_if(gives_probabilities)
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the logarithm of the probability of each class; log_loss only."""
         return self._log_probabilities(X)

@@ -1,14 +1,13 @@
 """Linear regression, fitted by draws of rows."""
 
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola.estimators.base import (
     LinearPrediction,
@@ -19,21 +18,15 @@ from tombola.estimators.base import (
     one_column,
 )
 from tombola.estimators.familiar import names_ours
-from tombola.estimators.linear import LinearEstimator, of_descents
-from tombola.problems import EpsilonInsensitive, Huber, LeastSquares
+from tombola.estimators.linear_estimator import LinearEstimator, of_descents
+from tombola.estimators.parameters import RegressionLoss
 
 __all__ = ["LinearRegressor"]
 
-PROBLEMS: dict[str, Any] = {
-    "squared_error": LeastSquares,
-    "huber": Huber,
-    "epsilon_insensitive": EpsilonInsensitive,
-}
-
 
 @names_ours
-@dataclass(eq=False, repr=False)
-class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearRegressor(LinearPrediction, RegressorMixin, RegressionLoss, LinearEstimator):
     """Least squares, Huber or support vector regression, by adaptive draws of rows.
 
         (1/n) sum_i s_i loss(x_i w + b - y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
@@ -50,10 +43,6 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         For the last two losses, in the unit of y; by default 1.35 and 0.1.
     alpha : float, default=1e-4
         The strength of the penalty; the alpha of scikit-learn's Ridge is alpha n.
-    l1_ratio : float, default=0.0
-        The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
-    fit_intercept : bool, default=True
-        Whether to fit b, which is not penalised.
     solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
         "auto" is newton (Newton's method on samples of rows) where rows are many for their length,
         30 for each column or more, with l1_ratio=0 and not for the epsilon-insensitive loss.
@@ -71,35 +60,17 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         refuse the first two. A sampler over the rows of X is left unchanged: a new one is made
         with its parameters and seed. A function (n, seed, groups) returns a sampler; its groups
         are None.
-    max_iter : int, default=100
-        Epochs: of n draws each, for newton one pass over all rows and one sample.
-    tol : float or None, default=1e-4
-        The relative duality gap at which newton, sdca, saga and svrg stop: the objective is then
-        above its minimum by at most tol times its value at w = 0 with the best intercept. (Where
-        alpha is 0 there is no such gap: saga and svrg stop when no coefficient has moved in an
-        epoch by more than tol times the largest one.) adagrad and sgd stop when, for 5 epochs, the
-        objective as estimated from the draws has not fallen by tol relative to the best one. None
-        or 0: after max_iter epochs.
-    random_state : int, RandomState or None, default=None
     warm_start : bool, default=False
         Whether `fit` continues from the last solution; adagrad and sgd continue with the rates
         that were reached.
-    verbose : int, default=0
-        Above 0, a line is printed for each epoch.
-    rate : float, optional
-        For adagrad and sgd: by default 0.3 for adagrad; for sgd 1 / (max L + alpha) at first, with
-        L the curvature of the loss of a row, falling as 1 / sqrt(t).
-    batch_size : int, default=1
-        For adagrad and sgd.
-    average : bool, default=False
-        For adagrad and sgd: whether the solution is the average of the iterates.
     early_stopping : bool, default=False
         For adagrad and sgd: whether to hold rows out, stop when R squared on them has not risen by
         tol for `n_iter_no_change` epochs, and keep the best solution.
     validation_fraction : float, default=0.1
         The share of rows held out for early stopping.
-    n_iter_no_change : int, default=5
-        For early stopping.
+    l1_ratio, fit_intercept, max_iter, tol, random_state, verbose, rate, batch_size, average, \
+n_iter_no_change
+        As in `LinearClassifier`.
 
     Attributes
     ----------
@@ -133,20 +104,15 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
     array([1., 2., 4.])
     """
 
-    loss: str = "squared_error"
-    _: KW_ONLY
-    epsilon: float | None = None
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LinearEstimator._parameter_constraints,
-        "loss": [StrOptions(set(PROBLEMS))],
-        "epsilon": [None, Interval(Real, 0, None, closed="left")],
+        **RegressionLoss._parameter_constraints,
     }
 
-    def _fit(self, X: Any, y: Any, weights: NDArray[np.float64], again: bool) -> None:
+    def _targets(self, y: Any, columns: int, again: bool) -> tuple[Any, Callable[..., list[Part]]]:
         if again:
-            self._check_warm_start(X.shape[1])
-        self._fit_rows(self.parts, X, y, weights, fresh=not again)
+            self._check_warm_start(columns)
+        return one_column(y), self.parts
 
     @of_descents
     @checks_parameters
@@ -162,7 +128,7 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         fresh = not hasattr(self, "coef_")
         X, y = checked_rows(self, X, y, reset=fresh, y_numeric=True, multi_output=True)
         parts = self.parts(X, one_column(y), checked_weights(sample_weight, X), normalise=False)
-        self._run(parts, fresh=fresh, epochs=1, stops=False)
+        self._run(parts, fresh=fresh, epochs=1)
         return self
 
     def parts(
@@ -174,13 +140,6 @@ class LinearRegressor(LinearPrediction, RegressorMixin, LinearEstimator):
         normalise: bool = True,
     ) -> list[Part]:
         """Return the problem that `fit` solves, in a list; X and y are already validated."""
-        settings = {name: getattr(self, name) for name in ("alpha", "l1_ratio", "fit_intercept")}
+        kind, settings = self._problem()
         settings |= {"sample_weight": sample_weight, "normalise": normalise}
-        if self.epsilon is not None:
-            if self.loss == "squared_error":
-                raise ValueError(
-                    f'epsilon={self.epsilon!r} is for loss="huber" or "epsilon_insensitive", got '
-                    'loss="squared_error"'
-                )
-            settings["epsilon"] = self.epsilon
-        return [Part(None, partial(PROBLEMS[self.loss], X, y, **settings), None)]
+        return [Part(None, partial(kind, X, y, **settings), None)]

@@ -61,7 +61,7 @@ def squared_lengths(problem: LinearProblem) -> tuple[NDArray[np.float64], float]
 
 
 def is_far(problem: LinearProblem, solution: NDArray[np.float64], least: float) -> bool:
-    """Return whether a point is far from the optimum, or may be, where that cannot be told.
+    """Return whether a point is far from the optimum, or may be, if no bound decides it.
 
     The measure is the objective at w = 0 of the rows that are at most `least` times as long as the
     median: the target of a long row may be nearly all of the objective.

@@ -24,6 +24,7 @@ from tombola.estimators.lloyd import assign
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
 from tombola.samplers.registry import UNGROUPED, make_sampler
+from tombola.solvers.choice import Choice
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -136,7 +137,7 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         start = self.cluster_centers_ if again else self._given_start()
         self._past: dict[str, Any] = {"calls": 0, "carried": None}
         self.n_steps_ = 0
-        return self._fit(X, sample_weight, start, self.max_iter, self.tol)
+        return self._fit(X, sample_weight, start, None)
 
     @checks_parameters
     def partial_fit(
@@ -151,7 +152,7 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         if fresh:
             self._past, self.n_steps_ = {"calls": 0, "carried": None}, 0
         start = self._given_start() if fresh else self.cluster_centers_
-        return self._fit(X, sample_weight, start, 1, None)
+        return self._fit(X, sample_weight, start, 1)
 
     def parts(
         self, X: Any, y: Any = None, sample_weight: NDArray[np.float64] | None = None
@@ -159,33 +160,38 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         """Return the problem that `fit` solves, in a list; X is already validated."""
         return [Part(None, partial(clustering_problem, X, self.n_clusters, sample_weight), None)]
 
-    def make_solver(self, problem: KMeans, seed: int = 0) -> solvers.MiniBatchKMeans:
-        """Return the solver; the seed is for its start, and for the bounds of its sampler."""
-        return solvers.MiniBatchKMeans(
+    def choose(
+        self, problem: KMeans, seed: int = 0, groups: Any = None, *, epochs: int | None = None
+    ) -> Choice:
+        """Return how `fit` solves a problem: solver, sampler and rounds, all of them new.
+
+        Parameters
+        ----------
+        problem : tombola.problems.KMeans
+            Of a part: see `parts`.
+        seed : int, default=0
+            For the start, the draws, and the bounds that "auto" draws by.
+        groups : ignored, unless `sampler` is a function
+        epochs : int, optional
+            Run this many, all of them; by default at most `max_iter`, until nothing improves.
+        """
+        tol = self.tol if epochs is None else None
+        solver = solvers.MiniBatchKMeans(
             min(self.batch_size, problem.n),
             subsample=self.subsample,
-            max_no_improvement=None if self.tol is None else self.max_no_improvement,
+            max_no_improvement=None if tol is None else self.max_no_improvement,
             seed=seed,
         )
-
-    def count_rounds(
-        self, problem: KMeans, solver: solvers.MiniBatchKMeans, epochs: int | None = None
-    ) -> int:
-        """Return the rounds of some epochs, by default `max_iter`."""
-        epochs = self.max_iter if epochs is None else epochs
-        return epochs * -(-problem.n // solver.batch_size)
-
-    def make_sampler(self, problem: KMeans, seed: int = 0, groups: Any = None) -> Sampler:
-        """Return the sampler, new; the solver draws by bounds of its own."""
-        own = partial(self.make_solver(problem, seed)._default_sampler, problem)
-        return make_sampler(self.sampler, problem.n, seed, groups, own=own)
+        own = partial(solver._default_sampler, problem)
+        sampler = make_sampler(self.sampler, problem.n, seed, groups, own=own)
+        epoch = solver.rounds_per_epoch(problem)
+        rounds = epoch * (self.max_iter if epochs is None else epochs)
+        return Choice("kmeans", "batches", solver, sampler, tol or None, epoch, rounds)
 
     def _given_start(self) -> Any:
         return None if isinstance(self.init, str) else np.asarray(self.init, dtype=np.float64)
 
-    def _fit(
-        self, X: Any, sample_weight: Any, start: Any, epochs: int, tol: float | None
-    ) -> "MiniBatchKMeans":
+    def _fit(self, X: Any, sample_weight: Any, start: Any, epochs: int | None) -> "MiniBatchKMeans":
         n, d = X.shape
         k, past = self.n_clusters, self._past
         if start is None and n < k:
@@ -195,15 +201,12 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         (part,) = self.parts(X, None, checked_weights(sample_weight, X))
         problem = part.make()
         seed = draw_seeds(self.random_state, 1, past["calls"])[0]
-        sampler = self.make_sampler(problem, seed)
-        watch = _Watch(problem, self.verbose, tol)
-        solver = self.make_solver(problem, seed)
-        if tol is None:  # nothing stops it
-            solver.max_no_improvement = None
-        result = solver.minimize(
+        choice = self.choose(problem, seed, part.groups, epochs=epochs)
+        watch = _Watch(problem, self.verbose, choice.tol)
+        result = choice.solver.minimize(
             problem,
-            sampler=sampler,
-            rounds=self.count_rounds(problem, solver, epochs),
+            sampler=choice.sampler,
+            rounds=choice.rounds,
             start=start,
             carry=past["carried"],
             until=watch,
@@ -214,7 +217,7 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         self.cluster_centers_ = result.solution
         found = assign(problem, result.solution)
         self.labels_, self.inertia_ = found.labels, float(found.losses.sum())
-        self.gauge_ = copy.deepcopy(sampler.gauge)
+        self.gauge_ = copy.deepcopy(choice.sampler.gauge)
         self.n_iter_ = -(-result.item_gradients // n)
         self.n_steps_ += result.rounds
         return self

@@ -1,4 +1,4 @@
-"""The fit of one part of a linear model: one problem, solver and sampler."""
+"""The fit of one part of a linear model: one problem, solved as the estimator chooses."""
 
 import copy
 import math
@@ -9,20 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.estimators.base import Part
-from tombola.estimators.early_stopping import EarlyStopping, HeldOut
 from tombola.estimators.long_rows import describe_long_rows, is_far
-from tombola.estimators.solver_table import CERTIFIED, DESCENTS, REDUCED
-from tombola.estimators.watch import Watch
+from tombola.estimators.stopping import EarlyStopping, HeldOut, Watch
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import squared_norms, transposed
-from tombola.samplers import GroupVRB, Sampler
-from tombola.solvers import AdaGrad, Result, WorkingSets
+from tombola.samplers import GroupVRB
+from tombola.solvers import AdaGrad, Result
+from tombola.solvers.choice import Choice
 from tombola.solvers.descent.adagrad import SquaresCarried
 
 __all__ = ["PartFit", "Past", "Task", "fit_part"]
 
 
-LONG = 10.0  # a row that many times as long as the median one can keep a solver from its goal ...
+LONG = 10.0  # a row this many times as long as the median one can keep a solver from its goal ...
 LONG_FOR_A_RATE = 3.0  # ... and one with a rate, which the longest row determines
 
 
@@ -41,8 +40,7 @@ class Task(NamedTuple):
     seed: int
     start: NDArray[np.float64] | None
     past: Past | None
-    epochs: int
-    tol: float | None
+    epochs: int | None  # as in `choose` of the estimator
     held: HeldOut | None
 
 
@@ -60,30 +58,26 @@ class PartFit(NamedTuple):
 
 
 def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None) -> PartFit:
-    """Minimise a part, by the solver and the sampler that the estimator makes for it."""
-    part, start, past, tol = task.part, task.start, task.past, task.tol
+    """Minimise a part, as the estimator chooses."""
+    part, start, past = task.part, task.start, task.past
     problem = part.make()
-    if goes_by_columns(model, problem, task):
-        return fit_columns(model, problem, task, progress)
-    name = model.solver_name(problem)
-    solver = model.make_solver(problem, task.seed)
-    sampler = model.make_sampler(problem, task.seed, part.groups)
-    same = past is not None and past.solver == name
+    choice: Choice = model.choose(problem, task.seed, part.groups, epochs=task.epochs)
+    label = None
+    if model.verbose:
+        label = "" if part.label is None else f"class {part.label}, "
+    if choice.stop == "columns":
+        return fit_columns(problem, choice, start, label, progress)
+    solver, sampler, tol = choice.solver, choice.sampler, choice.tol
+    same = past is not None and past.solver == choice.name
     levels = past.levels if past is not None else {}
     if isinstance(sampler, GroupVRB) and same:
         sampler.start_from(levels)
     carried = past.carried if past is not None and same else None
     if start is not None and carried is None and isinstance(solver, AdaGrad):
         carried = as_after_an_epoch(problem, start)
-    label = None
-    if model.verbose:
-        label = "" if part.label is None else f"class {part.label}, "
-    settings: dict[str, Any] = {"sampler": sampler, "start": start, "progress": progress}
-    rounds = model.count_rounds(problem, solver, task.epochs)
-    if name in CERTIFIED:
-        result = minimise_certified(solver, problem, rounds, label, **settings)
-        raise_interrupt(result)
-        epochs = max(-(-result.rounds // solver.rounds_per_epoch(problem)), 1)
+    if choice.stop == "certified":
+        result = minimise_certified(problem, choice, start, label, progress)
+        epochs = max(-(-result.rounds // choice.epoch), 1)
         gap = solver.gap(problem, result)
         solution, converged = result.solution, tol is None or gap <= tol
     else:
@@ -91,15 +85,18 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
         if task.held is not None:
             watch = EarlyStopping(task.held, tol, model.n_iter_no_change, label)
         else:
-            watch = Watch(problem, sampler, name in REDUCED, tol, label, start)
-        result = solver.minimize(problem, rounds=rounds, carry=carried, until=watch, **settings)
+            watch = Watch(problem, sampler, choice.stop == "reduced", tol, label, start)
+        result = solver.minimize(
+            problem, sampler=sampler, rounds=choice.rounds, start=start, carry=carried,
+            until=watch, progress=progress,
+        )  # fmt: skip
         raise_interrupt(result)
         epochs, converged = watch.epoch, tol is None or watch.converged
-        gap = watch.gap if name in REDUCED else math.nan
+        gap = watch.gap if choice.stop == "reduced" else math.nan
         solution = result.solution if task.held is None else watch.solution
-    long = ""
-    if tol is not None and (name in DESCENTS or not converged):
-        least = LONG_FOR_A_RATE if name in DESCENTS else LONG
+    long, descent = "", choice.stop == "descent"
+    if tol is not None and (descent or not converged):
+        least = LONG_FOR_A_RATE if descent else LONG
         long = describe_long_rows(problem, least, numbered=task.held is None)
         if converged and long and not is_far(problem, solution, least):
             long = ""
@@ -107,7 +104,7 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
         levels = {**levels, **sampler.group_levels()}
     return PartFit(
         solution=solution.reshape(problem.outputs, -1),
-        past=Past(name, result.state["carried"], levels),
+        past=Past(choice.name, result.state["carried"], levels),
         gauge=copy.deepcopy(sampler.gauge),
         draws=sampler.gauge.count,
         epochs=epochs,
@@ -117,67 +114,55 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
     )
 
 
-def goes_by_columns(model: Any, problem: LinearProblem, task: Task) -> bool:
-    """Return whether a part is fitted by columns: l1 alone, a smooth loss, and nothing asked for.
-
-    Row by row takes longer: scikit-learn's saga 4 to 36 times as long, where it arrived at all.
-    """
-    plain = model.solver == model.sampler == "auto" and task.held is None and task.tol is not None
-    dual = problem.has_dual and math.isfinite(problem.curvature)
-    return bool(plain and dual and problem.l1 > 0 and problem.l2 == 0)
-
-
 def fit_columns(
-    model: Any,
     problem: LinearProblem,
-    task: Task,
+    choice: Choice,
+    start: NDArray[np.float64] | None,
+    label: str | None,
     progress: Callable[[int, int], None] | None,
 ) -> PartFit:
-    """Minimise a part by working sets of columns."""
-    label = "" if task.part.label is None else f"class {task.part.label}, "
+    """Minimise a part by working sets of columns; with a label, print the gap in each round."""
 
     def report(turn: int, gap: float, size: int) -> None:
         if progress is not None:
-            progress(turn, task.epochs)
-        if model.verbose:
+            progress(turn, choice.rounds)
+        if label is not None:
             print(f"{label}round {turn}: duality gap {gap:.3g}, {size} columns")
 
-    solver = WorkingSets(tol=task.tol or 0.0, seed=task.seed)
-    result = solver.minimize(problem, rounds=task.epochs, start=task.start, report=report)
+    result = choice.solver.minimize(problem, rounds=choice.rounds, start=start, report=report)
     return PartFit(
         solution=result.solution.reshape(1, -1),
-        past=Past("working_sets", {}, {}),
+        past=Past(choice.name, {}, {}),
         gauge=None,
         draws=0,
         epochs=max(result.rounds, 1),
         gap=result.gap,
-        converged=result.gap <= solver.tol,
+        converged=result.gap <= choice.solver.tol,
     )
 
 
 def minimise_certified(
-    solver: Any,
     problem: LinearProblem,
-    rounds: int,
-    label: str | None,
-    *,
-    sampler: Sampler,
+    choice: Choice,
     start: NDArray[np.float64] | None,
+    label: str | None,
     progress: Callable[[int, int], None] | None,
 ) -> Result:
     """Run a solver that ends by itself; with a label it pauses each epoch to print the gap."""
-    every = rounds if label is None else solver.rounds_per_epoch(problem)
+    solver, rounds = choice.solver, choice.rounds
+    every = rounds if label is None else choice.epoch
     begin: dict[str, Any] = {"start": start}
     done = epoch = 0
     while True:
         done, epoch = min(done + every, rounds), epoch + 1
         result: Result = solver.minimize(
-            problem, sampler=sampler, rounds=done, progress=progress, **begin
+            problem, sampler=choice.sampler, rounds=done, progress=progress, **begin
         )
         if label is not None:
             gap = solver.gap(problem, result)
             print(f"{label}epoch {epoch}: round {result.rounds}, relative duality gap {gap:.3g}")
-        if result.interrupted or result.rounds < done or done == rounds:
+        raise_interrupt(result)
+        if result.rounds < done or done == rounds:
             return result
         begin = {"resume": result}
 

@@ -30,8 +30,7 @@ class Plan:
     ----------
     estimator : LinearClassifier, LinearRegressor or MiniBatchKMeans
         Its parameters decide all but the scaling. ``estimator.parts(X, y)`` are the problems,
-        ``estimator.make_solver`` and ``estimator.make_sampler`` make what solves them; `fit` of
-        the estimator uses the same three.
+        ``estimator.choose(problem, seed, groups)`` is what solves them, as in its `fit`.
     scaling : tuple of transformers
         The steps before the estimator.
     target_scaling : transformer or None

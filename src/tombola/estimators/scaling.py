@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tombola.estimators.base import AcceptsSparse
 from tombola.problems.rows import as_rows, squared_norms
 
 __all__ = ["MeanNormScaler"]
@@ -14,7 +15,7 @@ __all__ = ["MeanNormScaler"]
 KINDS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
 
 
-class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, AcceptsSparse, BaseEstimator):
     """Divide X by the mean norm of its rows.
 
         X / c,  c = (1/n) sum_i |x_i|
@@ -68,6 +69,5 @@ class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -1,4 +1,4 @@
-"""Linear models that are fitted by draws of rows: parameters, solver, sampler, and their parts."""
+"""Linear models that are fitted by draws of rows: parameters, parts, and the fit of all parts."""
 
 import functools
 import threading
@@ -10,29 +10,29 @@ from types import MethodType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.parallel import Parallel, delayed
 
-from tombola.estimators.base import LinearModel, Part, draw_seeds
-from tombola.estimators.early_stopping import HeldOut, split_rows
-from tombola.estimators.familiar import check_values, check_words
-from tombola.estimators.part_fit import PartFit, Past, Task, fit_part
-from tombola.estimators.solver_table import (
-    CERTIFIED,
-    DESCENTS,
-    SOLVERS,
-    check_solver,
-    choose_solver,
-    own_sampler,
+from tombola.estimators.base import (
+    DrawingEstimator,
+    Part,
+    checked_rows,
+    checked_weights,
+    checks_parameters,
+    draw_seeds,
 )
+from tombola.estimators.familiar import check_values, check_words
+from tombola.estimators.parameters import LinearParameters
+from tombola.estimators.part_fit import PartFit, Past, Task, fit_part
+from tombola.estimators.stopping import HeldOut, split_rows
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
-from tombola.samplers.registry import UNGROUPED, make_sampler
-from tombola.solvers import Solver
+from tombola.samplers.registry import UNGROUPED
+from tombola.solvers.choice import DESCENTS, STOPS, Choice, choose
 
 __all__ = ["LinearEstimator", "of_descents"]
 
@@ -61,7 +61,7 @@ class of_descents:  # noqa: N801
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearEstimator(LinearModel):
+class LinearEstimator(LinearParameters, DrawingEstimator):
     """A linear model that is fitted by draws of rows: `LinearClassifier` and `LinearRegressor`.
 
     It minimises (1/n) sum_i s_i loss_i + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2), with
@@ -69,14 +69,9 @@ class LinearEstimator(LinearModel):
     solves one such problem for each row of `coef_`.
     """
 
-    alpha: float = 1e-4
-    l1_ratio: float = 0.0
-    fit_intercept: bool = True
     solver: str = "auto"
     sampler: Any = "auto"
     max_iter: int = 100
-    tol: float | None = 1e-4
-    random_state: Any = None
     rate: float | None = None
     batch_size: int = 1
     average: bool = False
@@ -87,12 +82,10 @@ class LinearEstimator(LinearModel):
     samplers: ClassVar[tuple[str, ...]] = UNGROUPED
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearModel._parameter_constraints,
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-        "solver": [StrOptions({"auto", *SOLVERS})],
+        **DrawingEstimator._parameter_constraints,
+        **LinearParameters._parameter_constraints,
+        "solver": [StrOptions({"auto", *STOPS})],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
-        "tol": [None, Interval(Real, 0, None, closed="left")],
         "rate": [None, Interval(Real, 0, None, closed="neither")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "average": ["boolean"],
@@ -125,108 +118,109 @@ class LinearEstimator(LinearModel):
         if self.early_stopping:
             raise ValueError("early_stopping=True needs all rows at once: it is for fit alone")
 
-    # --- what a fit is made of ----------------------------------------------------------------
-
-    def solver_name(self, problem: LinearProblem) -> str:
-        """Return the name of the solver of a part: what "auto" stands for."""
-        if self.solver == "auto":
-            return choose_solver(problem)
-        check_solver(self.solver, problem)
-        return self.solver
-
-    def make_solver(self, problem: LinearProblem, seed: int = 0) -> Solver:
-        """Return the solver of a part; rates that are not given suit the problem."""
-        return SOLVERS[self.solver_name(problem)](self, problem, seed)
-
-    def make_sampler(self, problem: LinearProblem, seed: int = 0, groups: Any = None) -> Sampler:
-        """Return the sampler of a part, new; "auto" is the solver's own, where it has one."""
-        name = self.solver_name(problem)
-        own = own_sampler(name, problem, seed)
-        forget = name not in DESCENTS  # losses go to zero
-        return make_sampler(self.sampler, problem.n, seed, groups, own=own, forget=forget)
-
-    def count_rounds(
-        self, problem: LinearProblem, solver: Solver, epochs: int | None = None
-    ) -> int:
-        """Return the rounds of some epochs, by default `max_iter`."""
-        epochs = self.max_iter if epochs is None else epochs
-        return epochs * solver.rounds_per_epoch(problem)
-
     # --- the fit ------------------------------------------------------------------------------
 
-    def _fit_rows(
-        self,
-        parts_of: Callable[..., list[Part]],
-        X: Any,
-        y: Any,
-        weights: NDArray[np.float64],
-        fresh: bool,
-    ) -> None:
-        """Fit rows that are all there are; some of them are held out for early stopping.
+    @checks_parameters
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
 
-        ``parts_of(X, y, weights)`` are the problems.
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            C-ordered float32 and float64, and CSR, are not copied.
+        y : array-like, shape (n,)
+            Numbers; for `LinearClassifier` labels of any kind, or an indicator matrix of shape
+            (n, K), dense or sparse.
+        sample_weight : array-like, shape (n,), optional
+            A weight of 2 is the same as the row twice.
+
+        Returns
+        -------
+        self
         """
-        if not self.early_stopping:
-            self._run(parts_of(X, y, weights), fresh=fresh, epochs=self.max_iter)
-            return
+        again = self.warm_start and hasattr(self, "coef_")
         numeric = is_regressor(self)
-        train, held = split_rows(
+        X, y = checked_rows(self, X, y, reset=True, y_numeric=numeric, multi_output=True)
+        weights = checked_weights(sample_weight, X)
+        y, parts_of = self._targets(y, X.shape[1], again)
+        if not self.early_stopping:
+            self._run(parts_of(X, y, weights), fresh=not again)
+            return self
+        train, out = split_rows(
             y, self.validation_fraction, not numeric and y.ndim == 1,
             check_random_state(self.random_state),
         )  # fmt: skip
-        checks = parts_of(X[held], y[held], weights[held])
-        self._run(
-            parts_of(X[train], y[train], weights[train]),
-            fresh=fresh,
-            epochs=self.max_iter,
-            held=[HeldOut(X[held], part.make(), numeric) for part in checks],
-        )
+        checks = parts_of(X[out], y[out], weights[out])
+        held = [HeldOut(X[out], part.make(), numeric) for part in checks]
+        self._run(parts_of(X[train], y[train], weights[train]), fresh=not again, held=held)
+        return self
+
+    def _targets(self, y: Any, columns: int, again: bool) -> tuple[Any, Callable[..., list[Part]]]:
+        """Return checked targets, and what makes the parts of some rows: (X, y, weights).
+
+        If `again`, the fit continues from the last solution.
+        """
+        raise NotImplementedError
+
+    def choose(
+        self,
+        problem: LinearProblem,
+        seed: int = 0,
+        groups: Any = None,
+        *,
+        epochs: int | None = None,
+    ) -> Choice:
+        """Return how `fit` solves a problem: solver, sampler and rounds, all of them new.
+
+        Parameters
+        ----------
+        problem : LinearProblem
+            Of a part: see `parts`.
+        seed : int, default=0
+        groups : array-like of shape (n,), optional
+            Those of the part.
+        epochs : int, optional
+            Run this many, all of them; by default at most `max_iter`, until within `tol`.
+        """
+        return choose(
+            problem, solver=self.solver, sampler=self.sampler,
+            tol=self.tol if epochs is None else None,
+            epochs=self.max_iter if epochs is None else epochs,
+            seed=seed, groups=groups, rate=self.rate, batch_size=self.batch_size,
+            average=self.average,
+        )  # fmt: skip
 
     def _run(
         self,
         parts: Sequence[Part],
         *,
         fresh: bool,
-        epochs: int,
+        epochs: int | None = None,
         held: Sequence[HeldOut] | None = None,
-        stops: bool = True,
     ) -> None:
-        """Minimise each part for some epochs, and set the fitted attributes.
+        """Minimise each part, in threads, and set the fitted attributes; `epochs` as in `choose`.
 
         Unless `fresh`, it continues: from the solution, from the sums and rates of the solver,
         and from what was learnt about groups. (What was learnt about items is lost with them.)
+        When one part fails, or on Ctrl-C, all of them end.
         """
         if fresh:
             self._calls, self.t_ = 0, 0
         past: Sequence[Past | None] = [] if fresh else self._past
         if len(past) != len(parts):
             past = [None] * len(parts)
-        tol = (self.tol or None) if stops else None
+        seeds = draw_seeds(self.random_state, len(parts), self._calls)
         tasks = [
             Task(
                 part=part,
-                seed=seed,
+                seed=seeds[k],
                 start=None if fresh else self._solution(k, len(parts)),
                 past=past[k],
                 epochs=epochs,
-                tol=tol,
                 held=None if held is None else held[k],
             )
-            for k, (part, seed) in enumerate(
-                zip(parts, draw_seeds(self.random_state, len(parts), self._calls), strict=True)
-            )
+            for k, part in enumerate(parts)
         ]
-        fits = self._fit_all(tasks)
-        self._calls += 1
-        self._past: list[Past | None] = [fit.past for fit in fits]
-        self._set_fitted(fits)
-        if long := next((fit.long for fit in fits if fit.long), ""):
-            self._warn_of_rows(long)
-        elif not all(fit.converged for fit in fits):
-            self._warn(epochs, tol, max(fit.gap for fit in fits))
-
-    def _fit_all(self, tasks: Sequence[Task]) -> list[PartFit]:
-        """Fit all parts, in threads; when one fails, or on Ctrl-C, all of them end."""
         ended, n_jobs = threading.Event(), getattr(self, "n_jobs", None)
 
         def go_on(done: int, rounds: int) -> None:
@@ -239,7 +233,10 @@ class LinearEstimator(LinearModel):
             )
         finally:
             ended.set()
-        return fits
+        self._calls += 1
+        self._past: list[Past | None] = [fit.past for fit in fits]
+        self._set_fitted(fits)
+        self._warn(fits)
 
     def _set_fitted(self, fits: Sequence[PartFit]) -> None:
         """Set the attributes that end in an underscore."""
@@ -256,29 +253,31 @@ class LinearEstimator(LinearModel):
         self.solver_ = fits[0].past.solver
         self.t_ += sum(fit.draws for fit in fits)
 
-    def _warn(self, epochs: int, tol: float | None, gap: float) -> None:
-        """Warn that `max_iter` epochs were too few."""
-        reached = "" if np.isnan(gap) else f" (relative duality gap {gap:.2g}, tol={tol:g})"
-        last = "or scale the columns of X"
-        if self.solver in DESCENTS:
-            last = "scale the columns of X, or try another rate"
-        warnings.warn(
-            f"{type(self).__name__} has not converged in max_iter={epochs} epochs{reached}: allow "
-            f"more of them, {last}",
-            ConvergenceWarning,
-            stacklevel=7,
-        )
-
-    def _warn_of_rows(self, long: str) -> None:
-        """Warn that long rows kept the solver far from the optimum."""
-        other = "" if self.solver_ in CERTIFIED else ', or use solver="newton" or "sdca"'
-        warnings.warn(
-            f'{type(self).__name__} with solver="{self.solver_}" has stopped before the optimum, '
-            f"maybe far from it: {long}, and steps short enough for such rows are too short for "
-            f"the others. Scale or leave out these rows{other}",
-            ConvergenceWarning,
-            stacklevel=7,
-        )
+    def _warn(self, fits: Sequence[PartFit]) -> None:
+        """Warn of long rows that kept a solver far from the optimum, or of too few epochs."""
+        if long := next((fit.long for fit in fits if fit.long), ""):
+            certified = STOPS[self.solver_] == "certified"
+            other = "" if certified else ', or use solver="newton" or "sdca"'
+            text = (
+                f'with solver="{self.solver_}" has stopped before the optimum, maybe far from it: '
+                f"{long}, and steps short enough for such rows are too short for the others. "
+                f"Scale or leave out these rows{other}"
+            )
+        elif not all(fit.converged for fit in fits):
+            gap = max(fit.gap for fit in fits)
+            reached = (
+                "" if np.isnan(gap) else f" (relative duality gap {gap:.2g}, tol={self.tol:g})"
+            )
+            last = "or scale the columns of X"
+            if self.solver in DESCENTS:
+                last = "scale the columns of X, or try another rate"
+            text = (
+                f"has not converged in max_iter={self.max_iter} epochs{reached}: allow more of "
+                f"them, {last}"
+            )
+        else:
+            return
+        warnings.warn(f"{type(self).__name__} {text}", ConvergenceWarning, stacklevel=5)
 
     def _solution(self, k: int, parts: int) -> NDArray[np.float64]:
         """Return the current solution of part k, in the shape that its solver takes."""

@@ -1,6 +1,5 @@
-"""What the linear models on Dask collections share: parameters, the fit, predictions."""
+"""What the linear models on Dask collections share: parameters, the fit, and scores."""
 
-import math
 import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -8,26 +7,25 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
+from tombola.dask.base import DaskEstimator, Predict, set_names
 from tombola.dask.checkpoint import Checkpoint, folder_at
-from tombola.dask.collections import Blocks, blocks_of, check_columns, lazily
-from tombola.dask.overview import Overview, look_at, merge
-from tombola.dask.partition import Partition, check_targets, plain
-from tombola.dask.progress import Bar
+from tombola.dask.collections import Blocks, blocks_of
+from tombola.dask.fit import Bar
+from tombola.dask.overview import Overview, begin, look_at, make_setting, merge
+from tombola.dask.partition import Partition, check_targets
 from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
 from tombola.dask.runners import make_runner
-from tombola.dask.setting import begin, make_setting
 from tombola.estimators.base import checks_parameters, draw_seeds
+from tombola.estimators.parameters import LinearParameters
+from tombola.solvers.choice import has_kinks
 
 __all__ = ["DaskLinear", "Target"]
 
 NO_TARGETS = "y must be a Dask array or series, got None"
-DRAWS = {"auto": "adaptive", "shuffle": "shuffled"}
 
 
 class Target(NamedTuple):
@@ -51,54 +49,40 @@ class Target(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DaskLinear(BaseEstimator):
+class DaskLinear(LinearParameters, DaskEstimator):
     """A linear model of rows in partitions: `LinearClassifier` and `LinearRegressor`."""
 
-    alpha: float = 1e-4
-    l1_ratio: float = 0.0
-    fit_intercept: bool = True
+    tol: float = 1e-4  # unlike in memory, never None
     sampler: str = "auto"
     local_epochs: float = 5.0
     max_iter: int = 100
-    tol: float = 1e-4
-    random_state: Any = None
     verbose: int = 0
-    client: Any = None
     checkpoint: Any = None
     checkpoint_every: int = 1
 
     numeric: ClassVar[bool] = False
+    learnt: ClassVar[tuple[str, ...]] = (
+        "coef_", "intercept_", "dual_gap_", "n_iter_", "classes_", "multilabel_",
+    )  # fmt: skip
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **DaskEstimator._parameter_constraints,
+        **LinearParameters._parameter_constraints,
+        # a certificate by duals needs l2 above 0
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "l1_ratio": [Interval(Real, 0, 1, closed="left")],
-        "fit_intercept": ["boolean"],
-        "sampler": [StrOptions(set(DRAWS))],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "sampler": [StrOptions({"auto", "shuffle"})],
         "local_epochs": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "random_state": ["random_state"],
         "verbose": ["verbose"],
-        "client": "no_validation",  # type: ignore[dict-item]
-        "checkpoint": "no_validation",  # type: ignore[dict-item]
+        "checkpoint": "no_validation",
         "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
     }
-
-    # --- to be written by a model -----------------------------------------------------------------
-
-    def _problem(self) -> tuple[Any, dict[str, Any]]:
-        """Return the class of the problem, and its parameters."""
-        raise NotImplementedError
 
     def _target(self, overview: Overview) -> Target:
         """Return what y asks for, or raise an error that says what is wrong with it."""
         raise NotImplementedError
-
-    def _local(self) -> Any:
-        """Return the estimator for data in memory, not fitted."""
-        raise NotImplementedError
-
-    # --- the fit ----------------------------------------------------------------------------------
 
     @checks_parameters
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -138,14 +122,14 @@ class DaskLinear(BaseEstimator):
             class_weights=target.class_weights,
             outputs=target.outputs,
             seed=draw_seeds(self.random_state, 1)[0],
-            draws=DRAWS[self.sampler],
+            sampler=self.sampler,
         )
         fit: Ascent | Refinement
         beginnings = begin(overview, setting)
-        if math.isfinite(kind.curvature):
-            fit = Ascent(setting, beginnings, len(parts), runner, self.tol, self.local_epochs)
-        else:
+        if has_kinks(kind):
             fit = Refinement(setting, beginnings, runner, self.tol)
+        else:
+            fit = Ascent(setting, beginnings, len(parts), runner, self.tol, self.local_epochs)
         fit.counts[0].loads += 1
         fit.counts[0].visits += overview.rows * target.outputs
         try:
@@ -205,51 +189,11 @@ class DaskLinear(BaseEstimator):
         self.dual_gap_ = float(gaps[0]) if len(gaps) == 1 else gaps
         self.n_iter_, self.progress_ = progress.rounds, progress
 
-    # --- after the fit ----------------------------------------------------------------------------
-
     def to_local(self) -> Any:
         """Return the fitted estimator of `tombola.estimators`, for rows in memory."""
-        check_is_fitted(self)
-        model = self._local()
-        names = ("coef_", "intercept_", "dual_gap_", "n_iter_", "n_features_in_")
-        for name in (*names, "feature_names_in_", "classes_", "multilabel_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
+        model = super().to_local()
         model.solver_, model.gauge_, model.t_ = "sdca", None, 0
         return model
-
-    def _lazily(self, X: Any, method: str) -> Any:
-        """Return a Dask array of what a method of the local estimator returns."""
-        model = self.to_local()
-        check_columns(X, model)
-        if hasattr(model, "feature_names_in_"):
-            del model.feature_names_in_  # blocks are plain arrays there
-        like = np.asarray(getattr(model, method)(np.zeros((1, model.n_features_in_))))
-        return lazily(X, Predict(model, method), like)
-
-
-def set_names(model: Any, names: list[str] | None) -> None:
-    """Set the names of the columns that a model was fitted to, where they have any."""
-    if names is not None:
-        model.feature_names_in_ = np.array(names, dtype=object)
-    elif hasattr(model, "feature_names_in_"):
-        del model.feature_names_in_
-
-
-class Predict:
-    """A method of a local estimator, as a function of blocks that may be empty."""
-
-    def __init__(self, model: Any, method: str) -> None:
-        self.model, self.method = model, method
-        self.__name__ = method  # the name of the layer in Dask's graphs
-
-    def __call__(self, block: Any) -> NDArray[Any]:
-        """Return what the method returns for a block."""
-        rows = plain(block)
-        call = getattr(self.model, self.method)
-        if rows.shape[0] == 0:
-            return np.asarray(call(np.zeros((1, self.model.n_features_in_))))[:0]
-        return np.asarray(call(rows))
 
 
 class Moments(NamedTuple):
@@ -303,17 +247,14 @@ def hits(partition: Partition, number: int, predict: Predict) -> Moments:
     return Moments(float(weights.sum()), float(weights @ wrong), 0.0, 0.0)
 
 
-def summed(model: Any, task: Any, X: Any, y: Any, sample_weight: Any, client: Any) -> Moments:
+def summed(model: Any, task: Any, X: Any, y: Any, sample_weight: Any) -> Moments:
     """Return the sums of a score over all rows."""
     if y is None:
         raise ValueError(NO_TARGETS)
-    local = model.to_local()
-    check_columns(X, local)
+    predict = model._predictor(X, "predict")
     blocks = blocks_of(X, y, sample_weight)
-    if hasattr(local, "feature_names_in_"):
-        del local.feature_names_in_
     total = Moments(0.0, 0.0, 0.0, 0.0)
-    for part in make_runner(blocks.parts, client).map(task, Predict(local, "predict")):
+    for part in make_runner(blocks.parts, model.client).map(task, predict):
         total = total + part
     if not total.weight > 0:
         raise ValueError("there are no rows of positive weight to score")
