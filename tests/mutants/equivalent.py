@@ -2,6 +2,7 @@
 
 DRAWING, LAYOUT = "src/tombola/index/drawing.py, ", "src/tombola/index/layout.py, "
 SETTING, WEIGHTS = "src/tombola/index/setting.py, ", "src/tombola/index/weight_index.py, "
+REAL = "src/tombola/index/real.py, "
 RANDOM, GAUGE = "src/tombola/random.py, ", "src/tombola/gauge.py, "
 ARCHIVE, FILES = "src/tombola/state/archive.py, ", "src/tombola/state/files.py, "
 SAMPLERS = "src/tombola/samplers/"
@@ -54,7 +55,7 @@ EQUIVALENT = {
     ),
     WEIGHTS
     + "WeightIndex.draw: 0 -> 1 in "
-    + "`self._draw = entry(drawing.draw_many, self._index, stream.state, out, 0)`": (
+    + "`self._index, self._stream.state, items, probabilities, 0,`": (
         "only the type of the number matters"
     ),
     # streams
@@ -111,9 +112,6 @@ EQUIVALENT = {
     SAMPLERS + "group_rule.py, begin_anew: state.levels[c] = 0.0 -> pass": (
         "the level of a group without losses is not read"
     ),
-    SAMPLERS
-    + "group_rule.py, rebuild_groups: scaled > 1 -> (scaled >= 1) in "
-    + "`state.index.weights[c] = scaled if scaled > 1 else 1`": "1 either way",
     SAMPLERS
     + "default_batch.py, scratch_of: 10 -> 11 in "
     + "`Averages(space[9, :m], space[10, :m], space[11, :m]),`": (
@@ -359,11 +357,6 @@ EQUIVALENT = {
         "until a loss is above 0, all weights are rebuilt as they are"
     ),
     SAMPLERS
-    + "group_rule.py, rebuild_groups: 1e-200 -> 2e-200 in `state.rule[0].scale = "
-    + "GROUP_TOTAL / power_of_two_near(max(total, 1e-200))`": (
-        "a total of roots of numbers above 0 is above both"
-    ),
-    SAMPLERS
     + "rivals/info_batch.py, mean_loss: loss >= 0.0 -> (loss > 0.0) in `if loss >= 0.0:` (2)": (
         "a loss of 0 is the least one, and adds nothing"
     ),
@@ -433,9 +426,9 @@ EQUIVALENT = {
     SAMPLERS
     + "weighted.py, rescale: state.index.sums[0].total > HIGH -> "
     + "(state.index.sums[0].total >= HIGH)": "a total of that size is not rescaled",
-    SAMPLERS
-    + "weighted.py, weight_within: 62 -> 63 in "
-    + "`return min(room, np.int64(scaled) if scaled < 2.0**62 else room)`": (
+    REAL
+    + "to_integer: 62 -> 63 in "
+    + "`weight = min(room, np.int64(scaled) if scaled < 2.0**62 else room)`": (
         "beyond 2^62 it is more than the room either way"
     ),
     SAMPLERS
