@@ -67,9 +67,9 @@ def test_bad_weights(index, weights, error, message):
 
 
 BAD_REAL = [
-    ([1.0, -2.0], ValueError, r"weights\[1\] is -2.0, but weights must be finite and not neg"),
-    ([np.nan, 1.0], ValueError, r"weights\[0\] is nan, but weights must be finite"),
-    ([1.0, np.inf], ValueError, r"weights\[1\] is inf, but weights must be finite"),
+    ([1.0, -2.0], ValueError, r"weights\[1\] is -2.0: weights must be finite and not neg"),
+    ([np.nan, 1.0], ValueError, r"weights\[0\] is nan: weights must be finite"),
+    ([1.0, np.inf], ValueError, r"weights\[1\] is inf: weights must be finite"),
     ([[0.5]], ValueError, r"weights must have one dimension, got shape \(1, 1\)"),
     (["1", "2"], TypeError, "weights must hold"),
     ([True, False], TypeError, "weights must hold"),

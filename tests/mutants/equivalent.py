@@ -2,7 +2,7 @@
 
 DRAWING, LAYOUT = "src/tombola/index/drawing.py, ", "src/tombola/index/layout.py, "
 SETTING, WEIGHTS = "src/tombola/index/setting.py, ", "src/tombola/index/weight_index.py, "
-REAL = "src/tombola/index/real.py, "
+REAL, INPUTS = "src/tombola/index/real.py, ", "src/tombola/index/inputs.py, "
 RANDOM, GAUGE = "src/tombola/random.py, ", "src/tombola/gauge.py, "
 ARCHIVE, FILES = "src/tombola/state/archive.py, ", "src/tombola/state/files.py, "
 SAMPLERS = "src/tombola/samplers/"
@@ -30,9 +30,9 @@ EQUIVALENT = {
     SETTING + "checked_set: 0 -> 1 in `room -= new[j] if fits else 0`": (
         "what does not fit is not made to fit by less room"
     ),
-    WEIGHTS + "_check_fit: 0 -> 1 in `if new[j] < 0:`": "a weight of 0 always fits",
-    WEIGHTS
-    + "_one_dimension: 1 -> 2 in `if array.ndim == 1 and array.flags.c_contiguous:"
+    INPUTS + "check_fit: 0 -> 1 in `if new[j] < 0:`": "a weight of 0 always fits",
+    INPUTS
+    + "one_dimension: 1 -> 2 in `if array.ndim == 1 and array.flags.c_contiguous:"
     + "  # the layout that the kernels are compiled for`": (
         "a contiguous array is returned as it is by the other way, too"
     ),
@@ -46,7 +46,7 @@ EQUIVALENT = {
     SETTING + "checked_set: True -> False in `fits = True`": (
         "the limit is then checked exactly, with the same outcome"
     ),
-    WEIGHTS + "_check_fit: new[j] < 0 -> (new[j] <= 0) in `if new[j] < 0:`": (
+    INPUTS + "check_fit: new[j] < 0 -> (new[j] <= 0) in `if new[j] < 0:`": (
         "a weight of 0 always fits"
     ),
     WEIGHTS
@@ -270,14 +270,14 @@ EQUIVALENT = {
     WEIGHTS
     + "WeightIndex.draw: 0 -> 1 in `if type(size) is not int or size < 0:`": "0 passes the check",
     WEIGHTS
-    + "WeightIndex.set: 0 -> 1 in `_check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
+    + "WeightIndex.set: 0 -> 1 in `check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
         "the weight is negative, whatever the total"
     ),
     WEIGHTS
-    + "WeightIndex.set: 1 -> 2 in `_check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
+    + "WeightIndex.set: 1 -> 2 in `check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
         "the first weight is the bad one"
     ),
-    WEIGHTS + "_one_dimension: 1 -> 2 in `return np.ascontiguousarray(array.reshape(-1))`": (
+    INPUTS + "one_dimension: 1 -> 2 in `return np.ascontiguousarray(array.reshape(-1))`": (
         "numpy takes any number below 0 in the same way"
     ),
     DRAWING + "throw: 64 - GUIDE_BITS -> (64 + GUIDE_BITS)": (

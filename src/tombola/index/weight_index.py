@@ -10,6 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.compiling import entry
 from tombola.draws import Draw
 from tombola.index import drawing, layout, setting
+from tombola.index.inputs import (
+    check_fit,
+    check_item,
+    check_real,
+    is_plain,
+    item_numbers,
+    one_dimension,
+    real_numbers,
+    whole_numbers,
+)
 from tombola.index.layout import LIMIT
 from tombola.index.real import (
     LARGEST_EXPONENT,
@@ -128,13 +138,13 @@ class WeightIndex:
 
     def __init__(self, weights: ArrayLike, seed: int = 0) -> None:
         stream = Stream(seed)
-        given = _one_dimension("weights", weights)
+        given = one_dimension("weights", weights)
         if given.dtype.kind == "f" and (given.size or isinstance(weights, np.ndarray)):
             values = given.astype(np.float64)  # a copy
-            _check_real("weights", values)
+            check_real("weights", values)
             self._start(RealWeights(values), stream)
         else:
-            self._start(_built(_whole_numbers("weights", given).copy()), stream)
+            self._start(_built(whole_numbers("weights", given).copy()), stream)
 
     @classmethod
     def uniform(cls, n: int, seed: int = 0) -> "WeightIndex":
@@ -275,8 +285,8 @@ class WeightIndex:
         weights : array-like of int or float, shape (k,), or one number
             If the weights of the index are integers, these must be whole numbers.
         """
-        item_array: Any = items if _is_plain(items, INTEGER) else _item_numbers("items", items)
-        plain = _is_plain(weights, INTEGER if self._real is None else REAL)
+        item_array: Any = items if is_plain(items, INTEGER) else item_numbers("items", items)
+        plain = is_plain(weights, INTEGER if self._real is None else REAL)
         new: Any = weights if plain else self._numbers("weights", weights)
         if item_array.size != new.size:
             raise ValueError(
@@ -285,15 +295,15 @@ class WeightIndex:
         if self._real is not None:
             outcome = self._real.set(item_array, new)
             if outcome >= 0:
-                _check_item("items", item_array, outcome, len(self))
-                _check_real("weights", new)
+                check_item("items", item_array, outcome, len(self))
+                check_real("weights", new)
             return
         if self._set is None:
             self._set = entry(setting.checked_set, self._index, item_array, new)
         outcome = self._set(self._index, item_array, new)
         if outcome >= 0:
-            _check_item("items", item_array, outcome, len(self))
-            _check_fit(new[outcome : outcome + 1], 0, first=outcome)
+            check_item("items", item_array, outcome, len(self))
+            check_fit(new[outcome : outcome + 1], 0, first=outcome)
         elif outcome == setting.SET_MAY_PASS_LIMIT:
             setting.assign_many(self._index, *self._fitting(item_array, new))
 
@@ -306,7 +316,7 @@ class WeightIndex:
         deltas : array-like of int or float, shape (k,), or one number
             Negative ones reduce a weight. If one would end below 0, nothing changes.
         """
-        item_array = _item_numbers("items", items)
+        item_array = item_numbers("items", items)
         changes = self._numbers("deltas", deltas)
         if item_array.size != changes.size:
             raise ValueError(
@@ -315,7 +325,7 @@ class WeightIndex:
             )
         outside = (item_array < 0) | (item_array >= len(self))
         if outside.any():
-            _check_item("items", item_array, int(outside.argmax()), len(self))
+            check_item("items", item_array, int(outside.argmax()), len(self))
         if self._real is not None and not np.isfinite(changes).all():
             j = int(np.argmin(np.isfinite(changes)))
             raise ValueError(f"deltas[{j}] is {changes[j]}: deltas must be finite")
@@ -340,7 +350,7 @@ class WeightIndex:
 
     def _numbers(self, name: str, given: ArrayLike) -> NDArray[Any]:
         """Return weights or deltas in the type of the index, in the layout of the kernels."""
-        return (_whole_numbers if self._real is None else _real_numbers)(name, given)
+        return (whole_numbers if self._real is None else real_numbers)(name, given)
 
     def _fitting(
         self, items: NDArray[np.int64], new: NDArray[np.int64]
@@ -362,11 +372,11 @@ class WeightIndex:
         """Append items, numbered from ``len(index)`` on, in amortised O(1) time each."""
         new = self._numbers("weights", weights)
         if self._real is not None:
-            _check_real("weights", new)
+            check_real("weights", new)
             self._real.extend(new)
             grown = self._real.index
         else:
-            _check_fit(new, int(self._total[0]))
+            check_fit(new, int(self._total[0]))
             grown = setting.with_room(self._index, len(self) + new.size)
             setting.append(grown, new)
         if grown is not self._index:
@@ -490,102 +500,7 @@ def _integer(value: float, exponent: int) -> int:
 
 def _built(weights: NDArray[np.int64]) -> layout.Index:
     """Return an index over integers, which are checked first and not copied."""
-    _check_fit(weights, 0)
+    check_fit(weights, 0)
     index = layout.new_index(weights)
     layout.build(index)
     return index
-
-
-def _is_plain(values: Any, dtype: Any) -> bool:
-    """Return whether this is an array that the kernels take as it is."""
-    return (
-        type(values) is np.ndarray
-        and values.dtype == dtype
-        and values.ndim == 1
-        and values.flags.c_contiguous
-    )
-
-
-def _one_dimension(name: str, values: ArrayLike) -> NDArray[Any]:
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{name} must have one dimension: {error}") from None
-    if array.ndim > 1:
-        raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
-    if array.ndim == 1 and array.flags.c_contiguous:  # the layout that the kernels are compiled for
-        return array
-    return np.ascontiguousarray(array.reshape(-1))
-
-
-def _item_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return item numbers as int64, or raise a TypeError; the range is checked later."""
-    array = _one_dimension(name, values)
-    if array.dtype == np.int64:
-        return array
-    if array.size == 0:
-        return array.astype(np.int64)
-    if array.dtype.kind == "u":
-        array = np.minimum(array.astype(np.uint64), np.uint64(2**63 - 1))
-    elif array.dtype.kind != "i":
-        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
-    return array.astype(np.int64)
-
-
-def _check_item(name: str, items: NDArray[np.int64], position: int, n: int) -> None:
-    if not 0 <= items[position] < n:
-        raise IndexError(
-            f"{name}[{position}] is {items[position]}, out of range for an index of {n} items"
-        )
-
-
-def _real_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return numbers as float64; their range is checked later."""
-    array = _one_dimension(name, values)
-    if array.dtype.kind not in "fiu" and array.size:
-        raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
-    return array.astype(np.float64)
-
-
-def _check_real(name: str, values: NDArray[np.float64]) -> None:
-    """Raise a ValueError at the first value that is negative or not finite."""
-    good = (values >= 0) & (values < np.inf)
-    if not good.all():
-        j = int(good.argmin())
-        raise ValueError(f"{name}[{j}] is {values[j]}, but weights must be finite and not negative")
-
-
-def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return weights as int64; only their sign remains to be checked."""
-    array = _one_dimension(name, values)
-    if array.dtype == np.int64:
-        return array
-    if array.dtype.kind == "O" and all(type(value) is int for value in array):
-        wrong = np.array([abs(value) > LIMIT for value in array], dtype=bool)
-        reason = "beyond the limit of 2^62"
-    elif array.dtype.kind == "f":
-        wrong = ~(np.isfinite(array) & (np.floor(array) == array))
-        reason = "not a whole number"
-        if not wrong.any():
-            wrong, reason = np.abs(array) > LIMIT, "beyond the limit of 2^62"
-    elif array.dtype.kind in "iu":
-        wrong = array > LIMIT
-        reason = "beyond the limit of 2^62"
-    else:
-        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
-    if wrong.any():
-        position = int(wrong.argmax())
-        raise ValueError(f"{name}[{position}] is {array[position]}, {reason}")
-    return array.astype(np.int64)
-
-
-def _check_fit(new: NDArray[np.int64], total: int, first: int = 0) -> None:
-    """Raise a ValueError at the first weight that is negative or makes the total too large."""
-    j = setting.first_unfit(new, total)
-    if j < 0:
-        return
-    if new[j] < 0:
-        raise ValueError(f"weights[{first + j}] is {new[j]}, but weights must not be negative")
-    raise ValueError(
-        f"weights[{first + j}] is {new[j]} and brings the total beyond the limit of 2^62"
-    )

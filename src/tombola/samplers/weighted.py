@@ -304,7 +304,7 @@ class WeightedSampler(CompiledSampler):
         kind : type of Weighted
             The class of the state.
         index : Index, optional
-            Space for the index, where it is not to be separate arrays.
+            Space for the index, if it shares memory with other arrays.
         stale : bool, default=False
             Whether weights change without feedback for their item; the sweep then never stops.
         least : {0, 1}, default=1

@@ -24,7 +24,7 @@ class SavedEpoch(Document):
 class Epoch:
     """An epoch, or what is left of it: items of all processes, in the order of their draws.
 
-    Items are drawn many at a time, which is faster than one by one. Nobody can tell: `settle`
+    Items are drawn many at a time, which is faster than one by one, with the same result: `settle`
     takes back what was drawn ahead, before a weight changes or a state is saved.
 
     Parameters

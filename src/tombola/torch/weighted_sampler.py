@@ -256,7 +256,7 @@ class WeightedSampler(Sampler[int]):
         the draw that cannot be made raises the error, not the update.
 
         With several processes, all of them call it at the same point of the epoch, each with
-        items of its own choice, and all weights reach all processes. Where processes set the same
+        items of its own choice, and all weights reach all processes. If processes set the same
         item, the highest rank wins.
 
         Parameters

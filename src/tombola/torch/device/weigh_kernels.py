@@ -43,7 +43,7 @@ PRIOR_NOISE = tl.constexpr(shrunk_averages.PRIOR_NOISE)
 PRIOR_ZEROS = tl.constexpr(shrunk_averages.PRIOR_ZEROS)
 TARGET = tl.constexpr(real.DEVICE_TARGET)
 LARGEST_WEIGHT = tl.constexpr(2 * real.HIGH)  # after a rebuild: never reached
-BLOCK = tl.constexpr(1024)  # items at a time, where all are looked at
+BLOCK = tl.constexpr(1024)  # items at a time, in passes over all of them
 
 
 # ---- weights

@@ -61,7 +61,7 @@ class PriorityState(TensorState):
     beta: float = real("the exponent of importances")
     rule: Rule = nested("exponent, unit and largest priority", Rule)
     priorities: Floats = array(
-        "the priority of each slot, NaN where it is empty", 0.0, dtype=np.float64,
+        "the priority of each slot, NaN if it is empty", 0.0, dtype=np.float64,
         shape=("max_capacity",), nan=True,
     )  # fmt: skip
     units: Ints = array(
@@ -87,7 +87,7 @@ class Board(NamedTuple):
     """The arrays of a board, as one argument for the kernels."""
 
     slots: Index
-    priorities: NDArray[np.float64]  # NaN where there is no item
+    priorities: NDArray[np.float64]  # NaN if there is no item
     low: Bounds  # of the priorities
     high: Bounds  # of the negative priorities
     rule: Cell[Rule]
@@ -258,7 +258,7 @@ class PriorityBoard:
 
     @property
     def priorities(self) -> NDArray[np.float64]:
-        """The priority of each slot, NaN where it is empty."""
+        """The priority of each slot, NaN if it is empty."""
         return self._board.priorities
 
     @property
