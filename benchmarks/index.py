@@ -27,10 +27,9 @@ class Tombola:
 
     def __init__(self, weights):
         self.index = tombola.WeightIndex(weights)
-        self.stream = tombola.Stream(0)
 
     def draw(self, size):
-        return self.index.draw(size, self.stream)
+        return self.index.draw(size).indices
 
     def set(self, items, weights):
         self.index.set(items, weights)
@@ -238,7 +237,7 @@ def memory_and_start():
     """Bytes an item of the index itself, and seconds to import and to a first draw."""
     n = 10**6
     print(f"\nmemory: {tombola.WeightIndex.uniform(n).nbytes / n:.3f} bytes an item")
-    script = "import tombola; tombola.WeightIndex([1, 2]).draw(1, tombola.Stream(0))"
+    script = "import tombola; tombola.WeightIndex([1, 2]).draw(1)"
     for text, code in (("import tombola", "import tombola"), ("import and first draw", script)):
         took = []
         for _ in range(5):

@@ -62,10 +62,10 @@ class Index:
     """Our index by itself: draw, then set the weights of what was drawn."""
 
     def __init__(self, n):
-        self.index, self.stream = tombola.WeightIndex(weights_of(n)), tombola.Stream(0)
+        self.index = tombola.WeightIndex(weights_of(n))
 
     def draw(self, size):
-        return self.index.draw(size, self.stream)
+        return self.index.draw(size).indices
 
     def set(self, items, weights):
         self.index.set(items, weights)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tombola import draws, gauge, models, random
 from tombola.dask import checkpoint as dask_checkpoint
-from tombola.index import layout
+from tombola.index import weight_index
 from tombola.samplers import (
     algorithm_1,
     base,
@@ -89,7 +89,7 @@ STATES = {
     "Draws, streams and indexes": {
         "`Draw`": draws.SavedDraw,
         "`Stream`": random.StreamState,
-        "`WeightIndex`": layout.Index,
+        "`WeightIndex`": weight_index.SavedIndex,
     },
     "Results of solvers": {
         "`Result`": result.Result,

@@ -31,15 +31,14 @@ def main() -> None:
     print(f"{options.items:,} items, log-normal(1.5) weights as integers")
     normal = np.random.default_rng(options.seed).normal(0, 1.5, options.items)
     weights = np.maximum(1, np.exp(normal) * 2**16).astype(np.int64)
-    index = tombola.WeightIndex(weights)
-    stream = tombola.Stream(options.seed)
-    index.draw(BATCH, stream)  # the first call loads or compiles the kernel
+    index = tombola.WeightIndex(weights, options.seed)
+    index.draw(BATCH)  # the first call loads or compiles the kernel
 
     counts = np.zeros(options.items, dtype=np.int64)
     batches, seconds = options.draws // BATCH, 0.0
     for batch in range(batches):
         start = time.perf_counter()
-        items = index.draw(BATCH, stream)
+        items = index.draw(BATCH).indices
         seconds += time.perf_counter() - start
         np.add.at(counts, items, 1)
         if batch % 200 == 199 or batch + 1 == batches:

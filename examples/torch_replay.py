@@ -13,17 +13,16 @@ import numpy as np
 import tombola
 
 STATES, GAMMA, RATE, CAPACITY, BATCH, SEEDS = 10, 0.9, 0.25, 2**13, 16, 5
-UNIT, EPS, ALPHA = 2**30, 1e-4, 0.7
+EPS, ALPHA = 1e-4, 0.7
 
 
 class Ring:
     """Transitions (state, action, reward, next state); the index has one weight for each slot."""
 
     def __init__(self, seed):
-        self.index = tombola.WeightIndex(np.zeros(CAPACITY))  # empty slots are never drawn
-        self.stream = tombola.Stream(seed)
+        self.index = tombola.WeightIndex(np.zeros(CAPACITY), seed)  # empty slots are never drawn
         self.data = np.zeros((CAPACITY, 4))
-        self.largest, self.written = UNIT, 0
+        self.largest, self.written = 1.0, 0
 
     def add(self, transition):
         """Write over the oldest; what is new is replayed soon."""
@@ -33,20 +32,15 @@ class Ring:
         self.written += 1
 
     def sample(self):
-        """Return the slots of a batch, and what is in them."""
-        slots = self.index.draw(BATCH, self.stream)
-        return slots, self.data[slots]
+        """Return a batch: slots with their importances, and what is in them."""
+        draw = self.index.draw(BATCH)
+        return draw, self.data[draw.indices]
 
     def update(self, slots, errors):
-        """Turn errors into weights: whole numbers, of a unit that leaves room for small ones."""
-        weights = np.rint(UNIT * (np.abs(errors) + EPS) ** ALPHA).astype(np.int64)
-        self.largest = max(self.largest, int(weights.max()))
+        """Turn errors into weights."""
+        weights = (np.abs(errors) + EPS) ** ALPHA
+        self.largest = max(self.largest, weights.max())
         self.index.set(slots, weights)
-
-    def importances(self, slots):
-        """1 / (n p): weights with which means over a batch are unbiased."""
-        n, total = min(self.written, CAPACITY), self.index.total
-        return np.array([total / (n * self.index[int(slot)]) for slot in slots])
 
 
 def episodes(generator, right):
@@ -72,17 +66,16 @@ def batches_needed(method, seed, most=20_000):
     for batch in range(1, most + 1):
         for _ in range(BATCH // 4):
             ring.add(next(stream))
-        slots, transitions = ring.sample()
+        draw, transitions = ring.sample()
         state, action, onward = transitions[:, [0, 1, 3]].T.astype(int)
         following = np.where(onward >= 0, values[onward].max(axis=1), 0.0)
         errors = transitions[:, 2] + GAMMA * following - values[state, action]
         rates = np.full(BATCH, RATE)
         if method == "with importances":
-            importances = ring.importances(slots)
-            rates *= importances / importances.max()
+            rates *= draw.importances / draw.importances.max()
         np.add.at(values, (state, action), rates * errors)
         if method != "uniform":
-            ring.update(slots, errors)
+            ring.update(draw.indices, errors)
         if np.mean((values - truth) ** 2) < 1e-3:
             return batch
     return most

@@ -1,11 +1,11 @@
 """tombola draws the training examples that matter.
 
-The index draws items exactly in proportion to integer weights, in constant time:
+The index draws items exactly in proportion to weights that can change, in constant time:
 
->>> from tombola import Stream, WeightIndex
->>> index = WeightIndex([1, 0, 3])
+>>> from tombola import WeightIndex
+>>> index = WeightIndex([1, 0, 3], seed=0)
 >>> index.set([1], [4])
->>> index.draw(6, Stream(seed=0))
+>>> index.draw(6).indices
 array([2, 1, 1, 1, 2, 2])
 """
 

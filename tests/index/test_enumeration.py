@@ -48,7 +48,9 @@ def hits_of_all_words(weights, bits=BITS, wrong=0, uniform=0):
     words = np.arange(2**bits, dtype=np.uint64) << np.uint64(64 - bits)
     rejected = np.uint64((2**bits % area + wrong) << (64 - bits))
     out = np.empty(2**bits, dtype=np.int64)
-    hits, used = throw(index, words, rejected, out, uniform)
+    drawn_by = np.empty_like(out)
+    hits, used = throw(index, words, rejected, out, drawn_by, uniform)
+    assert (drawn_by[:hits] == index.weights[out[:hits]] + uniform).all()
     assert used == 2**bits
     return np.bincount(out[:hits], minlength=len(weights)), 2**bits // area
 
@@ -80,7 +82,7 @@ def test_the_first_and_the_last_word_of_every_dart(uniform):
         edges = [-(-(dart << 64) // area) for dart in range(area + 1)]
         words = np.array([*edges[:-1], *(edge - 1 for edge in edges[1:])], dtype=np.uint64)
         out = np.empty(words.size, dtype=np.int64)
-        hits, _ = throw(index, words, np.uint64(0), out, uniform)
+        hits, _ = throw(index, words, np.uint64(0), out, np.empty_like(out), uniform)
         counts = np.bincount(out[:hits], minlength=len(weights))
         assert (counts == 2 * np.add(weights, uniform)).all(), weights
 
@@ -88,7 +90,8 @@ def test_the_first_and_the_last_word_of_every_dart(uniform):
 def test_the_last_dart_of_a_large_board():
     out, last = np.empty(1, dtype=np.int64), np.array([2**64 - 1], dtype=np.uint64)
     for weights, uniform in (((0,), 2**63 - 1), ((0, 2**61), 2**61 - 1)):
-        assert throw(board(weights), last, np.uint64(0), out, uniform) == (1, 1)
+        hit = throw(board(weights), last, np.uint64(0), out, np.empty_like(out), uniform)
+        assert hit == (1, 1)
         assert out[0] == len(weights) - 1
 
 

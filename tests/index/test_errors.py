@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tombola import Stream, WeightIndex
+from tombola import WeightIndex
 
 pytestmark = pytest.mark.kernels
 
@@ -37,6 +37,13 @@ BAD_ITEMS = [
 ]
 
 
+def is_real(weights):
+    try:
+        return np.asarray(weights).dtype.kind == "f"
+    except ValueError:  # rows of different lengths
+        return False
+
+
 def digest(index):
     return [array.tobytes() for array in index._index]
 
@@ -54,8 +61,74 @@ def test_bad_weights(index, weights, error, message):
     with pytest.raises(error, match=message):
         index.extend(weights)
     assert digest(index) == before
+    if not is_real(weights):
+        with pytest.raises(error, match=message):
+            WeightIndex(weights)
+
+
+BAD_REAL = [
+    ([1.0, -2.0], ValueError, r"weights\[1\] is -2.0: weights must be finite and not neg"),
+    ([np.nan, 1.0], ValueError, r"weights\[0\] is nan: weights must be finite"),
+    ([1.0, np.inf], ValueError, r"weights\[1\] is inf: weights must be finite"),
+    ([[0.5]], ValueError, r"weights must have one dimension, got shape \(1, 1\)"),
+    (["1", "2"], TypeError, "weights must hold"),
+    ([True, False], TypeError, "weights must hold"),
+    ([0.5j, 2], TypeError, "weights must hold"),
+]
+
+
+@pytest.mark.parametrize(("weights", "error", "message"), BAD_REAL)
+def test_bad_real_weights(weights, error, message):
+    index = WeightIndex([0.5, 2.0, 0.25])
+    before = digest(index), index.weights.tolist()
+    with pytest.raises(error, match=message):
+        index.set([0, 1], weights)
+    with pytest.raises(error, match=message):
+        index.extend(weights)
+    assert (digest(index), index.weights.tolist()) == before
     with pytest.raises(error, match=message):
         WeightIndex(weights)
+
+
+@pytest.mark.parametrize(
+    ("items", "deltas", "error", "message"),
+    [
+        ([0, 2, 2], [1.0, 0.5, -0.8], ValueError, r"deltas\[2\] is -0.8, and the weight of item 2"),
+        ([0, 1], [1.0, np.nan], ValueError, r"deltas\[1\] is nan: deltas must be finite"),
+        ([0, 1], [1.0, -np.inf], ValueError, r"deltas\[1\] is -inf: deltas must be finite"),
+        ([0, 1, 1], [1.0, 1e308, 1e308], ValueError, "the weight of item 1 would become inf"),
+        ([0, 3], [1.0, 1.0], IndexError, r"items\[1\] is 3, out of range"),
+    ],
+)
+def test_bad_real_deltas_change_nothing(items, deltas, error, message):
+    index = WeightIndex([0.5, 2.0, 0.25])
+    before = digest(index), index.weights.tolist()
+    with pytest.raises(error, match=message):
+        index.add(items, deltas)
+    assert (digest(index), index.weights.tolist()) == before
+
+
+@pytest.mark.parametrize(
+    ("uniform", "error", "message"),
+    [
+        (-0.5, ValueError, "uniform must be finite and not negative, got -0.5"),
+        (np.nan, ValueError, "uniform must be finite and not negative, got nan"),
+        ("1", TypeError, "uniform must be a number"),
+        (1e9, ValueError, r"uniform is 1000000000.0: n \* uniform must be at most 32 \* total"),
+    ],
+)
+def test_bad_uniform_of_real_weights(uniform, error, message):
+    index = WeightIndex(np.ones(20))
+    for item in range(20):
+        index.set(item, 1e-7)  # the scale is too coarse for another draw
+    before = digest(index)
+    with pytest.raises(error, match=message):
+        index.draw(3, uniform=uniform)
+    with pytest.raises(ValueError, match="cannot draw 21 items"):
+        index.draw_distinct(21)
+    assert digest(index) == before
+    index.draw(3, uniform=32e-7)
+    assert digest(index) != before
 
 
 @pytest.mark.parametrize(("items", "error", "message"), BAD_ITEMS)
@@ -88,52 +161,77 @@ def test_the_limit_counts_what_is_left_in_the_end(index):
     assert digest(index) == before
 
 
-@pytest.mark.parametrize("replace", [True, False])
-def test_nothing_to_draw_from(replace):
-    index = WeightIndex([0, 0])
-    stream = Stream(0)
-    with pytest.raises(ValueError, match=r"nothing to draw from: all 2 items .* weight 0"):
-        index.draw(1, stream, replace=replace)
-    assert stream.position == 0
+@pytest.mark.parametrize("zero", [0, 0.0])
+def test_nothing_to_draw_from(zero):
+    index = WeightIndex([zero, zero])
+    for draw in (index.draw, index.draw_distinct):
+        with pytest.raises(ValueError, match=r"nothing to draw from: all 2 items .* weight 0"):
+            draw(1)
+    assert index._stream.position == 0
     with pytest.raises(ValueError, match="all 0 items"):
-        WeightIndex([]).draw(1, stream)
+        WeightIndex([]).draw(1)
 
 
-def test_too_many_without_replacement():
+@pytest.mark.parametrize("weights", [[1, 0, 5], [0.1, 0.0, 0.5]])
+def test_too_many_without_replacement(weights):
     with pytest.raises(ValueError, match="cannot draw 3 items without replacement: only 2 of 3"):
-        WeightIndex([1, 0, 5]).draw(3, Stream(0), replace=False)
+        WeightIndex(weights).draw_distinct(3)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda index: index.draw(-1, Stream(0)), ValueError, "size must not be negative, got -1"),
-        (lambda index: index.draw(1.0, Stream(0)), TypeError, "size must be an integer, got 1.0"),
-        (lambda index: index.draw(1, 0), TypeError, "stream must be a tombola.Stream, got int"),
+        (lambda index: index.draw(-1), ValueError, "size must not be negative, got -1"),
+        (lambda index: index.draw_distinct(-1), ValueError, "size must not be negative, got -1"),
+        (lambda index: index.draw(1.0), TypeError, "size must be an integer, got 1.0"),
         (
-            lambda index: index.draw(1, Stream(0), uniform=2**63),
+            lambda index: index.draw(1, uniform=2**63),
             ValueError,
-            "uniform is 9223372036854775808: 2 . total",
+            r"uniform is 9223372036854775808: 2 . total .* below 2\^63$",
         ),
         (
-            lambda index: index.draw(1, Stream(0), uniform=-1),
+            lambda index: index.draw(1, uniform=-1),
             ValueError,
             "uniform must not be negative, got -1",
         ),
         (
-            lambda index: index.draw(1, Stream(0), uniform=0.5),
+            lambda index: index.draw(1, uniform=0.5),
             TypeError,
             "uniform must be an integer, got 0.5",
         ),
         (
-            lambda index: index.draw(1, Stream(0), replace=False, uniform=1),
-            ValueError,
-            "uniform must be 0 in draws without replacement",
-        ),
-        (
-            lambda index: WeightIndex([]).draw(1, Stream(0), uniform=1),
+            lambda index: WeightIndex([]).draw(1, uniform=1),
             ValueError,
             "nothing to draw from: the index has no items",
+        ),
+        (lambda index: WeightIndex([1], seed=-1), ValueError, "seed must be from 0 to"),
+        (
+            lambda index: index.add([0, 1], [1]),
+            ValueError,
+            "items and deltas must have the same length, got 2 and 1",
+        ),
+        (lambda index: index.add([0, 3], [1, 1]), IndexError, r"items\[1\] is 3, out of range"),
+        (lambda index: index.add([0, -1], [1, 1]), IndexError, r"items\[1\] is -1, out of range"),
+        (lambda index: index.add([0], [0.5]), ValueError, r"deltas\[0\] is 0.5, not a whole"),
+        (
+            lambda index: index.add([1, 0, 1], [-1, 5, -2]),
+            ValueError,
+            r"deltas\[2\] is -2, and the weight of item 1 would become -1: weights must not be neg",
+        ),
+        (
+            lambda index: index.add([0, 1, 1], [1, 2**62, 2**62]),
+            ValueError,
+            rf"deltas\[2\] is {2**62}, and the weight of item 1 would become {2**63 + 2}: .* 2\^62",
+        ),
+        (
+            lambda index: index.add(np.array([0]), np.array([-(2**63)])),
+            ValueError,
+            rf"the weight of item 0 would become {1 - 2**63}",
+        ),
+        (
+            lambda index: index.add([0, 1], [2**61, 2**61]),
+            ValueError,
+            "weights would bring the total to",
         ),
         (lambda index: index[3], IndexError, "item 3 is out of range for an index of 3 items"),
         (lambda index: index[-1], IndexError, "item -1 is out of range"),
@@ -157,6 +255,10 @@ def test_scalars_and_other_integer_types_are_fine(index):
     assert index.weights.tolist() == [9, 7, 3]
     assert (index[1], len(index), index.total) == (7, 3, 19)
     assert repr(index) == "WeightIndex(n=3, total=19)"
+    index.add(2, 4)
+    index.add([0, 2, 0], np.array([-5, 1, 6], np.int8))
+    index.add([], [])
+    assert index.weights.tolist() == [10, 7, 8]
 
 
 def test_weights_are_copies():
@@ -210,7 +312,7 @@ def test_a_batch_that_passes_the_limit_together_changes_nothing():
 
 
 def test_the_limit_itself_is_a_weight():
-    for weights in ([2**62], np.array([2**62], np.uint64), [2.0**62], np.array([2**62], object)):
+    for weights in ([2**62], np.array([2**62], np.uint64), np.array([2**62], object)):
         index = WeightIndex(weights)
         assert index.total == 2**62
         index.verify()
@@ -237,9 +339,9 @@ def test_growing_takes_half_as_much_again():
 def test_the_largest_uniform_weight(weights, uniform):
     """2 * total + n * uniform must be below 2^63."""
     index = WeightIndex(weights)
-    assert set(index.draw(50, Stream(1), uniform=uniform - 1)) == {0, 1}
+    assert set(index.draw(50, uniform=uniform - 1).indices) == {0, 1}
     with pytest.raises(ValueError, match=r"must be below 2\^63"):
-        index.draw(50, Stream(1), uniform=uniform)
+        index.draw(50, uniform=uniform)
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (1, 2)])

@@ -2,6 +2,7 @@
 
 DRAWING, LAYOUT = "src/tombola/index/drawing.py, ", "src/tombola/index/layout.py, "
 SETTING, WEIGHTS = "src/tombola/index/setting.py, ", "src/tombola/index/weight_index.py, "
+REAL, INPUTS = "src/tombola/index/real.py, ", "src/tombola/index/inputs.py, "
 RANDOM, GAUGE = "src/tombola/random.py, ", "src/tombola/gauge.py, "
 ARCHIVE, FILES = "src/tombola/state/archive.py, ", "src/tombola/state/files.py, "
 SAMPLERS = "src/tombola/samplers/"
@@ -29,9 +30,9 @@ EQUIVALENT = {
     SETTING + "checked_set: 0 -> 1 in `room -= new[j] if fits else 0`": (
         "what does not fit is not made to fit by less room"
     ),
-    WEIGHTS + "_check_fit: 0 -> 1 in `if new[j] < 0:`": "a weight of 0 always fits",
-    WEIGHTS
-    + "_one_dimension: 1 -> 2 in `if array.ndim == 1 and array.flags.c_contiguous:"
+    INPUTS + "check_fit: 0 -> 1 in `if new[j] < 0:`": "a weight of 0 always fits",
+    INPUTS
+    + "one_dimension: 1 -> 2 in `if array.ndim == 1 and array.flags.c_contiguous:"
     + "  # the layout that the kernels are compiled for`": (
         "a contiguous array is returned as it is by the other way, too"
     ),
@@ -45,7 +46,7 @@ EQUIVALENT = {
     SETTING + "checked_set: True -> False in `fits = True`": (
         "the limit is then checked exactly, with the same outcome"
     ),
-    WEIGHTS + "_check_fit: new[j] < 0 -> (new[j] <= 0) in `if new[j] < 0:`": (
+    INPUTS + "check_fit: new[j] < 0 -> (new[j] <= 0) in `if new[j] < 0:`": (
         "a weight of 0 always fits"
     ),
     WEIGHTS
@@ -54,7 +55,7 @@ EQUIVALENT = {
     ),
     WEIGHTS
     + "WeightIndex.draw: 0 -> 1 in "
-    + "`self._draw = entry(drawing.draw_many, self._index, stream.state, out, 0)`": (
+    + "`self._index, self._stream.state, items, probabilities, 0,`": (
         "only the type of the number matters"
     ),
     # streams
@@ -117,9 +118,6 @@ EQUIVALENT = {
     SAMPLERS + "group_rule.py, begin_anew: state.levels[c] = 0.0 -> pass": (
         "the level of a group without losses is not read"
     ),
-    SAMPLERS
-    + "group_rule.py, rebuild_groups: scaled > 1 -> (scaled >= 1) in "
-    + "`state.index.weights[c] = scaled if scaled > 1 else 1`": "1 either way",
     SAMPLERS
     + "default_batch.py, scratch_of: 10 -> 11 in "
     + "`Averages(space[9, :m], space[10, :m], space[11, :m]),`": (
@@ -278,14 +276,14 @@ EQUIVALENT = {
     WEIGHTS
     + "WeightIndex.draw: 0 -> 1 in `if type(size) is not int or size < 0:`": "0 passes the check",
     WEIGHTS
-    + "WeightIndex.set: 0 -> 1 in `_check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
+    + "WeightIndex.set: 0 -> 1 in `check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
         "the weight is negative, whatever the total"
     ),
     WEIGHTS
-    + "WeightIndex.set: 1 -> 2 in `_check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
+    + "WeightIndex.set: 1 -> 2 in `check_fit(new[outcome : outcome + 1], 0, first=outcome)`": (
         "the first weight is the bad one"
     ),
-    WEIGHTS + "_one_dimension: 1 -> 2 in `return np.ascontiguousarray(array.reshape(-1))`": (
+    INPUTS + "one_dimension: 1 -> 2 in `return np.ascontiguousarray(array.reshape(-1))`": (
         "numpy takes any number below 0 in the same way"
     ),
     DRAWING + "throw: 64 - GUIDE_BITS -> (64 + GUIDE_BITS)": (
@@ -365,11 +363,6 @@ EQUIVALENT = {
         "until a loss is above 0, all weights are rebuilt as they are"
     ),
     SAMPLERS
-    + "group_rule.py, rebuild_groups: 1e-200 -> 2e-200 in `state.rule[0].scale = "
-    + "GROUP_TOTAL / power_of_two_near(max(total, 1e-200))`": (
-        "a total of roots of numbers above 0 is above both"
-    ),
-    SAMPLERS
     + "rivals/info_batch.py, mean_loss: loss >= 0.0 -> (loss > 0.0) in `if loss >= 0.0:` (2)": (
         "a loss of 0 is the least one, and adds nothing"
     ),
@@ -434,9 +427,9 @@ EQUIVALENT = {
     SAMPLERS
     + "weighted.py, rescale: state.index.sums[0].total > HIGH -> "
     + "(state.index.sums[0].total >= HIGH)": "a total of that size is not rescaled",
-    SAMPLERS
-    + "weighted.py, weight_within: 62 -> 63 in "
-    + "`return min(room, np.int64(scaled) if scaled < 2.0**62 else room)`": (
+    REAL
+    + "to_integer: 62 -> 63 in "
+    + "`weight = min(room, np.int64(scaled) if scaled < 2.0**62 else room)`": (
         "beyond 2^62 it is more than the room either way"
     ),
     SAMPLERS

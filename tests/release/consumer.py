@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
 import tombola
-from tombola import VRB, Draw, GroupVRB, Stream, WeightIndex
+from tombola import VRB, Draw, GroupVRB, WeightIndex
 from tombola.estimators import LinearClassifier
 from tombola.problems import Logistic
 from tombola.solvers import AdaGrad, Result
@@ -44,7 +44,7 @@ def draw_by_weight() -> NDArray[np.int64]:
     """The index behind the samplers."""
     index = WeightIndex([1, 0, 3])
     index.set([1], [4])
-    return assert_type(index.draw(6, Stream(seed=0)), NDArray[np.int64])
+    return assert_type(assert_type(index.draw(6), Draw).indices, NDArray[np.int64])
 
 
 def minimize(X: Floats, y: NDArray[np.int64], path: Path) -> Floats:

@@ -17,7 +17,7 @@ def mistakes() -> None:
     sampler.update([1, 2], [0.5, 0.5])  # wrong
     text: str = sampler.gauge.interval()  # wrong
     sampler.gauge.intervals(text)  # wrong
-    WeightIndex([1, 2]).draw(3)  # wrong
+    WeightIndex([1, 2]).draw("3")  # wrong
     problem = LeastSquares([[1.0]], [1.0], alpha="strong")  # wrong
     AdaGrad(rate=0.1).minimize(problem, sampler="vrb", rounds=10)  # wrong
     LinearClassifier().fit([[1.0]])  # wrong

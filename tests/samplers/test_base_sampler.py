@@ -7,7 +7,7 @@ import pytest
 
 from states import same
 from tombola import VRB, AdaptiveWeighted, Draw, Uniform, load, save
-from tombola.samplers.arithmetic import cube_root, normalised, power_of_two_near
+from tombola.samplers.arithmetic import cube_root, normalised
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.state import LARGEST_COUNT, MOST, CheckpointError, Floats, Ints, array
 
@@ -214,16 +214,6 @@ def test_the_digits_of_cube_roots():
     np.testing.assert_allclose(roots, np.cbrt(x), rtol=4e-16)
     assert np.sum(np.ldexp(roots, 60) % 2**8) == 176224  # of their last bits
     assert cube_root(1e-30) == pytest.approx(1e-10, rel=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("x", "power"),
-    [(0.5, 1.0), (0.75, 1.0), (1.0, 2.0), (3.0, 4.0), (2.0**-950, 2.0**-949), (2.0**998, 2.0**999),
-     (2.0**-951, 2.0**-950), (2.0**-952, 2.0**-950), (5e-324, 2.0**-950), (2.0**999, 2.0**1000),
-     (2.0**1000, 2.0**1000), (1.7e308, 2.0**1000)],
-)  # fmt: skip
-def test_powers_of_two_near_a_number(x, power):
-    assert power_of_two_near(x) == power
 
 
 def test_losses_in_a_unit_have_finite_squares():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tombola import VRB, EpochVRB, GroupVRB, InfoBatch, Shuffle, Stream, WeightIndex
+from tombola.index.drawing import draw_many
 
 N = 300
 LOSSES = (1.0 + np.arange(N) ** 2 % 97) / 50.0
@@ -27,7 +28,8 @@ def played(sampler):
 
 def test_words_and_index():
     index = WeightIndex(np.arange(1, 1001) ** 3)
-    items = index.draw(5000, Stream(3, (1, 2)), uniform=12345)
+    items, weights = np.empty((2, 5000), dtype=np.int64)
+    draw_many(index._index, Stream(3, (1, 2)).state, items, weights, 12345)
     assert hashlib.sha256(items.tobytes()).hexdigest()[:16] == "efac4d8f6fc31317"
 
 

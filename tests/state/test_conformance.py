@@ -78,17 +78,28 @@ def test_copies_and_pickles_of_samplers_continue(name):
 
 
 def play_index(index):
-    drawn = index.draw(20, Stream(0)) if index.total else np.zeros(0, dtype=np.int64)
-    index.set(drawn, drawn + 1)
+    draw = index.draw(20 if index.total else 0)
+    items = draw.indices
+    index.set(items, items + 1)
+    index.add(items, items % 2)
     index.extend([3])
     index.verify()
-    return drawn
+    return [items, draw.probabilities, draw.round]
+
+
+INDEXES = [[], [0, 0, 0], [1, 0, 5, 2**40], [7], [0.0, 0.0], [0.1, 0.0, 2e9, 5e-324], [1e308, 1.0]]
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("weights", [[], [0, 0, 0], [1, 0, 5, 2**40], [7]])
+@pytest.mark.parametrize("weights", INDEXES)
 def test_indexes(weights):
-    check_state(lambda: WeightIndex(weights), play_index)
+    check_state(lambda: WeightIndex(weights, seed=3), play_index)
+    index = WeightIndex(weights, seed=3)
+    play_index(index)
+    twins = [copy.deepcopy(index), pickle.loads(pickle.dumps(index))]
+    played = play_index(index)
+    for twin in twins:
+        assert same(play_index(twin), played)
 
 
 def test_streams():
@@ -284,6 +295,7 @@ TORCH = {
     "device VRB": (lambda: a_device("VRB", N), play_sampler),
     "device groups": (lambda: a_device("GroupVRB", np.arange(N) % 3), play_sampler),
     "device index": (lambda: a_device("WeightIndex", np.arange(12)), play_device_index),
+    "device index, real": (lambda: a_device("WeightIndex", np.arange(12) / 7), play_device_index),
 }
 
 

@@ -6,6 +6,7 @@ Without Triton those tests are skipped, and the CPU's index alone is tested.
 
 import importlib.util
 import io
+import math
 import pathlib
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import torch
 from device_case import CUDA, DEVICE, cuda_tests, needs_triton
 from device_oracle import Oracle, key_of, philox
 
+import tombola
 from tombola.checkpoint import CheckpointError
+from tombola.index.real import fill_integers
 from tombola.torch import WeightIndex
 from tombola.torch.device import board, index
 from tombola.torch.device.layout import Cell, shape_of
@@ -369,20 +372,20 @@ def test_nothing_to_draw_from(new):
 
 LARGEST = 2**62 // 5
 BAD_SETS = [
-    ([0, 5, 1, -1], [1, 1, 1, 1], IndexError, r"indices\[1\] is 5, out of range .* of 5 items"),
-    ([0, 1, -1, 7], [1, 1, 1, -1], IndexError, r"indices\[2\] is -1, out of range"),
+    ([0, 5, 1, -1], [1, 1, 1, 1], IndexError, r"items\[1\] is 5, out of range .* of 5 items"),
+    ([0, 1, -1, 7], [1, 1, 1, -1], IndexError, r"items\[2\] is -1, out of range"),
     ([0, 1, 2, 9], [1, 1, -3, 1], ValueError, r"weights\[2\] is -3, but weights must not be neg"),
     ([0, 1, 2], [1, LARGEST + 1, -3], ValueError, rf"weights\[1\] is {LARGEST + 1}, but 2\^62"),
-    ([0, 2**62, 2], [1, 1, -3], IndexError, rf"indices\[1\] is {2**62}, out"),
-    ([0, 7, 2], [1, -1, 3], IndexError, r"indices\[1\] is 7, out"),
+    ([0, 2**62, 2], [1, 1, -3], IndexError, rf"items\[1\] is {2**62}, out"),
+    ([0, 7, 2], [1, -1, 3], IndexError, r"items\[1\] is 7, out"),
 ]
 BAD_ADDS = [
     *[(i, a, e, m) for i, a, e, m in BAD_SETS[:2]],
-    ([0, 1], [1, 2**62], ValueError, rf"amounts\[1\] is {2**62}, but 2\^62 // max\(n, k\) is"),
-    ([0, 1], [1, -(2**62)], ValueError, r"amounts\[1\] is -4611686018427387904"),
+    ([0, 1], [1, 2**62], ValueError, rf"deltas\[1\] is {2**62}, but 2\^62 // max\(n, k\) is"),
+    ([0, 1], [1, -(2**62)], ValueError, r"deltas\[1\] is -4611686018427387904"),
     ([3, 0, 3], [1, 1, -9], ValueError, r"for item 3, the last one at position 2, bring its w"),
     ([2, 0], [LARGEST, 1], ValueError, rf"for item 2, the last .* 0 to {LARGEST}, which is"),
-    ([3, 0, 9], [-9, 1, 1], IndexError, r"indices\[2\] is 9"),  # before sums are looked at
+    ([3, 0, 9], [-9, 1, 1], IndexError, r"items\[2\] is 9"),  # before sums are looked at
 ]
 
 
@@ -422,7 +425,7 @@ def test_the_first_fault_is_kept(new):
     put(device_index, [0, 4], [1, 1])
     put(device_index, [0, 1], [-1, 1])
     put(device_index, [0], [8])
-    with pytest.raises(IndexError, match=r"indices\[1\] is 4"):
+    with pytest.raises(IndexError, match=r"items\[1\] is 4"):
         device_index.check()
     device_index.check()
     assert device_index.weights.tolist() == [8, 2, 3]
@@ -523,12 +526,121 @@ def test_an_order_of_nothing():
     assert device_index.state_dict()["order"].tolist() == [1, 2, 0]
 
 
+# ---- real weights
+
+
+def real(values, seed=0, **options):
+    return WeightIndex(torch.tensor(values, dtype=torch.float64), seed=seed, **options)
+
+
+def test_real_weights_become_integers_by_the_rule_of_the_host():
+    words = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16)
+    values = words.double().numpy()
+    for exponent in (-12, -1, 0, 10, 24, 45):
+        expected = np.empty(values.size, dtype=np.int64)
+        fill_integers(values, exponent, expected)
+        for given in (words, torch.from_numpy(values)):
+            made = index._integers(given, 2.0**exponent).numpy()
+            np.testing.assert_array_equal(made, expected)
+            np.testing.assert_array_equal(index._integers(-given, 2.0**exponent).numpy(), -expected)
+
+
+@pytest.mark.parametrize("largest", [1.0, 3.0, 1e300, 1e-300, 5e-324])
+@pytest.mark.parametrize("n", [1, 3, 1000])
+def test_the_scale_leaves_room_for_weights_a_thousand_times_as_large(n, largest):
+    device_index = real([largest] + [0.0] * (n - 1))
+    units = int(device_index._engine.leaves[0])
+    assert 0 < units <= 2**62 // n // 1024
+    if largest > 1e-200:
+        assert units > 2**62 // n // 8192
+        device_index.set([0], [1024 * largest])
+        device_index.check()
+        assert device_index.weights[0] == 1024 * largest
+
+
+def test_real_draws_and_changes():
+    device_index = real([0.5, 1.0, 0.0, 2.5], seed=1)
+    draw = device_index.draw(30)
+    assert set(draw.indices.tolist()) == {0, 1, 3}
+    assert draw.weights.tolist() == [[0.5, 1.0, 0.0, 2.5][i] for i in draw.indices]
+    assert draw.probabilities.tolist() == [w / 4 for w in draw.weights.tolist()]
+    assert draw.importances.tolist() == (1 / (4 * draw.probabilities)).float().tolist()
+    assert draw.total.item() == 4
+    assert draw.ticket == tombola.Draw(draw.indices.numpy(), draw.probabilities.numpy(), 4, 0)
+    assert draw.mean(draw.probabilities).item() == 0.25
+    device_index.set(torch.tensor([3, 0]), torch.tensor([0, 6]))  # integers are real numbers too
+    device_index.add([1, 1, 3], [0.25, 1.0, 1e-300])
+    device_index.add(torch.tensor([0]), torch.tensor([-2.5], dtype=torch.float16))
+    device_index.check()
+    weights = device_index.weights.tolist()
+    assert weights[:3] == [3.5, 2.25, 0.0]
+    assert 0 < weights[3] < 1e-12
+    assert device_index.probabilities([1]).item() == pytest.approx(2.25 / 5.75, rel=1e-15)
+    assert device_index.draw(2).number == 1
+    device_index.verify()
+
+
+def test_real_weights_start_from_nothing():
+    device_index = real([0.0] * 5)
+    device_index.set([1, 2], [1000.0, 0.001])
+    device_index.check()
+    np.testing.assert_allclose(device_index.weights, [0, 1000.0, 0.001, 0, 0], atol=2.0**-48)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda index: index.set([0, 1], [1.0, -0.5]), r"weights\[1\] is -0.5, but .* negative"),
+        (lambda index: index.set([0, 1], [1.0, math.nan]), r"weights\[1\] is nan, but .* finite"),
+        (
+            lambda index: index.set([0, 1], [1.0, math.inf]),
+            r"weights\[1\] is 16384.0 or beyond, but",
+        ),
+        (lambda index: index.set([0], [5000.0]), r"weights\[0\] is 5000.0, but .* = 4096.0 is"),
+        (lambda index: index.add([0, 1], [1.0, math.nan]), r"deltas\[1\] is nan, but 2\^62"),
+        (lambda index: index.add([1, 0], [-0.75, 1.0]), "for item 1, the last .* 0 to 4096.0, wh"),
+    ],
+)
+def test_bad_real_changes_are_refused_as_a_whole(call, message):
+    device_index = real([3.0, 0.5, 1.0, 2.0])
+    assert_refused(device_index, lambda: call(device_index), ValueError, message)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -2.5], r"weights\[1\] is -2.5, but weights must not be negative"),
+        ([1.0, math.nan], r"weights\[1\] is nan, but weights must be finite"),
+        ([math.inf, 1.0], r"weights\[0\] is 4096.0 or beyond, but 2\^62 // n = .* is the largest"),
+    ],
+)
+def test_bad_real_weights(weights, message):
+    with pytest.raises(ValueError, match=message):
+        WeightIndex(weights)
+
+
+@needs_triton
+def test_real_weights_on_a_board(on_board):
+    """The kernels see integers: they need nothing else."""
+    device_index = WeightIndex(torch.tensor([0.5, 0.0, 1.5]).to(DEVICE), device=DEVICE)
+    device_index.set(on(device_index, [1]), torch.tensor([2.0]).to(DEVICE))
+    device_index.add(on(device_index, [0, 0]), torch.tensor([0.25, 0.25]).to(DEVICE))
+    assert device_index.weights.tolist() == [1.0, 2.0, 1.5]
+    draw = device_index.draw(6)
+    assert draw.probabilities.tolist() == (draw.weights / 4.5).tolist()
+    state = device_index.state_dict()
+    twin = WeightIndex(torch.ones(3).to(DEVICE), device=DEVICE)
+    twin.load_state_dict(state)
+    assert twin.weights.tolist() == device_index.weights.tolist()
+    device_index.set(on(device_index, [0, 1]), torch.tensor([1.0, math.nan]).to(DEVICE))
+    with pytest.raises(ValueError, match=r"weights\[1\] is nan"):
+        device_index.check()
+
+
 # ---- arguments
 
 
 def test_arguments_are_checked():
-    with pytest.raises(TypeError, match=r"weights must hold integers, got torch.float32; scale"):
-        WeightIndex(torch.ones(3))
     with pytest.raises(TypeError, match=r"weights must hold integers, got torch.bool"):
         WeightIndex(torch.ones(3) > 0)
     with pytest.raises(ValueError, match=r"one dimension, got shape \(2, 2\)"):
@@ -544,15 +656,15 @@ def test_arguments_are_checked():
     device_index = WeightIndex(np.array([1, 2], dtype=np.uint8))
     with pytest.raises(ValueError, match="size must be from 0"):
         device_index.draw(-1)
-    with pytest.raises(TypeError, match=r"weights must hold integers, got torch.float"):
+    with pytest.raises(TypeError, match=r"weights must hold integers, got torch.float64; make"):
         device_index.set([0], [0.5])
-    with pytest.raises(TypeError, match="indices must hold integers"):
+    with pytest.raises(TypeError, match="items must hold integers"):
         device_index.set([0.0], [1])
     with pytest.raises(ValueError, match="same length, got 2 and 1"):
         device_index.set([0, 1], [1])
     with pytest.raises(ValueError, match="one dimension"):
         device_index.add([[0]], [[1]])
-    with pytest.raises(ValueError, match="indices is on meta, the index on cpu"):
+    with pytest.raises(ValueError, match="items is on meta, the index on cpu"):
         device_index.set(torch.zeros(1, dtype=torch.int64, device="meta"), [1])
     device_index.set(np.array([1], dtype=np.int32), [7])
     assert device_index.weights.tolist() == [1, 7]

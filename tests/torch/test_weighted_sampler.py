@@ -9,7 +9,6 @@ import math
 import pickle
 import runpy
 from collections import Counter
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +18,8 @@ from scipy import stats
 from torch import distributed as dist
 from torch.utils.data import BatchSampler, DataLoader, WeightedRandomSampler
 
-from tombola import Stream
 from tombola.checkpoint import CheckpointError
 from tombola.torch import WeightedSampler
-from tombola.torch.real_weights import RealWeights
 
 WEIGHTS = [0.1, 0.9, 0.0, 0.7, 3.0, 0.6]
 MODES = pytest.mark.parametrize("replacement", [True, False])
@@ -373,37 +370,6 @@ def test_one_iteration_at_a_time():
 # --- rounding --------------------------------------------------------------------------------
 
 
-def units(board):
-    return [Fraction(int(weight)) for weight in board._index.weights]
-
-
-def test_rounding_is_within_its_bound_and_no_positive_weight_becomes_zero():
-    chance = np.random.default_rng(0)
-    for trial in range(40):
-        n = int(chance.integers(1, 60))
-        scale = [1.0, 1e300, 1e-300, 5e-324][trial % 4]
-        values = np.minimum(chance.random(n) ** chance.integers(1, 100) * scale, 1e308)
-        values[0] = scale
-        board = RealWeights(values, replacement=True)
-        for _ in range(5):
-            board.draw(Stream(trial), np.empty(3, dtype=np.int64))
-            exact, made = [Fraction(value) for value in values], units(board)
-            assert all((one > 0) == (other > 0) for one, other in zip(exact, made, strict=True))
-            for weight, unit in zip(exact, made, strict=True):
-                p = weight / sum(exact)
-                assert abs(unit / sum(made) - p) <= (1 + n * p) / 2**49
-            items = chance.integers(n, size=1 + n // 20)
-            values[items] = np.minimum(chance.random(items.size) * scale * 10.0, 1e308)
-            values[0] = scale
-            board.put(np.append(items, 0))
-
-
-def test_whole_numbers_are_not_rounded():
-    weights = [1, 2**40, 3, 2**48 + 5, 0]
-    made = units(RealWeights(np.array(weights, dtype=float), replacement=True))
-    assert [unit * sum(weights) for unit in made] == [weight * sum(made) for weight in weights]
-
-
 def test_the_smallest_positive_weight_is_drawn_next_to_the_largest():
     sampler = WeightedSampler([5e-324, 1e308, 0.0, 1.0, 1e308], 4, replacement=False)
     for _ in range(5):
@@ -446,7 +412,7 @@ def test_more_than_2_to_the_24_items():
     assert n - 1 not in items
     assert len(items.unique()) > 9_900
     board = sampler._board
-    assert sum(array.nbytes for array in (board.values, board.taken, *board._index)) < 24.1 * n
+    assert sum(array.nbytes for array in (board.values, board.taken, *board.index)) < 24.1 * n
 
 
 # --- resuming ---------------------------------------------------------------------------------

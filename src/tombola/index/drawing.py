@@ -11,7 +11,7 @@ from tombola.index.setting import assign, move
 from tombola.random import Words, bounded, fill_words, next_below, rejected_below, seek
 from tombola.state import Cell
 
-__all__ = ["draw_many", "draw_one", "draw_without_replacement", "put_back", "take"]
+__all__ = ["draw_many", "draw_one", "draw_with_probabilities", "put_back", "take"]
 
 CHUNK = 1024  # darts thrown together: their scratch arrays fit into the first cache levels
 FEW = 12  # fewer draws than this are made one by one
@@ -90,7 +90,12 @@ def plan_of(sums: Any, uniform: Any) -> Any:
 
 @kernel(allocates=True)
 def throw(
-    index: Index, words: NDArray[np.uint64], rejected: Any, out: NDArray[np.int64], uniform: Any
+    index: Index,
+    words: NDArray[np.uint64],
+    rejected: Any,
+    out: NDArray[np.int64],
+    drawn_by: NDArray[np.int64],
+    uniform: Any,
 ) -> Any:
     """Throw one dart per word until `out` is full; return the number of hits and of darts used.
 
@@ -125,15 +130,26 @@ def throw(
     hits = 0
     used = 0
     while used < words.size and hits < out.size:
+        weight = weights[items[used]]
         out[hits] = items[used]
-        hits += levels[used] < weights[items[used]]
+        drawn_by[hits] = weight + uniform
+        hits += levels[used] < weight
         used += 1
     return hits, used
 
 
 @kernel(allocates=True)
-def draw_many(index: Index, stream: Cell[Words], out: NDArray[np.int64], uniform: Any) -> None:
-    """Draw `out.size` items: the same items, from the same words, as calls of `draw_one`."""
+def draw_many(
+    index: Index,
+    stream: Cell[Words],
+    out: NDArray[np.int64],
+    drawn_by: NDArray[np.int64],
+    uniform: Any,
+) -> None:
+    """Draw `out.size` items: the same items, from the same words, as calls of `draw_one`.
+
+    Writes the integer that each was drawn by, its weight + `uniform`, to `drawn_by`.
+    """
     sums = index.sums[0]
     area = sums.area + sums.at_least[0] * uniform
     total = sums.total + sums.at_least[0] * uniform
@@ -146,12 +162,29 @@ def draw_many(index: Index, stream: Cell[Words], out: NDArray[np.int64], uniform
         darts: Any = min(CHUNK, np.int64((out.size - done) * darts_per_hit))
         start = stream[0].position
         fill_words(stream, words[:darts])
-        hits, used = throw(index, words[:darts], rejected, out[done:], uniform)
+        hits, used = throw(index, words[:darts], rejected, out[done:], drawn_by[done:], uniform)
         done += hits
         if used < darts:  # return the words of unused darts to the stream
             seek(stream, start + np.uint64(used))
     for j in range(done, out.size):
         out[j] = draw_one(index, stream, uniform)
+        drawn_by[j] = index.weights[out[j]] + uniform
+
+
+@kernel(allocates=True)
+def draw_with_probabilities(
+    index: Index,
+    stream: Cell[Words],
+    items: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    uniform: Any,
+) -> None:
+    """Draw items; write the probability of each, (weight + uniform) / (total + n uniform)."""
+    drawn_by = probabilities.view(np.int64)  # in the same memory: replaced one by one
+    draw_many(index, stream, items, drawn_by, uniform)
+    total = index.sums[0].total + index.sums[0].at_least[0] * uniform
+    for j in range(items.size):
+        probabilities[j] = drawn_by[j] / total
 
 
 @kernel
@@ -165,7 +198,7 @@ def take(
 ) -> Any:
     """Draw items and set the weight of each to 0; return how many were drawn.
 
-    It stops early where the total is below `least`. What `put_back` needs is recorded in `weights`
+    It stops early if the total is below `least`. What `put_back` needs is recorded in `weights`
     and `places`.
     """
     for j in range(out.size):
@@ -194,12 +227,3 @@ def put_back(
         place = move(index, np.int64(index.position[item]), places[j])
         index.order[place] = item
         index.position[item] = place
-
-
-@kernel(allocates=True)
-def draw_without_replacement(index: Index, stream: Cell[Words], out: NDArray[np.int64]) -> None:
-    """Draw items, each from those not drawn before, and leave the index as it was."""
-    weights = np.empty(out.size, dtype=np.int64)
-    places = np.empty(out.size, dtype=np.int64)
-    take(index, stream, out, weights, places, 1)
-    put_back(index, out, weights, places)

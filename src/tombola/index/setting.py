@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel, prefetch
-from tombola.index.layout import LIMIT, Index, column_area, height_of
+from tombola.index.layout import LIMIT, Index, column_area, height_of, place_type
 
-__all__ = ["append", "assign", "assign_many", "checked_set", "first_unfit"]
+__all__ = ["append", "assign", "assign_many", "checked_set", "first_unfit", "summed", "with_room"]
 
 CHUNK = 256  # assignments whose items are prefetched together
 AHEAD = 4  # crossings of a boundary ahead of which its items are prefetched
@@ -95,6 +95,34 @@ def checked_set(index: Index, items: NDArray[np.int64], new: NDArray[np.int64]) 
         return SET_MAY_PASS_LIMIT
     assign_many(index, items, new)
     return SET_DONE
+
+
+def summed(
+    weights: NDArray[Any], items: NDArray[np.int64], deltas: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+    """Add deltas to the weights of items, all of them if an item occurs more than once.
+
+    Returns the distinct items, what their weights become, and the last position of each in `items`.
+    """
+    unique, where = np.unique(items, return_inverse=True)
+    new = weights[unique].astype(deltas.dtype)
+    np.add.at(new, where, deltas)
+    last = np.zeros(unique.size, dtype=np.int64)
+    np.maximum.at(last, where, np.arange(items.size))
+    return unique, new, last
+
+
+def with_room(index: Index, n: int) -> Index:
+    """Return the index if it has room for n items, else a copy with half as much room again."""
+    kind, size = place_type(n), index.weights.size
+    if n <= size and kind == index.order.dtype:
+        return index
+    capacity = max(n, size + size // 2)
+    parts = ((index.weights, np.int64), (index.order, kind), (index.position, kind))
+    grown: list[Any] = [np.empty(capacity, dtype=dtype) for _, dtype in parts]
+    for new, (old, _) in zip(grown, parts, strict=True):
+        new[:size] = old
+    return Index(index.sums, *grown)
 
 
 @kernel

@@ -1,9 +1,9 @@
 """Arithmetic that gives the same result on every machine, for losses of any size."""
 
-import math
 from typing import Any
 
 from tombola.compiling import kernel
+from tombola.index.real import power_of_two_near
 from tombola.state import real
 
 __all__ = ["cube_root", "learnt_unit", "normalised", "pace", "power_of_two_near", "unit_after"]
@@ -15,16 +15,6 @@ def learnt_unit() -> Any:
         "what losses are multiplied by: a power of two near 1 / (the first loss); 0: not yet known",
         default=0.0,
     )
-
-
-@kernel
-def power_of_two_near(x: Any) -> Any:
-    """Return a power of two p with x / p in [1/2, 1), for positive finite x.
-
-    It is limited to 2^-950 and 2^1000, so that 2^50 / p is finite.
-    """
-    exponent = math.frexp(x)[1]
-    return math.ldexp(1.0, min(1000, max(-950, exponent)))
 
 
 @kernel(inline=True)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel, prefetch
+from tombola.index.real import LOW, out_of_range
 from tombola.samplers import fallback
 from tombola.samplers.arithmetic import normalised, pace
 from tombola.samplers.default_rule import (
@@ -34,8 +35,6 @@ from tombola.samplers.default_rule import (
     shrunk_root,
 )
 from tombola.samplers.weighted import (
-    HIGH,
-    LOW,
     following,
     probability_of,
     put,
@@ -116,7 +115,7 @@ def learn_in_stages(
             put(state, turn.cursor, scratch.second.value[size])
             turn.cursor = following(turn.cursor, n)
             size += 1
-            within = LOW * n <= state.index.sums[0].total <= HIGH
+            within = not out_of_range(state.index.sums[0].total, LOW * n)
         rule.fed += size
         rule.mean_square = scratch.mean[size - 1]
         rule.compared = scratch.compared[size - 1]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel, prefetch
 from tombola.index.layout import Index, Sections, build
+from tombola.index.real import HIGH, LOW_GROUPS, TARGET, out_of_range, scale_for, to_integer
 from tombola.index.setting import assign
 from tombola.random import Words
 from tombola.samplers import fallback, group_drawing
@@ -45,7 +46,6 @@ LARGEST = 2**44  # the largest integer weight of an item
 MEMORY = 15  # visits: the window of an item's average
 SMALLEST = 1 / 16  # of h: an item with zero losses is drawn a quarter as often as an unseen one
 TOO_LARGE = 2.0**100  # a loss this many times the first one makes the sampler start over
-GROUP_TOTAL = 2.0**50  # total of the group weights after a rebuild
 CHUNK = 64  # losses whose items are prefetched together
 
 
@@ -177,8 +177,7 @@ def learn_one(state: GroupState, item: int, probability: float, loss: float) -> 
     rule.cursor = other
     if seen[other] == 0:
         put_group(state, other)
-    total = state.index.sums[0].total
-    if first or total > 2**60 or total < 2**40:
+    if first or out_of_range(state.index.sums[0].total, LOW_GROUPS):
         rebuild_groups(state)
 
 
@@ -191,8 +190,7 @@ def scale_of(state: GroupState, place: int) -> Any:
 @kernel(inline=True)
 def member_weight(state: GroupState, place: int) -> Any:
     """Return the integer weight s sqrt(h) of the item at a place."""
-    weight = UNSEEN * scale_of(state, place) * math.sqrt(state.scores[place])
-    return np.int64(max(1.0, min(weight, float(LARGEST))))
+    return to_integer(scale_of(state, place) * math.sqrt(state.scores[place]), UNSEEN, LARGEST)
 
 
 @kernel(inline=True)
@@ -205,10 +203,15 @@ def group_value(state: GroupState, c: int) -> Any:
 
 
 @kernel(inline=True)
+def group_weight(state: GroupState, c: int) -> Any:
+    """Return the integer weight of a group, at least 1."""
+    return max(1, to_integer(group_value(state, c), state.rule[0].scale, HIGH))
+
+
+@kernel(inline=True)
 def put_group(state: GroupState, c: int) -> None:
-    """Convert a group's value into its integer weight."""
-    scaled = min(group_value(state, c) * state.rule[0].scale, 2.0**60)  # then it is rebuilt
-    assign(state.index, c, max(1, np.int64(scaled)))
+    """Set the weight of a group by its value; a weight of HIGH leads to another scale."""
+    assign(state.index, c, group_weight(state, c))
 
 
 @kernel
@@ -217,10 +220,9 @@ def rebuild_groups(state: GroupState) -> None:
     total = 0.0
     for c in range(state.levels.size):
         total += group_value(state, c)
-    state.rule[0].scale = GROUP_TOTAL / power_of_two_near(max(total, 1e-200))
+    state.rule[0].scale = scale_for(total, TARGET)
     for c in range(state.levels.size):
-        scaled = np.int64(group_value(state, c) * state.rule[0].scale)
-        state.index.weights[c] = scaled if scaled > 1 else 1
+        state.index.weights[c] = group_weight(state, c)
     build(state.index)
 
 

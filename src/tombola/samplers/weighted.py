@@ -3,9 +3,9 @@
 Such a sampler consists of a few small functions on a subclass of `Weighted`: `absorb` updates the
 score of an item from a loss, `value` maps the score to the real number that the item's weight is
 proportional to, and `prepare` sets the parameters of the next draws, such as the mixing. This
-module does the rest: it converts real values into integer weights, adds the uniform share of a
-mixture to every weight at draw time, refreshes stale weights a few at a time, and compiles
-everything together with these functions.
+module does the rest: it turns values into integer weights by `tombola.index.real`, adds the uniform
+share of a mixture to every weight at draw time, refreshes stale weights a few at a time, and
+compiles everything together with these functions.
 
 With weights a_i of sum A and the uniform weight U, an item is drawn with probability
 (a_i + U) / (A + n U): a ratio of integers, which the draw reports exactly (rounded once, to a
@@ -20,18 +20,15 @@ import numpy as np
 from tombola.compiling import kernel, prefetch
 from tombola.index import drawing
 from tombola.index.layout import Index, build, new_index
+from tombola.index.real import HIGH, LOW, TARGET, out_of_range, scale_for, to_integer
 from tombola.index.setting import assign
 from tombola.random import next_below
-from tombola.samplers.arithmetic import power_of_two_near
 from tombola.samplers.compiled import Compiled, CompiledSampler
 from tombola.state import Cell, Floats, Ints, Record, array, cell, count, derived, integer, real
 
 __all__ = ["Rule", "Scored", "Sweep", "Weighted", "WeightedSampler"]
 
 SWEEP = 2  # items refreshed per loss, while a sweep is in progress
-TARGET = 2.0**50  # total weight after a rebuild
-HIGH = 2**60  # a total above this, or an average weight below LOW, changes the scale
-LOW = 2**10
 SMALL = 2**20  # up to this many items are rescaled at once, in milliseconds; more by a sweep
 
 
@@ -87,10 +84,14 @@ def draw_many(state: "Weighted", items: Ints, probabilities: Floats) -> None:
     while done < items.size:
         size, uniform = begin_draws(state, items.size - done)
         if uniform >= 0:
-            # the same items, from the same words, as `draw_from_index`
-            drawing.draw_many(state.index, state.stream, items[done : done + size], uniform)
-            for j in range(done, done + size):
-                probabilities[j] = probability_of(state, items[j], uniform)
+            # the same items and probabilities, from the same words, as `draw_from_index`
+            drawing.draw_with_probabilities(
+                state.index,
+                state.stream,
+                items[done : done + size],
+                probabilities[done : done + size],
+                uniform,
+            )
         else:
             draw_rest(state, items[done : done + size], probabilities[done : done + size])
         done += size
@@ -141,29 +142,16 @@ def update_in_order(state: "Weighted", items: Ints, probabilities: Floats, losse
 
 
 @kernel(inline=True)
-def least_weight(state: "Weighted", real: Any) -> Any:
-    """Return the smallest weight that an item of this value can have."""
-    return np.int64(1) if real > 0.0 else state.sweep[0].least
-
-
-@kernel(inline=True)
-def weight_within(real: Any, scale: Any, room: Any) -> Any:
-    """Return a real value times the scale as an integer, at most `room`."""
-    scaled = real * scale
-    return min(room, np.int64(scaled) if scaled < 2.0**62 else room)
-
-
-@kernel(inline=True)
 def put(state: "Weighted", item: int, real: Any) -> None:
-    """Convert a value into an integer weight.
+    """Set the weight of an item by its value, as `tombola.index.real` describes.
 
-    The weight is at least 1, so that every item can be drawn (a sampler may choose 0 for a value of
-    0). It is clipped such that the total does not exceed the limit of the index; the end of the
+    The weight of value 0 is 1 too, so that every item can be drawn, unless the sampler chooses 0.
+    A weight is clipped such that the total does not exceed the limit of the index; the end of the
     update then changes the scale.
     """
     room = 2 * HIGH - (state.index.sums[0].total - state.index.weights[item])
-    weight = weight_within(real, state.sweep[0].scale, room)
-    assign(state.index, item, max(weight, least_weight(state, real)))
+    weight = to_integer(real, state.sweep[0].scale, room)
+    assign(state.index, item, max(weight, state.sweep[0].least))
 
 
 @kernel(inline=True)
@@ -185,7 +173,7 @@ def sweep(state: "Weighted") -> None:
             put(state, item, state.value(item))
         if not turn.endless:
             turn.pending -= items
-    if not LOW * n <= state.index.sums[0].total <= HIGH:
+    if out_of_range(state.index.sums[0].total, LOW * n):
         rescale(state)
 
 
@@ -207,12 +195,12 @@ def rebuild(state: "Weighted") -> None:
     weights = state.index.weights
     for item in range(weights.size):
         total += state.value(item)
-    scale = TARGET / power_of_two_near(total)
+    scale = scale_for(total, TARGET)
     state.sweep[0].scale = scale
     room = np.int64(2 * HIGH)
     for item in range(weights.size):
-        real = state.value(item)
-        weights[item] = max(weight_within(real, scale, room), least_weight(state, real))
+        weight = to_integer(state.value(item), scale, room)
+        weights[item] = max(weight, state.sweep[0].least)
         room -= weights[item]
     build(state.index)
 
@@ -316,7 +304,7 @@ class WeightedSampler(CompiledSampler):
         kind : type of Weighted
             The class of the state.
         index : Index, optional
-            Space for the index, where it is not to be separate arrays.
+            Space for the index, if it shares memory with other arrays.
         stale : bool, default=False
             Whether weights change without feedback for their item; the sweep then never stops.
         least : {0, 1}, default=1

@@ -61,7 +61,7 @@ def check_state(make: Make, play: Play) -> None:
     --------
     >>> import tombola
     >>> def play(index):
-    ...     drawn = index.draw(20, tombola.Stream(0))
+    ...     drawn = index.draw(20).indices
     ...     index.set(drawn, drawn + 1)
     ...     return drawn
     >>> check_state(lambda: tombola.WeightIndex([1, 2, 5]), play)

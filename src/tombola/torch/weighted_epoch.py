@@ -1,10 +1,10 @@
-"""An epoch of weighted draws: drawn a little ahead, handed out, and taken back where need be."""
+"""An epoch of weighted draws: drawn a little ahead, handed out, and taken back if necessary."""
 
 import numpy as np
 
+from tombola.index.real import CHUNK, RealWeights
 from tombola.random import Stream
 from tombola.state import Document, Ints, array, count, flag, integer
-from tombola.torch.real_weights import CHUNK, RealWeights
 
 __all__ = ["Epoch", "SavedEpoch"]
 
@@ -24,7 +24,7 @@ class SavedEpoch(Document):
 class Epoch:
     """An epoch, or what is left of it: items of all processes, in the order of their draws.
 
-    Items are drawn many at a time, which is faster than one by one. Nobody can tell: `settle`
+    Items are drawn many at a time, which is faster than one by one, with the same result: `settle`
     takes back what was drawn ahead, before a weight changes or a state is saved.
 
     Parameters
@@ -64,7 +64,7 @@ class Epoch:
 
     @classmethod
     def restored(cls, board: RealWeights, saved: SavedEpoch, left: int, world: int) -> "Epoch":
-        """Return the rest of a saved epoch: for each process `left` items, if there are so many."""
+        """Return the rest of a saved epoch: `left` items for each process, or fewer."""
         if saved.over and not board.replacement:  # no more can be drawn
             left = min(left, saved.ahead.size // world)
         stream = Stream(saved.seed)

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tombola.index.inputs import check_real
 from tombola.state import CheckpointError
 from tombola.torch.communication import Connection, find_connection, world_size
 from tombola.validation import whole
@@ -26,9 +27,7 @@ def real_numbers(name: str, given: Any) -> NDArray[np.float64]:
     if array.ndim != 1:
         raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
     values = array.astype(np.float64, order="C")
-    if values.size and not (values.min() >= 0 and values.max() < np.inf):
-        j = int(np.argmin((values >= 0) & (values < np.inf)))
-        raise ValueError(f"{name}[{j}] is {values[j]}: weights must be finite and not negative")
+    check_real(name, values)
     return values
 
 
@@ -61,7 +60,7 @@ def _array(name: str, given: Any) -> NDArray[Any]:
 def connection_of(
     num_replicas: int | None, rank: int | None, process_group: Any, generator: Any
 ) -> Connection:
-    """Return the connection that the arguments ask for; without `gather` where they are given."""
+    """Return the connection that the arguments ask for; without `gather` if they are given."""
     if num_replicas is None and rank is None:
         expected = int(os.environ.get("WORLD_SIZE", "1"))
         if expected > 1 and not world_size():
@@ -149,7 +148,7 @@ def set_generator(generator: torch.Generator, state: NDArray[np.uint8]) -> None:
 def _place(state: NDArray[np.uint8]) -> tuple[int, int]:
     """Return how many words a generator on the CPU has left, and the place of the next one.
 
-    torch does not compare the two, and would read beyond the words. That they are here in a state
-    is how torch keeps it so far: a new generator tells.
+    torch does not compare the two, and would read beyond the words. A new generator
+    shows whether torch still keeps them here in a state.
     """
     return int(state[8:12].view(np.int32)[0]), int(state[16:24].view(np.int64)[0])

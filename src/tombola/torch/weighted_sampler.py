@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from tombola.index.layout import place_type
+from tombola.index.real import LARGEST_EXPONENT, RealWeights
 from tombola.random import Stream
 from tombola.state import (
     Floats,
@@ -22,7 +23,6 @@ from tombola.state import (
     optional,
     same,
 )
-from tombola.torch.real_weights import LARGEST_EXPONENT, RealWeights
 from tombola.torch.tensors import TensorState
 from tombola.torch.weighted_epoch import Epoch, SavedEpoch
 from tombola.torch.weighted_inputs import connection_of, real_numbers, set_generator, shared_update
@@ -40,7 +40,7 @@ class WeightedState(TensorState):
     num_samples: int = same("draws in an epoch, of all processes together")
     replacement: bool = same("whether items stay on the board when they are drawn")
     weights: Floats = array("the weight of each item", 0.0, dtype=np.float64, shape=("n",))
-    exponent: int = integer("the unit is 2^-exponent", -LARGEST_EXPONENT, LARGEST_EXPONENT)
+    exponent: int = integer("the scale is 2^exponent", -LARGEST_EXPONENT, LARGEST_EXPONENT)
     order: NDArray[Any] = array(
         "the order of the items on the board", 0, "n - 1", dtype="places", shape=("n",)
     )
@@ -108,7 +108,7 @@ class WeightedSampler(Sampler[int]):
         Each epoch and each `sample` takes one seed from it, or from torch's default generator: the
         same state of the generator, the same draws. Processes use the seed of rank 0.
     num_replicas, rank : int, optional
-        The number of processes and of this one; by default from torch.distributed where that is
+        The number of processes and of this one; by default from torch.distributed if that is
         initialised. If they are given, processes do not communicate: they need a `generator` in
         the same state, and the same updates. ``num_replicas=1, rank=0`` draws for this process
         alone.
@@ -124,10 +124,10 @@ class WeightedSampler(Sampler[int]):
     Notes
     -----
     Rounding: weights are whole numbers of a unit, a power of two that is at most 2^-49 of the total
-    that is drawn from, at every draw. A weight is rounded to the nearest unit, and a positive one
-    to at least one unit, so it never becomes 0. A probability p is off by at most (1 + m p) 2^-49,
-    m being the number of items that can be drawn; whole numbers with a total of at most 2^49 are
-    not rounded at all. Draws are exactly in proportion to the rounded weights.
+    that is drawn from, at every draw. A weight is rounded down to a whole number of units, but a
+    positive one to at least one unit, so it never becomes 0. A probability p is off by at most
+    (1 + m p) 2^-49, m being the number of items that can be drawn; whole numbers with a total of at
+    most 2^49 are not rounded at all. Draws are exactly in proportion to the rounded weights.
 
     Cost: 24 bytes an item (25 without replacement), and 8 bytes for each draw of an epoch. A draw
     and the update of an item take O(1); an update that moves the total by a factor of 16 or more,
@@ -256,7 +256,7 @@ class WeightedSampler(Sampler[int]):
         the draw that cannot be made raises the error, not the update.
 
         With several processes, all of them call it at the same point of the epoch, each with
-        items of its own choice, and all weights reach all processes. Where processes set the same
+        items of its own choice, and all weights reach all processes. If processes set the same
         item, the highest rank wins.
 
         Parameters
@@ -274,8 +274,7 @@ class WeightedSampler(Sampler[int]):
             return
         if self._epoch is not None:
             self._epoch.settle()
-        self._board.values[items] = values
-        self._board.put(items)
+        self._board.set(items, values)
 
     @property
     def weights(self) -> Tensor:
@@ -331,7 +330,7 @@ class WeightedSampler(Sampler[int]):
             replacement=self.replacement,
             weights=board.values,
             exponent=board.exponent,
-            order=board.order,
+            order=board.index.order,
             taken=board.taken if off else None,
             epoch=over,
             open=opened,

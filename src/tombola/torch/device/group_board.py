@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tombola.samplers.group_rule import GROUP_TOTAL, MEMORY, SMALLEST, UNSEEN
+from tombola.index.real import TARGET
+from tombola.samplers.group_rule import MEMORY, SMALLEST, UNSEEN
 from tombola.samplers.groups import new_groups
 from tombola.state import Floats, Ints, Scope, array
 from tombola.torch.device.board import Board, draw_launch
@@ -64,7 +65,7 @@ class GroupBoard(RuleBoard):
         order = new_groups(numbers)
         self.most = min(LARGEST, LIMIT // (2 * n))
         weights = torch.full((n,), min(UNSEEN, self.most), device=device)
-        scale = GROUP_TOTAL / 2.0 ** n.bit_length()
+        scale = TARGET / 2.0 ** n.bit_length()
         super().__init__(weights, seed, scale=scale, mixing=0.125, shuffle=shuffle)
         place = np.empty(n, dtype=np.int64)
         place[order.members] = np.arange(n)

@@ -23,6 +23,7 @@ Importing this module needs Triton.
 import triton
 import triton.language as tl
 
+from tombola.index import real
 from tombola.samplers import group_rule
 from tombola.torch.device.group_kernels import group_probability
 from tombola.torch.device.kernels import WIDTH, find_slots, finish, is_last, replace, start_of
@@ -76,7 +77,7 @@ SPAN_BITS = tl.constexpr(24)  # r is at most 2^24 of what its group had before .
 FAINT = tl.constexpr(2.0**-20)  # ... or, if that was less, of this times the level of all groups
 GROUP_BITS = tl.constexpr(50)  # the total weight of groups is about 2^50 ...
 GROUP_SLACK = tl.constexpr(5)  # ... within this many bits
-LARGEST_TOTAL = tl.constexpr(2**61)
+LARGEST_TOTAL = tl.constexpr(2 * real.HIGH)
 
 
 @triton.jit

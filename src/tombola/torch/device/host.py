@@ -79,8 +79,7 @@ class Host:
         items, weights = np.full(size, -1), np.zeros(size, dtype=np.int64)
         if total > 0:
             stream = Stream(self._seed, (self.position,))
-            drawing.draw_many(self._index, stream.state, items, 0)
-            weights = self._index.weights[items]
+            drawing.draw_many(self._index, stream.state, items, weights, 0)
         elif size > 0:
             self._record(Fault.EMPTY, self.position, 0)
         self.position += size > 0
@@ -97,11 +96,7 @@ class Host:
         items, changes = indices.numpy(), amounts.numpy()
         if not self._accepts(items, changes, -most, most, Fault.AMOUNT):
             return
-        unique, where = np.unique(items, return_inverse=True)
-        new = self._index.weights[unique]
-        np.add.at(new, where, changes)
-        last = np.zeros(unique.size, dtype=np.int64)
-        np.maximum.at(last, where, np.arange(items.size))
+        unique, new, last = setting.summed(self._index.weights, items, changes)
         outside = (new < 0) | (new > self._limit)
         if outside.any():
             position = last[outside].min()

@@ -1,7 +1,8 @@
 """The public class of the index on a device: arguments, errors and checkpoints."""
 
+import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from tombola.index.layout import is_order, place_type
 from tombola.state import Ints, Scope, array, count, integer, optional
 from tombola.torch.device.board import MOST_CHANGES, Board
+from tombola.torch.device.device_draw import DeviceDraw
 from tombola.torch.device.host import Host
 from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Fault
 from tombola.torch.tensors import TensorState
@@ -19,7 +21,10 @@ from tombola.validation import whole
 __all__ = ["IndexDraw", "WeightIndex"]
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-FLOATS = "scale them to whole numbers first, (weights * (2**30 / weights.max())).round().long()"
+FLOATS = "make the index from float weights: it then takes real numbers"
+NOT_A_NUMBER = -(2**63)  # in place of the integer of NaN
+LARGEST_EXPONENT = 1000  # of the scale, so that it is finite
+SPARE_BITS = 10  # real weights may grow to 2^10 times the largest one at first
 PIECE = 1 << 26  # weights that are searched for the first bad one at a time
 
 
@@ -27,10 +32,18 @@ class IndexState(TensorState):
     """All that defines a `WeightIndex`."""
 
     kind: ClassVar = "torch.WeightIndex"
+    form: ClassVar = 3
 
     seed: int = integer("the seed of the draws", 0, 2**64 - 1)
     position: int = count("calls of `draw` so far")
-    weights: Ints = array("the weight of each item", 0, "limit", dtype=np.int64, shape=("n",))
+    exponent: int | None = optional(
+        integer(
+            "of the scale, 2^exponent; None if weights are integers",
+            -1020,
+            LARGEST_EXPONENT,
+        )
+    )
+    weights: Ints = array("the integer of each item", 0, "limit", dtype=np.int64, shape=("n",))
     order: NDArray[Any] | None = optional(
         array("on the CPU, the order of the columns", 0, "n - 1", dtype="places", shape=("n",))
     )
@@ -42,46 +55,81 @@ class IndexState(TensorState):
         return "order must sort the items by the heights of their weights"
 
 
-class IndexDraw(NamedTuple):
-    """Items drawn, with what their probabilities were.
+class IndexDraw(DeviceDraw):
+    """Items drawn, with what their probabilities were; a `DeviceDraw`.
+
+    Probabilities and importances are computed when they are asked for.
 
     Attributes
     ----------
     indices : Tensor of int64, shape (B,)
         The items; -1 if there was nothing to draw from.
-    weights : Tensor of int64, shape (B,)
-        Their weights when they were drawn.
-    total : Tensor of int64, shape ()
+    weights : Tensor, shape (B,)
+        Their weights when they were drawn: int64, or float64 if the weights are real.
+    total : Tensor, shape ()
         The total when they were drawn.
     """
 
-    indices: Tensor
-    weights: Tensor
-    total: Tensor
+    __slots__ = ("_scale", "_total", "_units")
+
+    def __init__(
+        self,
+        indices: Tensor,
+        units: Tensor,
+        total: Tensor,
+        n: int,
+        number: int,
+        scale: float | None,
+    ) -> None:
+        self.indices, self.n, self.number = indices, n, number
+        self._units, self._total, self._scale = units, total, scale
+        self.shares, self.shards = None, 1
+        self._feedback_only = False
+        self._weights = None
 
     @property
-    def probabilities(self) -> Tensor:
+    def probabilities(self) -> Tensor:  # type: ignore[override]
         """The probability of each item at the time of the draw, float64."""
-        return self.weights.double() / self.total
+        return self._units.double() / self._total
+
+    @property
+    def importances(self) -> Tensor:  # type: ignore[override]
+        """What each loss is multiplied by: 1 / (n p), float32."""
+        return self._doubles().float()
+
+    @property
+    def weights(self) -> Tensor:
+        """The weight of each item at the time of the draw."""
+        return _unscaled(self._units, self._scale)
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of all weights at the time of the draw."""
+        return _unscaled(self._total, self._scale)
 
 
 class WeightIndex:
-    """Draws items exactly in proportion to integer weights, where the training runs.
+    """Draws items exactly in proportion to weights that can change, where the training runs.
 
     On a CUDA device everything stays there: `draw`, `set` and `add` launch kernels and return at
     once, whatever the number of items, and may be captured in a CUDA graph; every replay continues
     the stream of draws. Item i is drawn with probability ``weights[i] / total``, exactly, after any
-    number of changes. On the CPU the same calls work on a `tombola.WeightIndex`.
+    number of changes. The calls are those of `tombola.WeightIndex`; on the CPU they use its board.
 
-    The device cannot raise errors without waiting. A batch with a bad index or weight is therefore
+    Real weights are drawn by integers on one scale, a power of two that is chosen once: the weight
+    times the scale, rounded down, but at least 1 if the weight is positive. An integer can be up to
+    ``2^62 // n``, and the scale leaves room for weights of 1024 times the largest one at first (of
+    1024, if all are 0 at first): with n = 10^6, the unit is at most 2^-31 of the largest weight.
+
+    The device cannot raise errors without waiting. A batch with a bad item or weight is therefore
     refused as a whole, nothing changes, and `check` or `state_dict` raises the error of the first
     such batch. This is so on the CPU as well.
 
     Parameters
     ----------
-    weights : Tensor or array-like of int, shape (n,)
-        From 0 to ``2^62 // n`` each, so that no total can overflow. Floats are not accepted: scale
-        them to integers.
+    weights : Tensor or array-like of int or float, shape (n,)
+        Integers are exact, from 0 to ``2^62 // n`` each, so that no total can overflow. Floats are
+        real weights, finite and not negative.
     device : torch.device or str, optional
         Where the index is; by default where `weights` are.
     seed : int, default=0
@@ -91,8 +139,9 @@ class WeightIndex:
     Notes
     -----
     Memory: 8.07 bytes per item on a CUDA device, 16 on the CPU. Calls on one index must be ordered,
-    as they are on one stream. Indices and weights that are tensors of int64 on the device are used
-    without a copy and without waiting; anything else is converted first. Make one call of each
+    as they are on one stream. Items and weights that are tensors of int64 on the device are used
+    without a copy and without waiting; real weights that are tensors there are converted without
+    waiting, anything else is converted first. Make one call of each
     kind and size before the capture of a CUDA graph: the first one compiles kernels, and allocates
     scratch memory for `add` and for large batches of `set`.
 
@@ -111,15 +160,21 @@ class WeightIndex:
     >>> index.set(torch.tensor([0, 4]), torch.tensor([1, 1]))       # refused
     >>> index.check()
     Traceback (most recent call last):
-    IndexError: indices[1] is 4, out of range for an index of 4 items
+    IndexError: items[1] is 4, out of range for an index of 4 items
+    >>> index = WeightIndex(torch.tensor([0.5, 0.0, 1.5]), seed=1)
+    >>> index.add(torch.tensor([1]), torch.tensor([2.0]))
+    >>> index.weights, index.total
+    (tensor([0.5000, 2.0000, 1.5000], dtype=torch.float64), tensor(4., dtype=torch.float64))
     """
 
     def __init__(
         self, weights: Any, *, device: torch.device | str | None = None, seed: int = 0
     ) -> None:
         seed = whole("seed", seed, 0, 2**64)
-        given = weights if isinstance(weights, Tensor) else torch.as_tensor(weights)
-        _check_integers("weights", given)
+        # by way of numpy, for which a list of floats is of float64
+        given = weights if isinstance(weights, Tensor) else torch.as_tensor(np.asarray(weights))
+        if not given.dtype.is_floating_point:
+            _check_integers("weights", given)
         if given.ndim != 1:
             raise ValueError(f"weights must have one dimension, got shape {tuple(given.shape)}")
         if not 0 < given.numel() <= MOST_ITEMS:
@@ -130,10 +185,20 @@ class WeightIndex:
         place = given.device if device is None else torch.device(device)
         if place.type == "cuda" and place.index is None:
             place = torch.device("cuda", torch.cuda.current_device())
-        _check_range(given, self._limit)
+        self._exponent: int | None = None
+        if given.dtype.is_floating_point:
+            self._exponent = _exponent_for(given, self._limit)
+            given = _integers(given, 2.0**self._exponent)
+        self._check_range(given)
         self._seed = seed
         self._device = place
+        self._draws = 0
         self._engine = engine_of(place)(given, place, seed)
+
+    @property
+    def _scale(self) -> float | None:
+        """What real weights are multiplied by; None if weights are integers."""
+        return None if self._exponent is None else 2.0**self._exponent
 
     def draw(self, size: int) -> IndexDraw:
         """Draw items, with replacement.
@@ -146,42 +211,46 @@ class WeightIndex:
         Returns
         -------
         draw : IndexDraw
-            Items, their weights and the total. With a total of zero the items are -1, and `check`
-            raises.
+            Items, probabilities and importances, and the weights. With a total of zero the items
+            are -1, and `check` raises.
         """
-        return IndexDraw(*self._engine.draw(whole("size", size, 0, 2**30)))
+        drawn = self._engine.draw(whole("size", size, 0, 2**30))
+        self._draws += 1
+        return IndexDraw(*drawn, self._n, self._draws - 1, self._scale)
 
-    def set(self, indices: Any, weights: Any) -> None:
+    def set(self, items: Any, weights: Any) -> None:
         """Set the weights of items; if an item occurs more than once, its last weight wins.
 
         Parameters
         ----------
-        indices, weights : Tensor or array-like of int, shape (k,)
+        items : Tensor or array-like of int, shape (k,)
+        weights : Tensor or array-like of int or float, shape (k,)
         """
-        self._engine.set(*self._batch(indices, weights, "weights"))
+        self._engine.set(*self._batch(items, weights, "weights"))
 
-    def add(self, indices: Any, amounts: Any) -> None:
-        """Add amounts to the weights of items; if an item occurs more than once, all count.
+    def add(self, items: Any, deltas: Any) -> None:
+        """Add to the weights of items; if an item occurs more than once, all its deltas count.
 
         Parameters
         ----------
-        indices : Tensor or array-like of int, shape (k,)
-        amounts : Tensor or array-like of int, shape (k,)
-            From -m to m with ``m = 2^62 // max(n, k)``. If a weight would leave the range from 0 to
+        items : Tensor or array-like of int, shape (k,)
+        deltas : Tensor or array-like of int or float, shape (k,)
+            Integers from -m to m with ``m = 2^62 // max(n, k)``. A real delta is rounded towards 0,
+            but to at least one unit if it is not 0. If a weight would leave the range from 0 to
             ``2^62 // n``, the batch is refused.
         """
-        items, changes = self._batch(indices, amounts, "amounts")
-        self._engine.add(items, changes, LIMIT // max(self._n, items.numel()))
+        places, changes = self._batch(items, deltas, "deltas")
+        self._engine.add(places, changes, LIMIT // max(self._n, places.numel()))
 
     @property
     def total(self) -> Tensor:
-        """The exact sum of all weights, on the device."""
-        return self._engine.total
+        """The exact sum of all weights, on the device: int64, or float64 for real weights."""
+        return _unscaled(self._engine.total, self._scale)
 
     @property
     def weights(self) -> Tensor:
-        """A copy of all weights, on the device."""
-        return self._engine.leaves.clone()
+        """A copy of all weights, on the device; real weights as they were rounded, float64."""
+        return _unscaled(self._engine.leaves.clone(), self._scale)
 
     @property
     def device(self) -> torch.device:
@@ -198,12 +267,12 @@ class WeightIndex:
         """The memory used by the index, in bytes."""
         return self._engine.nbytes
 
-    def probabilities(self, indices: Any) -> Tensor:
-        """Return the present probabilities of items, float64; NaN for an index out of range."""
-        items = self._tensor("indices", indices)
-        inside = (items >= 0) & (items < self._n)
-        weights = self._engine.leaves[torch.where(inside, items, 0)].double()
-        return torch.where(inside, weights / self.total, float("nan"))
+    def probabilities(self, items: Any) -> Tensor:
+        """Return the present probabilities of items, float64; NaN for an item out of range."""
+        given = self._tensor("items", items)
+        inside = (given >= 0) & (given < self._n)
+        units = self._engine.leaves[torch.where(inside, given, 0)].double()
+        return torch.where(inside, units / self._engine.total, float("nan"))
 
     def check(self) -> None:
         """Raise the error of the first call that was refused since the last check; this waits.
@@ -233,6 +302,7 @@ class WeightIndex:
         return IndexState(
             seed=self._seed,
             position=self._engine.position,
+            exponent=self._exponent,
             weights=self._engine.leaves.numpy(force=True),
             order=self._engine.order,
         ).state_dict()
@@ -243,31 +313,37 @@ class WeightIndex:
             state, n=self._n, limit=self._limit, places=place_type(self._n)
         )
         self._engine.load(torch.from_numpy(read.weights), read.seed, read.position, read.order)
-        self._seed = read.seed
+        self._seed, self._exponent = read.seed, read.exponent
 
-    def _batch(self, indices: Any, values: Any, name: str) -> tuple[Tensor, Tensor]:
+    def _batch(self, items: Any, values: Any, name: str) -> tuple[Tensor, Tensor]:
         """Return a batch as contiguous int64 tensors on the device; kernels look at the values."""
-        items, given = self._tensor("indices", indices), self._tensor(name, values)
-        if items.shape != given.shape:
+        places = self._tensor("items", items)
+        given = self._tensor(name, values, self._scale)
+        if places.shape != given.shape:
             raise ValueError(
-                f"indices and {name} must have the same length, got {len(items)} and {len(given)}"
+                f"items and {name} must have the same length, got {len(places)} and {len(given)}"
             )
-        if len(items) > MOST_CHANGES:
+        if len(places) > MOST_CHANGES:
             raise ValueError(
-                f"indices has {len(items)} entries, a batch of changes at most {MOST_CHANGES}"
+                f"items has {len(places)} entries, a batch of changes at most {MOST_CHANGES}"
             )
-        return items, given
+        return places, given
 
-    def _tensor(self, name: str, values: Any) -> Tensor:
-        """Return a contiguous tensor of int64 on the device, of one dimension."""
+    def _tensor(self, name: str, values: Any, scale: float | None = None) -> Tensor:
+        """Return a contiguous tensor of int64 on the device, of one dimension.
+
+        With a scale, the values are real weights, and the tensor has their integers.
+        """
         if isinstance(values, Tensor):
             tensor = values
             if tensor.device != self._device:
                 raise ValueError(f"{name} is on {tensor.device}, the index on {self._device}")
         else:
-            tensor = torch.as_tensor(values, device=self._device)
+            tensor = torch.as_tensor(np.asarray(values), device=self._device)
             tensor = tensor if tensor.numel() else tensor.long()  # an empty list is of floats
-        if tensor.dtype != torch.int64:
+        if scale is not None and (tensor.dtype.is_floating_point or tensor.dtype in INTEGERS):
+            tensor = _integers(tensor, scale)
+        elif tensor.dtype != torch.int64:
             _check_integers(name, tensor)
             tensor = tensor.long()
         if tensor.ndim != 1:
@@ -278,18 +354,19 @@ class WeightIndex:
         """Return the error of a fault."""
         if kind == Fault.INDEX:
             return IndexError(
-                f"indices[{where}] is {value}, out of range for an index of {self._n} items"
+                f"items[{where}] is {value}, out of range for an index of {self._n} items"
             )
         if kind == Fault.WEIGHT:
-            return ValueError(_wrong_weight(where, value, self._limit))
+            return ValueError(self._wrong_weight(where, value))
         if kind == Fault.AMOUNT:
             return ValueError(
-                f"amounts[{where}] is {value}, but 2^62 // max(n, k) is the most that can be added"
+                f"deltas[{where}] is {self._shown(value)}, but 2^62 // max(n, k) is the most that "
+                f"can be added{self._in_units}"
             )
         if kind == Fault.RANGE:
             return ValueError(
-                f"the amounts for item {value}, the last one at position {where}, bring its weight "
-                f"outside 0 to {self._limit}, which is 2^62 // n"
+                f"the deltas for item {value}, the last one at position {where}, bring its weight "
+                f"outside 0 to {self._shown(self._limit)}, which is 2^62 // n{self._in_units}"
             )
         if kind == Fault.EMPTY:
             return ValueError(
@@ -298,6 +375,40 @@ class WeightIndex:
         if kind == Fault.UNLUCKY:
             return RuntimeError(f"draw {where} rejected every random word; please report this")
         return RuntimeError(f"position {where} of a batch found no slot; please report this")
+
+    def _wrong_weight(self, where: int, value: int) -> str:
+        if value < 0:
+            rule = "must not be negative" if value != NOT_A_NUMBER else "must be finite"
+            return f"weights[{where}] is {self._shown(value)}, but weights {rule}"
+        return (
+            f"weights[{where}] is {self._shown(value)}, but 2^62 // n = {self._shown(self._limit)} "
+            f"is the largest weight{self._in_units}"
+        )
+
+    def _shown(self, value: int) -> str:
+        """Return the weight that an integer stands for, in words."""
+        if self._exponent is None:
+            return str(value)
+        if value == NOT_A_NUMBER:
+            return "nan"
+        beyond = " or beyond" if abs(value) >= LIMIT else ""
+        return f"{value / 2.0**self._exponent}{beyond}"
+
+    @property
+    def _in_units(self) -> str:
+        return "" if self._exponent is None else f", in units of 2^{-self._exponent}"
+
+    def _check_range(self, weights: Tensor) -> None:
+        """Raise at the first integer that is negative or above the limit; this waits."""
+        low, high = torch.aminmax(weights)
+        if low >= 0 and high <= self._limit:
+            return
+        for first in range(0, weights.numel(), PIECE):
+            piece = weights[first : first + PIECE].long()
+            bad = (piece < 0) | (piece > self._limit)
+            if bad.any():
+                where = int(bad.long().argmax())
+                raise ValueError(self._wrong_weight(first + where, int(piece[where])))
 
     def __len__(self) -> int:
         return self._n
@@ -319,20 +430,26 @@ def _check_integers(name: str, values: Tensor) -> None:
     raise TypeError(f"{name} must hold integers, got {values.dtype}{advice}")
 
 
-def _check_range(weights: Tensor, limit: int) -> None:
-    """Raise at the first weight that is negative or above the limit; this waits."""
-    low, high = torch.aminmax(weights)
-    if low >= 0 and high <= limit:
-        return
-    for first in range(0, weights.numel(), PIECE):
-        piece = weights[first : first + PIECE].long()
-        bad = (piece < 0) | (piece > limit)
-        if bad.any():
-            where = int(bad.long().argmax())
-            raise ValueError(_wrong_weight(first + where, int(piece[where]), limit))
+def _exponent_for(weights: Tensor, limit: int) -> int:
+    """Return the exponent of the scale for real weights; this waits."""
+    finite = weights[torch.isfinite(weights)]
+    largest = float(finite.max()) if finite.numel() else 0.0
+    size = math.frexp(largest)[1] if largest > 0 else 1
+    return min(limit.bit_length() - 1 - SPARE_BITS - size, LARGEST_EXPONENT)
 
 
-def _wrong_weight(where: int, value: int, limit: int) -> str:
-    if value < 0:
-        return f"weights[{where}] is {value}, but weights must not be negative"
-    return f"weights[{where}] is {value}, but 2^62 // n = {limit} is the largest weight"
+def _integers(values: Tensor, scale: float) -> Tensor:
+    """Return real numbers as integers by the rule of `tombola.index.real`, on their device.
+
+    A negative one becomes the negative of its size. What is beyond 2^62 becomes 2^62, which no
+    index takes, and NaN becomes NOT_A_NUMBER: the kernels refuse them.
+    """
+    real = values.double()
+    sizes = torch.nan_to_num(real.abs() * scale, nan=0.0, posinf=2.0**62).clamp_(max=2.0**62)
+    units = torch.maximum(sizes.long(), (real != 0).long())
+    return torch.where(real.isnan(), NOT_A_NUMBER, torch.where(real < 0, -units, units))
+
+
+def _unscaled(units: Tensor, scale: float | None) -> Tensor:
+    """Return the weights that integers stand for."""
+    return units if scale is None else units.double() / scale

@@ -58,7 +58,7 @@ class Cell:
 
 
 class Fault:
-    """Kinds of faults, in the order in which they are reported where one position has two."""
+    """Kinds of faults, in the order in which they are reported if one position has two."""
 
     NONE = 0
     INDEX = 1  # an index is out of range

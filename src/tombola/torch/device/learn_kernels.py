@@ -24,8 +24,9 @@ Importing this module needs Triton.
 import triton
 import triton.language as tl
 
+from tombola.index import real
 from tombola.samplers import default_rule, weighted
-from tombola.torch.device import layout, vrb_layout
+from tombola.torch.device import layout
 from tombola.torch.device.kernels import (
     find_slots,
     finish,
@@ -96,8 +97,8 @@ SMALLEST = tl.constexpr(2.0**-200)  # of probabilities, as for a `tombola.Draw`
 MOST_IMPORTANCE = tl.constexpr(2.0**200)  # in the gauge: keeps its fourth power finite
 WHOLE_BITS = tl.constexpr(62)  # of a sum of squares as a whole number
 ROOMY_BITS = tl.constexpr(layout.ROOMY_BITS)
-HIGH = tl.constexpr(vrb_layout.HIGH)
-LOW = tl.constexpr(vrb_layout.LOW)
+HIGH = tl.constexpr(real.HIGH)
+LOW = tl.constexpr(real.LOW)
 SMALL = tl.constexpr(weighted.SMALL)
 LIMIT = tl.constexpr(layout.LIMIT)
 NO_FAULT = tl.constexpr(layout.NO_FAULT)

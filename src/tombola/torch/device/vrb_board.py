@@ -7,11 +7,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tombola.index.real import DEVICE_TARGET
 from tombola.state import Floats, array
 from tombola.torch.device.board import draw_launch
 from tombola.torch.device.layout import WIDTH
 from tombola.torch.device.rule_board import RuleBoard, RuleState, Table, learn_launch, unfused
-from tombola.torch.device.vrb_layout import TARGET, Real, Whole
+from tombola.torch.device.vrb_layout import Real, Whole
 
 __all__ = ["VRBBoard"]
 
@@ -32,7 +33,7 @@ class VRBBoard(RuleBoard):
 
     def __init__(self, n: int, device: torch.device, seed: int, *, shuffle: bool) -> None:
         self._draw, self._enter, self._visit, self._learn, self._weigh = unfused(load_kernels)
-        scale = TARGET / 2.0 ** n.bit_length()  # of n weights of value 1
+        scale = DEVICE_TARGET / 2.0 ** n.bit_length()  # of n weights of value 1
         weights = torch.full((n,), int(scale), device=device)
         super().__init__(weights, seed, scale=scale, mixing=1.0, shuffle=shuffle)
         self.scores = torch.zeros(n, dtype=torch.float64, device=device)

@@ -14,10 +14,7 @@ from tombola.state import Record, count, derived, integer, real
 from tombola.torch.device.layout import NO_FAULT
 
 __all__ = [
-    "HIGH",
-    "LOW",
     "NEVER",
-    "TARGET",
     "Part",
     "Real",
     "Reals",
@@ -25,9 +22,6 @@ __all__ = [
     "Whole",
     "Wholes",
 ]
-
-TARGET = 2.0**46  # total weight after a rebuild: a batch that multiplies it cannot overflow
-HIGH, LOW = 2**60, 2**10  # a total above this, or an average weight below, changes the scale
 
 NEVER = 2**62  # draws left in a block that never ends
 LARGEST_SUM = 1e300

@@ -13,8 +13,8 @@ Importing this module needs Triton.
 import triton
 import triton.language as tl
 
+from tombola.index import real
 from tombola.samplers import default_rule
-from tombola.torch.device import vrb_layout
 from tombola.torch.device.kernels import (
     BITS,
     FAN,
@@ -41,9 +41,9 @@ CUT = tl.constexpr(Whole.CUT)
 PRIOR = tl.constexpr(default_rule.PRIOR)
 PRIOR_NOISE = tl.constexpr(default_rule.PRIOR_NOISE)
 PRIOR_ZEROS = tl.constexpr(default_rule.PRIOR_ZEROS)
-TARGET = tl.constexpr(vrb_layout.TARGET)
-LARGEST_WEIGHT = tl.constexpr(2**61)  # after a rebuild: never reached
-BLOCK = tl.constexpr(1024)  # items at a time, where all are looked at
+TARGET = tl.constexpr(real.DEVICE_TARGET)
+LARGEST_WEIGHT = tl.constexpr(2 * real.HIGH)  # after a rebuild: never reached
+BLOCK = tl.constexpr(1024)  # items at a time, in passes over all of them
 
 
 # ---- weights

@@ -1,4 +1,4 @@
-"""The class of TorchRL that its buffers expect, where TorchRL is installed."""
+"""The class of TorchRL that its buffers expect, if TorchRL is installed."""
 
 import importlib
 from typing import Any

@@ -1,9 +1,8 @@
 """Priorities on the board of the index: exact draws, importances, and the largest priority.
 
-An item of priority p has weight (p + eps)^alpha, a whole number of a small unit. The unit is a
-power of two, at most 2^-LEAST of the total whenever items are drawn. A weight is rounded to the
-nearest number of units, and up to one unit if it is smaller. Where the total leaves its range, the
-unit changes. Probabilities in importances are those of the rounded weights, so they are exact.
+An item of priority p has weight (p + eps)^alpha, a real number that becomes an integer by the rule
+of `tombola.index.real`: a whole number of units, each at most 2^-LEAST of the total whenever items
+are drawn. Probabilities in importances are those of the integers, so they are exact.
 """
 
 import math
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from tombola.compiling import entry, kernel, prefetch
 from tombola.index.drawing import draw_many
 from tombola.index.layout import LIMIT, Index, build, is_order, new_index
+from tombola.index.real import CHOSEN, LEAST, MOST, scale_for, to_integer
 from tombola.index.setting import assign_many
 from tombola.random import Words, new_state
 from tombola.state import (
@@ -36,7 +36,6 @@ from tombola.torch.tensors import TensorState
 
 __all__ = ["PriorityBoard", "PriorityState", "too_heavy"]
 
-LEAST, CHOSEN, MOST = 49, 57, 61  # the total is from 2^LEAST to 2^MOST units, 2^CHOSEN at first
 WIDEST = 900  # weights are from 2^-WIDEST to 2^WIDEST: no sum and no scale overflows
 LIGHTEST, HEAVIEST = 2.0**-WIDEST, 2.0**WIDEST
 DONE = -1
@@ -62,7 +61,7 @@ class PriorityState(TensorState):
     beta: float = real("the exponent of importances")
     rule: Rule = nested("exponent, unit and largest priority", Rule)
     priorities: Floats = array(
-        "the priority of each slot, NaN where it is empty", 0.0, dtype=np.float64,
+        "the priority of each slot, NaN if it is empty", 0.0, dtype=np.float64,
         shape=("max_capacity",), nan=True,
     )  # fmt: skip
     units: Ints = array(
@@ -88,7 +87,7 @@ class Board(NamedTuple):
     """The arrays of a board, as one argument for the kernels."""
 
     slots: Index
-    priorities: NDArray[np.float64]  # NaN where there is no item
+    priorities: NDArray[np.float64]  # NaN if there is no item
     low: Bounds  # of the priorities
     high: Bounds  # of the negative priorities
     rule: Cell[Rule]
@@ -103,7 +102,7 @@ def weight_of(rule: Rule, priority: Any) -> Any:
 @kernel(inline=True)
 def units_of(rule: Rule, weight: Any) -> Any:
     """Return a weight as a number of units."""
-    return max(np.int64(1), np.int64(np.rint(weight * rule.scale)))
+    return to_integer(weight, rule.scale, LIMIT)
 
 
 @kernel
@@ -115,7 +114,7 @@ def rescale(board: Board) -> None:
         if priority >= 0:
             total += weight_of(rule, priority)
     if total > 0:
-        rule.scale = math.ldexp(1.0, int(CHOSEN - math.frexp(total)[1]))
+        rule.scale = scale_for(total, 2.0**CHOSEN)
     for item in range(weights.size):
         priority = board.priorities[item]
         weights[item] = units_of(rule, weight_of(rule, priority)) if priority >= 0 else 0
@@ -191,13 +190,14 @@ def draw(
     key = stream[0].key
     key[0] = np.uint64(seed)
     stream[0].position = np.uint64(0)
-    draw_many(slots, stream, items, 0)
+    units = np.empty(items.size, dtype=np.int64)
+    draw_many(slots, stream, items, units, 0)
     mean = slots.sums[0].total / slots.sums[0].at_least[1]
     if normalize:  # (n p)^-beta / (n min p)^-beta = (p / min p)^-beta
         lowest = least(board.low, board.priorities, 1.0, rule.block_bits)
         mean = np.float64(units_of(rule, weight_of(rule, lowest)))
     for j in range(items.size):
-        importances[j] = (slots.weights[items[j]] / mean) ** -beta
+        importances[j] = (units[j] / mean) ** -beta
 
 
 @kernel
@@ -258,7 +258,7 @@ class PriorityBoard:
 
     @property
     def priorities(self) -> NDArray[np.float64]:
-        """The priority of each slot, NaN where it is empty."""
+        """The priority of each slot, NaN if it is empty."""
         return self._board.priorities
 
     @property
@@ -351,7 +351,7 @@ class PriorityBoard:
         return made
 
     def __getstate__(self) -> Board:
-        """Return the arrays: machine code and views are made anew."""
+        """Return the arrays: machine code and views are made again."""
         return self._board
 
     def __setstate__(self, board: Board) -> None:

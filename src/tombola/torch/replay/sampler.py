@@ -93,7 +93,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     Weights are whole numbers of a unit that is at most 2^-49 of the total, and a weight is at least
     one unit. Importances are of these weights, so rounding does not bias them.
 
-    Cost: 24 bytes a slot. `sample` and `update_priority` take O(1) an item; where the item of least
+    Cost: 24 bytes a slot. `sample` and `update_priority` take O(1) an item; if the item of least
     priority has changed, the next sample reads about 2 sqrt(n) numbers. A change of `alpha`, and of
     the total by a factor of 16 or more, takes O(n). Draws are made on the CPU, for storages on any
     device; `tombola.torch.WeightIndex` draws on a GPU.
@@ -224,7 +224,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
             Finite and not negative, usually absolute TD errors. If anything is wrong, nothing
             changes.
         storage : Storage, optional
-            Needed for its shape where it has several dimensions.
+            Needed for its shape if it has several dimensions.
         """
         items = items_of(index, storage)
         if not items.size:
@@ -251,7 +251,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
 
     @property
     def alpha(self) -> float:
-        """The exponent of priorities; setting it weighs all items anew, in O(n)."""
+        """The exponent of priorities; setting it computes all weights again, in O(n)."""
         return self._board.alpha
 
     @alpha.setter
