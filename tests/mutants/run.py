@@ -49,8 +49,8 @@ SOURCE = "src/tombola/"
 STEPS = (
     "clusters/mini_batch", "coordinates/block", "descent/adagrad", "descent/dense",
     "descent/drift", "descent/estimate", "descent/lazy", "descent/rates", "descent/saga",
-    "descent/scaled", "descent/sgd", "descent/svrg", "descent/variance_reduced", "dual/step",
-    "lasso/column_steps", "lasso/quadratic", "newton/step", "proximal",
+    "descent/scaled", "descent/sgd", "descent/svrg", "descent/variance_reduced", "dual/run",
+    "lasso/quadratic", "newton/run", "proximal",
 )  # fmt: skip
 STEP_TESTS = (
     "block", "carry", "closed_form", "coordinate", "descents", "divergence", "face",

@@ -5,11 +5,11 @@ import pytest
 
 from tombola.problems import LeastSquares
 from tombola.samplers import Shuffle
+from tombola.solvers.gap import Penalty
 from tombola.solvers.lasso import covariance as covariance_run
 from tombola.solvers.lasso.columns import as_design
 from tombola.solvers.lasso.covariance import CovarianceRun
 from tombola.solvers.lasso.rounds import WorkingRun
-from tombola.solvers.lasso.screening import Penalty
 
 ALPHAS = np.geomspace(1.0, 0.003, 12)
 

@@ -11,7 +11,7 @@ from players import Outside, Replay
 from states import assert_same
 from tombola.problems import Logistic
 from tombola.solvers import SAGA, SDCA, Latest, Newton, Result
-from tombola.solvers.dual.start import best_constant
+from tombola.solvers.gap import best_constant
 
 N, D, M = 2000, 5, 300
 

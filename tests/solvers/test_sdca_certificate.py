@@ -5,9 +5,8 @@ import pytest
 
 from tombola.problems import EpsilonInsensitive, Hinge, LeastSquares, Logistic
 from tombola.solvers import SDCA, Latest
-from tombola.solvers.dual.full_pass import evaluate
-from tombola.solvers.dual.start import best_constant
-from tombola.solvers.dual.step import rebuild
+from tombola.solvers.dual.run import evaluate, rebuild
+from tombola.solvers.gap import best_constant
 
 N, D = 300, 4
 KINDS = {

@@ -9,8 +9,8 @@ from states import assert_same
 from tombola.checkpoint import CheckpointError
 from tombola.problems import LeastSquares, Logistic
 from tombola.solvers import SAGA, SDCA, Latest, Result
-from tombola.solvers.dual.start import best_constant
-from tombola.solvers.dual.step import rebuild
+from tombola.solvers.dual.run import rebuild
+from tombola.solvers.gap import best_constant
 from tombola.solvers.loop import advance
 
 N, D = 400, 5

@@ -33,12 +33,12 @@ MISSPELT = {  # module: what one of its rules says, the same misspelt, what mypy
         "rule.sumed += 1",
         '"MirrorRule" has no attribute "sumed"',
     ),
-    "solvers/dense_run": (
+    "solvers/descent/dense": (
         "run.rates[0].square_sum += squared_length(g)",
         "run.rates[0].squares_sum += squared_length(g)",
         '"Rates" has no attribute "squares_sum"',
     ),
-    "solvers/dual_step": (
+    "solvers/dual/run": (
         "+ run.level[0].scale * options.roundness",
         "+ run.level[0].scal * options.roundness",
         '"Level" has no attribute "scal"',

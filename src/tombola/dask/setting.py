@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.dask.overview import Overview, sketch
-from tombola.solvers.dual.start import LONG, best_constant
+from tombola.solvers.dual.start import LONG
+from tombola.solvers.gap import best_constant
 
 __all__ = ["Beginning", "Setting", "begin", "make_setting"]
 

@@ -29,10 +29,10 @@ from tombola.problems.linear import checked_weights as normalised
 from tombola.problems.rows import Dense, check_places
 from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.registry import UNGROUPED
+from tombola.solvers.gap import Penalty
 from tombola.solvers.lasso.columns import DenseDesign, as_design
 from tombola.solvers.lasso.covariance import CovarianceRun
 from tombola.solvers.lasso.rounds import Minimum, WorkingRun
-from tombola.solvers.lasso.screening import Penalty
 from tombola.solvers.lasso.working_sets import drawing
 from tombola.state import cell
 

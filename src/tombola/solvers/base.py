@@ -1,9 +1,12 @@
 """What every solver does: check, start or resume a run, loop, keep a trace, stop when asked."""
 
 import math
+import signal
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import VRB, Sampler
 from tombola.samplers.compiled import CompiledSampler
-from tombola.solvers.interrupts import interruptions
 from tombola.solvers.loop import advance, look_once, step_once
 from tombola.solvers.result import Asked, Result, ResultState, Trace
 from tombola.solvers.run import Run
 from tombola.state import CheckpointError, Document
 from tombola.validation import whole
 
-__all__ = ["DivergenceError", "Solver", "fingerprint", "variance_ratio"]
+__all__ = ["DivergenceError", "Solver", "fingerprint", "interruptions", "variance_ratio"]
 
 PATIENCE = 0.1  # seconds, about, between two checks for Ctrl-C and calls of `progress`
 
@@ -391,6 +393,25 @@ class Solver(ABC):
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({shown})"
+
+
+@contextmanager
+def interruptions() -> Iterator[Callable[[], bool]]:
+    """Note Ctrl-C instead of raising it; yield a function that says whether it came.
+
+    So it comes between rounds, never within one. Outside the main thread, and if the handler of
+    SIGINT was not set by Python, nothing is changed.
+    """
+    noted: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is None:
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    try:
+        yield lambda: bool(noted)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _marks(trace: int | Sequence[int], rounds: int) -> set[int]:

@@ -2,7 +2,7 @@
 
 They are plain arrays and a `level` record, without rows: the same kernels serve `SDCA`, which has
 all rows, and a driver that has none and adds up what others computed (`tombola.dask`).
-`tombola.solvers.dual.step` explains the words.
+`tombola.solvers.dual.run` explains the words.
 """
 
 import math

@@ -1,4 +1,18 @@
-"""The rounds of `WorkingSets`, at one penalty after another."""
+"""The rounds of `WorkingSets`, at one penalty after another.
+
+Slopes are dual variables, a_i = -phi'(z_i), and u_j = (1/n) sum_i s_i a_i x_ij. Scaled by a factor
+that makes them feasible, they prove (`tombola.solvers.gap`)
+
+    min F >= D(a) = -(1/n) sum_i s_i phi*(-a_i) - sum_j max(|u_j| - l1, 0)^2 / (2 l2)
+
+D is strongly concave, so its maximum a* is near a if F - D is small, and so is u*. If |u*_j| < l1
+for all of these, w_j = 0 at the minimum: gap-safe screening.
+
+References
+----------
+Fercoq, Gramfort, Salmon (2015). Mind the Duality Gap: Safer Rules for the Lasso.
+Ndiaye, Fercoq, Gramfort, Salmon (2017). Gap Safe Screening Rules for Sparsity Enforcing Penalties.
+"""
 
 import math
 from collections.abc import Callable
@@ -14,14 +28,17 @@ from tombola.problems.rows import Dense
 from tombola.random import Stream
 from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.shuffle import Shuffle
-from tombola.solvers.dual.full_pass import ROUNDING
-from tombola.solvers.lasso.column_steps import minimise_by_columns, new_model
+from tombola.solvers.gap import ROUNDING, Penalty, balanced, dual_value
 from tombola.solvers.lasso.columns import DenseDesign, Design
-from tombola.solvers.lasso.quadratic import decrease_left, minimise_quadratic
-from tombola.solvers.lasso.screening import Penalty, balanced, best_bound, may_matter
+from tombola.solvers.lasso.quadratic import (
+    decrease_left,
+    minimise_by_columns,
+    minimise_quadratic,
+    new_model,
+)
 from tombola.state import Floats
 
-__all__ = ["Minimum", "WorkingRun"]
+__all__ = ["Minimum", "WorkingRun", "best_bound", "may_matter"]
 
 Places = NDArray[np.int64]
 
@@ -136,7 +153,7 @@ class WorkingRun:
             primal = self._survey(penalty)
             duals = -self.slopes
             if self.fit_intercept:
-                duals = balanced(self.slopes, self.model.weights, self.exact)
+                duals = balanced(duals, self.model.weights, self.exact)
             u = self.correlate(duals, among)
             bound = best_bound(self.model, duals, u, self.w[among], penalty)
             lower = max(lower, bound.value)
@@ -189,7 +206,7 @@ class WorkingRun:
         self.products, self.known = np.empty((0, 0)), 0  # known: rows that hold
 
     def _extend(self, u: Floats, among: Places, penalty: Penalty) -> bool:
-        """Let the columns join that are wrong; return whether there were any."""
+        """Add the columns that are wrong; return whether there were any."""
         excess = penalty.size(u - penalty.l2 * self.w[among])
         outside = np.ones(self.design.d, dtype=bool)
         outside[self.members] = False
@@ -311,6 +328,40 @@ class WorkingRun:
             size *= 0.5
         self.current = False
         return 0.0
+
+
+class Bound(NamedTuple):
+    """A lower bound on the minimum, and the factor of the dual variables that prove it."""
+
+    value: float
+    factor: float
+
+
+def best_bound(model: Linear, duals: Floats, u: Floats, w: Floats, penalty: Penalty) -> Bound:
+    """Return the better of two bounds: of a itself if l2 > 0, and of a scaled to |u| <= l1."""
+    a = duals[:, None]
+    factors = penalty.factors(u, w)
+    return max(Bound(dual_value(model, a, u, factor, penalty), factor) for factor in factors)
+
+
+def may_matter(
+    u: Floats, lengths: Floats, gap: float, curvature: float, penalty: Penalty
+) -> NDArray[np.bool_]:
+    """Return which w_j may be other than 0 at the minimum.
+
+    Parameters
+    ----------
+    u : ndarray
+        Of the dual point whose bound is `gap` below the objective.
+    lengths : ndarray
+        The roots of (1/n) sum_i s_i x_ij^2; with an intercept, of columns less their means.
+    gap, curvature : float
+        -phi* is strongly concave with 1 / curvature, so (1/n) sum_i s_i (a_i - a*_i)^2 is at most
+        2 curvature gap.
+    penalty : Penalty
+    """
+    reach = lengths * math.sqrt(2.0 * curvature * max(gap, 0.0))
+    return np.asarray(penalty.size(u) + reach >= penalty.l1)
 
 
 @kernel

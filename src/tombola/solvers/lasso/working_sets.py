@@ -13,12 +13,11 @@ from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.cyclic import Cyclic
 from tombola.samplers.registry import make_sampler
 from tombola.samplers.shuffle import Shuffle
-from tombola.solvers.dual.start import best_constant
-from tombola.solvers.gap import unit_of
+from tombola.solvers.certified import checked_tolerance
+from tombola.solvers.gap import Penalty, best_constant, unit_of
 from tombola.solvers.lasso.columns import as_design
 from tombola.solvers.lasso.rounds import WorkingRun
-from tombola.solvers.lasso.screening import Penalty
-from tombola.validation import number, whole
+from tombola.validation import whole
 
 __all__ = ["SparseResult", "WorkingSets", "drawing"]
 
@@ -97,9 +96,8 @@ class WorkingSets:
     """
 
     def __init__(self, *, tol: float = 1e-6, sampler: Any = "auto", seed: int = 0) -> None:
-        if not 0 <= number("tol", tol) < math.inf:
-            raise ValueError(f"tol must be finite and not negative, got {tol!r}")
-        self.tol, self.sampler, self.seed = float(tol), sampler, whole("seed", seed, 0, 2**128)
+        self.tol, self.sampler = checked_tolerance(tol), sampler
+        self.seed = whole("seed", seed, 0, 2**128)
 
     def minimize(
         self,

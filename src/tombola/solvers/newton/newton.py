@@ -8,17 +8,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
-from tombola.samplers.latest import Latest
-from tombola.solvers.base import Solver, fingerprint
-from tombola.solvers.certified_run import Bounds, Goal
-from tombola.solvers.dual.start import best_constant
-from tombola.solvers.newton.run import NewtonRun
-from tombola.solvers.newton.state import NewtonProgress, Sample, Scratch, Survey
-from tombola.solvers.newton.step import survey_rows
+from tombola.solvers.certified import Bounds, CertifiedSolver, Goal, checked_tolerance
+from tombola.solvers.gap import best_constant
+from tombola.solvers.newton.run import (
+    NewtonProgress,
+    NewtonRun,
+    Sample,
+    Scratch,
+    Survey,
+    survey_rows,
+)
 from tombola.solvers.result import Result
 from tombola.solvers.run import new_batch
 from tombola.state import cell
-from tombola.validation import number, whole
+from tombola.validation import whole
 
 __all__ = ["Newton"]
 
@@ -27,7 +30,7 @@ __all__ = ["Newton"]
 MULTIPLE, LARGE = 20, 2000
 
 
-class Newton(Solver):
+class Newton(CertifiedSolver):
     """Newton's method on samples of the rows that matter: for many rows of few columns.
 
     A round is a pass over all rows, which yields the objective P, its exact gradient and a lower
@@ -99,30 +102,17 @@ class Newton(Solver):
     quantity = "curvature and slope"
 
     def __init__(self, *, tol: float = 0.0, sample_size: int | None = None, seed: int = 0) -> None:
-        if not 0 <= number("tol", tol) < math.inf:
-            raise ValueError(f"tol must be finite and not negative, got {tol!r}")
-        self.tol = float(tol)
+        self.tol = checked_tolerance(tol)
         self.sample_size = None if sample_size is None else whole("sample_size", sample_size, 2)
         self.seed = whole("seed", seed, 0, 2**128)
 
-    def gap(self, problem: Any, result: Result) -> float:
-        """Return the duality gap of a result, relative to the objective at w = 0.
-
-        The objective of `result.solution` is at most this far from the minimum, in units of the
-        objective at w = 0 with the best intercept. Where the run has ended within its tolerance the
-        gap is known; else it takes a pass over all rows.
-        """
-        if not (isinstance(result, Result) and "ahead" in result.state["parts"]["progress"]):
-            raise TypeError(f"result must be one of Newton, got {type(result).__name__}")
-        if result.state["problem"] != fingerprint(problem):
-            raise ValueError("the result is of another problem: of other data or parameters")
-        parts = result.state["parts"]
-        gap = parts["bounds"]["gap"]
-        if parts["progress"]["ahead"]:
-            run = self._begin(problem, result.solution, self._default_sampler(problem))
-            primal, dual = survey_rows(run)
-            gap = max(primal - max(dual, parts["bounds"]["dual"]), 0.0)
-        return float(gap / best_constant(problem)[1]) if gap > 0 else 0.0
+    def _gap(self, problem: Any, result: Result) -> float:
+        bounds = result.state["parts"]["bounds"]
+        if not result.state["parts"]["progress"]["ahead"]:
+            return float(bounds["gap"])
+        run = self._begin(problem, result.solution, self._default_sampler(problem))
+        primal, dual = survey_rows(run)
+        return float(primal - max(dual, bounds["dual"]))
 
     def rounds_per_epoch(self, problem: Any) -> int:
         """Return 1: a round passes over all rows."""
@@ -144,12 +134,7 @@ class Newton(Solver):
                 f"got alpha={problem.alpha:g} and l1_ratio={problem.l1_ratio:g}"
             )
 
-    def _default_sampler(self, problem: Any) -> Sampler:
-        weights = problem.model.weights
-        among = None if weights.all() else np.flatnonzero(weights)
-        return Latest(problem.n, among=among, plan=self._rows_drawn(problem), seed=self.seed)
-
-    def _rows_drawn(self, problem: Any) -> int:
+    def _plan(self, problem: Any) -> int:
         """Return the number of rows in a sample."""
         if self.sample_size is not None:
             return max(2, min(int(problem.n), self.sample_size))
@@ -157,7 +142,7 @@ class Newton(Solver):
         return max(2, min(n, max(MULTIPLE * width, min(LARGE, n // 8), n // 64)))
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> NewtonRun:
-        model, n, d, m = problem.model, problem.n, problem.d, self._rows_drawn(problem)
+        model, n, d, m = problem.model, problem.n, problem.d, self._plan(problem)
         width = d + problem.fit_intercept
         intercept, value = best_constant(problem)
         best = problem.as_matrix(None)
@@ -201,6 +186,3 @@ class Newton(Solver):
 
     def _all_losses(self, problem: Any, run: NewtonRun) -> NDArray[np.float64]:
         return np.array(run.survey.scores)
-
-    def _advice(self, problem: Any) -> str:
-        return "numbers overflow: scale the data"
