@@ -48,7 +48,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "src/tombola/"
 STEPS = (
     "clusters/mini_batch", "coordinates/block", "descent/adagrad", "descent/dense",
-    "descent/drift", "descent/estimate", "descent/lazy", "descent/rates", "descent/saga",
+    "descent/estimate", "descent/lazy", "descent/rates", "descent/saga",
     "descent/scaled", "descent/sgd", "descent/svrg", "descent/variance_reduced", "dual/run",
     "lasso/quadratic", "newton/run", "proximal",
 )  # fmt: skip

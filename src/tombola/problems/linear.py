@@ -36,6 +36,7 @@ __all__ = [
     "Settings",
     "evaluate_items",
     "item_slopes",
+    "weighted_slopes",
 ]
 
 
@@ -96,9 +97,15 @@ def item_slopes(model: Linear, w: Floats, item: int, z: Floats, out: Floats) -> 
         z[k] = model.rows.dot(item, w[k])
         if model.settings[0].intercept:
             z[k] += w[k, w.shape[1] - 1]
+    return weighted_slopes(model, item, z, out)
+
+
+@kernel(inline=True)
+def weighted_slopes(model: Linear, item: int, z: Floats, out: Floats) -> Any:
+    """Return s_i phi for an item whose inner products are z; write the derivatives in them."""
     weight = model.weights[item]
     loss = weight * model.slopes(item, z, out)
-    for k in range(w.shape[0]):
+    for k in range(z.size):
         out[k] *= weight
     return loss
 
@@ -107,18 +114,21 @@ def item_slopes(model: Linear, w: Floats, item: int, z: Floats, out: Floats) -> 
 def evaluate_items(
     model: Linear, w: Floats, z: Floats, table: Floats, losses: Floats, gradient: Floats
 ) -> None:
-    """Write the slopes and the loss of every item, and the mean gradient of the losses."""
+    """Write the slopes of every item, their mean gradient, and the losses unless that is empty."""
     outputs, width = w.shape
-    n = losses.size
+    n = table.shape[0]
     for k in range(outputs):
         for j in range(width):
             gradient[k, j] = 0.0
     for item in range(n):
-        losses[item] = item_slopes(model, w, item, z, table[item])
+        loss = item_slopes(model, w, item, z, table[item])
+        if losses.size > 0:
+            losses[item] = loss
         for k in range(outputs):
-            model.rows.add_row(item, table[item, k] / n, gradient[k])
+            share = table[item, k] / n
+            model.rows.add_row(item, share, gradient[k])
             if model.settings[0].intercept:
-                gradient[k, width - 1] += table[item, k] / n
+                gradient[k, width - 1] += share
 
 
 class LinearProblem:

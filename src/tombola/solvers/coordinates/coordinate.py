@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.linear import LinearProblem, item_slopes
+from tombola.problems.linear import LinearProblem, item_slopes, weighted_slopes
 from tombola.problems.rows import Dense, Rows, Sparse, squared_norms, transposed
 from tombola.samplers import Sampler
 from tombola.solvers.base import Solver
@@ -122,8 +122,7 @@ def apply(run: CoordinateRun, block: int) -> None:
 @kernel(inline=True)
 def set_slope(run: CoordinateRun, row: int) -> None:
     """Compute the slope of a row from its z."""
-    run.model.slopes(row, run.z[row : row + 1], run.slopes[row : row + 1])
-    run.slopes[row] *= run.model.weights[row]
+    weighted_slopes(run.model, row, run.z[row : row + 1], run.slopes[row : row + 1])
 
 
 @kernel

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from tombola.samplers import Sampler, Static, Uniform
 from tombola.solvers.descent.base import LinearSolver, checked_rate
 from tombola.solvers.descent.rates import CONSTANT, SEARCHED
-from tombola.solvers.descent.runs import Descent, new_descent
+from tombola.solvers.descent.run import DescentRun
 from tombola.solvers.gap import relative_gap
 from tombola.solvers.result import Result
 from tombola.validation import whole
@@ -44,14 +44,13 @@ class VarianceReducedSolver(LinearSolver):
     def _default_sampler(self, problem: Any) -> Sampler:
         return by_curvature(problem)
 
-    def _descent(
+    def _storing(
         self, problem: Any, start: ArrayLike | None, sampler: Sampler, **stored: Any
-    ) -> Descent:
+    ) -> DescentRun:
         """Return the run before its first round, at the given rate, or a search from the safe one.
 
-        `stored` says which slopes are stored, in the words of `new_descent`.
+        `stored` says which slopes are stored, in the words of `_descent`.
         """
-        w = problem.as_matrix(start)
         if self.rate is not None:
             stored |= {"schedule": CONSTANT, "rate": self.rate}
         else:
@@ -60,7 +59,7 @@ class VarianceReducedSolver(LinearSolver):
                 "rate": safe_rate(problem, sampler),
                 "smoothness": smoothness_of_draws(problem, sampler),
             }
-        return new_descent(problem, w, self.batch_size, **stored)
+        return self._descent(problem, start, **stored)
 
 
 def by_curvature(problem: Any, seed: int = 0) -> Sampler:
