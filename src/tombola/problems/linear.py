@@ -2,12 +2,13 @@
 
     F(w) = (1/n) sum_i s_i phi(x_i w, y_i) + l2/2 |w|^2 + l1 |w|_1
 
-A loss is one small function on a subclass of `Linear`: `slopes`, which returns phi and writes its
-derivative in the inner products. Everything else follows: the gradient of an item is the outer
-product of slopes and row, so its norm is the product of their norms and is never formed.
+A loss with one output is two small functions on a subclass of `Linear`: `loss`, which is phi, and
+`slope`, its derivative in the inner product. With several outputs, or if the two share most of
+their work, it is `slopes`, which does both. Everything else follows: the gradient of an item is the
+outer product of slopes and row, so its norm is the product of their norms and is never formed.
 
-A loss with one output may have a dual besides, for `tombola.solvers.SDCA`: `slope`, `curve`,
-`conjugate`, `inside` and `ascend`; with kinks, `clearance` as well. With several outputs,
+A loss with one output may also have a dual, for `tombola.solvers.SDCA`: `curve`, `conjugate`,
+`inside` and `ascend`, besides `slope`; with kinks, `clearance` as well. With several outputs,
 `conjugates` is enough for duality gaps (`tombola.solvers.gap`). A dual variable a stands for
 -phi'(z) at the optimum, and phi*(u) = max_z (u z - phi(z)); with l1 = 0 the dual problem is
 
@@ -25,8 +26,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.rows import Rows, as_rows, checked_array, shape_of, squared_norms
-from tombola.problems.rows import transposed as transposed_rows
+from tombola.problems.rows import (
+    Rows,
+    as_rows,
+    checked_array,
+    shape_of,
+    squared_norms,
+    transposed,
+)
 from tombola.state import Cell, Floats, Record, State, cell, derived
 from tombola.validation import number
 
@@ -34,6 +41,7 @@ __all__ = [
     "Linear",
     "LinearProblem",
     "Settings",
+    "TwoClasses",
     "evaluate_items",
     "item_slopes",
     "weighted_slopes",
@@ -59,10 +67,15 @@ class Linear(State):
 
     def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return the loss of an item whose inner products are z; write its derivatives in z."""
+        out[0] = self.slope(item, z[0])
+        return self.loss(item, z[0])
+
+    def loss(self, item: int, z: Any) -> Any:
+        """Return the loss of an item whose one inner product is z."""
         raise NotImplementedError
 
     def slope(self, item: int, z: Any) -> Any:
-        """Return the derivative of the loss at the inner product z, as `slopes` writes it."""
+        """Return the derivative of the loss at the inner product z."""
         raise NotImplementedError
 
     def curve(self, item: int, z: Any) -> Any:
@@ -311,7 +324,7 @@ class LinearProblem:
         """
         own = self.coordinate_curvature
         curvature = self.curvature if own is None else own
-        columns = transposed_rows(self.model.rows)
+        columns = transposed(self.model.rows)
         squares = squared_norms(columns, self.model.weights) / self.n
         smooth: NDArray[np.float64] = curvature * squares + self.l2
         return np.append(smooth, curvature) if self.fit_intercept else smooth
@@ -349,17 +362,20 @@ def checked_weights(
     return np.asarray(weights / weights.mean())
 
 
-def signs(y: NDArray[Any], n: int) -> NDArray[np.float64]:
-    """Return two labels, {0, 1}, {-1, 1} or booleans, as -1 and 1."""
-    if y.shape != (n,):
-        raise ValueError(f"y must have shape ({n},), one for each row, got {y.shape}")
-    wrong = ~np.isin(y, (-1, 0, 1)) if y.dtype.kind in "fiub" else np.ones(n, dtype=bool)
-    if not wrong.any() and (y == 0).any():
-        wrong = y == -1
-    if wrong.any():
-        position = int(wrong.argmax())
-        label = y.tolist()[position]
-        raise ValueError(
-            f"y[{position}] is {label!r}: labels must be 0 and 1, -1 and 1, or booleans"
-        )
-    return np.where(y > 0, 1.0, -1.0)
+class TwoClasses(LinearProblem):
+    """A linear model of two classes: labels -1 and 1, 0 and 1, or booleans; targets -1 and 1."""
+
+    def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        n = self.n
+        if y.shape != (n,):
+            raise ValueError(f"y must have shape ({n},), one for each row, got {y.shape}")
+        wrong = ~np.isin(y, (-1, 0, 1)) if y.dtype.kind in "fiub" else np.ones(n, dtype=bool)
+        if not wrong.any() and (y == 0).any():
+            wrong = y == -1
+        if wrong.any():
+            position = int(wrong.argmax())
+            label = y.tolist()[position]
+            raise ValueError(
+                f"y[{position}] is {label!r}: labels must be 0 and 1, -1 and 1, or booleans"
+            )
+        return np.where(y > 0, 1.0, -1.0)

@@ -3,11 +3,8 @@
 import math
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tombola.compiling import kernel
-from tombola.problems.linear import Linear, LinearProblem, signs
+from tombola.problems.linear import Linear, TwoClasses
 from tombola.state import Floats
 
 __all__ = ["Logistic"]
@@ -118,7 +115,7 @@ class LogisticModel(Linear):
         return y * balanced(y * a, y * z, q)
 
 
-class Logistic(LinearProblem):
+class Logistic(TwoClasses):
     """Logistic regression: phi(z, y) = log(1 + exp(-y z)), labels -1 and 1 (or 0 and 1).
 
     Parameters and attributes are those of `LinearProblem`.
@@ -135,6 +132,3 @@ class Logistic(LinearProblem):
 
     model_class = LogisticModel
     curvature = 0.25
-
-    def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        return signs(y, self.n)

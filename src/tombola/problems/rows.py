@@ -18,6 +18,7 @@ __all__ = [
     "shape_of",
     "squared_norms",
     "transposed",
+    "transposed_part",
 ]
 
 FETCHED = 128  # entries of a dense row that are prefetched
@@ -377,9 +378,36 @@ def transposed(rows: Rows) -> Rows:
     """Return the columns as rows, a copy."""
     if isinstance(rows, Dense):
         return Dense(np.ascontiguousarray(rows.values.T))
-    n, d = shape_of(rows)
-    counts = np.bincount(rows.columns, minlength=d)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    order = np.argsort(rows.columns, kind="stable")
-    item = np.repeat(np.arange(n), np.diff(rows.starts))
-    return Sparse(rows.values[order], item[order], starts, np.array([d, n]))
+    return transposed_part(rows, np.arange(shape_of(rows)[0]))
+
+
+def transposed_part(rows: Sparse, items: Ints) -> Sparse:
+    """Return the transpose of some rows, in O(entries); its column c is row items[c]."""
+    d = shape_of(rows)[1]
+    starts = np.zeros(d + 1, dtype=np.int64)
+    count_entries(rows, items, starts)
+    size = int(starts.sum())
+    starts = np.cumsum(starts)
+    columns = np.empty(size, np.int32 if items.size < 2**31 else np.int64)
+    values = np.empty(size, rows.values.dtype)
+    move_entries(rows, items, starts[:-1].copy(), columns, values)
+    return Sparse(values, columns, starts, np.array([d, items.size]))
+
+
+@kernel
+def count_entries(rows: Sparse, items: Ints, starts: Ints) -> None:
+    """starts[j + 1] = the number of entries in column j."""
+    for c in range(items.size):
+        for k in range(rows.starts[items[c]], rows.starts[items[c] + 1]):
+            starts[rows.columns[k] + 1] += 1
+
+
+@kernel
+def move_entries(rows: Sparse, items: Ints, ends: Ints, columns: Any, values: Any) -> None:
+    """Append the entries of each row to their columns, which end at `ends`."""
+    for c in range(items.size):
+        for k in range(rows.starts[items[c]], rows.starts[items[c] + 1]):
+            j = rows.columns[k]
+            columns[ends[j]] = c
+            values[ends[j]] = rows.values[k]
+            ends[j] += 1

@@ -79,10 +79,10 @@ class CertifiedSolver(Solver):
     def _default_sampler(self, problem: Any) -> Sampler:
         weights = problem.model.weights
         among = None if weights.all() else np.flatnonzero(weights)
-        return Latest(problem.n, among=among, plan=self._plan(problem), seed=self.seed)
+        return Latest(problem.n, among=among, plan=self._rows_drawn(problem), seed=self.seed)
 
-    def _plan(self, problem: Any) -> int | None:
-        """Return the number of rows that the sampler plans at a time; None: its default."""
+    def _rows_drawn(self, problem: Any) -> int | None:
+        """Return the rows of a round, which the sampler then plans together; None: its default."""
         return None
 
     def _advice(self, problem: Any) -> str:

@@ -13,6 +13,7 @@ its columns are not zero, and only reads them where w does not change.
 """
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from tombola.solvers.run import LinearRun, Progress, new_batch
 from tombola.state import Cell, Floats, Ints, State, array, cell, derived, integer
 from tombola.validation import whole
 
-__all__ = ["Blocks", "CoordinateDescent", "CoordinateRun", "CoordinateSolver", "columns_of"]
+__all__ = ["Blocks", "CoordinateDescent", "CoordinateRun", "CoordinateSolver"]
 
 EPOCHS = 64  # z is recomputed after this many passes over all coordinates
 
@@ -156,10 +157,13 @@ class CoordinateSolver(Solver):
                 f"{type(problem).__name__}"
             )
 
-    def _in_blocks(
-        self, problem: Any, start: ArrayLike | None, columns: Rows, blocks: Blocks
-    ) -> CoordinateRun:
-        """Return the state before the first round."""
+    @abstractmethod
+    def _blocks(self, problem: Any, columns: Rows) -> Blocks:
+        """Return the items."""
+
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> CoordinateRun:
+        columns = columns_of(problem)
+        blocks = self._blocks(problem, columns)
         run = CoordinateRun(
             batch=new_batch(self.batch_size),
             progress=cell(CoordinateProgress()),
@@ -248,12 +252,10 @@ class CoordinateDescent(CoordinateSolver):
     def _items(self, problem: Any) -> int:
         return int(problem.d + problem.fit_intercept)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> CoordinateRun:
-        columns = columns_of(problem)
+    def _blocks(self, problem: Any, columns: Rows) -> Blocks:
         width = self._items(problem)
         smooth = problem.curvature * squared_norms(columns, problem.model.weights) / problem.n
-        blocks = Blocks(np.arange(width), np.arange(width + 1), smooth)
-        return self._in_blocks(problem, start, columns, blocks)
+        return Blocks(np.arange(width), np.arange(width + 1), smooth)
 
 
 def columns_of(problem: LinearProblem) -> Rows:
@@ -266,7 +268,7 @@ def columns_of(problem: LinearProblem) -> Rows:
         return Dense(np.vstack([columns.values, ones]))
     return Sparse(
         np.concatenate([columns.values, ones]),
-        np.concatenate([columns.columns, np.arange(problem.n)]),
+        np.concatenate([columns.columns, np.arange(problem.n, dtype=columns.columns.dtype)]),
         np.append(columns.starts, columns.starts[-1] + problem.n),
         columns.shape + np.array([1, 0]),
     )

@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 
 from tombola.compiling import kernel, prefetch
-from tombola.problems.linear import Linear, LinearProblem
+from tombola.problems.linear import Linear
 from tombola.samplers.compiled import Compiled
 from tombola.solvers.certified import CertifiedRun, Goal
 from tombola.solvers.dual.level import (
@@ -72,7 +72,6 @@ __all__ = [
     "fill_residuals",
     "heavier_side",
     "pass_over",
-    "present",
     "rebuild",
     "sides",
 ]
@@ -285,16 +284,6 @@ def first_outside(model: Linear, duals: Floats) -> Any:
         if not model.inside(item, duals[item]):
             return item
     return -1
-
-
-def present(problem: LinearProblem, run: DualRun) -> Floats:
-    """Return the present point, of shape (1, width)."""
-    w = problem.as_matrix(None)
-    v = run.w[0] - run.level[0].total * run.centring.mean
-    w[0, : problem.d] = np.sign(v) * np.maximum(np.abs(v) - run.level[0].threshold, 0.0)
-    if problem.fit_intercept:
-        w[0, -1] = run.level[0].intercept
-    return w
 
 
 # --- a pass over all rows -----------------------------------------------------------------------

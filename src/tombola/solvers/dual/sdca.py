@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
 from tombola.solvers.certified import CertifiedSolver, checked_tolerance
-from tombola.solvers.dual.level import pull_for
-from tombola.solvers.dual.run import DualRun, evaluate, fill_residuals, present
+from tombola.solvers.dual.level import pull_for, write_solution
+from tombola.solvers.dual.run import DualRun, evaluate, fill_residuals
 from tombola.solvers.dual.start import begin_at, mean_curvature, new_run
 from tombola.solvers.result import Result
 from tombola.validation import whole
@@ -126,7 +126,9 @@ class SDCA(CertifiedSolver):
     def _solution(self, problem: Any, run: DualRun) -> NDArray[np.float64]:
         if run.progress[0].since == 0:  # at a pass
             return np.array(run.best).reshape(problem.shape)
-        return np.asarray(present(problem, run).reshape(problem.shape))
+        w = problem.as_matrix(None)
+        write_solution(run.level, run.centring.mean, run.w[0], w[0])
+        return w.reshape(problem.shape)
 
     def _all_losses(self, problem: Any, run: DualRun) -> NDArray[np.float64]:
         losses = np.empty(problem.n)

@@ -134,7 +134,7 @@ class Newton(CertifiedSolver):
                 f"got alpha={problem.alpha:g} and l1_ratio={problem.l1_ratio:g}"
             )
 
-    def _plan(self, problem: Any) -> int:
+    def _rows_drawn(self, problem: Any) -> int:
         """Return the number of rows in a sample."""
         if self.sample_size is not None:
             return max(2, min(int(problem.n), self.sample_size))
@@ -142,7 +142,7 @@ class Newton(CertifiedSolver):
         return max(2, min(n, max(MULTIPLE * width, min(LARGE, n // 8), n // 64)))
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> NewtonRun:
-        model, n, d, m = problem.model, problem.n, problem.d, self._plan(problem)
+        model, n, d, m = problem.model, problem.n, problem.d, self._rows_drawn(problem)
         width = d + problem.fit_intercept
         intercept, value = best_constant(problem)
         best = problem.as_matrix(None)
