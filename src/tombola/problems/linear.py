@@ -180,7 +180,7 @@ class LinearProblem:
 
     model_class: type[Linear]
     curvature: float  # the largest second derivative of phi, in any direction of z; may be inf
-    coordinate_curvature: float | None = None  # the same along each z alone, where that is less
+    coordinate_curvature: float | None = None  # the same along each z alone, if that is less
     outputs = 1
 
     def __init__(
@@ -285,7 +285,7 @@ class LinearProblem:
 
     def norms_of(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the gradient norms for given slopes of shape (n, outputs)."""
-        with np.errstate(over="ignore", invalid="ignore"):  # where a solver diverges
+        with np.errstate(over="ignore", invalid="ignore"):  # when a solver diverges
             norms: NDArray[np.float64] = np.sqrt((table * table).sum(axis=1)) * self.model.norms
         return norms
 

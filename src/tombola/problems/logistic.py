@@ -21,7 +21,7 @@ def balanced(alpha: Any, margin: Any, q: Any) -> Any:
 
     A root above 1/2 is that of the reflected equation below it, where f is concave and rises:
     Newton's method approaches the root from below there, and Halley's in fewer steps. It begins at
-    alpha, or at a lower bound of the root where alpha is too far from it: where the first step
+    alpha, or at a lower bound of the root if alpha is too far from it: if the first step
     leads below 0, or multiplies a small alpha.
     """
     if not q < math.inf:
@@ -54,7 +54,7 @@ def halley_step(beta: Any, alpha: Any, margin: Any, q: Any) -> Any:
 
 @kernel
 def lower_bound(alpha: Any, margin: Any, q: Any) -> Any:
-    """Return a number below a root beta <= 1/2, close to it where beta is small.
+    """Return a number below a root beta <= 1/2, close to it if beta is small.
 
     beta >= exp(q (alpha - beta) - margin) / 2, so q beta >= W(x), with Lambert's W and
     log(x) = log(q / 2) + q alpha - margin; W(x) is at least log(x) - log(log(x)) for x >= e, and

@@ -46,7 +46,7 @@ class Dense(State):
         dense_add_scaled(self.values[item], factor, scales, vector)
 
     def add_outers(self, items: Ints, factors: Any, block: Any, matrix: Any) -> None:
-        """Add factors x x' over rows x, with a one at the end where the matrix is wider than they.
+        """Add factors x x' over rows x, with a one at the end if the matrix is wider.
 
         Only the lower triangle is added to. `block` is scratch, of shape (8, width).
         """
@@ -107,7 +107,7 @@ class Sparse(State):
             vector[j] += factor * scales[j] * self.values[k]
 
     def add_outers(self, items: Ints, factors: Any, block: Any, matrix: Any) -> None:
-        """Add factors x x' over rows x, with a one at the end where the matrix is wider than they.
+        """Add factors x x' over rows x, with a one at the end if the matrix is wider.
 
         Only the lower triangle is added to.
         """
@@ -181,7 +181,7 @@ def dense_add_scaled(row: Any, factor: Any, scales: Any, vector: Any) -> None:
 
 @kernel(inner=True)
 def fill_block(values: Any, items: Ints, factors: Any, start: Any, block: Any) -> None:
-    """Write four rows, and the same times their factors; ones where the block is wider."""
+    """Write four rows, and the same times their factors; ones if the block is wider."""
     d = values.shape[1]
     for r in range(4):
         place = min(start + r, items.size - 1)
@@ -245,7 +245,7 @@ def sparse_add(values: Any, columns: Any, starts: Any, item: int, factor: Any, v
 
 
 def as_rows(X: Any, name: str = "X") -> Rows:
-    """Return data as rows: without a copy where it is C-ordered float32 or float64, or CSR.
+    """Return data as rows: without a copy if it is C-ordered float32 or float64, or CSR.
 
     Integers, booleans and other orders are copied; a scipy sparse matrix is recognised by its
     method `tocsr`. NaN and infinity raise an error that says where they are.
@@ -301,7 +301,7 @@ def as_writable(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_places(matrix: Any, name: str) -> None:
-    """Raise an error where compressed rows point outside of their arrays; kernels do not check."""
+    """Raise an error if compressed rows point outside of their arrays; kernels do not check."""
     n, d = matrix.shape
     columns, starts = matrix.indices, matrix.indptr
     if (

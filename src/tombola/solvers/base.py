@@ -73,7 +73,7 @@ class Solver(ABC):
 
     @abstractmethod
     def _check(self, problem: Any) -> None:
-        """Raise a TypeError that says what the solver needs, where the problem lacks it."""
+        """Raise a TypeError that says what the solver needs, if the problem lacks it."""
 
     @abstractmethod
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Run:
@@ -88,7 +88,7 @@ class Solver(ABC):
         return int(problem.n)
 
     def _default_sampler(self, problem: Any) -> Sampler:
-        """Return the sampler that is used where none is given."""
+        """Return the sampler that is used if none is given."""
         return VRB(self._items(problem))
 
     def _variance_ratio(self, problem: Any, run: Any, chances: NDArray[np.float64]) -> float:
@@ -158,7 +158,7 @@ class Solver(ABC):
             The sampler is that of the result, unless one of the same class and parameters is
             given, which is then set to the saved state.
         progress : callable, optional
-            Called with the rounds done and the rounds in total, about ten times a second. Where
+            Called with the rounds done and the rounds in total, about ten times a second. If
             it returns True the run pauses: it ends here, and `resume` continues it.
         carry : dict, optional
             ``result.state["carried"]`` of an earlier run of the same solver on other items: sums
@@ -166,7 +166,7 @@ class Solver(ABC):
             `start`; the stored slopes of SAGA and SVRG belong to the items and are not carried.)
         until : callable, optional
             Called every `every` rounds with the rounds done, the solution, and an estimate of
-            the mean loss over the rounds since the last call; the run ends where it returns
+            the mean loss over the rounds since the last call; the run ends when it returns
             True. The estimate is the average of the losses seen times their importances: it
             costs nothing, is unbiased, and does not include the regulariser.
         every : int, optional
@@ -360,7 +360,7 @@ class Solver(ABC):
         return -1
 
     def _extend_trace(self, execution: Execution, marks: set[int]) -> None:
-        """Add a row to the trace where there is a mark at this round."""
+        """Add a row to the trace if there is a mark at this round."""
         problem, run, trace = execution.problem, execution.run, execution.trace
         if run.rounds in marks and (not len(trace) or trace.rounds[-1] < run.rounds):
             value = problem.value(self._solution(problem, run))
@@ -434,6 +434,6 @@ def variance_ratio(
 
 
 def fingerprint(problem: Any) -> str:
-    """Return the class of a problem and, where it has one, its fingerprint."""
+    """Return the class of a problem and, if it has one, its fingerprint."""
     own = getattr(problem, "fingerprint", None)
     return type(problem).__name__ if own is None else f"{type(problem).__name__} {own()}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
 from tombola.samplers.latest import Latest
 from tombola.solvers.base import Solver, fingerprint
@@ -16,7 +17,16 @@ from tombola.solvers.run import LinearRun
 from tombola.state import MOST, Cell, Floats, Record, array, derived, real
 from tombola.validation import number
 
-__all__ = ["Bounds", "CertifiedRun", "CertifiedSolver", "Goal", "checked_tolerance"]
+__all__ = [
+    "Bounds",
+    "CertifiedRun",
+    "CertifiedSolver",
+    "Goal",
+    "check_dual",
+    "checked_tolerance",
+]
+
+SMOOTH = "LeastSquares, Logistic, SquaredHinge, Huber"
 
 
 class Goal(Record):
@@ -87,6 +97,15 @@ class CertifiedSolver(Solver):
 
     def _advice(self, problem: Any) -> str:
         return "numbers overflow: scale the data"
+
+
+def check_dual(problem: Any, name: str, smooth: bool) -> None:
+    """Raise a TypeError unless a problem is a linear model with a dual and, if asked, smooth."""
+    dual = isinstance(problem, LinearProblem) and problem.has_dual
+    if dual and (not smooth or math.isfinite(problem.curvature)):
+        return
+    which = f"smooth loss ({SMOOTH})" if smooth else f"dual ({SMOOTH}, Hinge, EpsilonInsensitive)"
+    raise TypeError(f"{name} minimises linear models with a {which}, got {type(problem).__name__}")
 
 
 def checked_tolerance(tol: Any) -> float:

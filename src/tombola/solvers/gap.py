@@ -72,7 +72,7 @@ def relative_gap(problem: LinearProblem, solution: ArrayLike | None) -> float:
     """Return the duality gap of a point, relative to the objective at w = 0.
 
     The objective is at most this far from its minimum, in units of the objective at w = 0 with
-    the best intercept; nan where no bound is known (`duality_gap`).
+    the best intercept; nan if no bound is known (`duality_gap`).
 
     Examples
     --------
@@ -87,7 +87,7 @@ def relative_gap(problem: LinearProblem, solution: ArrayLike | None) -> float:
 def duality_gap(problem: LinearProblem, solution: ArrayLike | None) -> float:
     """Return an upper bound on F(w) - min F, by two passes over the rows.
 
-    It goes to 0 with the distance of w from the optimum where the loss is smooth. It is never
+    It goes to 0 with the distance of w from the optimum if the loss is smooth. It is never
     less than the true distance: an allowance for rounding, of about 1e-12 of F, is added.
 
     Parameters
@@ -149,7 +149,7 @@ def dual_value(model: Linear, a: Floats, u: Floats, factor: float, penalty: Pena
 
 
 def unit_of(problem: LinearProblem) -> float:
-    """Return the objective at w = 0 with the best intercept; where that is 0, without one."""
+    """Return the objective at w = 0 with the best intercept; if that is 0, without one."""
     if not isinstance(problem, Softmax):
         best = best_constant(problem)[1]
     else:
@@ -237,7 +237,7 @@ def balance_classes(problem: Softmax, a: Floats) -> None:
 
 
 def ratio(wanted: Floats, given: Floats) -> Floats:
-    """Return wanted / given, 1 where both are 0."""
+    """Return wanted / given, 1 if both are 0."""
     safe = np.where(given > 0.0, given, 1.0)
     return np.where(given > 0.0, wanted / safe, 1.0)
 

@@ -21,14 +21,14 @@ def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.flo
     problem : KMeans
     subsample : int
         The number of rows to choose from, drawn without replacement from those of positive
-        weight: all of them where there are fewer, and at least n_clusters.
+        weight: all of them if there are fewer, and at least n_clusters.
     stream : Stream
         The source of randomness.
 
     Returns
     -------
     ndarray of shape (n_clusters, d)
-        Where there are fewer distinct rows than clusters, some centres are equal.
+        If there are fewer distinct rows than clusters, some centres are equal.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def sample(rows: NDArray[np.int64], size: int, stream: Stream) -> NDArray[np.int
 
 
 def draw_by(masses: NDArray[np.float64], stream: Stream) -> int:
-    """Return a position, drawn in proportion to masses; uniformly where all are 0."""
+    """Return a position, drawn in proportion to masses; uniformly if all are 0."""
     sums = np.cumsum(masses if masses.any() else np.ones_like(masses))
     share = float(stream.words(1)[0] >> np.uint64(11)) * 2.0**-53  # from 0 to below 1
     return int(np.searchsorted(sums, share * sums[-1], side="right"))

@@ -45,9 +45,9 @@ class BlockCoordinateDescent(CoordinateSolver):
     their eigenvalues, which is never too small and at most (number of parts) times too large; the
     trace would be up to |B| times too large.
 
-    Computing all L_B costs as much as min(|B|, 32) / 2 steps in each block. Where columns are
+    Computing all L_B costs as much as min(|B|, 32) / 2 steps in each block. If columns are
     correlated, steps in large blocks are short, and one coordinate at a time is often as fast.
-    Blocks are useful where they have a meaning, or where there are more coordinates than a
+    Blocks are useful if they have a meaning, or if there are more coordinates than a
     sampler can learn about.
 
     Examples

@@ -9,7 +9,7 @@ which minimises an upper bound on the objective and so decreases it by at least
 (L + l2) / 2 |change|^2, whatever p the block was drawn with: p affects the speed, never the limit.
 
 The run keeps z = X w and the slopes of all rows, so that a step touches only the rows in which
-its columns are not zero, and only reads them where w does not change.
+its columns are not zero, and only reads them if w does not change.
 """
 
 import math
@@ -219,7 +219,7 @@ class CoordinateDescent(CoordinateSolver):
     problems this took fewer steps than the square root of the decrease or the size of the
     gradient, which fall so fast from visit to visit that the first ones dominate the average.
 
-    A step takes O(non-zeros of the column); where w_j does not change, one inner product. The
+    A step takes O(non-zeros of the column); if w_j does not change, one inner product. The
     data is copied once, by columns. z = X w is kept up to date, and recomputed after every 64
     passes over all coordinates, so that rounding errors do not accumulate. `item_gradients`
     counts coordinates visited.

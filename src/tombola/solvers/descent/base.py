@@ -45,7 +45,7 @@ from tombola.validation import number
 
 __all__ = ["Carried", "LinearSolver", "checked_radius", "checked_rate"]
 
-WIDE = 16  # columns are lazy where there are this many times more of them than entries per row
+WIDE = 16  # columns are lazy if there are this many times more of them than entries per row
 
 
 class Carried(Document):
@@ -210,7 +210,7 @@ def checked_rate(rate: Any) -> float:
 
 
 def checked_radius(radius: Any) -> float:
-    """Return a radius, infinite where none was given, or raise an error that names it."""
+    """Return a radius, infinite if none was given, or raise an error that names it."""
     if radius is None:
         return float("inf")
     if not number("radius", radius) > 0:

@@ -1,4 +1,4 @@
-"""A round of SAGA and SVRG, and the gradient estimate where it is kept as an array.
+"""A round of SAGA and SVRG, and the gradient estimate if it is kept as an array.
 
 With B items drawn, u_b = 1 / (n p_b) their importances and y_i the stored slopes of item i (none
 for SGD and AdaGrad; from the item's last visit for SAGA, from the last snapshot for SVRG):

@@ -3,7 +3,7 @@
 What the regulariser and the mean gradient do to a column in the rounds since it was last touched
 has a closed form. A column catches up when a row needs it again: lazy, or just-in-time, updates.
 
-Where a column w_j sees v -> c_s soft(v, a_s) in rounds s, with c_s = 1 / (1 + rate_s l2) and
+If a column w_j sees v -> c_s soft(v, a_s) in rounds s, with c_s = 1 / (1 + rate_s l2) and
 a_s = rate_s l1, the product P of the c_s and the sum Q of a_s / (P before s) are enough: from
 round s_0 to now, v -> (P / P_0) soft(v, P_0 (Q - Q_0)).
 """

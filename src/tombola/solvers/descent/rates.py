@@ -64,7 +64,7 @@ SPARING = 4  # one item in this many is measured for the mean
 LEAST = 2.0**-20  # of the mean, relative to L_Q
 CLEAR = 1e-7  # slopes that changed by less than this, relative to them, are rounding
 EXACT = 1e-9  # a step that ends this close to the minimum of its item does not overshoot
-TRIALS = 60  # of lower rates, each at most half of the last where that is far too large
+TRIALS = 60  # of lower rates, each at most half of the last if that is far too large
 
 
 @kernel(inline=True)
@@ -101,7 +101,7 @@ def rate_is_due(run: SearchingRun) -> Any:
 
 @kernel(inline=True)
 def renewed_rate(run: SearchingRun) -> Any:
-    """Return the rate of the next period; 1 where the problem is linear."""
+    """Return the rate of the next period; 1 if the problem is linear."""
     search, l2 = run.search[0], run.model.settings[0].l2
     mean = max(search.squares / search.sums, LEAST) if search.sums > 0.0 else LEAST
     worst = search.smoothness

@@ -19,7 +19,7 @@ class SAGA(VarianceReducedSolver):
 
     Fed back is |grad_b(w_t) - y_b|. The default sampler draws items by their curvature:
     ``Static.partially_biased(L)``, with L the Lipschitz constants of their gradients, or uniformly
-    where all are equal. Shuffled epochs do badly here, since they are biased within an epoch.
+    if all are equal. Shuffled epochs do badly here, since they are biased within an epoch.
 
     Parameters
     ----------

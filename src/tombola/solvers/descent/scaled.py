@@ -32,7 +32,7 @@ from tombola.state import Cell, Floats, Record, derived, real
 __all__ = ["SMALL", "TINY", "Drift", "DriftRun", "Scale", "ScaledRun"]
 
 TINY = 2.0**-300  # a factor below this is multiplied into v
-SMALL = 2.0**-30  # the same where there is a drift, which is subtracted from it
+SMALL = 2.0**-30  # the same if there is a drift, which is subtracted from it
 
 
 class Scale(Record):

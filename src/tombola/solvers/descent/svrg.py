@@ -23,7 +23,7 @@ class SVRG(VarianceReducedSolver):
 
     Fed back is |grad_b(w_t) - grad_b(x)|. The default sampler draws items by their curvature:
     ``Static.partially_biased(L)``, with L the Lipschitz constants of their gradients, or uniformly
-    where all are equal.
+    if all are equal.
 
     Parameters
     ----------

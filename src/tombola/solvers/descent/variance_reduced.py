@@ -63,10 +63,10 @@ class VarianceReducedSolver(LinearSolver):
 
 
 def by_curvature(problem: Any, seed: int = 0) -> Sampler:
-    """Return ``Static.partially_biased(L)``, or `Uniform` where L is nearly the same for all items.
+    """Return ``Static.partially_biased(L)``, or `Uniform` if L is nearly the same for all items.
 
-    With p_i = 1/(2n) + L_i / (2 sum L), L_Q is at most twice the mean of L: where rows differ in
-    length, steps can be much larger than with uniform draws. Where max L is at most twice the
+    With p_i = 1/(2n) + L_i / (2 sum L), L_Q is at most twice the mean of L: if rows differ in
+    length, steps can be much larger than with uniform draws. If max L is at most twice the
     mean, there is nothing to gain.
     """
     lipschitz = problem.lipschitz()
@@ -83,6 +83,6 @@ def smoothness_of_draws(problem: Any, sampler: Sampler) -> float:
 
 
 def safe_rate(problem: Any, sampler: Sampler) -> float:
-    """Return 1 / (3 (L_Q + l2)); 1 where the problem is linear."""
+    """Return 1 / (3 (L_Q + l2)); 1 if the problem is linear."""
     smooth = smoothness_of_draws(problem, sampler) + problem.l2
     return 1.0 / (3.0 * smooth) if smooth > 0 else 1.0

@@ -104,7 +104,7 @@ class DualOptions(Goal):
 
 
 class Centring(State):
-    """The mean of the rows, zero where they are not centred, and what follows from it."""
+    """The mean of the rows, zero if they are not centred, and what follows from it."""
 
     mean: Floats = derived("(d,)")
     products: Floats = derived("x_i mean, (n,)")
@@ -157,7 +157,7 @@ class DualRun(CertifiedRun):
         self.model.rows.prefetch_row(item)
 
     def look(self) -> Any:
-        """Pass over all rows, where that is due; return whether it was."""
+        """Pass over all rows, if that is due; return whether it was."""
         if self.progress[0].draws < self.progress[0].due:
             return False
         survey(self)
@@ -234,7 +234,7 @@ def visit(run: DualRun, item: int) -> Any:
 def residual(run: DualRun, item: int, a: Any, b: Any, z: Any) -> Any:
     """Return s_i |kappa_i| sqrt(|x_i|^2 + strength n / (c s_i)), AdaSDCA's weight of a row.
 
-    kappa_i = a_i + phi'(z_i) is the dual residual, and phi is c-smooth. Where phi is not smooth,
+    kappa_i = a_i + phi'(z_i) is the dual residual, and phi is c-smooth. If phi is not smooth,
     it is the change b - a_i, and 1/c is 0.
     """
     options = run.options[0]
@@ -332,7 +332,7 @@ def evaluate(run: DualRun) -> Any:
 
     In the last mean long rows count as `longest`: their steps are exact, and need no strength.
 
-    Where phi is not smooth, |a| stands for phi'': the share of rows that hold w where it is.
+    If phi is not smooth, |a| stands for phi'': the share of rows that hold w where it is.
     """
     n, d, settings, level = run.duals.size, run.w.shape[1], run.model.settings[0], run.level[0]
     sign, ratio, held = 0.0, 1.0, n * run.tilt[d]

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
-from tombola.solvers.certified import CertifiedSolver, checked_tolerance
+from tombola.solvers.certified import CertifiedSolver, check_dual, checked_tolerance
 from tombola.solvers.dual.level import pull_for, write_solution
 from tombola.solvers.dual.run import DualRun, evaluate, fill_residuals
 from tombola.solvers.dual.start import begin_at, mean_curvature, new_run
@@ -30,8 +29,8 @@ class SDCA(CertifiedSolver):
     whatever p the row was drawn with, so a sampler is free to be greedy.
 
     The items are rows. By default they are drawn by `Latest`: half in shuffled order, half by
-    their latest dual residual. Every two epochs, or sooner where the end is near, a pass over all
-    rows tells it all residuals, moves the intercept, and bounds the distance to the optimum.
+    their latest dual residual. Every two epochs, or sooner if the end is near, a pass over all
+    rows updates all residuals, moves the intercept, and bounds the distance to the optimum.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ class SDCA(CertifiedSolver):
         Rows drawn at a time, with feedback after the last. Their steps are taken one after the
         other, each from the result of the one before.
     seed : int, default=0
-        For the sampler where none is given.
+        For the sampler if none is given.
 
     Notes
     -----
@@ -58,7 +57,7 @@ class SDCA(CertifiedSolver):
     constraint sum_i s_i a_i = 0, moved at every pass (an augmented Lagrangian; see
     `tombola.solvers.dual.run`). The certificate is that of a copy that satisfies the constraint.
 
-    Where lambda is small for the curvature of the losses and the length of the rows, kappa/2
+    If lambda is small for the curvature of the losses and the length of the rows, kappa/2
     |w - y|^2 is added to the objective, and every pass moves the centre y (Catalyst); certificates
     are those of the objective itself.
 
@@ -103,11 +102,7 @@ class SDCA(CertifiedSolver):
         return float(primal - max(dual, run.bounds[0].dual))
 
     def _check(self, problem: Any) -> None:
-        if not (isinstance(problem, LinearProblem) and problem.has_dual):
-            raise TypeError(
-                "SDCA minimises linear models with a dual (Logistic, LeastSquares, Hinge, "
-                "SquaredHinge, Huber, EpsilonInsensitive), got " + type(problem).__name__
-            )
+        check_dual(problem, "SDCA", smooth=False)
         if not problem.l2 > 0:
             raise ValueError(
                 "SDCA needs a problem with l2 > 0: alpha above 0 and l1_ratio below 1, got "

@@ -17,11 +17,11 @@ from tombola.state import Floats, cell
 __all__ = ["begin_at", "centred", "longest_usual", "mean_curvature", "new_run"]
 
 LONG = 100.0  # a squared length this many times the median is that of a long row
-AIM = 1e-6  # the tolerance that progress is measured against where none is given
+AIM = 1e-6  # the tolerance that progress is measured against if none is given
 
 
 def centred(problem: LinearProblem) -> Centring:
-    """Return the mean of the rows and their distances from it; 0 where rows are not centred.
+    """Return the mean of the rows and their distances from it; 0 if rows are not centred.
 
     Long rows are left out of the mean: one of them would move it far away from all the others.
     """
@@ -130,7 +130,7 @@ def fill_duals(run: DualRun, start: Floats) -> None:
 
 @kernel
 def mean_curvature(run: DualRun) -> Any:
-    """Return the mean of s_i phi'' at w = 0; 1 where phi is not smooth."""
+    """Return the mean of s_i phi'' at w = 0; 1 if phi is not smooth."""
     if not run.options[0].smooth:
         return 1.0
     total = 0.0

@@ -1,6 +1,6 @@
 """The data of a problem by columns, for working sets: a few columns in memory, products with all.
 
-A `Design` is all columns, where they are: dense in either order, or compressed sparse columns,
+A `Design` is all columns in place: dense in either order, or compressed sparse columns,
 without a copy. A block is a growing selection of them, and what Newton's method needs of it.
 """
 

@@ -3,8 +3,8 @@
     F(w) = w G w / 2 - c w + p / 2 + l1 |w|_1 + l2/2 |w|^2
 
 with G the products of the columns, c those with the target, and p the target's square. All of G is
-computed at once where there are no more columns than rows; else the rows of G are, as their columns
-join the working set. After that nothing depends on the number of rows of the data. This pays where
+computed at once if there are no more columns than rows; else the rows of G are, as their columns
+join the working set. After that nothing depends on the number of rows of the data. This pays if
 F is minimised many times.
 
 References

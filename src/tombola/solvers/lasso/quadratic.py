@@ -1,15 +1,15 @@
-"""Minimise a quadratic with an l1 penalty: from its matrix, or by columns where that is too large.
+"""Minimise a quadratic with an l1 penalty: from its matrix, or by columns if that is too large.
 
 *From its matrix:* sweeps, and steps on faces.
 
     Q(w) = w G w / 2 - c w + l2/2 |w|^2 + l1 |w|_1                       (w >= 0 if `positive`)
 
 Sweeps of coordinate descent find which w are 0 and the signs of the others: a face, on which Q is
-a plain quadratic. Its minimum is the solution of a linear system; where signs would change on the
+a plain quadratic. Its minimum is the solution of a linear system; if signs would change on the
 way there, the step ends at a smaller face. With the right face, one step is exact, whatever the
 condition of G.
 
-Where as many columns matter as there are rows, sweeps move too many coordinates for that, and the
+If as many columns matter as there are rows, sweeps move too many coordinates for that, and the
 search goes on from face to face, one coordinate at a time.
 
 Sweeps draw their coordinates: in the same order each time they take up to ten times as many.
@@ -37,13 +37,13 @@ from tombola.state import Cell, Floats, Ints, Record, State, cell, derived
 
 __all__ = ["ColumnModel", "minimise_by_columns", "minimise_quadratic", "new_model"]
 
-SWEEPS = 8  # before each step on a face, at least; more where the step is dear
+SWEEPS = 8  # before each step on a face, at least; more if the step is expensive
 DEAR = 0.1  # a step on a face of s coordinates takes the time of DEAR s^3 changes of a gradient
 ROUNDS = 5  # of sweeps and steps, before one coordinate enters at a time
 SEARCH = 1000  # steps with one coordinate at a time, at most
 FACES = 20  # steps on ever smaller faces between sweeps, at most
 POINTS = 12  # on the way to the minimum of a face
-SLOW = 0.01  # where sweeps are slow, what is left to gain by another says less
+SLOW = 0.01  # if sweeps are slow, what is left to gain by another says less
 RIDGE = 1e-12  # of its diagonal: added to the system of a face
 EPOCHS = 1000  # sweeps by columns, at most
 
@@ -54,7 +54,7 @@ def minimise_quadratic(
     """Minimise Q in place; `gradient` is G w - c, before and after.
 
     It ends when steps in all coordinates, each from here, would decrease Q by at most `enough`
-    after a step on a face; by SLOW times that where such a step is dear.
+    after a step on a face; by SLOW times that if such a step is expensive.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def minimise_quadratic(
 def search_faces(
     gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, enough: float
 ) -> None:
-    """Go from face to face: feature-sign search, where sweeps would move too many coordinates.
+    """Go from face to face: feature-sign search, when sweeps would move too many coordinates.
 
     At the minimum of a face, the coordinate that is most wrong in being 0 enters.
     """
@@ -149,8 +149,8 @@ def step_on_face(
 
     A coordinate that is 0 may enter, with the sign in which Q falls.
 
-    Where signs would change on the way, w stops at 0 in these coordinates, and of some points on
-    the way the best is taken. Nothing is done where none has a smaller Q.
+    If signs would change on the way, w stops at 0 in these coordinates, and of some points on
+    the way the best is taken. Nothing is done if none has a smaller Q.
 
     Returns
     -------

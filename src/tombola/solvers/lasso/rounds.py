@@ -42,7 +42,7 @@ __all__ = ["Minimum", "WorkingRun", "best_bound", "may_matter"]
 
 Places = NDArray[np.int64]
 
-FEWEST = 100  # columns that join at a time, where as many are wrong
+FEWEST = 100  # columns that join at a time, if as many are wrong
 LIMIT = 2048  # columns whose matrix of products is formed, at most
 SMALL = 512  # columns whose matrix is formed, however few entries they have
 RATIO = 2.0  # beyond, it is formed for at most this many columns per entry of a column
@@ -50,7 +50,7 @@ SHARE = 1e-3  # of the gap: how far from the minimum of its model a step may end
 HALVINGS = 40  # of a step, at most
 LEAST, PER_COLUMN = 2000, 20  # rows of the first sample: at least, and for each column
 MOST = 0.5  # of the rows: a larger sample is all of them
-KEPT = 0.1  # of what a step has gained: where more is left, the next one has curvatures of its own
+KEPT = 0.1  # of what a step has gained: if more is left, the next one has curvatures of its own
 CAUTIOUS = 0.1  # after a step that was cut to less, the next one uses the largest curvature
 FALL = 1e-4  # of what the slopes promise: how far F must fall, at least
 SLACK = 1e-13  # of the squares of a column: more than rounding takes from them
@@ -297,7 +297,7 @@ class WorkingRun:
         self.centre = self.block.dot(self.h) / total if free else np.zeros(self.members.size)
 
     def _update_products(self) -> None:
-        """Compute G = (1/n) sum_i h_i (a_i - mean)(a_i - mean)' where it is not known."""
+        """Compute G = (1/n) sum_i h_i (a_i - mean)(a_i - mean)' as far as it is not known."""
         size, begin, mean = self.members.size, self.known, self.centre
         if size > len(self.products):
             room = np.empty((size + size // 2, size + size // 2))

@@ -1,14 +1,12 @@
 """Newton's method on samples of the rows that matter."""
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
-from tombola.solvers.certified import Bounds, CertifiedSolver, Goal, checked_tolerance
+from tombola.solvers.certified import Bounds, CertifiedSolver, Goal, check_dual, checked_tolerance
 from tombola.solvers.gap import best_constant
 from tombola.solvers.newton.run import (
     NewtonProgress,
@@ -43,7 +41,7 @@ class Newton(CertifiedSolver):
     correction.
 
     The items are rows. By default they are drawn by `Latest`: half in shuffled order, half by how
-    much they add to the Hessian and to the gradient, which every pass updates. Where few rows
+    much they add to the Hessian and to the gradient, which every pass updates. If few rows
     matter, as with rare classes, a uniform sample needs many more rounds.
 
     Parameters
@@ -55,12 +53,12 @@ class Newton(CertifiedSolver):
         The number of rows in a sample; by default 20 for each column, and not less than 2,000
         (or an eighth of all) and a 64th of all. With n it is Newton's method on all rows.
     seed : int, default=0
-        For the sampler where none is given.
+        For the sampler if none is given.
 
     Notes
     -----
     For smooth losses with l2 > 0 and l1 = 0. A round takes O(n d + k (m d^2 + d^3)), with k steps
-    on the sample: 5 to 10 in the first round, then one or two. Where d is in the hundreds or n is
+    on the sample: 5 to 10 in the first round, then one or two. If d is in the hundreds or n is
     below 30 d, `SDCA` is faster. `item_gradients` counts the rows visited, in passes and samples.
 
     A step that raises P is cut to a quarter until P falls, and the rows that mattered beyond are
@@ -72,7 +70,7 @@ class Newton(CertifiedSolver):
     drawn as in "subsampled Newton methods" by curvature. docs/decisions/newton_samples.md has
     figures.
 
-    The solution is the best point of all passes, or the last minimum over a sample where that is
+    The solution is the best point of all passes, or the last minimum over a sample if that is
     better: it takes a pass to tell, unless the run has ended within its tolerance.
 
     Examples
@@ -119,15 +117,7 @@ class Newton(CertifiedSolver):
         return 1
 
     def _check(self, problem: Any) -> None:
-        if not (
-            isinstance(problem, LinearProblem)
-            and problem.has_dual
-            and math.isfinite(problem.curvature)
-        ):
-            raise TypeError(
-                "Newton minimises linear models with a smooth loss (Logistic, LeastSquares, "
-                "SquaredHinge, Huber), got " + type(problem).__name__
-            )
+        check_dual(problem, "Newton", smooth=True)
         if not problem.l2 > 0 or problem.l1 > 0:
             raise ValueError(
                 "Newton needs a problem with l2 > 0 and l1 = 0: alpha above 0 and l1_ratio = 0, "

@@ -33,7 +33,7 @@ SAME = 1e-12  # values this close, relatively, are equal up to rounding
 STEPS = 20  # of Newton's method on a sample, at most
 ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
 SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
-NESTED = 16  # rows in a sample for each column, at least, where its first eighth leads the way
+NESTED = 16  # rows in a sample for each column, at least, for which its first eighth leads the way
 ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-15  # of a step: what it must gain, and rounding
 RIDGE = 1e-9  # added to the intercept's diagonal entry, times the weight of the sample: it may be 0
 
@@ -60,7 +60,7 @@ class Survey(State):
 class Sample(State):
     """The rows drawn, (m,) each."""
 
-    items: Ints = derived("all rows in order where m = n")
+    items: Ints = derived("all rows in order if m = n")
     factors: Floats = derived("s_b / (n p_b)")
     z: Floats = derived("x_b w")
     moves: Floats = derived("x_b step")
@@ -126,7 +126,7 @@ class NewtonRun(CertifiedRun):
 
 @kernel
 def glance(run: NewtonRun) -> None:
-    """Write slopes and curvatures where all inner products are the intercept."""
+    """Write slopes and curvatures if all inner products are the intercept."""
     model, survey, w = run.model, run.survey, run.w[0]
     z = w[w.size - 1] if model.settings[0].intercept else 0.0
     for item in range(survey.slopes.size):
@@ -137,7 +137,7 @@ def glance(run: NewtonRun) -> None:
 
 @kernel
 def settle(run: NewtonRun) -> None:
-    """Pass over all rows at w; where P has risen, go back towards the best point until it falls.
+    """Pass over all rows at w; if P has risen, go back towards the best point until it falls.
 
     Rows that mattered at the points left behind are drawn in the next sample, too: without them it
     would lead there again.
@@ -148,7 +148,7 @@ def settle(run: NewtonRun) -> None:
         progress.passes += 1
         if math.isfinite(primal):
             fill_scores(run, MEMORY if cuts > 0 else 0.0)
-        if dual > bounds.dual:  # not where it is not a number
+        if dual > bounds.dual:  # not if it is not a number
             bounds.dual = dual
         if primal <= bounds.primal:
             for j in range(w.shape[1]):
@@ -261,7 +261,7 @@ def minimise_sample(run: NewtonRun, corrected: Any) -> None:
     """Move w to the minimum over the rows drawn, by Newton's method.
 
     Without a correction, it is the minimum of F_m + l2/2 |w|^2. The first eighth of the rows, a
-    sample too, then leads most of the way, where that helps.
+    sample too, then leads most of the way, if that helps.
     """
     sample, scratch, w, batch = run.sample, run.scratch, run.w[0], run.batch
     m, width = batch.items.size, scratch.step.size
@@ -304,7 +304,7 @@ def place(run: NewtonRun, m: int) -> Any:
 def descend(run: NewtonRun, m: int, corrected: Any) -> None:
     """Take steps of Newton's method on the first m rows drawn, from where `place` has been.
 
-    The Hessian is computed again where the last step has left more than a tenth of the gain.
+    The Hessian is computed again if the last step has left more than a tenth of the gain.
     """
     scratch, w = run.scratch, run.w[0]
     l2, width, d = run.model.settings[0].l2, scratch.step.size, scratch.sides.shape[1]
