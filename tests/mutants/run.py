@@ -53,9 +53,9 @@ STEPS = (
     "lasso/quadratic", "newton/run", "proximal",
 )  # fmt: skip
 STEP_TESTS = (
-    "block", "carry", "closed_form", "coordinate", "descents", "divergence", "face",
-    "kmeans_rounds", "lazy", "mini_batch_kmeans", "newton_parts", "rate_search", "sdca",
-    "unbiased", "working_sets",
+    "block", "carry", "closed_form", "coordinate", "descents", "divergence", "kmeans_rounds",
+    "lazy", "mini_batch_kmeans", "newton_parts", "quadratic", "rate_search", "sdca", "unbiased",
+    "working_sets",
 )  # fmt: skip
 
 
