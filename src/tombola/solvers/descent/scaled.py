@@ -111,17 +111,59 @@ class DriftRun(StoringRun):
     changes: Floats = derived("scratch, (B, outputs): of the slopes of the rows drawn")
 
     def visit(self, b: int) -> Any:
-        """Compute slopes and change of item b of the batch."""
-        return see_item(self, b)
+        """Compute slopes and change of item b of the batch; return |grad_b(w) - grad_b(y)|."""
+        model, w, stored, scratch = self.model, self.w, self.stored, self.scratch
+        level, item, last = self.level[0], self.batch.items[b], w.shape[1] - 1
+        squared = 0.0
+        for k in range(scratch.z.size):
+            v, m = two_dots(model.rows, item, w[k], stored.mean_gradient[k])
+            scratch.z[k] = level.factor * v - level.drift * m
+            if model.settings[0].intercept:
+                scratch.z[k] += w[k, last]
+        loss = weighted_slopes(model, item, scratch.z, scratch.slopes[b])
+        for k in range(scratch.z.size):
+            self.changes[b, k] = scratch.slopes[b, k] - stored.table[item, k]
+            squared += self.changes[b, k] * self.changes[b, k]
+        share = self.batch.importances[b] / self.batch.items.size
+        self.progress[0].loss_sum += share * loss
+        return math.sqrt(squared) * model.norms[item]
 
     def settle(self, now: int) -> None:
         """Write w to v, with a factor of 1 and no drift."""
         multiply_out(self)
 
     def move(self) -> None:
-        """Set w to (w - rate g) / (1 + rate l2), and replace stored slopes (SAGA)."""
-        move_rows(self)
-        if self.level[0].factor < SMALL or rate_is_due(self):  # so that rounding does not add up
+        """Set w to (w - rate g) / (1 + rate l2), and replace stored slopes (SAGA).
+
+        It changes v in the columns of the rows drawn; an item drawn twice is stored once.
+        """
+        model, w, stored, level = self.model, self.w, self.stored, self.level[0]
+        size, outputs = self.changes.shape
+        n, last, rate = stored.table.shape[0], w.shape[1] - 1, self.rates[0].rate
+        shrink = 1.0 / (1.0 + rate * model.settings[0].l2)
+        step = rate / level.factor
+        if model.settings[0].intercept:
+            for k in range(outputs):
+                w[k, last] -= rate * stored.mean_gradient[k, last]
+        level.factor *= shrink
+        level.drift = shrink * (level.drift + rate)
+        ratio = level.drift / level.factor
+        for b in range(size):
+            item, share = self.batch.items[b], self.batch.importances[b] / size
+            for k in range(outputs):
+                replaced = 0.0
+                if self.options[0].replaces_slopes:
+                    replaced = (self.scratch.slopes[b, k] - stored.table[item, k]) / n
+                    stored.table[item, k] = self.scratch.slopes[b, k]
+                change = share * self.changes[b, k]
+                add_to_two(
+                    model.rows, item, ratio * replaced - step * change, w[k],
+                    replaced, stored.mean_gradient[k],
+                )  # fmt: skip
+                if model.settings[0].intercept:
+                    w[k, last] -= rate * change
+                    stored.mean_gradient[k, last] += replaced
+        if level.factor < SMALL or rate_is_due(self):  # so that rounding does not add up
             multiply_out(self)
 
     def iterate(self) -> Floats:
@@ -131,57 +173,6 @@ class DriftRun(StoringRun):
         level, mean = self.level[0], self.stored.mean_gradient
         w[:, :columns] = level.factor * w[:, :columns] - level.drift * mean[:, :columns]
         return w
-
-
-@kernel(inline=True)
-def see_item(run: DriftRun, b: Any) -> Any:
-    """Compute slopes and change of an item; return |grad_b(w) - grad_b(y)|."""
-    model, w, stored, scratch = run.model, run.w, run.stored, run.scratch
-    level, item, last = run.level[0], run.batch.items[b], w.shape[1] - 1
-    squared = 0.0
-    for k in range(scratch.z.size):
-        v, m = two_dots(model.rows, item, w[k], stored.mean_gradient[k])
-        scratch.z[k] = level.factor * v - level.drift * m
-        if model.settings[0].intercept:
-            scratch.z[k] += w[k, last]
-    loss = weighted_slopes(model, item, scratch.z, scratch.slopes[b])
-    for k in range(scratch.z.size):
-        run.changes[b, k] = scratch.slopes[b, k] - stored.table[item, k]
-        squared += run.changes[b, k] * run.changes[b, k]
-    share = run.batch.importances[b] / run.batch.items.size
-    run.progress[0].loss_sum += share * loss
-    return math.sqrt(squared) * model.norms[item]
-
-
-@kernel(inline=True)
-def move_rows(run: DriftRun) -> None:
-    """Take the step, in the columns of the rows drawn; an item drawn twice is stored once."""
-    model, w, stored, level = run.model, run.w, run.stored, run.level[0]
-    size, outputs = run.changes.shape
-    n, last, rate = stored.table.shape[0], w.shape[1] - 1, run.rates[0].rate
-    shrink = 1.0 / (1.0 + rate * model.settings[0].l2)
-    step = rate / level.factor
-    if model.settings[0].intercept:
-        for k in range(outputs):
-            w[k, last] -= rate * stored.mean_gradient[k, last]
-    level.factor *= shrink
-    level.drift = shrink * (level.drift + rate)
-    ratio = level.drift / level.factor
-    for b in range(size):
-        item, share = run.batch.items[b], run.batch.importances[b] / size
-        for k in range(outputs):
-            replaced = 0.0
-            if run.options[0].replaces_slopes:
-                replaced = (run.scratch.slopes[b, k] - stored.table[item, k]) / n
-                stored.table[item, k] = run.scratch.slopes[b, k]
-            change = share * run.changes[b, k]
-            add_to_two(
-                model.rows, item, ratio * replaced - step * change, w[k],
-                replaced, stored.mean_gradient[k],
-            )  # fmt: skip
-            if model.settings[0].intercept:
-                w[k, last] -= rate * change
-                stored.mean_gradient[k, last] += replaced
 
 
 @kernel
