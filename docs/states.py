@@ -34,7 +34,7 @@ from tombola.samplers.rivals import (
 from tombola.solvers import result
 from tombola.solvers.clusters import mini_batch
 from tombola.solvers.coordinates import coordinate
-from tombola.solvers.descent import dense, drift, lazy, scaled
+from tombola.solvers.descent import dense, lazy, scaled
 from tombola.solvers.dual import run as dual_run
 from tombola.solvers.newton import run as newton_run
 from tombola.state.describe import describe
@@ -96,7 +96,7 @@ STATES = {
         "SGD, AdaGrad, SAGA, SVRG on dense rows": dense.DenseRun,
         "The same on sparse rows, with l1": lazy.LazyRun,
         "SGD on sparse rows, without l1": scaled.ScaledRun,
-        "SAGA and SVRG on sparse rows, without l1": drift.DriftRun,
+        "SAGA and SVRG on sparse rows, without l1": scaled.DriftRun,
         "SDCA": dual_run.DualRun,
         "Newton": newton_run.NewtonRun,
         "CoordinateDescent and BlockCoordinateDescent": coordinate.CoordinateRun,

@@ -8,6 +8,7 @@ import numba
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
+from tombola.compiling import caching
 from tombola.compiling.caching import IndexFile
 
 MODULE = """
@@ -79,3 +80,21 @@ def test_an_index_that_another_version_wrote_is_empty(tmp_path):
     assert file.load("key") is None
     file.save("key", {"code": 2})
     assert file.load("key") == {"code": 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "counts"),
+    [("solvers/run.py", True), ("solvers/descent/scaled.py", True), ("cli/main.py", False)],
+)
+def test_a_change_of_a_compiled_method_invalidates_machine_code(
+    path, counts, tmp_path, monkeypatch
+):
+    """In folders below those of compiled methods, too, without a word of kernels in the file."""
+    monkeypatch.setattr(caching, "__file__", str(tmp_path / "compiling" / "caching.py"))
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    found = []
+    for text in ("x = 1", "x = 2"):
+        file.write_text(text)
+        found.append(caching._source_hash())
+    assert (found[0] != found[1]) == counts

@@ -11,7 +11,7 @@ from tombola.estimators import LinearClassifier, LinearRegressor
 from tombola.estimators.long_rows import describe_long_rows, is_far
 from tombola.problems import LeastSquares
 from tombola.solvers import SDCA
-from tombola.solvers.dual import start as dual_start
+from tombola.solvers.dual import start
 from tombola.solvers.gap import relative_gap
 
 ALPHA, LONG = 1e-3, 7
@@ -174,8 +174,8 @@ def test_without_the_rule_sdca_does_not_arrive(monkeypatch):
     X, y = data(1e4)
     problem = LeastSquares(X, y, alpha=ALPHA, fit_intercept=True)
     gaps = []
-    for long in (dual_start.LONG, np.inf):
-        monkeypatch.setattr(dual_start, "LONG", long)
+    for long in (start.LONG, np.inf):
+        monkeypatch.setattr(start, "LONG", long)
         solver = SDCA(tol=1e-4)
         result = solver.minimize(problem, rounds=60 * solver.rounds_per_epoch(problem))
         gaps.append(solver.gap(problem, result))

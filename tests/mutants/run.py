@@ -48,14 +48,14 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "src/tombola/"
 STEPS = (
     "clusters/mini_batch", "coordinates/block", "descent/adagrad", "descent/dense",
-    "descent/drift", "descent/estimate", "descent/lazy", "descent/rates", "descent/saga",
-    "descent/scaled", "descent/sgd", "descent/svrg", "descent/variance_reduced", "dual/step",
-    "lasso/column_steps", "lasso/quadratic", "newton/step", "proximal",
+    "descent/estimate", "descent/lazy", "descent/rates", "descent/saga",
+    "descent/scaled", "descent/sgd", "descent/svrg", "descent/variance_reduced", "dual/run",
+    "lasso/quadratic", "newton/run", "proximal",
 )  # fmt: skip
 STEP_TESTS = (
-    "block", "carry", "closed_form", "coordinate", "descents", "divergence", "face",
-    "kmeans_rounds", "lazy", "mini_batch_kmeans", "newton_parts", "rate_search", "sdca",
-    "unbiased", "working_sets",
+    "block", "carry", "closed_form", "coordinate", "descents", "divergence", "kmeans_rounds",
+    "lazy", "mini_batch_kmeans", "newton_parts", "quadratic", "rate_search", "sdca", "unbiased",
+    "working_sets",
 )  # fmt: skip
 
 

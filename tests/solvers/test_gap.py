@@ -22,8 +22,7 @@ from tombola.problems import (
 )
 from tombola.problems.linear import Linear, LinearProblem
 from tombola.solvers import SAGA, SDCA, SVRG, gap
-from tombola.solvers.dual.start import best_constant
-from tombola.solvers.gap import duality_gap, relative_gap, unit_of
+from tombola.solvers.gap import best_constant, duality_gap, relative_gap, unit_of
 
 N, D = 120, 5
 KINDS = {

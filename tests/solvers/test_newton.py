@@ -21,7 +21,7 @@ from tombola.problems import (
 )
 from tombola.problems.linear import Linear
 from tombola.solvers import Newton
-from tombola.solvers.dual.start import best_constant
+from tombola.solvers.gap import best_constant
 
 N, D, L2 = 900, 6, 0.01
 KINDS = {

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 
 from tombola.problems import Huber, LeastSquares, Logistic, SquaredHinge
 from tombola.solvers import Newton
-from tombola.solvers.dual.start import best_constant
+from tombola.solvers.gap import best_constant
 
 N, D = 3000, 5
 RNG = np.random.default_rng(0)

@@ -15,14 +15,15 @@ from tombola.problems import (
     SquaredHinge,
 )
 from tombola.problems.rows import as_rows
-from tombola.solvers import Newton, dual_start
-from tombola.solvers.dual.start import best_constant
+from tombola.solvers import Newton, gap
+from tombola.solvers.gap import best_constant
 from tombola.solvers.newton.cholesky import factorise, substitute
-from tombola.solvers.newton.run import BACK, MEMORY, settle
-from tombola.solvers.newton.step import (
+from tombola.solvers.newton.run import (
     ARMIJO,
+    BACK,
     ENOUGH,
     HALVINGS,
+    MEMORY,
     NESTED,
     RIDGE,
     SLOW,
@@ -32,6 +33,7 @@ from tombola.solvers.newton.step import (
     fill_scores,
     move_along,
     place,
+    settle,
     solve,
     survey_rows,
     value_along,
@@ -412,13 +414,13 @@ def constants(kind, weighted, which):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_best_constant(kind, weighted, which, monkeypatch):
     it = constants(kind, weighted, which)
-    calls, original = [], dual_start.value_of_constant
+    calls, original = [], gap.value_of_constant
 
     def counted(model, b):
         calls.append(b)
         return original(model, b)
 
-    monkeypatch.setattr(dual_start, "value_of_constant", counted)
+    monkeypatch.setattr(gap, "value_of_constant", counted)
     intercept, value = best_constant(it)
     low, high = it.model.targets.min() - 1, it.model.targets.max() + 1
     if kind in CLASSIFIERS:

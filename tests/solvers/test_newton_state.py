@@ -12,7 +12,7 @@ from states import assert_same
 from tombola import Latest
 from tombola.problems import Logistic
 from tombola.solvers import SAGA, SDCA, Newton, Result
-from tombola.solvers.dual.start import best_constant
+from tombola.solvers.gap import best_constant
 
 N, D, M = 2000, 5, 300
 

@@ -10,7 +10,7 @@ from players import Outside, Replay, ours, some_draws
 from states import assert_same
 from tombola.problems import LeastSquares, Logistic, Softmax, SquaredHinge
 from tombola.solvers import SAGA, SVRG
-from tombola.solvers.descent.search import DIVISOR, FORGET, LEAST, SAFE, SPARING
+from tombola.solvers.descent.rates import DIVISOR, FORGET, LEAST, SAFE, SPARING
 from tombola.solvers.descent.variance_reduced import safe_rate, smoothness_of_draws
 from tombola.solvers.gap import relative_gap
 

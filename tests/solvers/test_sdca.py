@@ -24,7 +24,7 @@ from tombola.problems import (
     SquaredHinge,
 )
 from tombola.solvers import SDCA
-from tombola.solvers.dual.start import best_constant
+from tombola.solvers.gap import best_constant
 
 N, D, L2, ROUNDS = 150, 6, 0.02, 200_000
 KINDS = {

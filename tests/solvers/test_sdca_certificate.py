@@ -6,9 +6,8 @@ import pytest
 from tombola import Latest
 from tombola.problems import EpsilonInsensitive, Hinge, LeastSquares, Logistic
 from tombola.solvers import SDCA
-from tombola.solvers.dual.full_pass import evaluate
-from tombola.solvers.dual.start import best_constant
-from tombola.solvers.dual.step import rebuild
+from tombola.solvers.dual.run import evaluate, rebuild
+from tombola.solvers.gap import best_constant
 
 N, D = 300, 4
 KINDS = {

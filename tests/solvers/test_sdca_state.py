@@ -10,8 +10,8 @@ from tombola import Latest
 from tombola.checkpoint import CheckpointError
 from tombola.problems import LeastSquares, Logistic
 from tombola.solvers import SAGA, SDCA, Result
-from tombola.solvers.dual.start import best_constant
-from tombola.solvers.dual.step import rebuild
+from tombola.solvers.dual.run import rebuild
+from tombola.solvers.gap import best_constant
 from tombola.solvers.loop import advance
 
 N, D = 400, 5

@@ -7,10 +7,9 @@ import pytest
 
 from tombola import Latest
 from tombola.problems import Hinge, LeastSquares
-from tombola.solvers.dual.full_pass import evaluate, heavier_side
 from tombola.solvers.dual.level import pull_for
+from tombola.solvers.dual.run import evaluate, heavier_side, rebuild
 from tombola.solvers.dual.start import mean_curvature, new_run
-from tombola.solvers.dual.step import rebuild
 from tombola.solvers.loop import advance
 
 N, D = 60, 3

@@ -7,9 +7,10 @@ from sklearn.linear_model import ElasticNet, LogisticRegression
 
 import tombola
 from tombola.problems import Hinge, Huber, LeastSquares, Logistic, SquaredHinge
-from tombola.solvers import CoordinateDescent, WorkingSets, working_run
-from tombola.solvers.gap import duality_gap, unit_of
-from tombola.solvers.lasso.screening import Penalty, best_bound, may_matter
+from tombola.solvers import CoordinateDescent, WorkingSets
+from tombola.solvers.gap import Penalty, duality_gap, unit_of
+from tombola.solvers.lasso import rounds as lasso_rounds
+from tombola.solvers.lasso.rounds import best_bound, may_matter
 
 N, D = 60, 300
 
@@ -27,7 +28,7 @@ def data(kind="dense"):
 def way(request, monkeypatch):
     """Both ways to minimise the model of a working set."""
     if request.param == "columns":
-        monkeypatch.setattr(working_run, "LIMIT", 0)
+        monkeypatch.setattr(lasso_rounds, "LIMIT", 0)
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -131,9 +132,9 @@ def test_screening_is_safe_and_a_smaller_sphere_is_not():
 def test_screening_leaves_columns_out(monkeypatch):
     X, y = data("sparse")
     seen = []
-    dot = working_run.WorkingRun.correlate
+    dot = lasso_rounds.WorkingRun.correlate
     monkeypatch.setattr(
-        working_run.WorkingRun,
+        lasso_rounds.WorkingRun,
         "correlate",
         lambda self, duals, among: seen.append(among.size) or dot(self, duals, among),
     )
@@ -195,7 +196,7 @@ def test_curvatures_of_a_sample_are_unbiased():
     rate, samples = 12 / h.sum(), []
     for seed in range(4000):
         kept = h.copy()
-        working_run.keep_some(kept, rate, tombola.random.Stream(seed).words(50))
+        lasso_rounds.keep_some(kept, rate, tombola.random.Stream(seed).words(50))
         samples.append(kept)
     means = np.mean(samples, axis=0)
     errors = h * np.sqrt(np.maximum(1 / (rate * h.clip(1e-9)) - 1, 0) / 4000)
@@ -213,10 +214,10 @@ def test_models_of_samples_reach_the_same_minimum(kind, intercept, monkeypatch):
     y = X @ rng.normal(size=20) + rng.normal(size=3000) > 0.5
     rows = sparse.csr_array(X) if kind == "sparse" else X
     problem = Logistic(rows, y, alpha=0.01, l1_ratio=1.0, fit_intercept=intercept)
-    monkeypatch.setattr(working_run, "LEAST", 10**9)
+    monkeypatch.setattr(lasso_rounds, "LEAST", 10**9)
     exact = WorkingSets(tol=1e-10).minimize(problem)
-    monkeypatch.setattr(working_run, "LEAST", 200)
-    monkeypatch.setattr(working_run, "PER_COLUMN", 5)
+    monkeypatch.setattr(lasso_rounds, "LEAST", 200)
+    monkeypatch.setattr(lasso_rounds, "PER_COLUMN", 5)
     found = [WorkingSets(tol=1e-10, seed=seed).minimize(problem) for seed in (1, 1, 2)]
     for result in found:
         assert result.gap <= 1e-10

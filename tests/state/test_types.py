@@ -38,7 +38,7 @@ MISSPELT = {  # module: what one of its rules says, the same misspelt, what mypy
         "run.rates[0].squares_sum += squared_length(g)",
         '"Rates" has no attribute "squares_sum"',
     ),
-    "solvers/dual/step": (
+    "solvers/dual/run": (
         "+ run.level[0].scale * options.roundness",
         "+ run.level[0].scal * options.roundness",
         '"Level" has no attribute "scal"',

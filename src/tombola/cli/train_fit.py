@@ -15,7 +15,7 @@ from tombola.cli.train_part import Job, Outcome, minimise
 from tombola.cli.train_rule import Held
 from tombola.estimators.base import Part, draw_seeds
 from tombola.estimators.plan import Plan
-from tombola.solvers.interrupts import interruptions
+from tombola.solvers.base import interruptions
 
 __all__ = ["Fit"]
 

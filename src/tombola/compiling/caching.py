@@ -26,9 +26,10 @@ ROOMS = ("compiling", "problems", "samplers", "simulate", "solvers", "state")  #
 def _source_hash() -> str:
     """Hash every source file of the package that contains compiled code."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+    package = Path(__file__).parents[1]
+    for path in sorted(package.rglob("*.py")):
         text = path.read_bytes()
-        if b"kernel" in text or path.parent.name in ROOMS:
+        if b"kernel" in text or path.relative_to(package).parts[0] in ROOMS:
             digest.update(text)
     return digest.hexdigest()[:12]
 

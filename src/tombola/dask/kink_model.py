@@ -31,11 +31,10 @@ from tombola.dask.local import BATCH, take_steps
 from tombola.dask.near_kinks import NearRows
 from tombola.dask.overview import Setting
 from tombola.problems.linear import Linear
-from tombola.solvers.dual.full_pass import FIRM, ROUNDING, heavier_side
 from tombola.solvers.dual.level import intercept_at, pull_for, set_strength
-from tombola.solvers.dual.run import DualRun
+from tombola.solvers.dual.run import FIRM, DualRun, heavier_side, rebuild
 from tombola.solvers.dual.start import new_run
-from tombola.solvers.dual.step import rebuild
+from tombola.solvers.gap import ROUNDING
 from tombola.state import Floats
 
 __all__ = ["KinkModel", "Least"]

@@ -38,13 +38,19 @@ from tombola.dask.partition import Partition
 from tombola.samplers.latest import Latest
 from tombola.samplers.registry import make_sampler
 from tombola.solvers.base import DivergenceError
-from tombola.solvers.certified_run import Bounds
-from tombola.solvers.dual.full_pass import pass_over, sides
+from tombola.solvers.certified import Bounds
 from tombola.solvers.dual.level import Level
-from tombola.solvers.dual.run import DualRun
+from tombola.solvers.dual.run import (
+    Centring,
+    DualOptions,
+    DualProgress,
+    DualRun,
+    Scratch,
+    pass_over,
+    rebuild,
+    sides,
+)
 from tombola.solvers.dual.start import fill_duals, fill_products
-from tombola.solvers.dual.state import Centring, DualOptions, DualProgress, Scratch
-from tombola.solvers.dual.step import rebuild
 from tombola.solvers.loop import advance
 from tombola.solvers.run import new_batch
 from tombola.state import Cell, cell
@@ -67,7 +73,7 @@ class Plan(NamedTuple):
     points : ndarray of shape (A, width)
         The solutions to be evaluated.
     w : ndarray of shape (A, d)
-        u, where steps begin: see `tombola.solvers.dual.step`.
+        u, where steps begin: see `tombola.solvers.dual.run`.
     levels : record array of shape (A,)
         Scale, share, threshold, total, intercept and pull of each.
     signs, ratios : ndarray of shape (A,)

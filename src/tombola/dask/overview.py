@@ -16,7 +16,8 @@ from scipy import sparse
 from tombola.dask.partition import Partition, check_targets, check_total
 from tombola.problems.rows import as_rows, squared_norms
 from tombola.solvers.choice import has_kinks
-from tombola.solvers.dual.start import LONG, best_constant, longest_usual
+from tombola.solvers.dual.start import LONG, longest_usual
+from tombola.solvers.gap import best_constant
 
 __all__ = ["Beginning", "Overview", "Setting", "begin", "look_at", "make_setting", "merge"]
 

@@ -20,7 +20,6 @@ from tombola.dask.fit import Bounds, Counts, Driver, Fit, Output
 from tombola.dask.local import Plan, Report, Sums
 from tombola.dask.overview import Beginning, Setting
 from tombola.dask.runners import Runner
-from tombola.solvers.dual.full_pass import FIRM, ROUNDING, heavier_side
 from tombola.solvers.dual.level import (
     Level,
     intercept_at,
@@ -29,6 +28,8 @@ from tombola.solvers.dual.level import (
     set_strength,
     write_solution,
 )
+from tombola.solvers.dual.run import FIRM, heavier_side
+from tombola.solvers.gap import ROUNDING
 from tombola.state import Cell, Floats, Record, array, cell, flag, real
 
 __all__ = ["Ascent"]

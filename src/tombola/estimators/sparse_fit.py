@@ -19,10 +19,10 @@ from tombola.problems.linear import Settings
 from tombola.problems.linear import checked_weights as normalised
 from tombola.problems.rows import Dense, check_places
 from tombola.samplers.compiled import CompiledSampler
+from tombola.solvers.gap import Penalty
 from tombola.solvers.lasso.columns import DenseDesign, as_design
 from tombola.solvers.lasso.covariance import CovarianceRun
 from tombola.solvers.lasso.rounds import Minimum, WorkingRun
-from tombola.solvers.lasso.screening import Penalty
 from tombola.state import cell
 
 __all__ = ["SparseFit", "SparseModel", "checked_columns"]

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from tombola.problems.huber import EpsilonSettings
 from tombola.problems.linear import Linear, LinearProblem
-from tombola.state import Cell, Floats, derived
+from tombola.state import Cell, derived
 from tombola.validation import number
 
 __all__ = ["EpsilonInsensitive"]
@@ -18,19 +18,14 @@ class EpsilonInsensitiveModel(Linear):
 
     settings: Cell[EpsilonSettings] = derived("penalties and epsilon")
 
-    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
-        """Return phi; its derivative is the sign of z - y beyond epsilon, else 0."""
-        residual = z[0] - self.targets[item]
-        beyond = abs(residual) - self.settings[0].epsilon
-        out[0] = math.copysign(1.0, residual) if beyond > 0.0 else 0.0
-        return max(0.0, beyond)
+    def loss(self, item: int, z: Any) -> Any:
+        """Return max(0, |z - y| - epsilon)."""
+        return max(0.0, abs(z - self.targets[item]) - self.settings[0].epsilon)
 
     def slope(self, item: int, z: Any) -> Any:
         """Return the sign of z - y beyond epsilon, else 0."""
         residual = z - self.targets[item]
-        if abs(residual) <= self.settings[0].epsilon:
-            return 0.0
-        return math.copysign(1.0, residual)
+        return math.copysign(1.0, residual) if abs(residual) > self.settings[0].epsilon else 0.0
 
     def curve(self, item: int, z: Any) -> Any:
         """Return 0."""

@@ -3,11 +3,7 @@
 import math
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tombola.problems.linear import Linear, LinearProblem, signs
-from tombola.state import Floats
+from tombola.problems.linear import Linear, TwoClasses
 
 __all__ = ["Hinge"]
 
@@ -15,15 +11,12 @@ __all__ = ["Hinge"]
 class HingeModel(Linear):
     """phi(z, y) = max(0, 1 - y z)."""
 
-    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
-        """Return phi; its derivative is -y where the margin is below 1, else 0."""
-        y = self.targets[item]
-        short = 1.0 - y * z[0]
-        out[0] = -y if short > 0.0 else 0.0
-        return max(0.0, short)
+    def loss(self, item: int, z: Any) -> Any:
+        """Return max(0, 1 - y z)."""
+        return max(0.0, 1.0 - self.targets[item] * z)
 
     def slope(self, item: int, z: Any) -> Any:
-        """Return -y where the margin is below 1, else 0."""
+        """Return -y if the margin is below 1, else 0."""
         y = self.targets[item]
         return -y if y * z < 1.0 else 0.0
 
@@ -54,7 +47,7 @@ class HingeModel(Linear):
         return y * min(max(y * a + short / q, 0.0), 1.0)
 
 
-class Hinge(LinearProblem):
+class Hinge(TwoClasses):
     """Hinge: phi(z, y) = max(0, 1 - y z), labels -1 and 1 (or 0 and 1).
 
     It is not smooth: `SDCA` and `SGD` minimise it, `SAGA`, `SVRG` and coordinate descent do not.
@@ -69,6 +62,3 @@ class Hinge(LinearProblem):
 
     model_class = HingeModel
     curvature = math.inf
-
-    def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        return signs(y, self.n)

@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.problems.linear import Linear, LinearProblem, Settings
-from tombola.state import Cell, Floats, derived
+from tombola.state import Cell, derived
 from tombola.validation import number
 
 __all__ = ["EpsilonSettings", "Huber"]
@@ -23,12 +23,10 @@ class HuberModel(Linear):
 
     settings: Cell[EpsilonSettings] = derived("penalties and epsilon")
 
-    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
-        """Return phi; its derivative is z - y, moved into [-epsilon, epsilon]."""
-        epsilon = self.settings[0].epsilon
-        residual = z[0] - self.targets[item]
-        out[0] = min(max(residual, -epsilon), epsilon)
-        return out[0] * (residual - 0.5 * out[0])
+    def loss(self, item: int, z: Any) -> Any:
+        """Return phi, with the slope s: s (z - y - s / 2)."""
+        slope = self.slope(item, z)
+        return slope * (z - self.targets[item] - 0.5 * slope)
 
     def slope(self, item: int, z: Any) -> Any:
         """Return z - y, moved into [-epsilon, epsilon]."""

@@ -3,7 +3,6 @@
 from typing import Any
 
 from tombola.problems.linear import Linear, LinearProblem
-from tombola.state import Floats
 
 __all__ = ["LeastSquares"]
 
@@ -11,10 +10,9 @@ __all__ = ["LeastSquares"]
 class LeastSquaresModel(Linear):
     """phi(z, y) = (z - y)^2 / 2."""
 
-    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
-        """Return phi; its derivative is z - y."""
-        residual = z[0] - self.targets[item]
-        out[0] = residual
+    def loss(self, item: int, z: Any) -> Any:
+        """Return (z - y)^2 / 2."""
+        residual = z - self.targets[item]
         return 0.5 * residual * residual
 
     def slope(self, item: int, z: Any) -> Any:

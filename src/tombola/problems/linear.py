@@ -2,12 +2,13 @@
 
     F(w) = (1/n) sum_i s_i phi(x_i w, y_i) + l2/2 |w|^2 + l1 |w|_1
 
-A loss is one small function on a subclass of `Linear`: `slopes`, which returns phi and writes its
-derivative in the inner products. Everything else follows: the gradient of an item is the outer
-product of slopes and row, so its norm is the product of their norms and is never formed.
+A loss with one output is two small functions on a subclass of `Linear`: `loss`, which is phi, and
+`slope`, its derivative in the inner product. With several outputs, or if the two share most of
+their work, it is `slopes`, which does both. Everything else follows: the gradient of an item is the
+outer product of slopes and row, so its norm is the product of their norms and is never formed.
 
-A loss with one output may have a dual besides, for `tombola.solvers.SDCA`: `slope`, `curve`,
-`conjugate`, `inside` and `ascend`; with kinks, `clearance` as well. With several outputs,
+A loss with one output may also have a dual, for `tombola.solvers.SDCA`: `curve`, `conjugate`,
+`inside` and `ascend`, besides `slope`; with kinks, `clearance` as well. With several outputs,
 `conjugates` is enough for duality gaps (`tombola.solvers.gap`). A dual variable a stands for
 -phi'(z) at the optimum, and phi*(u) = max_z (u z - phi(z)); with l1 = 0 the dual problem is
 
@@ -25,8 +26,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.rows import Rows, as_rows, checked_array, shape_of, squared_norms
-from tombola.problems.rows import transposed as transposed_rows
+from tombola.problems.rows import (
+    Rows,
+    as_rows,
+    checked_array,
+    shape_of,
+    squared_norms,
+    transposed,
+)
 from tombola.state import Cell, Floats, Record, State, cell, derived
 from tombola.validation import number
 
@@ -34,8 +41,10 @@ __all__ = [
     "Linear",
     "LinearProblem",
     "Settings",
+    "TwoClasses",
     "evaluate_items",
     "item_slopes",
+    "weighted_slopes",
 ]
 
 
@@ -58,10 +67,15 @@ class Linear(State):
 
     def slopes(self, item: int, z: Floats, out: Floats) -> Any:
         """Return the loss of an item whose inner products are z; write its derivatives in z."""
+        out[0] = self.slope(item, z[0])
+        return self.loss(item, z[0])
+
+    def loss(self, item: int, z: Any) -> Any:
+        """Return the loss of an item whose one inner product is z."""
         raise NotImplementedError
 
     def slope(self, item: int, z: Any) -> Any:
-        """Return the derivative of the loss at the inner product z, as `slopes` writes it."""
+        """Return the derivative of the loss at the inner product z."""
         raise NotImplementedError
 
     def curve(self, item: int, z: Any) -> Any:
@@ -96,9 +110,15 @@ def item_slopes(model: Linear, w: Floats, item: int, z: Floats, out: Floats) -> 
         z[k] = model.rows.dot(item, w[k])
         if model.settings[0].intercept:
             z[k] += w[k, w.shape[1] - 1]
+    return weighted_slopes(model, item, z, out)
+
+
+@kernel(inline=True)
+def weighted_slopes(model: Linear, item: int, z: Floats, out: Floats) -> Any:
+    """Return s_i phi for an item whose inner products are z; write the derivatives in them."""
     weight = model.weights[item]
     loss = weight * model.slopes(item, z, out)
-    for k in range(w.shape[0]):
+    for k in range(z.size):
         out[k] *= weight
     return loss
 
@@ -107,18 +127,21 @@ def item_slopes(model: Linear, w: Floats, item: int, z: Floats, out: Floats) -> 
 def evaluate_items(
     model: Linear, w: Floats, z: Floats, table: Floats, losses: Floats, gradient: Floats
 ) -> None:
-    """Write the slopes and the loss of every item, and the mean gradient of the losses."""
+    """Write the slopes of every item, their mean gradient, and the losses unless that is empty."""
     outputs, width = w.shape
-    n = losses.size
+    n = table.shape[0]
     for k in range(outputs):
         for j in range(width):
             gradient[k, j] = 0.0
     for item in range(n):
-        losses[item] = item_slopes(model, w, item, z, table[item])
+        loss = item_slopes(model, w, item, z, table[item])
+        if losses.size > 0:
+            losses[item] = loss
         for k in range(outputs):
-            model.rows.add_row(item, table[item, k] / n, gradient[k])
+            share = table[item, k] / n
+            model.rows.add_row(item, share, gradient[k])
             if model.settings[0].intercept:
-                gradient[k, width - 1] += table[item, k] / n
+                gradient[k, width - 1] += share
 
 
 class LinearProblem:
@@ -157,7 +180,7 @@ class LinearProblem:
 
     model_class: type[Linear]
     curvature: float  # the largest second derivative of phi, in any direction of z; may be inf
-    coordinate_curvature: float | None = None  # the same along each z alone, where that is less
+    coordinate_curvature: float | None = None  # the same along each z alone, if that is less
     outputs = 1
 
     def __init__(
@@ -262,7 +285,7 @@ class LinearProblem:
 
     def norms_of(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the gradient norms for given slopes of shape (n, outputs)."""
-        with np.errstate(over="ignore", invalid="ignore"):  # where a solver diverges
+        with np.errstate(over="ignore", invalid="ignore"):  # when a solver diverges
             norms: NDArray[np.float64] = np.sqrt((table * table).sum(axis=1)) * self.model.norms
         return norms
 
@@ -301,7 +324,7 @@ class LinearProblem:
         """
         own = self.coordinate_curvature
         curvature = self.curvature if own is None else own
-        columns = transposed_rows(self.model.rows)
+        columns = transposed(self.model.rows)
         squares = squared_norms(columns, self.model.weights) / self.n
         smooth: NDArray[np.float64] = curvature * squares + self.l2
         return np.append(smooth, curvature) if self.fit_intercept else smooth
@@ -339,17 +362,20 @@ def checked_weights(
     return np.asarray(weights / weights.mean())
 
 
-def signs(y: NDArray[Any], n: int) -> NDArray[np.float64]:
-    """Return two labels, {0, 1}, {-1, 1} or booleans, as -1 and 1."""
-    if y.shape != (n,):
-        raise ValueError(f"y must have shape ({n},), one for each row, got {y.shape}")
-    wrong = ~np.isin(y, (-1, 0, 1)) if y.dtype.kind in "fiub" else np.ones(n, dtype=bool)
-    if not wrong.any() and (y == 0).any():
-        wrong = y == -1
-    if wrong.any():
-        position = int(wrong.argmax())
-        label = y.tolist()[position]
-        raise ValueError(
-            f"y[{position}] is {label!r}: labels must be 0 and 1, -1 and 1, or booleans"
-        )
-    return np.where(y > 0, 1.0, -1.0)
+class TwoClasses(LinearProblem):
+    """A linear model of two classes: labels -1 and 1, 0 and 1, or booleans; targets -1 and 1."""
+
+    def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        n = self.n
+        if y.shape != (n,):
+            raise ValueError(f"y must have shape ({n},), one for each row, got {y.shape}")
+        wrong = ~np.isin(y, (-1, 0, 1)) if y.dtype.kind in "fiub" else np.ones(n, dtype=bool)
+        if not wrong.any() and (y == 0).any():
+            wrong = y == -1
+        if wrong.any():
+            position = int(wrong.argmax())
+            label = y.tolist()[position]
+            raise ValueError(
+                f"y[{position}] is {label!r}: labels must be 0 and 1, -1 and 1, or booleans"
+            )
+        return np.where(y > 0, 1.0, -1.0)

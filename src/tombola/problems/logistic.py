@@ -3,11 +3,8 @@
 import math
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tombola.compiling import kernel
-from tombola.problems.linear import Linear, LinearProblem, signs
+from tombola.problems.linear import Linear, TwoClasses
 from tombola.state import Floats
 
 __all__ = ["Logistic"]
@@ -24,7 +21,7 @@ def balanced(alpha: Any, margin: Any, q: Any) -> Any:
 
     A root above 1/2 is that of the reflected equation below it, where f is concave and rises:
     Newton's method approaches the root from below there, and Halley's in fewer steps. It begins at
-    alpha, or at a lower bound of the root where alpha is too far from it: where the first step
+    alpha, or at a lower bound of the root if alpha is too far from it: if the first step
     leads below 0, or multiplies a small alpha.
     """
     if not q < math.inf:
@@ -57,7 +54,7 @@ def halley_step(beta: Any, alpha: Any, margin: Any, q: Any) -> Any:
 
 @kernel
 def lower_bound(alpha: Any, margin: Any, q: Any) -> Any:
-    """Return a number below a root beta <= 1/2, close to it where beta is small.
+    """Return a number below a root beta <= 1/2, close to it if beta is small.
 
     beta >= exp(q (alpha - beta) - margin) / 2, so q beta >= W(x), with Lambert's W and
     log(x) = log(q / 2) + q alpha - margin; W(x) is at least log(x) - log(log(x)) for x >= e, and
@@ -118,7 +115,7 @@ class LogisticModel(Linear):
         return y * balanced(y * a, y * z, q)
 
 
-class Logistic(LinearProblem):
+class Logistic(TwoClasses):
     """Logistic regression: phi(z, y) = log(1 + exp(-y z)), labels -1 and 1 (or 0 and 1).
 
     Parameters and attributes are those of `LinearProblem`.
@@ -135,6 +132,3 @@ class Logistic(LinearProblem):
 
     model_class = LogisticModel
     curvature = 0.25
-
-    def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        return signs(y, self.n)

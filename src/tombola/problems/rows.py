@@ -18,6 +18,7 @@ __all__ = [
     "shape_of",
     "squared_norms",
     "transposed",
+    "transposed_part",
 ]
 
 FETCHED = 128  # entries of a dense row that are prefetched
@@ -45,7 +46,7 @@ class Dense(State):
         dense_add_scaled(self.values[item], factor, scales, vector)
 
     def add_outers(self, items: Ints, factors: Any, block: Any, matrix: Any) -> None:
-        """Add factors x x' over rows x, with a one at the end where the matrix is wider than they.
+        """Add factors x x' over rows x, with a one at the end if the matrix is wider.
 
         Only the lower triangle is added to. `block` is scratch, of shape (8, width).
         """
@@ -106,7 +107,7 @@ class Sparse(State):
             vector[j] += factor * scales[j] * self.values[k]
 
     def add_outers(self, items: Ints, factors: Any, block: Any, matrix: Any) -> None:
-        """Add factors x x' over rows x, with a one at the end where the matrix is wider than they.
+        """Add factors x x' over rows x, with a one at the end if the matrix is wider.
 
         Only the lower triangle is added to.
         """
@@ -180,7 +181,7 @@ def dense_add_scaled(row: Any, factor: Any, scales: Any, vector: Any) -> None:
 
 @kernel(inner=True)
 def fill_block(values: Any, items: Ints, factors: Any, start: Any, block: Any) -> None:
-    """Write four rows, and the same times their factors; ones where the block is wider."""
+    """Write four rows, and the same times their factors; ones if the block is wider."""
     d = values.shape[1]
     for r in range(4):
         place = min(start + r, items.size - 1)
@@ -244,7 +245,7 @@ def sparse_add(values: Any, columns: Any, starts: Any, item: int, factor: Any, v
 
 
 def as_rows(X: Any, name: str = "X") -> Rows:
-    """Return data as rows: without a copy where it is C-ordered float32 or float64, or CSR.
+    """Return data as rows: without a copy if it is C-ordered float32 or float64, or CSR.
 
     Integers, booleans and other orders are copied; a scipy sparse matrix is recognised by its
     method `tocsr`. NaN and infinity raise an error that says where they are.
@@ -300,7 +301,7 @@ def as_writable(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_places(matrix: Any, name: str) -> None:
-    """Raise an error where compressed rows point outside of their arrays; kernels do not check."""
+    """Raise an error if compressed rows point outside of their arrays; kernels do not check."""
     n, d = matrix.shape
     columns, starts = matrix.indices, matrix.indptr
     if (
@@ -377,9 +378,36 @@ def transposed(rows: Rows) -> Rows:
     """Return the columns as rows, a copy."""
     if isinstance(rows, Dense):
         return Dense(np.ascontiguousarray(rows.values.T))
-    n, d = shape_of(rows)
-    counts = np.bincount(rows.columns, minlength=d)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    order = np.argsort(rows.columns, kind="stable")
-    item = np.repeat(np.arange(n), np.diff(rows.starts))
-    return Sparse(rows.values[order], item[order], starts, np.array([d, n]))
+    return transposed_part(rows, np.arange(shape_of(rows)[0]))
+
+
+def transposed_part(rows: Sparse, items: Ints) -> Sparse:
+    """Return the transpose of some rows, in O(entries); its column c is row items[c]."""
+    d = shape_of(rows)[1]
+    starts = np.zeros(d + 1, dtype=np.int64)
+    count_entries(rows, items, starts)
+    size = int(starts.sum())
+    starts = np.cumsum(starts)
+    columns = np.empty(size, np.int32 if items.size < 2**31 else np.int64)
+    values = np.empty(size, rows.values.dtype)
+    move_entries(rows, items, starts[:-1].copy(), columns, values)
+    return Sparse(values, columns, starts, np.array([d, items.size]))
+
+
+@kernel
+def count_entries(rows: Sparse, items: Ints, starts: Ints) -> None:
+    """starts[j + 1] = the number of entries in column j."""
+    for c in range(items.size):
+        for k in range(rows.starts[items[c]], rows.starts[items[c] + 1]):
+            starts[rows.columns[k] + 1] += 1
+
+
+@kernel
+def move_entries(rows: Sparse, items: Ints, ends: Ints, columns: Any, values: Any) -> None:
+    """Append the entries of each row to their columns, which end at `ends`."""
+    for c in range(items.size):
+        for k in range(rows.starts[items[c]], rows.starts[items[c] + 1]):
+            j = rows.columns[k]
+            columns[ends[j]] = c
+            values[ends[j]] = rows.values[k]
+            ends[j] += 1

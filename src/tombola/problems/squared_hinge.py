@@ -2,11 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tombola.problems.linear import Linear, LinearProblem, signs
-from tombola.state import Floats
+from tombola.problems.linear import Linear, TwoClasses
 
 __all__ = ["SquaredHinge"]
 
@@ -14,11 +10,9 @@ __all__ = ["SquaredHinge"]
 class SquaredHingeModel(Linear):
     """phi(z, y) = max(0, 1 - y z)^2."""
 
-    def slopes(self, item: int, z: Floats, out: Floats) -> Any:
-        """Return phi; its derivative is -2 y max(0, 1 - y z)."""
-        y = self.targets[item]
-        short = max(0.0, 1.0 - y * z[0])
-        out[0] = -2.0 * y * short
+    def loss(self, item: int, z: Any) -> Any:
+        """Return max(0, 1 - y z)^2."""
+        short = max(0.0, 1.0 - self.targets[item] * z)
         return short * short
 
     def slope(self, item: int, z: Any) -> Any:
@@ -27,7 +21,7 @@ class SquaredHingeModel(Linear):
         return -2.0 * y * max(0.0, 1.0 - y * z)
 
     def curve(self, item: int, z: Any) -> Any:
-        """Return 2 where the margin is below 1, else 0."""
+        """Return 2 if the margin is below 1, else 0."""
         return 2.0 if self.targets[item] * z < 1.0 else 0.0
 
     def conjugate(self, item: int, a: Any) -> Any:
@@ -46,7 +40,7 @@ class SquaredHingeModel(Linear):
         return y * max(0.0, alpha + (1.0 - y * z - 0.5 * alpha) / (0.5 + q))
 
 
-class SquaredHinge(LinearProblem):
+class SquaredHinge(TwoClasses):
     """Squared hinge: phi(z, y) = max(0, 1 - y z)^2, labels -1 and 1 (or 0 and 1).
 
     Parameters and attributes are those of `LinearProblem`.
@@ -60,6 +54,3 @@ class SquaredHinge(LinearProblem):
 
     model_class = SquaredHingeModel
     curvature = 2.0
-
-    def _checked_targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        return signs(y, self.n)

@@ -1,9 +1,12 @@
 """What every solver does: check, start or resume a run, loop, keep a trace, stop when asked."""
 
 import math
+import signal
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import VRB, Sampler
 from tombola.samplers.compiled import CompiledSampler
-from tombola.solvers.interrupts import interruptions
 from tombola.solvers.loop import advance, look_once, step_once
 from tombola.solvers.result import Asked, Result, ResultState, Trace
 from tombola.solvers.run import Run
 from tombola.state import CheckpointError, Document
 from tombola.validation import whole
 
-__all__ = ["DivergenceError", "Solver", "fingerprint", "variance_ratio"]
+__all__ = ["DivergenceError", "Solver", "fingerprint", "interruptions", "variance_ratio"]
 
 PATIENCE = 0.1  # seconds, about, between two checks for Ctrl-C and calls of `progress`
 
@@ -71,7 +73,7 @@ class Solver(ABC):
 
     @abstractmethod
     def _check(self, problem: Any) -> None:
-        """Raise a TypeError that says what the solver needs, where the problem lacks it."""
+        """Raise a TypeError that says what the solver needs, if the problem lacks it."""
 
     @abstractmethod
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Run:
@@ -86,7 +88,7 @@ class Solver(ABC):
         return int(problem.n)
 
     def _default_sampler(self, problem: Any) -> Sampler:
-        """Return the sampler that is used where none is given."""
+        """Return the sampler that is used if none is given."""
         return VRB(self._items(problem))
 
     def _variance_ratio(self, problem: Any, run: Any, chances: NDArray[np.float64]) -> float:
@@ -156,7 +158,7 @@ class Solver(ABC):
             The sampler is that of the result, unless one of the same class and parameters is
             given, which is then set to the saved state.
         progress : callable, optional
-            Called with the rounds done and the rounds in total, about ten times a second. Where
+            Called with the rounds done and the rounds in total, about ten times a second. If
             it returns True the run pauses: it ends here, and `resume` continues it.
         carry : dict, optional
             ``result.state["carried"]`` of an earlier run of the same solver on other items: sums
@@ -164,7 +166,7 @@ class Solver(ABC):
             `start`; the stored slopes of SAGA and SVRG belong to the items and are not carried.)
         until : callable, optional
             Called every `every` rounds with the rounds done, the solution, and an estimate of
-            the mean loss over the rounds since the last call; the run ends where it returns
+            the mean loss over the rounds since the last call; the run ends when it returns
             True. The estimate is the average of the losses seen times their importances: it
             costs nothing, is unbiased, and does not include the regulariser.
         every : int, optional
@@ -358,7 +360,7 @@ class Solver(ABC):
         return -1
 
     def _extend_trace(self, execution: Execution, marks: set[int]) -> None:
-        """Add a row to the trace where there is a mark at this round."""
+        """Add a row to the trace if there is a mark at this round."""
         problem, run, trace = execution.problem, execution.run, execution.trace
         if run.rounds in marks and (not len(trace) or trace.rounds[-1] < run.rounds):
             value = problem.value(self._solution(problem, run))
@@ -393,6 +395,25 @@ class Solver(ABC):
         return f"{type(self).__name__}({shown})"
 
 
+@contextmanager
+def interruptions() -> Iterator[Callable[[], bool]]:
+    """Note Ctrl-C instead of raising it; yield a function that says whether it came.
+
+    So it comes between rounds, never within one. Outside the main thread, and if the handler of
+    SIGINT was not set by Python, nothing is changed.
+    """
+    noted: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is None:
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    try:
+        yield lambda: bool(noted)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _marks(trace: int | Sequence[int], rounds: int) -> set[int]:
     """Return the rounds after which the objective is evaluated."""
     if not isinstance(trace, int | np.integer) and np.ndim(trace) == 1:
@@ -413,6 +434,6 @@ def variance_ratio(
 
 
 def fingerprint(problem: Any) -> str:
-    """Return the class of a problem and, where it has one, its fingerprint."""
+    """Return the class of a problem and, if it has one, its fingerprint."""
     own = getattr(problem, "fingerprint", None)
     return type(problem).__name__ if own is None else f"{type(problem).__name__} {own()}"

@@ -9,7 +9,7 @@ An intercept without penalty needs sum_i s_i a_i = 0, and l2 = 0 needs |u_j| <= 
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,20 +17,62 @@ from numpy.typing import ArrayLike
 from tombola.compiling import kernel
 from tombola.problems import LeastSquares, Softmax
 from tombola.problems.linear import Linear, LinearProblem
-from tombola.solvers.dual.full_pass import ROUNDING
-from tombola.solvers.dual.start import best_constant
 from tombola.state import Floats
 
-__all__ = ["duality_gap", "relative_gap", "unit_of"]
+__all__ = [
+    "ROUNDING",
+    "Penalty",
+    "balanced",
+    "best_constant",
+    "conjugate_sum",
+    "dual_value",
+    "duality_gap",
+    "relative_gap",
+    "unit_of",
+]
 
+ROUNDING = 1e-12  # of D, relative to the size of its terms
 EXACT = 1e-20  # a constant that leaves less than this of the objective at 0 fits exactly
+TURNS = 200  # of the search for an intercept
+WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rounding of 1
+
+
+class Penalty(NamedTuple):
+    """l1 |w|_1 + l2/2 |w|^2, and w >= 0 if `positive`."""
+
+    l1: float
+    l2: float
+    positive: bool = False
+
+    def value(self, w: Floats) -> float:
+        """Return the penalty of w."""
+        return float(self.l1 * np.abs(w).sum() + 0.5 * self.l2 * (w @ w))
+
+    def size(self, u: Floats) -> Floats:
+        """Return what has to stay below l1 for w = 0: |u|, or u if w cannot be negative."""
+        return u if self.positive else np.abs(u)
+
+    def conjugate(self, sizes: Floats) -> float:
+        """Return sum_j max(size_j - l1, 0)^2 / (2 l2); with l2 = 0, no size may exceed l1."""
+        if self.l2 == 0.0:
+            return 0.0
+        excess = np.maximum(sizes - self.l1, 0.0)
+        return float((excess * excess).sum()) / (2.0 * self.l2)
+
+    def factors(self, u: Floats, w: Floats) -> list[float]:
+        """Return the factors of dual variables to try: 1 if l2 > 0, one by which |u| <= l1."""
+        found = [1.0] if self.l2 > 0.0 else []
+        if self.l1 > 0.0:
+            largest = float(self.size(u - self.l2 * w).max(initial=0.0))
+            found.append(self.l1 / largest if largest > self.l1 else 1.0)
+        return found
 
 
 def relative_gap(problem: LinearProblem, solution: ArrayLike | None) -> float:
     """Return the duality gap of a point, relative to the objective at w = 0.
 
     The objective is at most this far from its minimum, in units of the objective at w = 0 with
-    the best intercept; nan where no bound is known (`duality_gap`).
+    the best intercept; nan if no bound is known (`duality_gap`).
 
     Examples
     --------
@@ -45,7 +87,7 @@ def relative_gap(problem: LinearProblem, solution: ArrayLike | None) -> float:
 def duality_gap(problem: LinearProblem, solution: ArrayLike | None) -> float:
     """Return an upper bound on F(w) - min F, by two passes over the rows.
 
-    It goes to 0 with the distance of w from the optimum where the loss is smooth. It is never
+    It goes to 0 with the distance of w from the optimum if the loss is smooth. It is never
     less than the true distance: an allowance for rounding, of about 1e-12 of F, is added.
 
     Parameters
@@ -83,13 +125,10 @@ def duality_gap(problem: LinearProblem, solution: ArrayLike | None) -> float:
         if problem.fit_intercept:
             balance(problem, a)
         fill_gradient(problem.model, a, u)
-        duals = [0.0]  # that of a = 0
-        if problem.l2 > 0:
-            duals.append(dual_value(problem, a, u, 1.0))
-        if problem.l1 > 0:
-            largest = np.abs(u - problem.l2 * w[:, : problem.d]).max()
-            factor = problem.l1 / largest if largest > problem.l1 else 1.0
-            duals.append(dual_value(problem, a, u, float(factor)))
+        penalty = Penalty(problem.l1, problem.l2)
+        factors = penalty.factors(u, w[:, : problem.d])
+        duals = [dual_value(problem.model, a, u, factor, penalty) for factor in factors]
+        duals.append(0.0)  # that of a = 0
         gap = primal * (1.0 + ROUNDING) - np.nanmax(duals)
     return float(gap) if math.isfinite(gap) else math.inf
 
@@ -101,18 +140,16 @@ def has_conjugate(problem: LinearProblem) -> bool:
     return problem.model_class.conjugate is not Linear.conjugate
 
 
-def dual_value(problem: LinearProblem, a: Floats, u: Floats, factor: float) -> float:
-    """Return D(factor a), less an allowance for rounding."""
-    total, terms = conjugate_sum(problem.model, a, factor, np.empty(problem.outputs))
-    penalty = 0.0
-    if problem.l2 > 0:
-        excess = np.maximum(factor * np.abs(u) - problem.l1, 0.0)
-        penalty = float((excess * excess).sum()) / (2.0 * problem.l2)
-    return float(-total / problem.n - penalty - ROUNDING * (terms / problem.n + penalty))
+def dual_value(model: Linear, a: Floats, u: Floats, factor: float, penalty: Penalty) -> float:
+    """Return D(factor a), less an allowance for rounding; a is (n, outputs)."""
+    n, outputs = a.shape
+    total, terms = conjugate_sum(model, a, factor, np.empty(outputs))
+    over = penalty.conjugate(factor * penalty.size(u))
+    return float(-total / n - over - ROUNDING * (terms / n + over))
 
 
 def unit_of(problem: LinearProblem) -> float:
-    """Return the objective at w = 0 with the best intercept; where that is 0, without one."""
+    """Return the objective at w = 0 with the best intercept; if that is 0, without one."""
     if not isinstance(problem, Softmax):
         best = best_constant(problem)[1]
     else:
@@ -125,20 +162,56 @@ def unit_of(problem: LinearProblem) -> float:
     return best if best > EXACT * plain else plain or 1.0
 
 
+def best_constant(problem: LinearProblem) -> tuple[float, float]:
+    """Return the best intercept for w = 0, 0 without one, and the objective there."""
+    if not problem.fit_intercept:
+        return 0.0, value_of_constant(problem.model, 0.0)[0] / problem.n
+    model, targets = problem.model, problem.model.targets
+    if (np.abs(targets) == 1.0).all():  # two targets stand for all rows
+        shares = np.bincount((targets > 0.0).astype(np.int8), model.weights, minlength=2)
+        model = model._replace(targets=np.array([-1.0, 1.0]), weights=shares)
+    low, high = min(-WIDE, targets.min()), max(WIDE, targets.max())
+    below, above = value_of_constant(model, low)[1], value_of_constant(model, high)[1]
+    for turn in range(TURNS):  # the sum of slopes rises: regula falsi and bisection, in turn
+        middle = 0.5 * (low + high)
+        if turn % 2 == 0 and above > below:
+            middle = min(max(low - below * (high - low) / (above - below), low), high)
+        if not low < middle < high:
+            break
+        _, slope = value_of_constant(model, middle)
+        if slope < 0.0:
+            low, below = middle, slope
+        else:
+            high, above = middle, slope
+        if slope == 0.0:
+            low, below = middle, slope
+    ends = [(value_of_constant(model, end)[0] / problem.n, end) for end in (low, high)]
+    value, intercept = min(ends)
+    return float(intercept), float(value)
+
+
 def balance(problem: LinearProblem, a: Floats) -> None:
     """Move dual variables to where sum_i s_i a_i = 0, inside of their domain."""
-    weights = problem.model.weights
     if isinstance(problem, Softmax):
         balance_classes(problem, a)
-    elif isinstance(problem, LeastSquares):
-        a -= weights @ a / weights.sum()
     else:
-        positive, negative = a > 0.0, a < 0.0
-        gain, loss = weights @ (a * positive), -(weights @ (a * negative))
-        if gain > loss:
-            a[positive] *= loss / gain
-        elif loss > gain:
-            a[negative] *= gain / loss
+        a[:, 0] = balanced(a[:, 0], problem.model.weights, isinstance(problem, LeastSquares))
+
+
+def balanced(duals: Floats, weights: Floats, centre: bool) -> Floats:
+    """Return dual variables of one output moved to where sum_i s_i a_i = 0.
+
+    Those of least squares are centred; of others, the heavier sign is scaled down, which keeps
+    them in their domain.
+    """
+    if centre:
+        return np.asarray(duals - weights @ duals / weights.sum())
+    gain, loss = weights @ np.maximum(duals, 0.0), weights @ np.maximum(-duals, 0.0)
+    if gain > loss:
+        return np.where(duals > 0.0, duals * (loss / gain), duals)
+    if loss > gain:
+        return np.where(duals < 0.0, duals * (gain / loss), duals)
+    return duals
 
 
 def balance_classes(problem: Softmax, a: Floats) -> None:
@@ -164,7 +237,7 @@ def balance_classes(problem: Softmax, a: Floats) -> None:
 
 
 def ratio(wanted: Floats, given: Floats) -> Floats:
-    """Return wanted / given, 1 where both are 0."""
+    """Return wanted / given, 1 if both are 0."""
     safe = np.where(given > 0.0, given, 1.0)
     return np.where(given > 0.0, wanted / safe, 1.0)
 
@@ -173,6 +246,17 @@ def class_shares(problem: Softmax) -> Floats:
     """Return the share of each class in the weights."""
     weights, labels = problem.model.weights, problem.model.targets.astype(np.int64)
     return np.asarray(np.bincount(labels, weights, problem.outputs) / weights.sum())
+
+
+@kernel(allocates=True)
+def value_of_constant(model: Linear, b: Any) -> Any:
+    """Return the sums of s_i phi and of s_i phi' if all inner products are b."""
+    z, out = np.full(1, b), np.zeros(1)
+    losses = sums = 0.0
+    for item in range(model.targets.size):
+        losses += model.weights[item] * model.slopes(item, z, out)
+        sums += model.weights[item] * out[0]
+    return losses, sums
 
 
 @kernel

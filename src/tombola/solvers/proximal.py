@@ -43,7 +43,7 @@ def repeated_prox(v: Any, rounds: Any, step: Any, threshold: Any, shrink: Any) -
 def sum_of_powers(shrink: Any, count: Any) -> Any:
     """Return shrink + shrink^2 + ... + shrink^count.
 
-    1 - shrink^count would lose its digits where shrink is close to 1; a loop would lose them one
+    1 - shrink^count would lose its digits if shrink is close to 1; a loop would lose them one
     by one.
     """
     if shrink == 1.0:

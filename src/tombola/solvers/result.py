@@ -44,7 +44,7 @@ class Trace(Document):
     objective : ndarray of float64
     variance_ratio : ndarray of float64
         Variance of the gradient estimate over that of uniform draws at the same iterate, exact,
-        from the gradients of all items; NaN where a solver has no such estimate.
+        from the gradients of all items; NaN if a solver has no such estimate.
     """
 
     rounds: Ints = array("steps taken", 0, LARGEST_COUNT, dtype=np.int64)

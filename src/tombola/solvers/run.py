@@ -59,7 +59,7 @@ class Run(State):
         """Prefetch what the step reads of an item; the default prefetches nothing."""
 
     def look(self) -> Any:
-        """Look at all items, where the run does so now; return whether it did.
+        """Look at all items, if the run does so now; return whether it did.
 
         It comes before the draw, and before `move`: a run has one or the other.
         """

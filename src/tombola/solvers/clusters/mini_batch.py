@@ -50,7 +50,7 @@ class KMeansRun(Run):
     scratch: Scratch = derived("scratch space")
 
     def step(self) -> Any:
-        """Find the centre nearest to each item; return where the first bad loss is, or -1."""
+        """Find the centre nearest to each item; return the position of a bad loss, or -1."""
         model, batch, labels, squared = self.model, self.batch, self.labels, self.squared
         self.progress[0].rounds += 1
         self.progress[0].item_gradients += batch.items.size
@@ -121,7 +121,7 @@ class MiniBatchKMeans(Solver):
         scikit-learn does. The cost of a round is that of its items before the step, times their
         importances; in the average it has a share of 2 B / (n + 1). By default all rounds are run.
     seed : int, default=0
-        For the start, and for the sampler where none is given.
+        For the start, and for the sampler if none is given.
 
     Notes
     -----

@@ -21,14 +21,14 @@ def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.flo
     problem : KMeans
     subsample : int
         The number of rows to choose from, drawn without replacement from those of positive
-        weight: all of them where there are fewer, and at least n_clusters.
+        weight: all of them if there are fewer, and at least n_clusters.
     stream : Stream
         The source of randomness.
 
     Returns
     -------
     ndarray of shape (n_clusters, d)
-        Where there are fewer distinct rows than clusters, some centres are equal.
+        If there are fewer distinct rows than clusters, some centres are equal.
 
     Examples
     --------
@@ -41,17 +41,7 @@ def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.flo
     ----------
     Arthur, Vassilvitskii (2007). k-means++: The Advantages of Careful Seeding.
     """
-    model = problem.model
-    rows = sample(np.flatnonzero(model.weights), max(subsample, problem.n_clusters), stream)
-    centres, scratch = np.empty(problem.shape), np.empty(1)
-    squared = np.ones(rows.size)
-    for q in range(problem.n_clusters):
-        row = rows[draw_by(model.weights[rows] * squared, stream)]
-        centres[q] = problem.row(int(row))
-        if q == 0:
-            squared[:] = np.inf
-        include_centre(model, rows, kept(centres[q : q + 1]), scratch, squared)
-    return centres
+    return far_apart(problem, subsample, stream, tries=1, by_products=False)
 
 
 def greedy_plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.float64]:
@@ -71,15 +61,21 @@ def greedy_plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray
     ----------
     Arthur, Vassilvitskii (2007), section 5 of the technical report.
     """
+    return far_apart(problem, subsample, stream, 2 + int(np.log(problem.n_clusters)), True)
+
+
+def far_apart(
+    problem: KMeans, subsample: int, stream: Stream, tries: int, by_products: bool
+) -> NDArray[np.float64]:
+    """Return rows as centres, each the best of some that are drawn by their squared distances."""
     model, k = problem.model, problem.n_clusters
     rows = sample(np.flatnonzero(model.weights), max(subsample, k), stream)
     weights, squared = model.weights[rows], np.ones(rows.size)
-    distances = _Distances(problem, rows)
+    distances = Distances(problem, rows, by_products)
     chosen = np.empty(k, dtype=np.int64)
     for q in range(k):
-        tries = 1 if q == 0 else 2 + int(np.log(k))
-        drawn = np.array([draw_by(weights * squared, stream) for _ in range(tries)])
-        left = distances.to(drawn)
+        drawn = [draw_by(weights * squared, stream) for _ in range(1 if q == 0 else tries)]
+        left = distances.to(np.array(drawn))
         if q > 0:
             np.minimum(left, squared[:, None], out=left)
         best = int((weights @ left).argmin())
@@ -87,19 +83,23 @@ def greedy_plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray
     return np.array([problem.row(int(row)) for row in rows[chosen]])
 
 
-class _Distances:
-    """Squared distances between some rows: by products of matrices where they are dense."""
+class Distances:
+    """Squared distances between some rows: one by one, or by products of dense matrices.
 
-    def __init__(self, problem: KMeans, rows: NDArray[np.int64]) -> None:
+    Products are faster, and have the rounding errors of |x|^2 - 2 x y + |y|^2.
+    """
+
+    def __init__(self, problem: KMeans, rows: NDArray[np.int64], by_products: bool) -> None:
         self.problem, self.rows = problem, rows
-        if isinstance(problem.model, DenseModel):
+        self.by_products = by_products and isinstance(problem.model, DenseModel)
+        if self.by_products:
             self.away = problem.model.rows.values[rows]  # a copy, in the precision of the rows
             self.away -= self.away.mean(axis=0)
             self.squares = np.einsum("ij,ij->i", self.away, self.away, dtype=np.float64)
 
     def to(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return those of all rows to the rows at some places: (rows, places)."""
-        if isinstance(self.problem.model, DenseModel):
+        if self.by_products:
             products = self.away @ self.away[places].T
             squared = self.squares[:, None] - 2.0 * products + self.squares[places]
             return np.asarray(np.maximum(squared, 0.0, out=squared))
@@ -118,20 +118,10 @@ def sample(rows: NDArray[np.int64], size: int, stream: Stream) -> NDArray[np.int
 
 
 def draw_by(masses: NDArray[np.float64], stream: Stream) -> int:
-    """Return a position, drawn in proportion to masses; uniformly where all are 0."""
+    """Return a position, drawn in proportion to masses; uniformly if all are 0."""
     sums = np.cumsum(masses if masses.any() else np.ones_like(masses))
     share = float(stream.words(1)[0] >> np.uint64(11)) * 2.0**-53  # from 0 to below 1
     return int(np.searchsorted(sums, share * sums[-1], side="right"))
-
-
-@kernel
-def include_centre(
-    model: KMeansModel, rows: Ints, centre: Centres, scratch: Floats, squared: Floats
-) -> None:
-    """squared[i] = min(squared[i], |x_i - q|^2), for one more centre."""
-    for i in range(rows.size):
-        model.fill_distances(rows[i], centre, scratch)
-        squared[i] = min(squared[i], scratch[0])
 
 
 @kernel

@@ -9,13 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.compiling import kernel
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import Rows
-from tombola.samplers import Sampler
-from tombola.solvers.coordinates.coordinate import (
-    Blocks,
-    CoordinateRun,
-    CoordinateSolver,
-    columns_of,
-)
+from tombola.solvers.coordinates.coordinate import Blocks, CoordinateSolver
 from tombola.state import Floats, Ints
 from tombola.validation import whole
 
@@ -51,9 +45,9 @@ class BlockCoordinateDescent(CoordinateSolver):
     their eigenvalues, which is never too small and at most (number of parts) times too large; the
     trace would be up to |B| times too large.
 
-    Computing all L_B costs as much as min(|B|, 32) / 2 steps in each block. Where columns are
+    Computing all L_B costs as much as min(|B|, 32) / 2 steps in each block. If columns are
     correlated, steps in large blocks are short, and one coordinate at a time is often as fast.
-    Blocks are useful where they have a meaning, or where there are more coordinates than a
+    Blocks are useful if they have a meaning, or if there are more coordinates than a
     sampler can learn about.
 
     Examples
@@ -106,11 +100,9 @@ class BlockCoordinateDescent(CoordinateSolver):
             )
         return members, starts
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> CoordinateRun:
-        columns = columns_of(problem)
+    def _blocks(self, problem: Any, columns: Rows) -> Blocks:
         members, starts = self._layout(problem)
-        smooth = smoothness(problem, columns, members, starts)
-        return self._in_blocks(problem, start, columns, Blocks(members, starts, smooth))
+        return Blocks(members, starts, smoothness(problem, columns, members, starts))
 
 
 def _checked_blocks(blocks: Any) -> int | tuple[tuple[int, ...], ...]:

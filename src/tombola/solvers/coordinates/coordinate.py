@@ -9,17 +9,18 @@ which minimises an upper bound on the objective and so decreases it by at least
 (L + l2) / 2 |change|^2, whatever p the block was drawn with: p affects the speed, never the limit.
 
 The run keeps z = X w and the slopes of all rows, so that a step touches only the rows in which
-its columns are not zero, and only reads them where w does not change.
+its columns are not zero, and only reads them if w does not change.
 """
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.linear import LinearProblem, item_slopes
+from tombola.problems.linear import LinearProblem, item_slopes, weighted_slopes
 from tombola.problems.rows import Dense, Rows, Sparse, squared_norms, transposed
 from tombola.samplers import Sampler
 from tombola.solvers.base import Solver
@@ -28,7 +29,7 @@ from tombola.solvers.run import LinearRun, Progress, new_batch
 from tombola.state import Cell, Floats, Ints, State, array, cell, derived, integer
 from tombola.validation import whole
 
-__all__ = ["Blocks", "CoordinateDescent", "CoordinateRun", "CoordinateSolver", "columns_of"]
+__all__ = ["Blocks", "CoordinateDescent", "CoordinateRun", "CoordinateSolver"]
 
 EPOCHS = 64  # z is recomputed after this many passes over all coordinates
 
@@ -122,8 +123,7 @@ def apply(run: CoordinateRun, block: int) -> None:
 @kernel(inline=True)
 def set_slope(run: CoordinateRun, row: int) -> None:
     """Compute the slope of a row from its z."""
-    run.model.slopes(row, run.z[row : row + 1], run.slopes[row : row + 1])
-    run.slopes[row] *= run.model.weights[row]
+    weighted_slopes(run.model, row, run.z[row : row + 1], run.slopes[row : row + 1])
 
 
 @kernel
@@ -157,10 +157,13 @@ class CoordinateSolver(Solver):
                 f"{type(problem).__name__}"
             )
 
-    def _in_blocks(
-        self, problem: Any, start: ArrayLike | None, columns: Rows, blocks: Blocks
-    ) -> CoordinateRun:
-        """Return the state before the first round."""
+    @abstractmethod
+    def _blocks(self, problem: Any, columns: Rows) -> Blocks:
+        """Return the items."""
+
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> CoordinateRun:
+        columns = columns_of(problem)
+        blocks = self._blocks(problem, columns)
         run = CoordinateRun(
             batch=new_batch(self.batch_size),
             progress=cell(CoordinateProgress()),
@@ -216,7 +219,7 @@ class CoordinateDescent(CoordinateSolver):
     problems this took fewer steps than the square root of the decrease or the size of the
     gradient, which fall so fast from visit to visit that the first ones dominate the average.
 
-    A step takes O(non-zeros of the column); where w_j does not change, one inner product. The
+    A step takes O(non-zeros of the column); if w_j does not change, one inner product. The
     data is copied once, by columns. z = X w is kept up to date, and recomputed after every 64
     passes over all coordinates, so that rounding errors do not accumulate. `item_gradients`
     counts coordinates visited.
@@ -249,12 +252,10 @@ class CoordinateDescent(CoordinateSolver):
     def _items(self, problem: Any) -> int:
         return int(problem.d + problem.fit_intercept)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> CoordinateRun:
-        columns = columns_of(problem)
+    def _blocks(self, problem: Any, columns: Rows) -> Blocks:
         width = self._items(problem)
         smooth = problem.curvature * squared_norms(columns, problem.model.weights) / problem.n
-        blocks = Blocks(np.arange(width), np.arange(width + 1), smooth)
-        return self._in_blocks(problem, start, columns, blocks)
+        return Blocks(np.arange(width), np.arange(width + 1), smooth)
 
 
 def columns_of(problem: LinearProblem) -> Rows:
@@ -267,7 +268,7 @@ def columns_of(problem: LinearProblem) -> Rows:
         return Dense(np.vstack([columns.values, ones]))
     return Sparse(
         np.concatenate([columns.values, ones]),
-        np.concatenate([columns.columns, np.arange(problem.n)]),
+        np.concatenate([columns.columns, np.arange(problem.n, dtype=columns.columns.dtype)]),
         np.append(columns.starts, columns.starts[-1] + problem.n),
         columns.shape + np.array([1, 0]),
     )

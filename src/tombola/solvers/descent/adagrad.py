@@ -6,9 +6,9 @@ from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
 from tombola.solvers.descent.base import Carried, LinearSolver, checked_radius, checked_rate
+from tombola.solvers.descent.estimate import GradientRun
 from tombola.solvers.descent.rates import DIAGONAL, NORM
-from tombola.solvers.descent.run import GradientRun
-from tombola.solvers.descent.runs import Descent, new_descent
+from tombola.solvers.descent.run import DescentRun
 from tombola.state import Floats, array, real
 from tombola.validation import whole
 
@@ -86,11 +86,10 @@ class AdaGrad(LinearSolver):
         self.radius = checked_radius(radius)
         self.average = bool(average)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
-        return new_descent(
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> DescentRun:
+        return self._descent(
             problem,
-            problem.as_matrix(start),
-            self.batch_size,
+            start,
             schedule=DIAGONAL if self.version == "diagonal" else NORM,
             rate=self.rate,
             radius=self.radius,

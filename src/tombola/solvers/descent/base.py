@@ -1,17 +1,51 @@
-"""What the solvers for linear models share: SGD, AdaGrad, SAGA and SVRG."""
+"""What SGD, AdaGrad, SAGA and SVRG share, and which kind of run serves which case.
 
+Each round estimates the gradient g of the mean loss from the batch and sets
+
+    w_j <- prox(w_j - rate_j g_j)                                        for every coordinate j
+
+where prox is exact for the regulariser: v -> soft(v, rate l1) / (1 + rate l2). Fed back is the
+norm of what was multiplied by the importance, |grad_b(w) - grad_b(y)|, where y are the stored
+slopes of SAGA and SVRG (`tombola.solvers.descent.estimate`).
+"""
+
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tombola.problems.linear import LinearProblem
+from tombola.problems.rows import Sparse, mean_entries
 from tombola.solvers.base import Solver, variance_ratio
-from tombola.solvers.descent.run import DescentRun, StoringRun
-from tombola.state import Document, count
+from tombola.solvers.descent.dense import DenseOptions, DenseRun
+from tombola.solvers.descent.estimate import StoringRun, take_snapshot
+from tombola.solvers.descent.lazy import LazyColumns, LazyRun, Number, Totals, Touched
+from tombola.solvers.descent.rates import (
+    CONSTANT,
+    DIAGONAL,
+    PERIODS,
+    ROOT,
+    STRONGLY_CONVEX,
+    new_search,
+)
+from tombola.solvers.descent.run import (
+    DescentProgress,
+    DescentRun,
+    Options,
+    Rates,
+    StoredSlopes,
+    StoringOptions,
+    new_scratch,
+)
+from tombola.solvers.descent.scaled import Drift, DriftRun, Scale, ScaledRun
+from tombola.solvers.run import new_batch
+from tombola.state import Document, cell, count
 from tombola.validation import number
 
 __all__ = ["Carried", "LinearSolver", "checked_radius", "checked_rate"]
+
+WIDE = 16  # columns are lazy if there are this many times more of them than entries per row
 
 
 class Carried(Document):
@@ -21,7 +55,7 @@ class Carried(Document):
 
 
 class LinearSolver(Solver):
-    """A solver for `tombola.problems.LinearProblem`; see `tombola.solvers.descent.runs`."""
+    """A solver for `tombola.problems.LinearProblem` that steps along estimated gradients."""
 
     def _check(self, problem: Any) -> None:
         if not isinstance(problem, LinearProblem):
@@ -67,6 +101,106 @@ class LinearSolver(Solver):
     def _carry(self, run: DescentRun, carry: Any) -> None:
         run.rates[0].earlier_rounds = Carried.read(carry, "carry").rounds
 
+    def _descent(
+        self,
+        problem: LinearProblem,
+        start: ArrayLike | None,
+        *,
+        schedule: int,
+        rate: float,
+        radius: float = math.inf,
+        averaging: int = 0,
+        snapshot_every: int = 0,
+        replaces_slopes: bool = False,
+        smoothness: float = 0.0,
+    ) -> DescentRun:
+        """Return the state before the first round, of the kind that serves the case.
+
+        Parameters
+        ----------
+        problem : LinearProblem
+        start : array-like, optional
+            The first iterate.
+        schedule : int
+            See `tombola.solvers.descent.rates`.
+        rate : float
+        radius : float
+            Of the ball around 0 that w stays in.
+        averaging : {0, 1, 2}
+            Whether the iterates are averaged: no, with equal weights, with weights t.
+        snapshot_every : int
+            Rounds between snapshots (SVRG); 0: none.
+        replaces_slopes : bool
+            Whether the stored slopes of drawn items are replaced (SAGA).
+        smoothness : float
+            L_Q of the initial draws, for the schedule SEARCHED.
+        """
+        w, batch_size = problem.as_matrix(start), self.batch_size
+        outputs, width = w.shape
+        stores = replaces_slopes or snapshot_every > 0
+        shared: dict[str, Any] = {
+            "batch": new_batch(batch_size),
+            "progress": cell(DescentProgress()),
+            "model": problem.model,
+            "rates": cell(Rates(rate=rate)),
+            "w": w,
+            "scratch": new_scratch(batch_size, outputs),
+        }
+        options: dict[str, Any] = {"schedule": schedule, "convexity": problem.l2}
+        local = not averaging and math.isinf(radius)  # no step has to touch every column
+        shrinks_only = (
+            schedule in (CONSTANT, ROOT, STRONGLY_CONVEX) and not stores and problem.l1 == 0
+        )
+        if local and shrinks_only:
+            return ScaledRun(**shared, options=cell(Options(**options)), scale=cell(Scale()))
+        options |= {
+            "snapshot_every": snapshot_every,
+            "replaces_slopes": int(replaces_slopes),
+            "curvature": problem.curvature,
+            "period": -(-problem.n // (PERIODS * batch_size)),
+        }
+        shared |= {
+            "search": new_search(problem.n, smoothness),
+            "stored": StoredSlopes(
+                np.zeros((problem.n if stores else 0, outputs)),
+                np.zeros((outputs, width if stores else 0)),
+            ),
+        }
+        squares = np.zeros((outputs, width if schedule == DIAGONAL else 0))
+        rows = problem.model.rows
+        few_entries = isinstance(rows, Sparse) and mean_entries(rows) * WIDE < problem.d
+        run: DenseRun | LazyRun | DriftRun
+        if stores and problem.l1 == 0 and isinstance(rows, Sparse):
+            run = DriftRun(
+                **shared,
+                options=cell(StoringOptions(**options)),
+                level=cell(Drift()),
+                changes=np.zeros((batch_size, outputs)),
+            )
+        elif local and few_entries:
+            run = LazyRun(
+                **shared,
+                squares=squares,
+                g=np.zeros((outputs, width)),
+                options=cell(StoringOptions(**options)),
+                columns=LazyColumns(
+                    np.zeros(problem.d, dtype=np.int64), np.ones(problem.d), np.zeros(problem.d)
+                ),
+                totals=cell(Totals()),
+                touched=Touched(np.zeros(problem.d, dtype=np.int64), cell(Number())),
+            )
+        else:
+            run = DenseRun(
+                **shared,
+                squares=squares,
+                g=np.zeros((outputs, width)),
+                options=cell(DenseOptions(**options, radius=radius, averaging=averaging)),
+                average=np.zeros((outputs, width if averaging else 0)),
+            )
+        if replaces_slopes:
+            take_snapshot(run)
+        return run
+
 
 def checked_rate(rate: Any) -> float:
     """Return a rate, or raise an error that names it."""
@@ -76,7 +210,7 @@ def checked_rate(rate: Any) -> float:
 
 
 def checked_radius(radius: Any) -> float:
-    """Return a radius, infinite where none was given, or raise an error that names it."""
+    """Return a radius, infinite if none was given, or raise an error that names it."""
     if radius is None:
         return float("inf")
     if not number("radius", radius) > 0:

@@ -4,10 +4,9 @@ import math
 from typing import Any
 
 from tombola.compiling import kernel
-from tombola.solvers.descent.estimate import add_item, replace_slopes, take_snapshot
-from tombola.solvers.descent.rates import DIAGONAL, NORM, SEARCHED, current_rate, diagonal_step
-from tombola.solvers.descent.run import GradientRun, StoringOptions
-from tombola.solvers.descent.search import examined_rate, rate_is_due, renewed_rate
+from tombola.solvers.descent.estimate import GradientRun, move_intercept, replace_slopes
+from tombola.solvers.descent.rates import DIAGONAL, NORM, current_rate, diagonal_step
+from tombola.solvers.descent.run import StoringOptions
 from tombola.solvers.proximal import soft
 from tombola.state import Cell, Floats, array, derived
 
@@ -26,23 +25,6 @@ class DenseRun(GradientRun):
 
     options: Cell[DenseOptions] = derived("the parameters")
     average: Floats = array("the average of the iterates; empty unless asked for")
-
-    def step(self) -> Any:
-        """Compute the estimate and the losses; return the position of the first bad loss, or -1."""
-        progress, options, losses = self.progress[0], self.options[0], self.batch.losses
-        if options.schedule == SEARCHED and rate_is_due(self):
-            self.rates[0].rate = renewed_rate(self)
-        if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
-            take_snapshot(self)
-        progress.rounds += 1
-        progress.item_gradients += losses.size
-        for b in range(losses.size):
-            losses[b] = add_item(self, b)
-            if not losses[b] < math.inf:
-                return b
-            if options.schedule == SEARCHED:
-                self.rates[0].rate = examined_rate(self, b)
-        return -1
 
     def move(self) -> None:
         """Set w to prox(w - rate g)."""
@@ -75,16 +57,10 @@ def move_all(run: DenseRun) -> None:
     for k in range(outputs):
         if options.schedule == DIAGONAL:
             move_diagonal(w[k], g[k], squares[k], last, rate, l1, l2)
-            if last < width:  # the intercept is not penalised
-                squares[k, last] += g[k, last] * g[k, last]
-                root = math.sqrt(squares[k, last])
-                w[k, last] = diagonal_step(w[k, last], g[k, last], root, rate, 0.0, 0.0)
         else:
             move_plain(w[k], g[k], last, rate, l1, l2)
-            if last < width:
-                w[k, last] -= rate * g[k, last]
         if last < width:
-            g[k, last] = 0.0
+            move_intercept(run, k, rate)
     if options.radius < math.inf:
         project(w, options.radius)
 

@@ -3,7 +3,7 @@
 What the regulariser and the mean gradient do to a column in the rounds since it was last touched
 has a closed form. A column catches up when a row needs it again: lazy, or just-in-time, updates.
 
-Where a column w_j sees v -> c_s soft(v, a_s) in rounds s, with c_s = 1 / (1 + rate_s l2) and
+If a column w_j sees v -> c_s soft(v, a_s) in rounds s, with c_s = 1 / (1 + rate_s l2) and
 a_s = rate_s l1, the product P of the c_s and the sum Q of a_s / (P before s) are enough: from
 round s_0 to now, v -> (P / P_0) soft(v, P_0 (Q - Q_0)).
 """
@@ -12,10 +12,13 @@ import math
 from typing import Any
 
 from tombola.compiling import kernel
-from tombola.solvers.descent.estimate import add_item, replace_slopes, take_snapshot
-from tombola.solvers.descent.rates import DIAGONAL, NORM, SEARCHED, current_rate, diagonal_step
-from tombola.solvers.descent.run import GradientRun
-from tombola.solvers.descent.search import examined_rate, rate_is_due, renewed_rate
+from tombola.solvers.descent.estimate import (
+    GradientRun,
+    add_item,
+    move_intercept,
+    replace_slopes,
+)
+from tombola.solvers.descent.rates import DIAGONAL, NORM, current_rate, diagonal_step
 from tombola.solvers.proximal import repeated_prox, soft
 from tombola.state import Cell, Floats, Ints, Record, State, array, derived, real
 
@@ -62,30 +65,21 @@ class LazyRun(GradientRun):
     columns: LazyColumns
     touched: Touched = derived("scratch space")
 
-    def step(self) -> Any:
-        """Compute the estimate and the losses; return the position of the first bad loss, or -1."""
-        progress, options, losses = self.progress[0], self.options[0], self.batch.losses
-        if options.schedule == SEARCHED and rate_is_due(self):
-            catch_up_all(self, progress.rounds)  # at the old rate
-            self.rates[0].rate = renewed_rate(self)
-        if options.snapshot_every > 0 and progress.rounds % options.snapshot_every == 0:
-            catch_up_all(self, progress.rounds)
-            take_snapshot(self)
-        progress.rounds += 1
-        progress.item_gradients += losses.size
-        count = 0
-        for b in range(losses.size):
-            count = catch_up(self, self.batch.items[b], count)
-            losses[b] = add_item(self, b)
-            if not losses[b] < math.inf:
-                return b
-            if options.schedule == SEARCHED:
-                rate = examined_rate(self, b)
-                if rate < self.rates[0].rate:
-                    catch_up_all(self, progress.rounds - 1)  # at the old rate
-                    self.rates[0].rate = rate
-        self.touched.number[0].columns = count
-        return -1
+    def visit(self, b: int) -> Any:
+        """Bring the columns of item b of the batch up to date, and add it to the estimate."""
+        number = self.touched.number[0]
+        count = number.columns if b > 0 else 0
+        number.columns = catch_up(self, self.batch.items[b], count)
+        return add_item(self, b)
+
+    def settle(self, now: int) -> None:
+        """Bring every column to where it is after round `now`."""
+        catch_up_all(self, now)
+
+    def lower_rate(self, rate: float) -> None:
+        """Lower the rate, after all columns have caught up at the old one."""
+        catch_up_all(self, self.progress[0].rounds - 1)
+        self.rates[0].rate = rate
 
     def move(self) -> None:
         """Set w to prox(w - rate g) in the columns touched."""
@@ -105,7 +99,7 @@ def move_touched(run: LazyRun, count: Any) -> None:
     """Set w to prox(w - rate g) in the first `count` columns touched, and g to zero."""
     settings, rates, totals = run.model.settings[0], run.rates[0], run.totals[0]
     w, g, squares = run.w, run.g, run.squares
-    outputs, last = w.shape[0], w.shape[1] - 1
+    outputs = w.shape[0]
     diagonal = run.options[0].schedule == DIAGONAL
     if run.stored.table.size > 0:
         add_mean_gradient(run, count)
@@ -131,13 +125,7 @@ def move_touched(run: LazyRun, count: Any) -> None:
         catch_up_all(run, run.progress[0].rounds)
     if settings.intercept:
         for k in range(outputs):
-            if diagonal:
-                squares[k, last] += g[k, last] * g[k, last]
-                root = math.sqrt(squares[k, last])
-                w[k, last] = diagonal_step(w[k, last], g[k, last], root, rate, 0.0, 0.0)
-            else:
-                w[k, last] -= rate * g[k, last]
-            g[k, last] = 0.0
+            move_intercept(run, k, rate)
 
 
 @kernel(inline=True)

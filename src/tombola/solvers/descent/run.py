@@ -8,14 +8,13 @@ from tombola.state import MOST, Cell, Floats, Record, State, array, count, deriv
 __all__ = [
     "DescentProgress",
     "DescentRun",
-    "GradientRun",
     "Options",
     "Rates",
     "Scratch",
     "Search",
+    "SearchingRun",
     "StoredSlopes",
     "StoringOptions",
-    "StoringRun",
     "new_scratch",
 ]
 
@@ -44,10 +43,9 @@ class Rates(Record):
 
 
 class Scratch(State):
-    """Space for slopes and losses of a batch, the inner products of one item, and other ones."""
+    """Space for the slopes of a batch, the inner products of one item, and other ones."""
 
     slopes: Floats = derived("(B, outputs)")
-    losses: Floats = derived("(B,)")
     z: Floats = derived("(outputs,)")
     trial: Floats = derived("(outputs,)")
     trial_slopes: Floats = derived("(outputs,)")
@@ -55,7 +53,7 @@ class Scratch(State):
 
 def new_scratch(size: int, outputs: int) -> Scratch:
     """Return scratch space for batches of this size."""
-    return Scratch(np.zeros((size, outputs)), np.zeros(size), *np.zeros((3, outputs)))
+    return Scratch(np.zeros((size, outputs)), *np.zeros((3, outputs)))
 
 
 class DescentRun(LinearRun):
@@ -89,7 +87,7 @@ class StoringOptions(Options):
 
 
 class Search(Record):
-    """What the search of a rate knows: see `tombola.solvers.descent.search`."""
+    """What the search of a rate knows: see `tombola.solvers.descent.rates`."""
 
     smoothness: float = real("L_Q of the initial draws")
     squares: float = real("the sum of q^2, fading; relative to L_Q, like what follows")
@@ -104,16 +102,9 @@ class StoredSlopes(State):
     mean_gradient: Floats = array("(outputs, width)")
 
 
-class StoringRun(DescentRun):
-    """A run that may store slopes (SAGA, SVRG), and search its rate."""
+class SearchingRun(DescentRun):
+    """The parts of a run that may store slopes (SAGA, SVRG), and search its rate."""
 
     options: Cell[StoringOptions] = derived("the parameters")
     search: Cell[Search]
     stored: StoredSlopes
-
-
-class GradientRun(StoringRun):
-    """A run that keeps the estimate of the gradient as an array."""
-
-    squares: Floats = array("sum of g_j^2; empty unless the schedule is DIAGONAL", 0.0)
-    g: Floats = derived("the estimate; zero between rounds")

@@ -5,7 +5,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent.runs import Descent
+from tombola.solvers.descent.run import DescentRun
 from tombola.solvers.descent.variance_reduced import VarianceReducedSolver
 
 __all__ = ["SAGA"]
@@ -19,14 +19,14 @@ class SAGA(VarianceReducedSolver):
 
     Fed back is |grad_b(w_t) - y_b|. The default sampler draws items by their curvature:
     ``Static.partially_biased(L)``, with L the Lipschitz constants of their gradients, or uniformly
-    where all are equal. Shuffled epochs do badly here, since they are biased within an epoch.
+    if all are equal. Shuffled epochs do badly here, since they are biased within an epoch.
 
     Parameters
     ----------
     rate : float, optional
         By default it is searched: it begins at 1 / (3 (L_Q + l2)), with L_Q = max_i L_i / (n p_i)
         for the initial p of the sampler, and follows the curvature of the items drawn, at no cost
-        in passes over rows (`tombola.solvers.descent.search`). A given rate is kept.
+        in passes over rows (`tombola.solvers.descent.rates`). A given rate is kept.
     batch_size : int, default=1
 
     Notes
@@ -55,5 +55,5 @@ class SAGA(VarianceReducedSolver):
     def __init__(self, rate: float | None = None, *, batch_size: int = 1) -> None:
         super().__init__(rate, batch_size)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
-        return self._descent(problem, start, sampler, replaces_slopes=True)
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> DescentRun:
+        return self._storing(problem, start, sampler, replaces_slopes=True)

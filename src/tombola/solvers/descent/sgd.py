@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from tombola.samplers import Sampler
 from tombola.solvers.descent.base import LinearSolver, checked_radius, checked_rate
 from tombola.solvers.descent.rates import CONSTANT, ROOT, STRONGLY_CONVEX
-from tombola.solvers.descent.runs import Descent, new_descent
+from tombola.solvers.descent.run import DescentRun
 from tombola.validation import whole
 
 __all__ = ["SGD"]
@@ -76,16 +76,15 @@ class SGD(LinearSolver):
         self.radius = checked_radius(radius)
         self.average = schedule == "strongly convex" if average is None else bool(average)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> DescentRun:
         strong = self.schedule == "strongly convex"
         if strong and problem.l2 == 0:
             raise ValueError(
                 'the schedule "strongly convex" needs a problem with alpha > 0 and l1_ratio < 1'
             )
-        return new_descent(
+        return self._descent(
             problem,
-            problem.as_matrix(start),
-            self.batch_size,
+            start,
             schedule=SCHEDULES[self.schedule],
             rate=self.rate,
             radius=self.radius,

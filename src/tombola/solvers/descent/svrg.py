@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent.run import StoringRun
-from tombola.solvers.descent.runs import Descent
+from tombola.solvers.descent.estimate import StoringRun
+from tombola.solvers.descent.run import DescentRun
 from tombola.solvers.descent.variance_reduced import VarianceReducedSolver
 from tombola.validation import whole
 
@@ -23,14 +23,14 @@ class SVRG(VarianceReducedSolver):
 
     Fed back is |grad_b(w_t) - grad_b(x)|. The default sampler draws items by their curvature:
     ``Static.partially_biased(L)``, with L the Lipschitz constants of their gradients, or uniformly
-    where all are equal.
+    if all are equal.
 
     Parameters
     ----------
     rate : float, optional
         By default it is searched: it begins at 1 / (3 (L_Q + l2)), with L_Q = max_i L_i / (n p_i)
         for the initial p of the sampler, and follows the curvature of the items drawn, at no cost
-        in passes over rows (`tombola.solvers.descent.search`). A given rate is kept.
+        in passes over rows (`tombola.solvers.descent.rates`). A given rate is kept.
     snapshot_every : int, optional
         m, the number of rounds between snapshots; by default 2 n / B.
     batch_size : int, default=1
@@ -64,11 +64,11 @@ class SVRG(VarianceReducedSolver):
             None if snapshot_every is None else whole("snapshot_every", snapshot_every, 1)
         )
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> Descent:
+    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> DescentRun:
         every = self.snapshot_every
         if every is None:
             every = -(-2 * problem.n // self.batch_size)
-        return self._descent(problem, start, sampler, snapshot_every=every)
+        return self._storing(problem, start, sampler, snapshot_every=every)
 
     def _all_losses(self, problem: Any, run: StoringRun) -> NDArray[np.float64]:  # type: ignore[override]
         if run.rounds % run.options[0].snapshot_every == 0:  # begins with a snapshot of w

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from tombola.samplers import Sampler, Static, Uniform
 from tombola.solvers.descent.base import LinearSolver, checked_rate
 from tombola.solvers.descent.rates import CONSTANT, SEARCHED
-from tombola.solvers.descent.runs import Descent, new_descent
+from tombola.solvers.descent.run import DescentRun
 from tombola.solvers.gap import relative_gap
 from tombola.solvers.result import Result
 from tombola.validation import whole
@@ -44,14 +44,13 @@ class VarianceReducedSolver(LinearSolver):
     def _default_sampler(self, problem: Any) -> Sampler:
         return by_curvature(problem)
 
-    def _descent(
+    def _storing(
         self, problem: Any, start: ArrayLike | None, sampler: Sampler, **stored: Any
-    ) -> Descent:
+    ) -> DescentRun:
         """Return the run before its first round, at the given rate, or a search from the safe one.
 
-        `stored` says which slopes are stored, in the words of `new_descent`.
+        `stored` says which slopes are stored, in the words of `_descent`.
         """
-        w = problem.as_matrix(start)
         if self.rate is not None:
             stored |= {"schedule": CONSTANT, "rate": self.rate}
         else:
@@ -60,14 +59,14 @@ class VarianceReducedSolver(LinearSolver):
                 "rate": safe_rate(problem, sampler),
                 "smoothness": smoothness_of_draws(problem, sampler),
             }
-        return new_descent(problem, w, self.batch_size, **stored)
+        return self._descent(problem, start, **stored)
 
 
 def by_curvature(problem: Any, seed: int = 0) -> Sampler:
-    """Return ``Static.partially_biased(L)``, or `Uniform` where L is nearly the same for all items.
+    """Return ``Static.partially_biased(L)``, or `Uniform` if L is nearly the same for all items.
 
-    With p_i = 1/(2n) + L_i / (2 sum L), L_Q is at most twice the mean of L: where rows differ in
-    length, steps can be much larger than with uniform draws. Where max L is at most twice the
+    With p_i = 1/(2n) + L_i / (2 sum L), L_Q is at most twice the mean of L: if rows differ in
+    length, steps can be much larger than with uniform draws. If max L is at most twice the
     mean, there is nothing to gain.
     """
     lipschitz = problem.lipschitz()
@@ -84,6 +83,6 @@ def smoothness_of_draws(problem: Any, sampler: Sampler) -> float:
 
 
 def safe_rate(problem: Any, sampler: Sampler) -> float:
-    """Return 1 / (3 (L_Q + l2)); 1 where the problem is linear."""
+    """Return 1 / (3 (L_Q + l2)); 1 if the problem is linear."""
     smooth = smoothness_of_draws(problem, sampler) + problem.l2
     return 1.0 / (3.0 * smooth) if smooth > 0 else 1.0

@@ -2,7 +2,7 @@
 
 They are plain arrays and a `level` record, without rows: the same kernels serve `SDCA`, which has
 all rows, and a driver that has none and adds up what others computed (`tombola.dask`).
-`tombola.solvers.dual.step` explains the words.
+`tombola.solvers.dual.run` explains the words.
 """
 
 import math
@@ -55,7 +55,7 @@ def intercept_at(level: Cell[Level], mean: Floats, w: Floats, point: Floats) -> 
 
 @kernel
 def write_solution(level: Cell[Level], mean: Floats, w: Floats, out: Floats) -> None:
-    """Write w and the intercept, where `out` is longer than w."""
+    """Write w and the intercept, if `out` is longer than w."""
     d = mean.size
     for j in range(d):
         out[j] = soft(w[j] - level[0].total * mean[j], level[0].threshold)
@@ -125,7 +125,7 @@ def set_strength(
 def move_centre(
     level: Cell[Level], mean: Floats, w: Floats, centre: Floats, previous: Floats, restart: bool
 ) -> None:
-    """Move the centre to w + beta (w - the last w), and u with it; to w, where progress is slow."""
+    """Move the centre to w + beta (w - the last w), and u with it; to w, if progress is slow."""
     at = level[0]
     if at.share == 1.0:
         return

@@ -1,27 +1,22 @@
 """Dual coordinate ascent with adaptive draws."""
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
-from tombola.samplers.latest import Latest
-from tombola.solvers.base import Solver
-from tombola.solvers.dual.full_pass import evaluate
-from tombola.solvers.dual.level import pull_for
-from tombola.solvers.dual.run import DualRun, at_best, present
-from tombola.solvers.dual.start import begin_at, best_constant, mean_curvature, new_run
-from tombola.solvers.dual.step import fill_residuals
+from tombola.solvers.certified import CertifiedSolver, check_dual, checked_tolerance
+from tombola.solvers.dual.level import pull_for, write_solution
+from tombola.solvers.dual.run import DualRun, evaluate, fill_residuals
+from tombola.solvers.dual.start import begin_at, mean_curvature, new_run
 from tombola.solvers.result import Result
-from tombola.validation import number, whole
+from tombola.validation import whole
 
 __all__ = ["SDCA"]
 
 
-class SDCA(Solver):
+class SDCA(CertifiedSolver):
     """Stochastic dual coordinate ascent: no rate, and a certificate of how close it is.
 
     For a problem with l2 > 0 (lambda below) and a loss with a dual: one dual variable a_i for each
@@ -34,8 +29,8 @@ class SDCA(Solver):
     whatever p the row was drawn with, so a sampler is free to be greedy.
 
     The items are rows. By default they are drawn by `Latest`: half in shuffled order, half by
-    their latest dual residual. Every two epochs, or sooner where the end is near, a pass over all
-    rows tells it all residuals, moves the intercept, and bounds the distance to the optimum.
+    their latest dual residual. Every two epochs, or sooner if the end is near, a pass over all
+    rows updates all residuals, moves the intercept, and bounds the distance to the optimum.
 
     Parameters
     ----------
@@ -46,7 +41,7 @@ class SDCA(Solver):
         Rows drawn at a time, with feedback after the last. Their steps are taken one after the
         other, each from the result of the one before.
     seed : int, default=0
-        For the sampler where none is given.
+        For the sampler if none is given.
 
     Notes
     -----
@@ -60,9 +55,9 @@ class SDCA(Solver):
 
     An intercept has no penalty and is no variable of this dual. It is the multiplier of the
     constraint sum_i s_i a_i = 0, moved at every pass (an augmented Lagrangian; see
-    `tombola.solvers.dual.step`). The certificate is that of a copy that satisfies the constraint.
+    `tombola.solvers.dual.run`). The certificate is that of a copy that satisfies the constraint.
 
-    Where lambda is small for the curvature of the losses and the length of the rows, kappa/2
+    If lambda is small for the curvature of the losses and the length of the rows, kappa/2
     |w - y|^2 is added to the objective, and every pass moves the centre y (Catalyst); certificates
     are those of the objective itself.
 
@@ -94,46 +89,25 @@ class SDCA(Solver):
     quantity = "dual residual"
 
     def __init__(self, *, tol: float = 0.0, batch_size: int = 16, seed: int = 0) -> None:
-        if not 0 <= number("tol", tol) < math.inf:
-            raise ValueError(f"tol must be finite and not negative, got {tol!r}")
-        self.tol = float(tol)
+        self.tol = checked_tolerance(tol)
         self.batch_size = whole("batch_size", batch_size, 1)
         self.seed = whole("seed", seed, 0, 2**128)
 
-    def gap(self, problem: Any, result: Result) -> float:
-        """Return the duality gap of a result, relative to the objective at w = 0.
-
-        The objective of `result.solution` is at most this far from the minimum, in units of the
-        objective at w = 0 with the best intercept. Where the run has ended within its tolerance the
-        gap is known; else it takes a pass over all rows.
-        """
-        if not (isinstance(result, Result) and "bounds" in result.state["parts"]):
-            raise TypeError(f"result must be one of SDCA, got {type(result).__name__}")
-        parts, value = result.state["parts"], best_constant(problem)[1]
+    def _gap(self, problem: Any, result: Result) -> float:
+        parts = result.state["parts"]
         if parts["progress"]["since"] == 0:
-            gap = parts["bounds"]["gap"]
-        else:
-            run: Any = self._resumed(problem, None, result, result.rounds).run
-            primal, dual, _, _ = evaluate(run)
-            gap = max(primal - max(dual, run.bounds[0].dual), 0.0)
-        return float(gap / value) if value > 0.0 else 0.0  # the constant fits all rows
+            return float(parts["bounds"]["gap"])
+        run: Any = self._resumed(problem, None, result, result.rounds).run
+        primal, dual, _, _ = evaluate(run)
+        return float(primal - max(dual, run.bounds[0].dual))
 
     def _check(self, problem: Any) -> None:
-        if not (isinstance(problem, LinearProblem) and problem.has_dual):
-            raise TypeError(
-                "SDCA minimises linear models with a dual (Logistic, LeastSquares, Hinge, "
-                "SquaredHinge, Huber, EpsilonInsensitive), got " + type(problem).__name__
-            )
+        check_dual(problem, "SDCA", smooth=False)
         if not problem.l2 > 0:
             raise ValueError(
                 "SDCA needs a problem with l2 > 0: alpha above 0 and l1_ratio below 1, got "
                 f"alpha={problem.alpha:g} and l1_ratio={problem.l1_ratio:g}"
             )
-
-    def _default_sampler(self, problem: Any) -> Sampler:
-        weights = problem.model.weights
-        among = None if weights.all() else np.flatnonzero(weights)
-        return Latest(problem.n, among=among, seed=self.seed)
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> DualRun:
         run = new_run(problem, self.batch_size, self.tol)
@@ -145,14 +119,13 @@ class SDCA(Solver):
         return run
 
     def _solution(self, problem: Any, run: DualRun) -> NDArray[np.float64]:
-        if at_best(run):
+        if run.progress[0].since == 0:  # at a pass
             return np.array(run.best).reshape(problem.shape)
-        return np.asarray(present(problem, run).reshape(problem.shape))
+        w = problem.as_matrix(None)
+        write_solution(run.level, run.centring.mean, run.w[0], w[0])
+        return w.reshape(problem.shape)
 
     def _all_losses(self, problem: Any, run: DualRun) -> NDArray[np.float64]:
         losses = np.empty(problem.n)
         fill_residuals(run, losses)
         return losses
-
-    def _advice(self, problem: Any) -> str:
-        return "numbers overflow: scale the data"

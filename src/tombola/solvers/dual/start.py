@@ -1,4 +1,4 @@
-"""Where `SDCA` begins: centred rows, the best constant, and dual variables of a given point."""
+"""Where `SDCA` begins: centred rows, and the dual variables of a given point."""
 
 import math
 from typing import Any
@@ -7,52 +7,21 @@ import numpy as np
 
 from tombola.compiling import kernel
 from tombola.problems.linear import Linear, LinearProblem
-from tombola.solvers.certified_run import Bounds
+from tombola.solvers.certified import Bounds
 from tombola.solvers.dual.level import intercept_at, new_level
-from tombola.solvers.dual.run import DualRun
-from tombola.solvers.dual.state import Centring, DualOptions, DualProgress, Scratch
-from tombola.solvers.dual.step import rebuild
+from tombola.solvers.dual.run import Centring, DualOptions, DualProgress, DualRun, Scratch, rebuild
+from tombola.solvers.gap import best_constant, conjugate_sum
 from tombola.solvers.run import new_batch
 from tombola.state import Floats, cell
 
-__all__ = ["begin_at", "best_constant", "centred", "longest_usual", "mean_curvature", "new_run"]
+__all__ = ["begin_at", "centred", "longest_usual", "mean_curvature", "new_run"]
 
 LONG = 100.0  # a squared length this many times the median is that of a long row
-AIM = 1e-6  # the tolerance that progress is measured against where none is given
-TURNS = 200  # of the search for an intercept
-WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rounding of 1
-
-
-def best_constant(problem: LinearProblem) -> tuple[float, float]:
-    """Return the best intercept for w = 0, 0 without one, and the objective there."""
-    if not problem.fit_intercept:
-        return 0.0, value_of_constant(problem.model, 0.0)[0] / problem.n
-    model, targets = problem.model, problem.model.targets
-    if (np.abs(targets) == 1.0).all():  # two targets stand for all rows
-        shares = np.bincount((targets > 0.0).astype(np.int8), model.weights, minlength=2)
-        model = model._replace(targets=np.array([-1.0, 1.0]), weights=shares)
-    low, high = min(-WIDE, targets.min()), max(WIDE, targets.max())
-    below, above = value_of_constant(model, low)[1], value_of_constant(model, high)[1]
-    for turn in range(TURNS):  # the sum of slopes rises: regula falsi and bisection, in turn
-        middle = 0.5 * (low + high)
-        if turn % 2 == 0 and above > below:
-            middle = min(max(low - below * (high - low) / (above - below), low), high)
-        if not low < middle < high:
-            break
-        _, slope = value_of_constant(model, middle)
-        if slope < 0.0:
-            low, below = middle, slope
-        else:
-            high, above = middle, slope
-        if slope == 0.0:
-            low, below = middle, slope
-    ends = [(value_of_constant(model, end)[0] / problem.n, end) for end in (low, high)]
-    value, intercept = min(ends)
-    return float(intercept), float(value)
+AIM = 1e-6  # the tolerance that progress is measured against if none is given
 
 
 def centred(problem: LinearProblem) -> Centring:
-    """Return the mean of the rows and their distances from it; 0 where rows are not centred.
+    """Return the mean of the rows and their distances from it; 0 if rows are not centred.
 
     Long rows are left out of the mean: one of them would move it far away from all the others.
     """
@@ -114,9 +83,10 @@ def begin_at(problem: LinearProblem, run: DualRun, start: Floats) -> None:
     fill_duals(run, start[0])
     total = rebuild(run, run.w[0])
     v, best, factor = run.w[0] / run.level[0].share, 0.0, 0.0
+    duals, scratch = run.duals[:, None], np.empty(1)
     for power in range(12):
         shrunk = np.maximum(np.abs(0.5**power * v) - problem.l1 / problem.l2, 0.0)
-        conjugates = conjugate_sum(run.model, run.duals, 0.5**power) / problem.n
+        conjugates = conjugate_sum(run.model, duals, 0.5**power, scratch)[0] / problem.n
         dual = -conjugates - problem.l2 / 2 * float(shrunk @ shrunk)
         if dual > best:
             best, factor = dual, 0.5**power
@@ -149,17 +119,6 @@ def fill_products(model: Linear, mean: Floats, out: Floats) -> None:
         out[item] = model.rows.dot(item, mean)
 
 
-@kernel(allocates=True)
-def value_of_constant(model: Linear, b: Any) -> Any:
-    """Return the sums of s_i phi and of s_i phi' where all inner products are b."""
-    z, out = np.full(1, b), np.zeros(1)
-    losses = sums = 0.0
-    for item in range(model.targets.size):
-        losses += model.weights[item] * model.slopes(item, z, out)
-        sums += model.weights[item] * out[0]
-    return losses, sums
-
-
 @kernel
 def fill_duals(run: DualRun, start: Floats) -> None:
     """Write a_i = -phi' at a point."""
@@ -170,17 +129,8 @@ def fill_duals(run: DualRun, start: Floats) -> None:
 
 
 @kernel
-def conjugate_sum(model: Linear, duals: Floats, factor: Any) -> Any:
-    """Return the sum of s_i phi*(-factor a_i)."""
-    total = 0.0
-    for item in range(duals.size):
-        total += model.weights[item] * model.conjugate(item, factor * duals[item])
-    return total
-
-
-@kernel
 def mean_curvature(run: DualRun) -> Any:
-    """Return the mean of s_i phi'' at w = 0; 1 where phi is not smooth."""
+    """Return the mean of s_i phi'' at w = 0; 1 if phi is not smooth."""
     if not run.options[0].smooth:
         return 1.0
     total = 0.0

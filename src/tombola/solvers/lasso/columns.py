@@ -1,6 +1,6 @@
 """The data of a problem by columns, for working sets: a few columns in memory, products with all.
 
-A `Design` is all columns, where they are: dense in either order, or compressed sparse columns,
+A `Design` is all columns in place: dense in either order, or compressed sparse columns,
 without a copy. A block is a growing selection of them, and what Newton's method needs of it.
 """
 
@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel
-from tombola.problems.rows import Dense, Rows, Sparse, as_writable, shape_of
+from tombola.problems.rows import (
+    Dense,
+    Rows,
+    Sparse,
+    as_writable,
+    shape_of,
+    squared_norms,
+    transposed_part,
+)
 from tombola.state import Floats
 
 __all__ = ["Block", "DenseDesign", "Design", "SparseDesign", "as_design"]
@@ -71,7 +79,7 @@ class Design(Protocol):
 def as_design(data: Any) -> Design:
     """Return the design of rows (`Dense`, `Sparse`), an array, or a matrix with `tocsc`."""
     if isinstance(data, Sparse):
-        return SparseDesign(columns_of_rows(data), data)
+        return SparseDesign(transposed_part(data, np.arange(shape_of(data)[0])), data)
     if isinstance(data, Dense):
         return DenseDesign(data.values)
     if hasattr(data, "tocsc"):
@@ -267,9 +275,7 @@ class SparseDesign:
 
     def squares(self, weights: Floats) -> Floats:
         """Return the sum of weights_i x_ij^2 for all columns."""
-        out = np.empty(self.d)
-        fill_sparse_squares(self.lines, np.arange(self.d), weights, out)
-        return out
+        return squared_norms(self.lines, weights)
 
     def block(self, means: Floats) -> Block:
         """Return a block without columns; sparse columns are not centred."""
@@ -308,7 +314,7 @@ class SparseBlock:
     def fill_products(self, h: Floats, begin: int, out: Floats) -> None:
         """out[j, k] = sum_i h_i a_ij a_ik for j from `begin` on."""
         if self._design.rows is None:
-            rows = by_rows(self.lines, self.places)
+            rows = transposed_part(self.lines, self.places)
             add_products(self.lines, self.places, rows, h, begin, out)
         else:
             self._fill_products_by_rows(self._design.rows, h, begin, out)
@@ -330,10 +336,7 @@ class SparseBlock:
 def fill_sparse_squares(lines: Sparse, among: Places, weights: Floats, out: Floats) -> None:
     """out[c] = sum_i weights[i] x_ij^2, of column j = among[c]."""
     for c in range(among.size):
-        total = 0.0
-        for k in range(lines.starts[among[c]], lines.starts[among[c] + 1]):
-            total += weights[lines.columns[k]] * np.float64(lines.values[k]) ** 2
-        out[c] = total
+        out[c] = lines.square_sum(among[c], weights)
 
 
 @kernel
@@ -342,42 +345,6 @@ def add_columns(lines: Rows, columns: Places, w: Floats, out: Floats) -> None:
     for c in range(columns.size):
         if w[c] != 0.0:
             lines.add_row(columns[c], w[c], out)
-
-
-def by_rows(lines: Sparse, columns: Places) -> Sparse:
-    """Return the entries of some columns by rows; entry c of a row is of column columns[c]."""
-    n = shape_of(lines)[1]
-    starts = np.zeros(n + 1, dtype=np.int64)
-    count_entries(lines, columns, starts)
-    size = int(starts[1:].sum())
-    starts = np.cumsum(starts)
-    places, values = np.empty(size, dtype=np.int32), np.empty(size)
-    move_entries(lines, columns, starts[:-1].copy(), places, values)
-    return Sparse(values, places, starts, np.array([n, columns.size]))
-
-
-def columns_of_rows(rows: Sparse) -> Sparse:
-    """Return compressed rows as compressed columns, in O(entries)."""
-    return by_rows(rows, np.arange(shape_of(rows)[0]))
-
-
-@kernel
-def count_entries(lines: Sparse, columns: Places, starts: Places) -> None:
-    """starts[i + 1] = the number of entries in row i."""
-    for c in range(columns.size):
-        for k in range(lines.starts[columns[c]], lines.starts[columns[c] + 1]):
-            starts[lines.columns[k] + 1] += 1
-
-
-@kernel
-def move_entries(lines: Sparse, columns: Places, ends: Places, places: Any, values: Any) -> None:
-    """Append the entries of each column to their rows, which end at `ends`."""
-    for c in range(columns.size):
-        for k in range(lines.starts[columns[c]], lines.starts[columns[c] + 1]):
-            row = lines.columns[k]
-            places[ends[row]] = c
-            values[ends[row]] = lines.values[k]
-            ends[row] += 1
 
 
 @kernel

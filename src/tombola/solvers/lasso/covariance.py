@@ -3,8 +3,8 @@
     F(w) = w G w / 2 - c w + p / 2 + l1 |w|_1 + l2/2 |w|^2
 
 with G the products of the columns, c those with the target, and p the target's square. All of G is
-computed at once where there are no more columns than rows; else the rows of G are, as their columns
-join the working set. After that nothing depends on the number of rows of the data. This pays where
+computed at once if there are no more columns than rows; else the rows of G are, as their columns
+join the working set. After that nothing depends on the number of rows of the data. This pays if
 F is minimised many times.
 
 References
@@ -20,11 +20,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.solvers.dual.full_pass import ROUNDING
+from tombola.solvers.gap import ROUNDING, Penalty
 from tombola.solvers.lasso.columns import DenseDesign
 from tombola.solvers.lasso.quadratic import minimise_quadratic
 from tombola.solvers.lasso.rounds import FEWEST, PATIENCE, SHARE, Minimum, WorkingRun
-from tombola.solvers.lasso.screening import Penalty
 from tombola.state import Floats
 
 __all__ = ["CovarianceRun"]
@@ -88,24 +87,20 @@ class CovarianceRun:
 
         D(f r) = f r y - f^2 r r / 2 - sum_j max(|f u_j| - l1, 0)^2 / (2 l2)
         """
-        w, l1, l2 = self.w, penalty.l1, penalty.l2
+        w = self.w
         crossed = self.power - float(self.pulls @ w)  # r y
         squared = max(crossed - float(u @ w), 0.0)  # r r
         primal = 0.5 * squared + penalty.value(w)
-        largest = float(penalty.size(u - l2 * w).max(initial=0.0))
-        bounds = []
-        for factor in [l1 / largest if largest > l1 else 1.0] + ([1.0] if l2 > 0.0 else []):
-            over = 0.0
-            if l2 > 0.0:
-                excess = np.maximum(factor * penalty.size(u) - l1, 0.0)
-                over = float(excess @ excess) / (2.0 * l2)
-            bounds.append(factor * crossed - 0.5 * factor * factor * squared - over)
+        bounds = [
+            f * crossed - 0.5 * f * f * squared - penalty.conjugate(f * penalty.size(u))
+            for f in penalty.factors(u, w)
+        ]
         return primal, max(bounds) - ROUNDING * self.power
 
     def _extend(self, u: Floats, penalty: Penalty, limit: float) -> bool:
-        """Let the columns join whose |u_j| is above a limit; return whether there are any.
+        """Add the columns with |u_j| above the limit; return whether there are any.
 
-        Where their rows of G have to be computed, more join, those with the largest |u_j|: a
+        If their rows of G have to be computed, more join, those with the largest |u_j|: a
         product of matrices takes little longer with a hundred columns than with one, and others
         will be above the limit further down the path.
         """

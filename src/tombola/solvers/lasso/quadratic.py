@@ -1,16 +1,26 @@
-"""Minimise a quadratic with an l1 penalty, from its matrix: sweeps, and steps on faces.
+"""Minimise a quadratic with an l1 penalty: from its matrix, or by columns if that is too large.
+
+*From its matrix:* sweeps, and steps on faces.
 
     Q(w) = w G w / 2 - c w + l2/2 |w|^2 + l1 |w|_1                       (w >= 0 if `positive`)
 
 Sweeps of coordinate descent find which w are 0 and the signs of the others: a face, on which Q is
-a plain quadratic. Its minimum is the solution of a linear system; where signs would change on the
+a plain quadratic. Its minimum is the solution of a linear system; if signs would change on the
 way there, the step ends at a smaller face. With the right face, one step is exact, whatever the
 condition of G.
 
-Where as many columns matter as there are rows, sweeps move too many coordinates for that, and the
+If as many columns matter as there are rows, sweeps move too many coordinates for that, and the
 search goes on from face to face, one coordinate at a time.
 
 Sweeps draw their coordinates: in the same order each time they take up to ten times as many.
+
+*By columns:* sweeps over the quadratic model of an objective, without its matrix.
+
+    Q(v) = p X v / n + sum_i h_i (x_i v - c)^2 / (2 n) + penalty(w + v)
+
+with slopes p, curvatures h and, with an intercept, the best c for every v, which centres the
+columns by their means in h. A step in w_j takes O(non-zeros of column j): t = p + h (X v) is kept,
+and the part of the means apart from it.
 """
 
 import math
@@ -19,21 +29,23 @@ from typing import Any
 import numpy as np
 
 from tombola.compiling import kernel
+from tombola.problems.rows import Rows
 from tombola.samplers.compiled import Compiled
-from tombola.solvers.lasso.screening import Penalty
+from tombola.solvers.gap import Penalty
 from tombola.solvers.proximal import soft
-from tombola.state import Floats
+from tombola.state import Cell, Floats, Ints, Record, State, cell, derived
 
-__all__ = ["minimise_quadratic"]
+__all__ = ["ColumnModel", "minimise_by_columns", "minimise_quadratic", "new_model"]
 
-SWEEPS = 8  # before each step on a face, at least; more where the step is dear
+SWEEPS = 8  # before each step on a face, at least; more if the step is expensive
 DEAR = 0.1  # a step on a face of s coordinates takes the time of DEAR s^3 changes of a gradient
 ROUNDS = 5  # of sweeps and steps, before one coordinate enters at a time
 SEARCH = 1000  # steps with one coordinate at a time, at most
 FACES = 20  # steps on ever smaller faces between sweeps, at most
 POINTS = 12  # on the way to the minimum of a face
-SLOW = 0.01  # where sweeps are slow, what is left to gain by another says less
+SLOW = 0.01  # if sweeps are slow, what is left to gain by another says less
 RIDGE = 1e-12  # of its diagonal: added to the system of a face
+EPOCHS = 1000  # sweeps by columns, at most
 
 
 def minimise_quadratic(
@@ -42,7 +54,7 @@ def minimise_quadratic(
     """Minimise Q in place; `gradient` is G w - c, before and after.
 
     It ends when steps in all coordinates, each from here, would decrease Q by at most `enough`
-    after a step on a face; by SLOW times that where such a step is dear.
+    after a step on a face; by SLOW times that if such a step is expensive.
 
     Parameters
     ----------
@@ -73,7 +85,7 @@ def minimise_quadratic(
 def search_faces(
     gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, enough: float
 ) -> None:
-    """Go from face to face: feature-sign search, where sweeps would move too many coordinates.
+    """Go from face to face: feature-sign search, when sweeps would move too many coordinates.
 
     At the minimum of a face, the coordinate that is most wrong in being 0 enters.
     """
@@ -97,7 +109,7 @@ def sweep(gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, state: Co
     changes, moved = 0, False
     for _ in range(w.size):
         j, probability = state.draw_one()
-        after = best_in(gram, gradient, w, penalty, j)
+        after = best_in(gram[j, j], gradient[j], w[j], penalty)
         change = after - w[j]
         twice = (gram[j, j] + penalty.l2) * change * change
         state.update_one(j, probability, math.sqrt(math.sqrt(twice)))
@@ -112,12 +124,11 @@ def sweep(gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, state: Co
 
 
 @kernel(inline=True)
-def best_in(gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, j: int) -> Any:
-    """Return the minimum of Q in w_j; 0 for a column of zeros."""
-    smooth = gram[j, j]
+def best_in(smooth: Any, gradient: Any, w: Any, penalty: Penalty) -> Any:
+    """Return the minimum of Q in one w, of curvature `smooth`; 0 for a column of zeros."""
     if smooth <= 0.0:
         return 0.0
-    after = soft(smooth * w[j] - gradient[j], penalty.l1) / (smooth + penalty.l2)
+    after = soft(smooth * w - gradient, penalty.l1) / (smooth + penalty.l2)
     return max(after, 0.0) if penalty.positive else after
 
 
@@ -126,7 +137,7 @@ def decrease_left(gram: Floats, gradient: Floats, w: Floats, penalty: Penalty) -
     """Return the sum of the decreases of Q by a step in each coordinate, all from here."""
     total = 0.0
     for j in range(w.size):
-        change = best_in(gram, gradient, w, penalty, j) - w[j]
+        change = best_in(gram[j, j], gradient[j], w[j], penalty) - w[j]
         total += 0.5 * (gram[j, j] + penalty.l2) * change * change
     return total
 
@@ -138,8 +149,8 @@ def step_on_face(
 
     A coordinate that is 0 may enter, with the sign in which Q falls.
 
-    Where signs would change on the way, w stops at 0 in these coordinates, and of some points on
-    the way the best is taken. Nothing is done where none has a smaller Q.
+    If signs would change on the way, w stops at 0 in these coordinates, and of some points on
+    the way the best is taken. Nothing is done if none has a smaller Q.
 
     Returns
     -------
@@ -179,3 +190,72 @@ def step_on_face(
     gradient += gram[: w.size, : w.size] @ change
     w[face] = points[best]
     return not wrong.any()
+
+
+# --- by columns ---------------------------------------------------------------------------------
+
+
+class Sums(Record):
+    """Sums over all rows."""
+
+    slopes: float = derived("that of p")
+    total: float = derived("that of h")
+    moved: float = derived("sum_j v_j mean_j", default=0.0)
+
+
+class ColumnModel(State):
+    """The model of an objective on some columns; it is never saved."""
+
+    lines: Rows = derived("the columns, as rows")
+    places: Ints = derived("which of them")
+    h: Floats = derived("(n,): curvatures")
+    t: Floats = derived("(n,): p + h (X v), without the means")
+    means: Floats = derived("those of the columns, in h; 0 without an intercept")
+    smooth: Floats = derived("(1/n) sum_i h_i (x_ij - mean_j)^2")
+    sums: Cell[Sums] = derived("sums over all rows")
+
+
+def new_model(
+    lines: Rows,
+    places: Ints,
+    h: Floats,
+    slopes: Floats,
+    means: Floats,
+    squares: Floats,
+) -> ColumnModel:
+    """Return the model at v = 0; `squares` are the sums of h_i x_ij^2."""
+    total = float(h.sum())
+    smooth = np.maximum(squares - total * means * means, 1e-12 * squares) / h.size
+    sums = cell(Sums(slopes=float(slopes.sum()), total=total))
+    return ColumnModel(lines, places, h, slopes.copy(), means, smooth, sums)
+
+
+def minimise_by_columns(
+    model: ColumnModel, w: Floats, penalty: Penalty, state: Compiled, enough: float
+) -> None:
+    """Minimise Q in place, until a sweep decreases it by at most SLOW times `enough`."""
+    for _ in range(EPOCHS):
+        if sweep_columns(model, w, penalty, state) <= SLOW * enough:
+            break
+
+
+@kernel
+def sweep_columns(model: ColumnModel, w: Floats, penalty: Penalty, state: Compiled) -> Any:
+    """Minimise in as many coordinates as there are, drawn; return the decrease of Q."""
+    n, sums = model.t.size, model.sums[0]
+    decrease = 0.0
+    for _ in range(w.size):
+        c, probability = state.draw_one()
+        line, mean, smooth = model.places[c], model.means[c], model.smooth[c]
+        product = model.lines.dot(line, model.t)
+        gradient = (product - mean * (sums.slopes + sums.total * sums.moved)) / n
+        after = best_in(smooth, gradient, w[c], penalty)
+        change = after - w[c]
+        twice = (smooth + penalty.l2) * change * change
+        state.update_one(c, probability, math.sqrt(math.sqrt(twice)))
+        if change != 0.0:
+            decrease += 0.5 * twice
+            w[c] = after
+            model.lines.add_scaled(line, change, model.h, model.t)
+            sums.moved += change * mean
+    return decrease

@@ -1,4 +1,18 @@
-"""The rounds of `WorkingSets`, at one penalty after another."""
+"""The rounds of `WorkingSets`, at one penalty after another.
+
+Slopes are dual variables, a_i = -phi'(z_i), and u_j = (1/n) sum_i s_i a_i x_ij. Scaled by a factor
+that makes them feasible, they prove (`tombola.solvers.gap`)
+
+    min F >= D(a) = -(1/n) sum_i s_i phi*(-a_i) - sum_j max(|u_j| - l1, 0)^2 / (2 l2)
+
+D is strongly concave, so its maximum a* is near a if F - D is small, and so is u*. If |u*_j| < l1
+for all of these, w_j = 0 at the minimum: gap-safe screening.
+
+References
+----------
+Fercoq, Gramfort, Salmon (2015). Mind the Duality Gap: Safer Rules for the Lasso.
+Ndiaye, Fercoq, Gramfort, Salmon (2017). Gap Safe Screening Rules for Sparsity Enforcing Penalties.
+"""
 
 import math
 from collections.abc import Callable
@@ -14,18 +28,21 @@ from tombola.problems.rows import Dense
 from tombola.random import Stream
 from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.shuffle import Shuffle
-from tombola.solvers.dual.full_pass import ROUNDING
-from tombola.solvers.lasso.column_steps import minimise_by_columns, new_model
+from tombola.solvers.gap import ROUNDING, Penalty, balanced, dual_value
 from tombola.solvers.lasso.columns import DenseDesign, Design
-from tombola.solvers.lasso.quadratic import decrease_left, minimise_quadratic
-from tombola.solvers.lasso.screening import Penalty, balanced, best_bound, may_matter
+from tombola.solvers.lasso.quadratic import (
+    decrease_left,
+    minimise_by_columns,
+    minimise_quadratic,
+    new_model,
+)
 from tombola.state import Floats
 
-__all__ = ["Minimum", "WorkingRun"]
+__all__ = ["Minimum", "WorkingRun", "best_bound", "may_matter"]
 
 Places = NDArray[np.int64]
 
-FEWEST = 100  # columns that join at a time, where as many are wrong
+FEWEST = 100  # columns that join at a time, if as many are wrong
 LIMIT = 2048  # columns whose matrix of products is formed, at most
 SMALL = 512  # columns whose matrix is formed, however few entries they have
 RATIO = 2.0  # beyond, it is formed for at most this many columns per entry of a column
@@ -33,7 +50,7 @@ SHARE = 1e-3  # of the gap: how far from the minimum of its model a step may end
 HALVINGS = 40  # of a step, at most
 LEAST, PER_COLUMN = 2000, 20  # rows of the first sample: at least, and for each column
 MOST = 0.5  # of the rows: a larger sample is all of them
-KEPT = 0.1  # of what a step has gained: where more is left, the next one has curvatures of its own
+KEPT = 0.1  # of what a step has gained: if more is left, the next one has curvatures of its own
 CAUTIOUS = 0.1  # after a step that was cut to less, the next one uses the largest curvature
 FALL = 1e-4  # of what the slopes promise: how far F must fall, at least
 SLACK = 1e-13  # of the squares of a column: more than rounding takes from them
@@ -136,7 +153,7 @@ class WorkingRun:
             primal = self._survey(penalty)
             duals = -self.slopes
             if self.fit_intercept:
-                duals = balanced(self.slopes, self.model.weights, self.exact)
+                duals = balanced(duals, self.model.weights, self.exact)
             u = self.correlate(duals, among)
             bound = best_bound(self.model, duals, u, self.w[among], penalty)
             lower = max(lower, bound.value)
@@ -189,7 +206,7 @@ class WorkingRun:
         self.products, self.known = np.empty((0, 0)), 0  # known: rows that hold
 
     def _extend(self, u: Floats, among: Places, penalty: Penalty) -> bool:
-        """Let the columns join that are wrong; return whether there were any."""
+        """Add the columns that are wrong; return whether there were any."""
         excess = penalty.size(u - penalty.l2 * self.w[among])
         outside = np.ones(self.design.d, dtype=bool)
         outside[self.members] = False
@@ -280,7 +297,7 @@ class WorkingRun:
         self.centre = self.block.dot(self.h) / total if free else np.zeros(self.members.size)
 
     def _update_products(self) -> None:
-        """Compute G = (1/n) sum_i h_i (a_i - mean)(a_i - mean)' where it is not known."""
+        """Compute G = (1/n) sum_i h_i (a_i - mean)(a_i - mean)' as far as it is not known."""
         size, begin, mean = self.members.size, self.known, self.centre
         if size > len(self.products):
             room = np.empty((size + size // 2, size + size // 2))
@@ -311,6 +328,40 @@ class WorkingRun:
             size *= 0.5
         self.current = False
         return 0.0
+
+
+class Bound(NamedTuple):
+    """A lower bound on the minimum, and the factor of the dual variables that prove it."""
+
+    value: float
+    factor: float
+
+
+def best_bound(model: Linear, duals: Floats, u: Floats, w: Floats, penalty: Penalty) -> Bound:
+    """Return the better of two bounds: of a itself if l2 > 0, and of a scaled to |u| <= l1."""
+    a = duals[:, None]
+    factors = penalty.factors(u, w)
+    return max(Bound(dual_value(model, a, u, factor, penalty), factor) for factor in factors)
+
+
+def may_matter(
+    u: Floats, lengths: Floats, gap: float, curvature: float, penalty: Penalty
+) -> NDArray[np.bool_]:
+    """Return which w_j may be other than 0 at the minimum.
+
+    Parameters
+    ----------
+    u : ndarray
+        Of the dual point whose bound is `gap` below the objective.
+    lengths : ndarray
+        The roots of (1/n) sum_i s_i x_ij^2; with an intercept, of columns less their means.
+    gap, curvature : float
+        -phi* is strongly concave with 1 / curvature, so (1/n) sum_i s_i (a_i - a*_i)^2 is at most
+        2 curvature gap.
+    penalty : Penalty
+    """
+    reach = lengths * math.sqrt(2.0 * curvature * max(gap, 0.0))
+    return np.asarray(penalty.size(u) + reach >= penalty.l1)
 
 
 @kernel

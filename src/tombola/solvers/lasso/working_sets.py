@@ -1,6 +1,5 @@
 """l1 penalties: few columns at a time, with a certified gap."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,17 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.problems.linear import LinearProblem
 from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.cyclic import Cyclic
 from tombola.samplers.registry import make_sampler
 from tombola.samplers.shuffle import Shuffle
-from tombola.solvers.dual.start import best_constant
-from tombola.solvers.gap import unit_of
+from tombola.solvers.certified import check_dual, checked_tolerance
+from tombola.solvers.gap import Penalty, best_constant, unit_of
 from tombola.solvers.lasso.columns import as_design
 from tombola.solvers.lasso.rounds import WorkingRun
-from tombola.solvers.lasso.screening import Penalty
-from tombola.validation import number, whole
+from tombola.validation import whole
 
 __all__ = ["SparseResult", "WorkingSets", "drawing"]
 
@@ -63,7 +60,7 @@ class WorkingSets:
         best intercept.
     sampler : str or callable, default="auto"
         How the sweeps draw columns of the working set: "auto" and "shuffle" (`Shuffle`), "vrb"
-        (`VRB`), "uniform", or "cyclic" (in order, up to ten times slower where columns are
+        (`VRB`), "uniform", or "cyclic" (in order, up to ten times slower if columns are
         correlated). A function (n, seed, groups) returns a compiled sampler of n columns; its
         groups are None.
     seed : int, default=0
@@ -71,7 +68,7 @@ class WorkingSets:
     Notes
     -----
     For smooth losses with l1 > 0, with or without l2. A round takes O(n d) and, for the step,
-    O(n k^2 + k^3) with k columns in the working set. Where k is above 2048, or
+    O(n k^2 + k^3) with k columns in the working set. If k is above 2048, or
     above 512 and twice the mean number of non-zeros of its columns, coordinate descent on the
     columns themselves takes the place of the matrix.
 
@@ -97,9 +94,8 @@ class WorkingSets:
     """
 
     def __init__(self, *, tol: float = 1e-6, sampler: Any = "auto", seed: int = 0) -> None:
-        if not 0 <= number("tol", tol) < math.inf:
-            raise ValueError(f"tol must be finite and not negative, got {tol!r}")
-        self.tol, self.sampler, self.seed = float(tol), sampler, whole("seed", seed, 0, 2**128)
+        self.tol, self.sampler = checked_tolerance(tol), sampler
+        self.seed = whole("seed", seed, 0, 2**128)
 
     def minimize(
         self,
@@ -116,9 +112,9 @@ class WorkingSets:
         problem : LinearProblem
             With alpha > 0 and l1_ratio > 0.
         rounds : int, default=1000
-            At most; where rounding is the limit, it ends before.
+            At most; if rounding is the limit, it ends before.
         start : array-like, optional
-            The first iterate; by default, and where that is better, zero with the best intercept.
+            The first iterate; by default, and if that is better, zero with the best intercept.
         report : callable, optional
             Called in each round with its number, the gap (not relative) and the size of the
             working set.
@@ -143,15 +139,7 @@ class WorkingSets:
         return SparseResult(w, found.gap / unit, found.rounds)
 
     def _check(self, problem: Any) -> None:
-        if not (
-            isinstance(problem, LinearProblem)
-            and problem.has_dual
-            and math.isfinite(problem.curvature)
-        ):
-            raise TypeError(
-                "WorkingSets minimises linear models with a smooth loss (LeastSquares, Logistic, "
-                "SquaredHinge, Huber), got " + type(problem).__name__
-            )
+        check_dual(problem, "WorkingSets", smooth=True)
         if not problem.l1 > 0:
             raise ValueError(
                 "WorkingSets needs a problem with l1 > 0: alpha and l1_ratio above 0, got "

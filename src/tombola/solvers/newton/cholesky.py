@@ -24,7 +24,7 @@ def inner_product(left: Any, right: Any, size: int) -> Any:
 def factorise(matrix: Any) -> None:
     """Replace the lower triangle of A by L, A = L L'; only the lower triangle is read.
 
-    Where rounding makes A indefinite, pivots are raised.
+    If rounding makes A indefinite, pivots are raised.
     """
     for j in range(matrix.shape[0]):
         row = matrix[j]

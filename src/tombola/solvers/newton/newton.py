@@ -1,24 +1,25 @@
 """Newton's method on samples of the rows that matter."""
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
-from tombola.samplers.latest import Latest
-from tombola.solvers.base import Solver, fingerprint
-from tombola.solvers.certified_run import Bounds, Goal
-from tombola.solvers.dual.start import best_constant
-from tombola.solvers.newton.run import NewtonRun
-from tombola.solvers.newton.state import NewtonProgress, Sample, Scratch, Survey
-from tombola.solvers.newton.step import survey_rows
+from tombola.solvers.certified import Bounds, CertifiedSolver, Goal, check_dual, checked_tolerance
+from tombola.solvers.gap import best_constant
+from tombola.solvers.newton.run import (
+    NewtonProgress,
+    NewtonRun,
+    Sample,
+    Scratch,
+    Survey,
+    survey_rows,
+)
 from tombola.solvers.result import Result
 from tombola.solvers.run import new_batch
 from tombola.state import cell
-from tombola.validation import number, whole
+from tombola.validation import whole
 
 __all__ = ["Newton"]
 
@@ -27,7 +28,7 @@ __all__ = ["Newton"]
 MULTIPLE, LARGE = 20, 2000
 
 
-class Newton(Solver):
+class Newton(CertifiedSolver):
     """Newton's method on samples of the rows that matter: for many rows of few columns.
 
     A round is a pass over all rows, which yields the objective P, its exact gradient and a lower
@@ -40,7 +41,7 @@ class Newton(Solver):
     correction.
 
     The items are rows. By default they are drawn by `Latest`: half in shuffled order, half by how
-    much they add to the Hessian and to the gradient, which every pass updates. Where few rows
+    much they add to the Hessian and to the gradient, which every pass updates. If few rows
     matter, as with rare classes, a uniform sample needs many more rounds.
 
     Parameters
@@ -52,12 +53,12 @@ class Newton(Solver):
         The number of rows in a sample; by default 20 for each column, and not less than 2,000
         (or an eighth of all) and a 64th of all. With n it is Newton's method on all rows.
     seed : int, default=0
-        For the sampler where none is given.
+        For the sampler if none is given.
 
     Notes
     -----
     For smooth losses with l2 > 0 and l1 = 0. A round takes O(n d + k (m d^2 + d^3)), with k steps
-    on the sample: 5 to 10 in the first round, then one or two. Where d is in the hundreds or n is
+    on the sample: 5 to 10 in the first round, then one or two. If d is in the hundreds or n is
     below 30 d, `SDCA` is faster. `item_gradients` counts the rows visited, in passes and samples.
 
     A step that raises P is cut to a quarter until P falls, and the rows that mattered beyond are
@@ -69,7 +70,7 @@ class Newton(Solver):
     drawn as in "subsampled Newton methods" by curvature. docs/decisions/newton_samples.md has
     figures.
 
-    The solution is the best point of all passes, or the last minimum over a sample where that is
+    The solution is the best point of all passes, or the last minimum over a sample if that is
     better: it takes a pass to tell, unless the run has ended within its tolerance.
 
     Examples
@@ -99,55 +100,29 @@ class Newton(Solver):
     quantity = "curvature and slope"
 
     def __init__(self, *, tol: float = 0.0, sample_size: int | None = None, seed: int = 0) -> None:
-        if not 0 <= number("tol", tol) < math.inf:
-            raise ValueError(f"tol must be finite and not negative, got {tol!r}")
-        self.tol = float(tol)
+        self.tol = checked_tolerance(tol)
         self.sample_size = None if sample_size is None else whole("sample_size", sample_size, 2)
         self.seed = whole("seed", seed, 0, 2**128)
 
-    def gap(self, problem: Any, result: Result) -> float:
-        """Return the duality gap of a result, relative to the objective at w = 0.
-
-        The objective of `result.solution` is at most this far from the minimum, in units of the
-        objective at w = 0 with the best intercept. Where the run has ended within its tolerance the
-        gap is known; else it takes a pass over all rows.
-        """
-        if not (isinstance(result, Result) and "ahead" in result.state["parts"]["progress"]):
-            raise TypeError(f"result must be one of Newton, got {type(result).__name__}")
-        if result.state["problem"] != fingerprint(problem):
-            raise ValueError("the result is of another problem: of other data or parameters")
-        parts = result.state["parts"]
-        gap = parts["bounds"]["gap"]
-        if parts["progress"]["ahead"]:
-            run = self._begin(problem, result.solution, self._default_sampler(problem))
-            primal, dual = survey_rows(run)
-            gap = max(primal - max(dual, parts["bounds"]["dual"]), 0.0)
-        return float(gap / best_constant(problem)[1]) if gap > 0 else 0.0
+    def _gap(self, problem: Any, result: Result) -> float:
+        bounds = result.state["parts"]["bounds"]
+        if not result.state["parts"]["progress"]["ahead"]:
+            return float(bounds["gap"])
+        run = self._begin(problem, result.solution, self._default_sampler(problem))
+        primal, dual = survey_rows(run)
+        return float(primal - max(dual, bounds["dual"]))
 
     def rounds_per_epoch(self, problem: Any) -> int:
         """Return 1: a round passes over all rows."""
         return 1
 
     def _check(self, problem: Any) -> None:
-        if not (
-            isinstance(problem, LinearProblem)
-            and problem.has_dual
-            and math.isfinite(problem.curvature)
-        ):
-            raise TypeError(
-                "Newton minimises linear models with a smooth loss (Logistic, LeastSquares, "
-                "SquaredHinge, Huber), got " + type(problem).__name__
-            )
+        check_dual(problem, "Newton", smooth=True)
         if not problem.l2 > 0 or problem.l1 > 0:
             raise ValueError(
                 "Newton needs a problem with l2 > 0 and l1 = 0: alpha above 0 and l1_ratio = 0, "
                 f"got alpha={problem.alpha:g} and l1_ratio={problem.l1_ratio:g}"
             )
-
-    def _default_sampler(self, problem: Any) -> Sampler:
-        weights = problem.model.weights
-        among = None if weights.all() else np.flatnonzero(weights)
-        return Latest(problem.n, among=among, plan=self._rows_drawn(problem), seed=self.seed)
 
     def _rows_drawn(self, problem: Any) -> int:
         """Return the number of rows in a sample."""
@@ -201,6 +176,3 @@ class Newton(Solver):
 
     def _all_losses(self, problem: Any, run: NewtonRun) -> NDArray[np.float64]:
         return np.array(run.survey.scores)
-
-    def _advice(self, problem: Any) -> str:
-        return "numbers overflow: scale the data"

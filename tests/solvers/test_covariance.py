@@ -5,11 +5,11 @@ import pytest
 
 from tombola.problems import LeastSquares
 from tombola.samplers import Shuffle
-from tombola.solvers.lasso import covariance as covariance_run
+from tombola.solvers.gap import Penalty
+from tombola.solvers.lasso import covariance
 from tombola.solvers.lasso.columns import as_design
 from tombola.solvers.lasso.covariance import CovarianceRun
 from tombola.solvers.lasso.rounds import WorkingRun
-from tombola.solvers.lasso.screening import Penalty
 
 ALPHAS = np.geomspace(1.0, 0.003, 12)
 
@@ -31,8 +31,8 @@ def new_run(shape, dtype, weighted, intercept, order="C"):
 @pytest.mark.parametrize(("dtype", "order"), [("f8", "C"), ("f8", "F"), ("f4", "C")])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_same_path_as_on_the_data(shape, dtype, order, weighted, monkeypatch):
-    monkeypatch.setattr(covariance_run, "ROWS", 17)
-    monkeypatch.setattr(covariance_run, "FEWEST", 9)
+    monkeypatch.setattr(covariance, "ROWS", 17)
+    monkeypatch.setattr(covariance, "FEWEST", 9)
     *_, run = new_run(shape, dtype, weighted, True, order)
     quick = CovarianceRun(run)
     for alpha in ALPHAS:

@@ -9,15 +9,16 @@ from players import draw_one, update_one
 from tombola import Cyclic
 from tombola.problems.rows import Dense, Sparse
 from tombola.samplers import VRB, Shuffle
-from tombola.solvers.lasso.column_steps import minimise_by_columns, new_model
+from tombola.solvers.gap import Penalty
 from tombola.solvers.lasso.quadratic import (
     decrease_left,
+    minimise_by_columns,
     minimise_quadratic,
+    new_model,
     search_faces,
     step_on_face,
     sweep,
 )
-from tombola.solvers.lasso.screening import Penalty
 
 PENALTIES = [Penalty(0.3, 0.0), Penalty(0.3, 0.2), Penalty(0.3, 0.0, True)]
 
