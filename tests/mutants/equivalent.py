@@ -347,7 +347,7 @@ EQUIVALENT = {
     SAMPLERS
     + "group_vrb.py, GroupVRB.__init__: np.sqrt(bounds / bounds.max()) * np.ones(n) -> "
     + "(np.sqrt(bounds / bounds.max()) / np.ones(n))": "a number over 1 is that number",
-    SAMPLERS + "group_rule.py, members_of: 1 -> 2 in `all_.sums[c : c + 1],`": (
+    "src/tombola/index/layout.py, section: 1 -> 2 in `index.sums[c : c + 1],`": (
         "only the first record is used"
     ),
     SAMPLERS
@@ -408,9 +408,6 @@ EQUIVALENT = {
     ),
     SAMPLERS + "rivals/vrm.py, learn_one: 0.0 -> 1.0 in `mixed, largest = 0.0, 0.0` (2)": (
         "the share of an item in the uniform component is 1, so the largest is at least that"
-    ),
-    SAMPLERS + "rivals/vrm.py, members_of: 1 -> 2 in `all_.sums[c : c + 1],`": (
-        "only the first record is used"
     ),
     SAMPLERS
     + "rivals/vrm.py, take_step: slope[j] - slope[i] > 1e-12 -> (slope[j] - slope[i] >= 1e-12)": (

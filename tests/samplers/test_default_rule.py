@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tombola import VRB, Draw
-from tombola.samplers.arithmetic import cube_root, normalised, pace, power_of_two_near
+from tombola.index.real import power_of_two_near
+from tombola.samplers.arithmetic import cube_root, normalised, pace
 
 pytestmark = pytest.mark.kernels
 

@@ -9,7 +9,7 @@ import pytest
 import tombola
 from players import SAMPLERS, N, draw_one, update_one
 from states import same
-from tombola.samplers.arithmetic import power_of_two_near
+from tombola.index.real import power_of_two_near
 from tombola.samplers.compiled import CompiledSampler
 from tombola.testing import check_state
 

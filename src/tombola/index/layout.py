@@ -36,6 +36,7 @@ __all__ = [
     "first_fault",
     "height_of",
     "is_order",
+    "section",
 ]
 
 HEIGHTS = 64  # heights run from 0 to 63
@@ -91,6 +92,18 @@ class Sections(Index):
     def sections(self) -> Ints:
         """Return where each index begins, and where the last one ends."""
         return self.starts
+
+
+@kernel(inline=True)
+def section(index: Index, starts: Ints, c: int) -> Any:
+    """Return index c of several that lie one after the other in the same arrays."""
+    first, end = starts[c], starts[c + 1]
+    return Index(
+        index.sums[c : c + 1],
+        index.weights[first:end],
+        index.order[first:end],
+        index.position[first:end],
+    )
 
 
 def new_sums(count: int = 1) -> Cell[Sums]:

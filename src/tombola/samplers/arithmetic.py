@@ -6,7 +6,7 @@ from tombola.compiling import kernel
 from tombola.index.real import power_of_two_near
 from tombola.state import real
 
-__all__ = ["cube_root", "learnt_unit", "normalised", "pace", "power_of_two_near", "unit_after"]
+__all__ = ["cube_root", "learnt_unit", "normalised", "pace", "unit_after"]
 
 
 def learnt_unit() -> Any:

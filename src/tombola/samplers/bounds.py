@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.samplers.arithmetic import power_of_two_near
+from tombola.index.real import power_of_two_near
 from tombola.state import derived
 
 __all__ = [

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.compiling import kernel, prefetch
-from tombola.index.layout import Index, Sections, build
+from tombola.index.layout import Index, Sections, build, section
 from tombola.index.real import HIGH, LOW_GROUPS, TARGET, out_of_range, scale_for, to_integer
 from tombola.index.setting import assign
 from tombola.random import Words
 from tombola.samplers import fallback, group_drawing
-from tombola.samplers.arithmetic import learnt_unit, normalised, power_of_two_near
+from tombola.samplers.arithmetic import learnt_unit, normalised, unit_after
 from tombola.samplers.compiled import Compiled
 from tombola.samplers.deck import Deck
 from tombola.samplers.group_drawing import draw_many, probability_of
@@ -125,18 +125,6 @@ class GroupState(Compiled):
 
 
 @kernel(inline=True)
-def members_of(state: GroupState, c: int) -> Any:
-    """Return the index over the members of a group."""
-    first, end, all_ = state.starts[c], state.starts[c + 1], state.members
-    return Index(
-        all_.sums[c : c + 1],
-        all_.weights[first:end],
-        all_.order[first:end],
-        all_.position[first:end],
-    )
-
-
-@kernel(inline=True)
 def learn_one(state: GroupState, item: int, probability: float, loss: float) -> None:
     """Update the item, its group, and the level of all groups from one loss."""
     rule, levels, seen, scores = state.rule[0], state.levels, state.seen, state.scores
@@ -144,8 +132,7 @@ def learn_one(state: GroupState, item: int, probability: float, loss: float) -> 
     c: int = np.int64(state.group[place])  # type: ignore[assignment]
     if loss * rule.unit > TOO_LARGE:
         begin_anew(state)
-    if rule.unit == 0.0 and loss > 0.0:
-        rule.unit = 1.0 / power_of_two_near(loss)
+    rule.unit = unit_after(rule.unit, loss)
     squared = normalised(loss, rule.unit) ** 2
     candidate = probability_of(state, place)
     fallback.judge(state.fallback[0], squared, state.place.size, probability, candidate)
@@ -168,7 +155,8 @@ def learn_one(state: GroupState, item: int, probability: float, loss: float) -> 
         visits = min(state.visits[place] + 1, MEMORY)
         state.visits[place] = visits
         scores[place] = max(SMALLEST, h + (squared / level - h) / (1.0 + visits))
-        assign(members_of(state, c), place - state.starts[c], member_weight(state, place))
+        start, weight = state.starts[c], member_weight(state, place)
+        assign(section(state.members, state.starts, c), place - start, weight)
     # refresh the weight of this group, and of one more in turn, if that has no losses yet
     put_group(state, c)
     other = following(rule.cursor, levels.size)
@@ -247,4 +235,4 @@ def build_members(state: GroupState) -> None:
     for place in range(state.scores.size):
         state.members.weights[place] = member_weight(state, place)
     for c in range(state.levels.size):
-        build(members_of(state, c))
+        build(section(state.members, state.starts, c))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.index.layout import Index, Sections, new_sums, place_type
-from tombola.samplers.arithmetic import power_of_two_near
+from tombola.index.real import power_of_two_near
 from tombola.samplers.bounds import checked_bounds
 from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.deck import new_deck

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.samplers.arithmetic import power_of_two_near
+from tombola.index.real import power_of_two_near
 from tombola.samplers.bounds import check_numbers
 from tombola.samplers.groups import group_numbers
 from tombola.samplers.weighted import Rule, Scored, WeightedSampler

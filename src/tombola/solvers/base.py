@@ -233,9 +233,6 @@ class Solver(ABC):
         if state.problem != fingerprint(problem):
             raise CheckpointError("the result is of another problem: of other data or parameters")
         sampler = resume.sampler if sampler is None else sampler
-        if sampler is None:  # a class that is not among the samplers, but may be the default
-            own = self._default_sampler(problem)
-            sampler = own if type(own).__name__ == state.sampler["class"] else None
         if sampler is None:
             kind = state.sampler["class"]
             raise ValueError(f"resume needs a sampler: that of the result was a {kind}")

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
 from tombola.index import drawing
-from tombola.index.layout import Index, build, new_index, new_sums, place_type
+from tombola.index.layout import Index, build, new_index, new_sums, place_type, section
 from tombola.random import next_below
 from tombola.samplers.arithmetic import learnt_unit, normalised, unit_after
 from tombola.samplers.bounds import check_numbers, positive
@@ -129,23 +129,11 @@ def probability_of(state: "VRMState", item: int) -> Any:
     return total / state.index.sums[0].total / densities.shape[0]
 
 
-@kernel(inline=True)
-def members_of(components: Any, c: int) -> Any:
-    """Return the index over the items of a component."""
-    first, end, all_ = components.starts[c], components.starts[c + 1], components.members
-    return Index(
-        all_.sums[c : c + 1],
-        all_.weights[first:end],
-        all_.order[first:end],
-        all_.position[first:end],
-    )
-
-
 @kernel
 def build_members(components: Any) -> None:
     """Build the index of each component."""
     for c in range(components.starts.size - 1):
-        build(members_of(components, c))
+        build(section(components.members, components.starts, c))
 
 
 class VRMState(Shares):
@@ -172,7 +160,8 @@ class VRMState(Shares):
         if c == self.shares.size - 1:
             item: Any = np.int64(next_below(self.stream, np.uint64(components.densities.shape[0])))
         else:
-            entry = drawing.draw_one(members_of(components, c), self.stream, 0)
+            members = section(components.members, components.starts, c)
+            entry = drawing.draw_one(members, self.stream, 0)
             item = np.int64(components.items[components.starts[c] + entry])
         return item, probability_of(self, item)
 
