@@ -37,8 +37,8 @@ def trained(mode, batches):
             loader.update(draw, loss_of(items, draw.number))
         if draw.number == batches:
             break
-    while len(loader._epochs.waiting) < 2:  # as workers would
-        loader._epochs.draw_next()
+    while len(loader._batches.current.waiting) < 2:  # as workers would
+        loader._batches.draw_next()
     return loader
 
 
@@ -186,7 +186,7 @@ def test_random_numbers_are_refused_or_do_no_harm():
 def test_a_bad_loss_of_a_device_is_refused_before_it_is_saved(monkeypatch):
     """It would make the state unreadable."""
     monkeypatch.setattr(
-        "tombola.torch.feedback.copy_losses", lambda draw, losses, skip: losses.numpy
+        "tombola.torch.loader.feedback.copy_losses", lambda draw, losses, skip: losses.numpy
     )
     loader = ImportanceLoader(TensorDataset(torch.arange(N)), 8, lag=3)
     for k, (_, draw) in enumerate(loader):

@@ -108,15 +108,35 @@ def test_losses_that_are_not_finite_may_be_skipped():
         loader.check()
 
 
-def test_an_iteration_ends_the_one_before():
+def test_two_iterations_take_turns():
     loader = new(10)
     first = iter(loader)
     next(first)
     assert loader.epoch == 0
-    list(loader)
-    assert loader.epoch == 2  # the first one was abandoned
-    with pytest.raises(RuntimeError, match="a new iteration has begun"):
-        next(first)
+    second = iter(loader)
+    assert loader.epoch == 1  # the first one was abandoned, and goes on
+    sizes = [[len(next(batches)[1]) for batches in (first, second)] for _ in range(2)]
+    assert sizes == [[10, 10], [3, 10]]
+    assert next(first, None) is None
+    state = loader.state_dict()  # of the second
+    assert (state["epoch"], state["left"], state["open"]) == (1, 3, True)
+    assert [len(draw) for _, draw in second] == [3]
+    assert loader.epoch == 2
+
+
+def test_what_was_given_to_the_constructor_cannot_be_set_later():
+    loader = new(10)
+    for name in ("batch_size", "dataset", "drop_last", "sampler", "lag"):
+        with pytest.raises(ValueError, match=f"{name} attribute should not be set after DeviceL"):
+            setattr(loader, name, getattr(loader, name))
+
+
+def test_a_dataset_that_has_changed_its_length_is_noticed():
+    dataset = TensorDataset(*data())
+    loader = DeviceLoader(dataset, 5)
+    dataset.tensors = data(N + 1)
+    with pytest.raises(RuntimeError, match="has 24 items now, and had 23 when this loader was"):
+        iter(loader)
 
 
 def test_states_continue_in_the_middle_of_an_epoch():
@@ -224,10 +244,10 @@ def test_data_on_the_cpu_are_loaded_by_the_host():
 def test_data_on_a_gpu_are_loaded_there():
     dataset = TensorDataset(*data(1000))
     loader = ImportanceLoader(dataset, 50, groups=torch.arange(1000) % 7, seed=5)
-    assert type(loader) is DeviceLoader
     assert isinstance(loader.sampler, GroupVRB)
+    assert loader.lag == 0
     for more in ({"num_workers": 1}, {"lag": 1}, {"sampler": "shuffle"}, {"collate_fn": list}):
-        assert type(ImportanceLoader(dataset, 50, **more)) is ImportanceLoader
+        assert isinstance(ImportanceLoader(dataset, 50, **more).sampler, tombola.samplers.Sampler)
 
 
 @cuda_tests
