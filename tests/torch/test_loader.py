@@ -751,17 +751,24 @@ def test_an_iteration_that_is_abandoned_may_go_on():
     assert runs[0] == runs[1]
 
 
-def test_a_state_continues_the_latest_of_two_iterations():
-    loader = ImportanceLoader(DATA, 16, seed=5, lag=2)
+def test_a_state_holds_one_iteration():
+    """While two take turns, it would lose the progress of one."""
+    loader, other = (ImportanceLoader(DATA, 16, seed=5, lag=2) for _ in range(2))
     first, second = iter(loader), iter(loader)
-    drawn = [[draw.number for _, draw in (next(first), next(second))] for _ in range(2)]
-    assert drawn == [[0, 3], [1, 4]]
-    other = ImportanceLoader(DATA, 16, seed=5, lag=2)
+    assert [draw.number for _, draw in (next(first), next(second))] == [0, 3]
+    other.load_state_dict(loader.state_dict())  # the first one was abandoned
+    assert [draw.indices.tolist() for _, draw in other] == [
+        draw.indices.tolist() for _, draw in second
+    ]
+    third = iter(loader)
+    next(third)
+    next(first)
+    with pytest.raises(RuntimeError, match="two iterations take turns"):
+        loader.state_dict()
+    for _ in third:
+        pass
     other.load_state_dict(loader.state_dict())
-    next(first)  # which was drawn when the second iteration began
-    rest = [draw.indices.tolist() for _, draw in second]
-    assert [draw.indices.tolist() for _, draw in other] == rest
-    assert len(rest) == 3
+    assert play(other, epochs=1) == play(loader, epochs=1)
 
 
 def test_workers_that_persist_serve_one_iteration_at_a_time():

@@ -12,13 +12,19 @@ from tombola.torch.loader.settings import Settings
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.validation import whole
 
-__all__ = ["Batches", "LoaderBase", "Stopwatch"]
+__all__ = ["TAKING_TURNS", "Batches", "LoaderBase", "Stopwatch"]
 
 # What a loader is made with; as with a DataLoader, setting it later would change nothing.
 FIXED = frozenset(
     ("n", "batch_size", "batch_sampler", "dataset", "drop_last", "lag", "num_workers",
      "persistent_workers", "prefetch_factor", "sampler")
 )  # fmt: skip
+
+
+TAKING_TURNS = (
+    "two iterations take turns, and a state holds the epoch of one: save when the later one is "
+    "over, or iterate over a second loader"
+)
 
 
 class Stopwatch:
@@ -111,8 +117,16 @@ class Batches(ABC):
 class LoaderBase:
     """Draws, feedback, checkpoints and monitoring: what the loaders and the bare sampler share."""
 
-    def __init__(self, settings: Settings, batches: Batches) -> None:
-        self._settings, self._batches = settings, batches
+    n: int
+    batch_size: int
+    drop_last: bool
+    dataset: Any
+
+    def __init__(self, settings: Settings, batches: Batches, **fixed: Any) -> None:
+        self._batches = batches
+        for name in ("n", "batch_size", "drop_last"):
+            fixed[name] = getattr(settings, name)
+        vars(self).update(fixed)  # past __setattr__
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in FIXED:
@@ -129,21 +143,6 @@ class LoaderBase:
                 f"the dataset has {now} items now, and had {self.n} when this loader was made, "
                 "whose sampler goes on drawing from those: make a new loader"
             )
-
-    @property
-    def n(self) -> int:
-        """The number of items."""
-        return self._settings.n
-
-    @property
-    def batch_size(self) -> int:
-        """The number of items of a batch, in this process."""
-        return self._settings.batch_size
-
-    @property
-    def drop_last(self) -> bool:
-        """Whether a last batch that is smaller is left out."""
-        return self._settings.drop_last
 
     @property
     def lag(self) -> int:
@@ -234,8 +233,8 @@ class LoaderBase:
         saved. It holds tensors, numbers, strings, lists and dicts, and loads under
         ``torch.load(..., weights_only=True)``. Iteration continues after the last batch that was
         handed out, with the batches of an uninterrupted run, also under another number of
-        workers; `epoch` says which epoch they belong to. Of several iterations in progress, the
-        latest one is continued.
+        workers; `epoch` says which epoch they belong to. While two iterations take turns, it is
+        an error.
 
         With several processes, all of them call it. Replicated: the state is the same on each,
         so that one may save it; `unanswered`, which is not, is not in it. Sharded: each saves

@@ -14,7 +14,7 @@ from tombola.state import Scope, array, count, flag, integer, mapping
 from tombola.torch.communication import world_size
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB
 from tombola.torch.device.sampler import DeviceSampler
-from tombola.torch.loader.base import Batches, LoaderBase
+from tombola.torch.loader.base import TAKING_TURNS, Batches, LoaderBase
 from tombola.torch.loader.feedback import MOST_UNANSWERED
 from tombola.torch.loader.labels import resolve_groups
 from tombola.torch.loader.settings import Settings
@@ -54,16 +54,16 @@ class DeviceBatches(Batches):
 
     def __init__(self, dataset: Any, settings: Settings) -> None:
         super().__init__()
-        tensors = tensors_of(dataset)
-        self.settings, self.dataset, self.device = settings, dataset, tensors[0].device
-        self.sampler = sampler_for(settings, self.device)
+        self.settings, device = settings, tensors_of(dataset)[0].device
+        self.sampler = sampler_for(settings, device)
         self.samplers = [self.sampler]
         self.epoch, self._left, self._open = 0, 0, False
-        self._drawn = torch.zeros(settings.n, dtype=torch.int32, device=self.device)
-        self._skipped = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._drawn = torch.zeros(settings.n, dtype=torch.int32, device=device)
+        self._skipped = torch.zeros((), dtype=torch.int64, device=device)
         self._unanswered: dict[int, DeviceDraw] = {}
         self._continues = False  # whether the next iteration continues the epoch that is open
         self._iteration = 0  # the number of iterations begun; a state continues the latest
+        self._taking_turns = False  # whether an earlier one has gone on since it began
         self._ended = 0  # how many of them have ended because a state was loaded
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class DeviceBatches(Batches):
         self._iteration += 1
         if not (self._open and self._continues):
             self.epoch += self._open
-            self._left, self._open = self.settings.n, True
+            self._left, self._open, self._taking_turns = self.settings.n, True, False
             self._end_if_over()  # there may be too few items for a batch
         self._continues = False
         self.stopwatch.begin()
@@ -96,6 +96,8 @@ class DeviceBatches(Batches):
             if number == self._iteration:
                 self._left = left
                 self._end_if_over()
+            else:
+                self._taking_turns = True
             self.stopwatch.seconds += time.perf_counter() - start
             yield [part[draw.indices] for part in tensors], draw
 
@@ -147,6 +149,8 @@ class DeviceBatches(Batches):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: the sampler, the position in the epoch, and counts of draws."""
+        if self._open and self._taking_turns:
+            raise RuntimeError(TAKING_TURNS)
         return DeviceLoaderState(
             epoch=self.epoch,
             left=self._left,
@@ -165,7 +169,7 @@ class DeviceBatches(Batches):
         self._skipped.fill_(read.skipped)
         self._unanswered.clear()
         self._continues = True
-        self._ended = self._iteration
+        self._ended, self._taking_turns = self._iteration, False
 
 
 class DeviceLoader(LoaderBase):
@@ -207,8 +211,6 @@ class DeviceLoader(LoaderBase):
     True
     """
 
-    _batches: DeviceBatches
-
     def __init__(
         self,
         dataset: Any,
@@ -234,17 +236,7 @@ class DeviceLoader(LoaderBase):
             quantity=quantity,
             drop_last=drop_last,
         )
-        super().__init__(settings, DeviceBatches(dataset, settings))
-
-    @property
-    def dataset(self) -> Any:
-        """The dataset that is drawn from."""
-        return self._batches.dataset
-
-    @property
-    def device(self) -> torch.device:
-        """The device that holds the data."""
-        return self._batches.device
+        super().__init__(settings, DeviceBatches(dataset, settings), dataset=dataset)
 
     def __iter__(self) -> Iterator[tuple[Any, TensorDraw]]:
         self._require_length(len(tensors_of(self.dataset)[0]))

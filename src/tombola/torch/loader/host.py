@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tombola.samplers.epoch_vrb import draws_in
 from tombola.torch.communication import find_connection, world_size
-from tombola.torch.loader.base import Batches
+from tombola.torch.loader.base import TAKING_TURNS, Batches
 from tombola.torch.loader.checkpoints import Position, resume, take
 from tombola.torch.loader.dataset import Indices, NumberedBatch
 from tombola.torch.loader.drawing import DrawnBatch, make_processes
@@ -95,7 +95,7 @@ class HostBatches(Batches):
         # whether other processes were looked for before torch.distributed was initialised
         self._before_group = settings.distributed is not None and not world_size()
         self.epoch = self.handed = self.drawn = 0
-        self.open = False
+        self.open = self._taking_turns = False
         self.current = Iteration()
         self._life = 0
         self._continues = False  # whether the next iteration continues the current one
@@ -143,7 +143,7 @@ class HostBatches(Batches):
         if not (self.open and self._continues):
             if self.open:
                 self._abandon()
-            length = self.processes.epoch_length()
+            length, self._taking_turns = self.processes.epoch_length(), False
             self.current = Iteration(length, fresh=True, life=self._life)
         self.open, self._continues = True, False
         self.stopwatch.begin()
@@ -209,7 +209,9 @@ class HostBatches(Batches):
                 f"batch {number} is not waiting: it was handed out before, or belongs to an "
                 "iteration that a new one has ended"
             )
-        if iteration is self.current:
+        if iteration is not self.current:
+            self._taking_turns = True
+        else:
             self.handed += 1
             # a framework does not ask for one batch more than there are
             if not iteration.waiting and iteration.left < self._smallest_rest:
@@ -248,6 +250,8 @@ class HostBatches(Batches):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state; all processes take theirs at once."""
+        if self.open and self._taking_turns:
+            raise RuntimeError(TAKING_TURNS)
         return take(self)
 
     def load_state_dict(self, state: Any) -> None:
@@ -259,6 +263,7 @@ class HostBatches(Batches):
         self.handed, self.drawn, self.lag = position.handed, position.drawn, lag
         self.open, self.epoch = position.open, position.epoch
         self._life += 1
+        self._taking_turns = False
         self.current = Iteration(position.left, waiting, life=self._life)
         self._continues = True
 

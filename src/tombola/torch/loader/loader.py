@@ -117,7 +117,7 @@ class ImportanceLoader(LoaderBase):
     An exception of the dataset is raised as by a `DataLoader`: the batch is lost, and the iterator
     may go on with the next one. A new iteration abandons the one in progress, whose `lag` next
     batches are drawn at once; both iterators may go on, each with draws of its own from the one
-    sampler, so that the number of workers then matters, and a state continues the latest.
+    sampler, so that the number of workers then matters. Meanwhile `state_dict` is an error.
 
     With a `TensorDataset` on a CUDA device, draws, batches and feedback stay there, as with a
     `DeviceLoader`, unless workers, a collate_fn, a lag, another sampler than "auto", "vrb" or
@@ -198,7 +198,6 @@ class ImportanceLoader(LoaderBase):
     True
     """
 
-    dataset: Any
     num_workers: int
 
     def __init__(
@@ -248,8 +247,8 @@ class ImportanceLoader(LoaderBase):
             self._source = DataLoader(
                 numbered, batch_sampler=batches, collate_fn=numbered.collate, **loader_options
             )
-        super().__init__(settings, batches)
-        vars(self).update(dataset=dataset, num_workers=getattr(self._source, "num_workers", 0))
+        workers = getattr(self._source, "num_workers", 0)
+        super().__init__(settings, batches, dataset=dataset, num_workers=workers)
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch; in this one, if the sampler varies it."""
