@@ -282,6 +282,7 @@ class Opened(Dataset):
 
 def open_source(worker):
     info = get_worker_info()
+    assert type(info.dataset) is Opened
     info.dataset.source = [len(info.dataset) + item for item in range(N)]
 
 
@@ -506,12 +507,14 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     assert loader.epoch == 1
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(workers, monkeypatch):
+@pytest.mark.parametrize(("workers", "persist"), [(0, False), (2, False), (2, True)])
+def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(
+    workers, persist, monkeypatch
+):
     monkeypatch.setattr(COPY_LOSSES, lambda draw, losses, skip: losses.numpy)
 
-    def lived(bad, workers):
-        loader, drawn, errors = ImportanceLoader(DATA, 16, lag=4, num_workers=workers), [], []
+    def lived(bad, **options):
+        loader, drawn, errors = ImportanceLoader(DATA, 16, lag=4, **options), [], []
         while loader.epoch < 3:
             try:
                 for (items,), draw in loader:
@@ -525,9 +528,9 @@ def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(workers, m
                 errors.append(str(error))
         return drawn, errors
 
-    drawn, (error,) = lived(True, workers)
+    drawn, (error,) = lived(True, num_workers=workers, persistent_workers=persist)
     assert "A new iteration continues this epoch" in error
-    assert drawn == lived(False, 0)[0]
+    assert drawn == lived(False)[0]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -780,6 +783,16 @@ def test_workers_that_persist_serve_one_iteration_at_a_time():
     with pytest.raises(RuntimeError, match="a new iteration has begun"):
         next(first)
     assert len(list(second)) == 4
+
+
+def test_workers_end_with_the_iterator():
+    batches = iter(ImportanceLoader(DATA, 16, num_workers=1))
+    next(batches)
+    workers = batches._coming._workers
+    del batches
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive()
 
 
 def test_what_was_given_to_the_constructor_cannot_be_set_later():

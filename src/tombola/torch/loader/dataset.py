@@ -8,7 +8,7 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import Dataset, TensorDataset, default_collate, get_worker_info
 
-__all__ = ["Indices", "Numbered", "NumberedBatch"]
+__all__ = ["Indices", "Numbered", "NumberedBatch", "WorkerInit"]
 
 
 class Indices(list[int]):
@@ -103,3 +103,18 @@ class Numbered(Dataset[Any]):
 
     def __reduce__(self) -> Any:
         return Numbered, (self.dataset, self._collate_fn)
+
+
+class WorkerInit:
+    """The `worker_init_fn` of a loader: ``get_worker_info().dataset`` is the user's own dataset."""
+
+    def __init__(self, function: Callable[[int], Any] | None) -> None:
+        self._function = function
+
+    def __call__(self, worker: int) -> None:
+        """Run in a worker, before it loads anything."""
+        info: Any = get_worker_info()
+        if isinstance(info.dataset, Numbered):
+            object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
+        if self._function is not None:
+            self._function(worker)

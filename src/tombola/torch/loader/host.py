@@ -17,7 +17,8 @@ has these batches, and draws more, which count as handed out when they are drawn
 """
 
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,7 +101,8 @@ class HostBatches(Batches):
         self._life = 0
         self._continues = False  # whether the next iteration continues the current one
         self.paired = False  # whether `PairedBatches` asks, which pairs batches with their draws
-        self.coming: Any = None  # the latest iterator over a loader
+        # the latest iterator, if it is alive: a reference to it would keep its workers alive
+        self.latest: Callable[[], PairedBatches | None] = lambda: None
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch; in this one, if epochs vary."""
@@ -298,16 +300,18 @@ class PairedBatches(Iterator[tuple[Any, TensorDraw]]):
         """Return the next batch that the loader has, and the iteration that it belongs to."""
         host = self._host
         if self._iteration is None:
-            before, host.paired = host.current, True
+            host.paired = True
             try:
                 self._coming = iter(self._loader)
                 numbered = next(self._coming)
             finally:
                 host.paired = False
+            before: Any = host.latest()
+            host.latest = weakref.ref(self)
             self._iteration = host.current
-            if self._coming is host.coming and before is not host.current:
-                before.life = -1  # workers that persist serve one iteration at a time
-            host.coming = self._coming
+            shared = before is not None and before._coming is self._coming
+            if shared and before._iteration is not self._iteration:
+                before._iteration.life = -1  # workers that persist serve one iteration at a time
         else:
             host.require_running(self._iteration)
             numbered = next(self._coming)

@@ -8,7 +8,7 @@ from torch.utils.data import Sampler as TorchSampler
 
 from tombola.samplers import Sampler
 from tombola.torch.loader.base import Batches, LoaderBase
-from tombola.torch.loader.dataset import Numbered
+from tombola.torch.loader.dataset import Numbered, WorkerInit
 from tombola.torch.loader.device import DeviceBatches, serves
 from tombola.torch.loader.host import HostBatches
 from tombola.torch.loader.labels import resolve_groups
@@ -244,6 +244,7 @@ class ImportanceLoader(LoaderBase):
         else:
             batches = HostBatches(settings)
             numbered = Numbered(dataset, loader_options.pop("collate_fn", None))
+            loader_options["worker_init_fn"] = WorkerInit(loader_options.get("worker_init_fn"))
             self._source = DataLoader(
                 numbered, batch_sampler=batches, collate_fn=numbered.collate, **loader_options
             )
