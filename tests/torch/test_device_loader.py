@@ -221,7 +221,7 @@ def test_arguments_are_checked():
         DeviceLoader(x[:0])
     with pytest.raises(ValueError, match=r"dataset\[1\] on meta"):
         DeviceLoader([x, torch.empty(N, device="meta")])
-    with pytest.raises(TypeError, match="num_workers cannot be given where data are drawn"):
+    with pytest.raises(TypeError, match="num_workers cannot be given if data are drawn"):
         new(num_workers=2)
     with pytest.raises(TypeError, match="sampler must be one of auto, vrb, group-vrb"):
         new(sampler="balanced")

@@ -280,7 +280,7 @@ class LoaderBase:
         """Call a logger, a function (name, value, step), with how the sampling performs.
 
         "tombola/second_moment_ratio", "ratio_low" and "ratio_high": the gauge and its interval,
-        below 1 where draws beat uniform ones; "ratio_worst": what is certain, see
+        below 1 if draws beat uniform ones; "ratio_worst": what is certain, see
         `tombola.gauge.Gauge.worst`; "adaptive": 1, or 0 while shuffled epochs do as well;
         "time_share": see `time_share`; "lag": how many batches late feedback counts;
         "most_drawn_share": the share of all draws that the most-drawn hundredth of the items got.

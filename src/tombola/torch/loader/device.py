@@ -226,7 +226,7 @@ class DeviceLoader(LoaderBase):
         n = len(tensors_of(dataset)[0])
         for name, value in others.items():
             if value and (name, value) != ("distributed", "auto"):
-                raise TypeError(f"{name} cannot be given where data are drawn on a device")
+                raise TypeError(f"{name} cannot be given if data are drawn on a device")
         settings = Settings(
             n=n,
             batch_size=batch_size,
@@ -273,7 +273,7 @@ def sampler_for(settings: Settings, device: torch.device) -> DeviceSampler:
     if sampler not in SAMPLERS:
         raise TypeError(
             f"sampler must be one of {', '.join(SAMPLERS)}, a tombola.torch.VRB or a "
-            f"tombola.torch.GroupVRB where data are on a device, got {sampler!r}"
+            f"tombola.torch.GroupVRB if data are on a device, got {sampler!r}"
         )
     common: dict[str, Any] = {
         "device": device, "quantity": settings.quantity, "seed": settings.seed

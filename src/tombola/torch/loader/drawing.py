@@ -180,7 +180,7 @@ class Replicated(Single):
         return self.restored(drawn, None)
 
     def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
-        """Return a global batch; the parts are equal where its size can be divided."""
+        """Return a global batch; the parts are equal if its size can be divided."""
         size = len(drawn)
         first, last = self.rank * size // self.world, (self.rank + 1) * size // self.world
         return DrawnBatch(drawn, drawn[first:last], None)
@@ -256,7 +256,7 @@ class Sharded(Processes):
         return DrawnBatch(part, part, shares[own])
 
     def epoch_length(self) -> int:
-        """Return the number of draws in an epoch, which every process must count alike."""
+        """Return the number of draws in an epoch, which must be the same on every process."""
         return self._length
 
     def learn(self, feedback: Sequence[Feedback]) -> None:

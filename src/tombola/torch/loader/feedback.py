@@ -165,7 +165,7 @@ def _check_losses(
 
     With `skip_nonfinite`, those that are not finite pass: they are left out later.
     """
-    # the minimum is NaN where any value is
+    # the minimum is NaN if any value is
     if losses.size and not (losses.min() >= 0.0 and losses.max() < np.inf):
         good = (losses >= 0.0) & (losses < np.inf)
         if skip_nonfinite:

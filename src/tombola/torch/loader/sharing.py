@@ -107,7 +107,7 @@ _MESSAGES, _PROGRESS, _SAVING, _DUE, _NUMBER, _LATE, _ROUND, _N, _SIZE, _HEAD = 
 def _packed(
     pieces: Sequence[Feedback], k: int, progress: int, width: int, saving: bool
 ) -> NDArray[np.int64]:
-    """Return message k of a process; its size is 0 where the process has fewer."""
+    """Return message k of a process; its size is 0 if the process has fewer."""
     message = np.zeros(_HEAD + 4 * width, dtype=np.int64)
     message[_MESSAGES], message[_PROGRESS], message[_SAVING] = len(pieces), progress, saving
     if k < len(pieces):
