@@ -83,7 +83,7 @@ def damaged(state, path, value):
         (("position", "handed"), 0, "drawn must be an integer from 0 to 5, got 6"),
         (("position", "left"), N + 1, f"left must be an integer from 0 to {N}, got {N + 1}"),
         (("position", "open"), 1, "open must be a bool, got 1 of type int"),
-        (("position", "open"), False, "open is False, but of 6 batches drawn 4 are handed out"),
+        (("position", "open"), False, "epoch is over, but of 6 batches drawn only 4 are"),
         pytest.param(
             ("position", "epoch"), 10**5000, "epoch must be .* got one too long", id="huge"
         ),
@@ -140,7 +140,7 @@ def test_an_epoch_without_a_batch_left_is_not_open(mode):
     state = ended(mode)
     moved = [through_a_file({**state, "world": 2, "rank": rank}) for rank in range(2)]
     for wrong in [state, [state], moved if mode == "sharded" else [state]]:
-        with pytest.raises(CheckpointError, match="open is True and left is 0"):
+        with pytest.raises(CheckpointError, match="the epoch is open but has no items left"):
             loader.load_state_dict(wrong)
         assert digest(loader.state_dict()) == before
 

@@ -171,7 +171,7 @@ def test_states_continue_in_the_middle_of_an_epoch():
 BAD_STATES = [
     (["epoch"], -1, "epoch must be an integer from 0"),
     (["left"], N + 1, "left must be an integer from 0"),
-    (["left"], 0, "open is True and left is 0"),
+    (["left"], 0, "the epoch is open but has no items left"),
     (["open"], 1, "open must be a bool, got 1 of type int"),
     (["skipped"], 0.5, "skipped must be"),
     (["counts"], torch.zeros(3, dtype=torch.int32), f"an array of {N} int32"),

@@ -887,7 +887,7 @@ def test_something_that_draws_further_ahead_than_the_lag_is_told():
 
     with pytest.raises(RuntimeError, match="batch 2 is asked for while only 0 batches") as told:
         next(sampler.batches(Ahead()))
-    assert "Declare a larger lag" in str(told.value)
+    assert "Declare a larger lag, 2 or more" in str(told.value)
 
 
 @pytest.mark.parametrize("lag", [1, 100])

@@ -54,11 +54,11 @@ class Position(Document):
         """Return what is wrong with an epoch that is open, or over."""
         waiting = self.drawn > self.handed
         if self.open and self.left == 0 and not waiting:
-            return "open is True and left is 0: after its last batch, an epoch is over"
+            return "the epoch is open but has no items left"
         if not self.open and waiting:
             return (
-                f"open is False, but of {self.drawn} batches drawn {self.handed} are handed out: "
-                "an epoch is over after its last batch"
+                f"the epoch is over, but of {self.drawn} batches drawn only {self.handed} are "
+                "handed out"
             )
         return ""
 

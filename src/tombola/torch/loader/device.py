@@ -43,7 +43,7 @@ class DeviceLoaderState(TensorState):
     def fault(self, scope: Scope) -> str:
         """Return what is wrong with an epoch that is open."""
         if self.open and self.left == 0:
-            return "open is True and left is 0: after its last batch, an epoch is over"
+            return "the epoch is open but has no items left"
         return ""
 
 

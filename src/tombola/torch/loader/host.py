@@ -183,9 +183,9 @@ class HostBatches(Batches):
             raise RuntimeError(
                 f"batch {number} is asked for while only {self.handed} batches have been "
                 f"handed out, so it cannot know of losses up to lag={self.lag} batches before: "
-                "something draws further ahead. Declare a larger lag (num_workers * "
-                "prefetch_factor, and what a framework adds); if a whole epoch is drawn in "
-                "advance, nothing can adapt"
+                f"something draws further ahead. Declare a larger lag, {number - self.handed} or "
+                "more (num_workers * prefetch_factor, and what a framework adds); if a whole epoch "
+                "is drawn in advance, nothing can adapt"
             )
         start = time.perf_counter()
         self.feedback.learn(number)
