@@ -3,6 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,13 @@ from tombola.torch.loader.settings import Settings
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.validation import whole
 
-__all__ = ["TAKING_TURNS", "Batches", "LoaderBase", "Stopwatch"]
+__all__ = ["Batches", "Iteration", "LoaderBase"]
 
 # What a loader is made with; as with a DataLoader, setting it later would change nothing.
 FIXED = frozenset(
     ("n", "batch_size", "batch_sampler", "dataset", "drop_last", "lag", "num_workers",
      "persistent_workers", "prefetch_factor", "sampler")
 )  # fmt: skip
-
-
-TAKING_TURNS = (
-    "two iterations take turns, and a state holds the epoch of one: save when the later one is "
-    "over, or iterate over a second loader"
-)
 
 
 class Stopwatch:
@@ -47,34 +42,104 @@ class Stopwatch:
         return self.seconds / (time.perf_counter() - self._begun)
 
 
+@dataclass(eq=False)
+class Iteration:
+    """One pass over an epoch."""
+
+    left: int = 0  # items of the epoch that are not drawn yet, over all processes
+    waiting: dict[int, Any] = field(default_factory=dict)  # batches drawn and not handed out
+    life: int = 0  # of the loader: loading a state begins a new one, and ends the iterations before
+    fresh: bool = True  # whether nothing of the epoch is drawn yet
+
+
 class Batches(ABC):
     """Where batches come from: they are drawn on the host, or on the device that holds the data.
 
     Attributes
     ----------
+    settings : Settings
     lag : int
         How many batches late feedback counts.
-    epoch : int
-        The number of epochs that are over.
     samplers : list
         Those that this process draws by.
     first : int
         The first item that they draw from.
+    epoch : int
+        The number of epochs that are over.
+    open : bool
+        Whether an epoch has begun and is not over.
+    current : Iteration
+        The latest iteration, which a state continues.
     stopwatch : Stopwatch
         The time of draws and feedback.
     """
 
     lag: int
-    epoch: int
     samplers: list[Any]
     first: int = 0
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings, world: int = 1) -> None:
+        self.settings = settings
         self.stopwatch = Stopwatch()
+        self.epoch, self.open, self.current = 0, False, Iteration()
+        self._global_size = settings.batch_size * world
+        self._smallest_rest = self._global_size if settings.drop_last else 1
+        self._continues = False  # whether the next iteration continues the current one
+        self._taking_turns = False  # whether an earlier iteration goes on beside the current one
+        self._life = 0
+
+    def begin(self) -> Iteration:
+        """Begin an epoch, or continue the one of a state; an iteration in progress may go on."""
+        if not (self.open and self._continues):
+            if self.open:
+                self.abandon()
+            self.current = Iteration(self.epoch_length(), life=self._life)
+            self._taking_turns = False
+        self.open, self._continues = True, False
+        self.stopwatch.begin()
+        return self.current
+
+    def abandon(self) -> None:
+        """End an epoch early."""
+        self.epoch += 1
+
+    def end_if_over(self, iteration: Iteration) -> None:
+        """End the epoch if its last batch was handed out; called after each batch."""
+        if iteration is not self.current:
+            self._taking_turns = True
+        elif not iteration.waiting and iteration.left < self._smallest_rest:
+            self.open = False
+            self.epoch += 1
+
+    def require_running(self, iteration: Iteration) -> None:
+        """Raise an error if an iteration cannot go on."""
+        if iteration.life != self._life:
+            raise RuntimeError(
+                "a new iteration has begun, or a state was loaded, which ended this one"
+            )
+
+    def require_one_iteration(self) -> None:
+        """Raise an error if a state would lose the progress of an iteration."""
+        if self.open and self._taking_turns:
+            raise RuntimeError(
+                "two iterations take turns, and a state holds the epoch of one: save when the "
+                "later one is over, or iterate over a second loader"
+            )
+
+    def resume_at(self, epoch: int, is_open: bool, left: int, waiting: dict[int, Any]) -> None:
+        """Take the position of a state; any iteration ends."""
+        self._life += 1
+        self.epoch, self.open = epoch, is_open
+        self.current = Iteration(left, waiting, self._life, fresh=False)
+        self._continues, self._taking_turns = True, False
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch; in this one, if epochs vary."""
+        return (self.epoch_length() + self._global_size - self._smallest_rest) // self._global_size
 
     @abstractmethod
-    def __len__(self) -> int:
-        """Return the number of batches in an epoch."""
+    def epoch_length(self) -> int:
+        """Return the number of items in an epoch, of all processes together."""
 
     @abstractmethod
     def batches(self, source: Any) -> Iterator[tuple[Any, TensorDraw]]:

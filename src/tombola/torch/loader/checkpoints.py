@@ -222,7 +222,8 @@ def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
         waiting[number] = processes.completed(batch)
         more = len(waiting[number].drawn) - len(batch.drawn)
         position.left = max(0, position.left - more)
-    batches.resume(position, waiting, sources[0].lag)
+    batches.handed, batches.drawn, batches.lag = position.handed, position.drawn, sources[0].lag
+    batches.resume_at(position.epoch, position.open, position.left, waiting)
     batches.feedback.arriving.clear()
     batches.feedback.gathered = given
     batches.feedback.unanswered = {

@@ -14,7 +14,7 @@ from tombola.state import Scope, array, count, flag, integer, mapping
 from tombola.torch.communication import world_size
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB
 from tombola.torch.device.sampler import DeviceSampler
-from tombola.torch.loader.base import TAKING_TURNS, Batches, LoaderBase
+from tombola.torch.loader.base import Batches, Iteration, LoaderBase
 from tombola.torch.loader.feedback import MOST_UNANSWERED
 from tombola.torch.loader.labels import resolve_groups
 from tombola.torch.loader.settings import Settings
@@ -53,62 +53,38 @@ class DeviceBatches(Batches):
     lag = 0
 
     def __init__(self, dataset: Any, settings: Settings) -> None:
-        super().__init__()
-        self.settings, device = settings, tensors_of(dataset)[0].device
+        super().__init__(settings)
+        device = tensors_of(dataset)[0].device
         self.sampler = sampler_for(settings, device)
         self.samplers = [self.sampler]
-        self.epoch, self._left, self._open = 0, 0, False
         self._drawn = torch.zeros(settings.n, dtype=torch.int32, device=device)
         self._skipped = torch.zeros((), dtype=torch.int64, device=device)
         self._unanswered: dict[int, DeviceDraw] = {}
-        self._continues = False  # whether the next iteration continues the epoch that is open
-        self._iteration = 0  # the number of iterations begun; a state continues the latest
-        self._taking_turns = False  # whether an earlier one has gone on since it began
-        self._ended = 0  # how many of them have ended because a state was loaded
 
-    def __len__(self) -> int:
-        rest = 0 if self.settings.drop_last else self.settings.batch_size - 1
-        return (self.settings.n + rest) // self.settings.batch_size
+    def epoch_length(self) -> int:
+        """Return the number of items."""
+        return self.settings.n
 
     def batches(self, source: Any) -> Iterator[tuple[Any, TensorDraw]]:
         """Begin an epoch of the tensors of a dataset, or continue the one of a state."""
-        tensors = tensors_of(source)
-        self._iteration += 1
-        if not (self._open and self._continues):
-            self.epoch += self._open
-            self._left, self._open, self._taking_turns = self.settings.n, True, False
-            self._end_if_over()  # there may be too few items for a batch
-        self._continues = False
-        self.stopwatch.begin()
-        return self._gathered(tensors, self._iteration)
+        tensors, iteration = tensors_of(source), self.begin()
+        self.end_if_over(iteration)  # there may be too few items for a batch
+        return self._gathered(tensors, iteration)
 
-    def _gathered(self, tensors: list[Tensor], number: int) -> Iterator[tuple[Any, TensorDraw]]:
+    def _gathered(
+        self, tensors: list[Tensor], iteration: Iteration
+    ) -> Iterator[tuple[Any, TensorDraw]]:
         """Draw the batches of an iteration, each when it is asked for, and gather them."""
-        left = self._left
         while True:
-            if number <= self._ended:
-                raise RuntimeError("a state was loaded, which ended this iteration")
-            if left < self._smallest_rest:
+            self.require_running(iteration)
+            if iteration.left < self._smallest_rest:
                 return
             start = time.perf_counter()
-            draw = self._next_draw(min(self.settings.batch_size, left))
-            left -= len(draw)
-            if number == self._iteration:
-                self._left = left
-                self._end_if_over()
-            else:
-                self._taking_turns = True
+            draw = self._next_draw(min(self.settings.batch_size, iteration.left))
+            iteration.left -= len(draw)
+            self.end_if_over(iteration)
             self.stopwatch.seconds += time.perf_counter() - start
             yield [part[draw.indices] for part in tensors], draw
-
-    @property
-    def _smallest_rest(self) -> int:
-        return self.settings.batch_size if self.settings.drop_last else 1
-
-    def _end_if_over(self) -> None:
-        """After the last batch, the epoch is over."""
-        if self._left < self._smallest_rest:
-            self.epoch, self._open = self.epoch + 1, False
 
     def _next_draw(self, size: int) -> DeviceDraw:
         """Draw a batch, and count it."""
@@ -149,12 +125,11 @@ class DeviceBatches(Batches):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: the sampler, the position in the epoch, and counts of draws."""
-        if self._open and self._taking_turns:
-            raise RuntimeError(TAKING_TURNS)
+        self.require_one_iteration()
         return DeviceLoaderState(
             epoch=self.epoch,
-            left=self._left,
-            open=self._open,
+            left=self.current.left,
+            open=self.open,
             counts=self.counts(),
             skipped=self.skipped,
             sampler=self.sampler.state_dict(),
@@ -164,12 +139,10 @@ class DeviceBatches(Batches):
         """Continue from a state; the batch size may differ."""
         read = DeviceLoaderState.from_state_dict(state, n=self.settings.n)
         self.sampler.load_state_dict(read.sampler)
-        self.epoch, self._left, self._open = read.epoch, read.left, read.open
+        self.resume_at(read.epoch, read.open, read.left, {})
         self._drawn.copy_(torch.from_numpy(read.counts))
         self._skipped.fill_(read.skipped)
         self._unanswered.clear()
-        self._continues = True
-        self._ended, self._taking_turns = self._iteration, False
 
 
 class DeviceLoader(LoaderBase):

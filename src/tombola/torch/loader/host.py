@@ -18,8 +18,7 @@ has these batches, and draws more, which count as handed out when they are drawn
 
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,8 @@ from numpy.typing import NDArray
 
 from tombola.samplers.epoch_vrb import draws_in
 from tombola.torch.communication import find_connection, world_size
-from tombola.torch.loader.base import TAKING_TURNS, Batches
-from tombola.torch.loader.checkpoints import Position, resume, take
+from tombola.torch.loader.base import Batches, Iteration
+from tombola.torch.loader.checkpoints import resume, take
 from tombola.torch.loader.dataset import Indices, NumberedBatch
 from tombola.torch.loader.drawing import DrawnBatch, make_processes
 from tombola.torch.loader.feedback import FeedbackQueue
@@ -38,15 +37,10 @@ from tombola.validation import whole
 
 __all__ = ["HostBatches"]
 
-
-@dataclass(eq=False)
-class Iteration:
-    """One pass over an epoch."""
-
-    left: int = 0  # items of the epoch that are not drawn yet, over all processes
-    waiting: dict[int, DrawnBatch] = field(default_factory=dict)  # drawn, not handed out
-    fresh: bool = False  # whether nothing of the epoch is drawn yet
-    life: int = 0  # of the loader: loading a state begins a new one, and ends the iterations before
+# The latest iterator of each loader, as long as it lives: its workers end with it.
+_LATEST: "weakref.WeakKeyDictionary[HostBatches, weakref.ref[PairedBatches]]" = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class HostBatches(Batches):
@@ -54,25 +48,19 @@ class HostBatches(Batches):
 
     Attributes
     ----------
-    settings : Settings
     processes : Processes
         What this process draws and learns, alone or with others.
     feedback : FeedbackQueue
     handed, drawn : int
         The number of batches handed out, and drawn, which is the number of the next one.
-    open : bool
-        Whether an epoch has begun and is not over.
-    current : Iteration
-        The latest iteration, which a state continues.
     longest : int
         The largest number of items that an epoch may have.
     """
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.settings, self.lag = settings, settings.first_lag
-        n, share = settings.n, settings.share
         connection = find_connection(settings.distributed, settings.process_group)
+        super().__init__(settings, connection.world)
+        self.lag, n, share = settings.first_lag, settings.n, settings.share
         shards = connection.world if settings.shards is None else settings.shards
         connection.require_equal(
             {
@@ -91,24 +79,14 @@ class HostBatches(Batches):
         self.samplers = [shard.sampler for shard in self.processes.shards]
         self.first = self.processes.shards[0].start
         self.longest = max(n, self.processes.epoch_length())
-        self._global_size = settings.batch_size * connection.world
-        self._smallest_rest = self._global_size if settings.drop_last else 1
         # whether other processes were looked for before torch.distributed was initialised
         self._before_group = settings.distributed is not None and not world_size()
-        self.epoch = self.handed = self.drawn = 0
-        self.open = self._taking_turns = False
-        self.current = Iteration()
-        self._life = 0
-        self._continues = False  # whether the next iteration continues the current one
+        self.handed = self.drawn = 0
         self.paired = False  # whether `PairedBatches` asks, which pairs batches with their draws
-        # the latest iterator, if it is alive: a reference to it would keep its workers alive
-        self.latest: Callable[[], PairedBatches | None] = lambda: None
 
-    def __len__(self) -> int:
-        """Return the number of batches in an epoch; in this one, if epochs vary."""
-        return (
-            self.processes.epoch_length() + self._global_size - self._smallest_rest
-        ) // self._global_size
+    def epoch_length(self) -> int:
+        """Return the number of items in an epoch; in this one, if epochs vary."""
+        return self.processes.epoch_length()
 
     def batches(self, source: Any) -> Iterator[tuple[Any, TensorDraw]]:
         """Iterate over a loader of `Numbered` data: each batch, and how it was drawn."""
@@ -116,7 +94,7 @@ class HostBatches(Batches):
 
     def __iter__(self) -> Iterator[Indices]:
         """Yield the items of each batch of an epoch, which are drawn when they are asked for."""
-        iteration = self._begin()
+        iteration = self.begin()
         last = -1
         while True:
             self.require_running(iteration)
@@ -129,7 +107,7 @@ class HostBatches(Batches):
             last = number
             yield Indices(iteration.waiting[number].part.indices.tolist(), number)
 
-    def _begin(self) -> Iteration:
+    def begin(self) -> Iteration:
         """Begin an epoch, or continue the one of a state."""
         if self._before_group and world_size() > 1:
             raise RuntimeError(
@@ -142,29 +120,14 @@ class HostBatches(Batches):
                 "iterate over sampler.batches(loader). A framework that takes batches from a "
                 "loader itself needs an ImportanceLoader, not a DataLoader with this sampler"
             )
-        if not (self.open and self._continues):
-            if self.open:
-                self._abandon()
-            length, self._taking_turns = self.processes.epoch_length(), False
-            self.current = Iteration(length, fresh=True, life=self._life)
-        self.open, self._continues = True, False
-        self.stopwatch.begin()
-        return self.current
+        return super().begin()
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
         """End an epoch early: draw all batches that may have been drawn ahead."""
-        left = self.current
-        while left.left >= self._smallest_rest and self.drawn < self.handed + self.lag:
+        while self.current.left >= self._smallest_rest and self.drawn < self.handed + self.lag:
             self.draw_next()
         self.handed = self.drawn
-        self.epoch += 1
-
-    def require_running(self, iteration: Iteration) -> None:
-        """Raise an error if an iteration cannot go on."""
-        if iteration.life != self._life:
-            raise RuntimeError(
-                "a new iteration has begun, or a state was loaded, which ended this one"
-            )
+        super().abandon()
 
     def _draw_for(self, iteration: Iteration) -> int:
         """Draw a batch; after bad feedback, the next iteration continues the current one."""
@@ -195,8 +158,7 @@ class HostBatches(Batches):
         size = max(self.processes.smallest_batch, size)
         iteration.waiting[number] = self.processes.draw(size)
         self.drawn += 1
-        if iteration is not self.current:
-            self.handed += 1
+        self.handed += iteration is not self.current
         if iteration.fresh:  # the first draw of an epoch decides on its length
             iteration.left, iteration.fresh = self.processes.epoch_length(), False
         iteration.left = max(0, iteration.left - size * world)
@@ -205,20 +167,14 @@ class HostBatches(Batches):
 
     def hand_out(self, iteration: Iteration, number: int) -> DrawnBatch:
         """Return a batch that is loaded, or failed to; after the last, the epoch is over."""
-        batch = iteration.waiting.pop(number, None)
+        batch: DrawnBatch | None = iteration.waiting.pop(number, None)
         if batch is None:
             raise RuntimeError(
                 f"batch {number} is not waiting: it was handed out before, or belongs to an "
                 "iteration that a new one has ended"
             )
-        if iteration is not self.current:
-            self._taking_turns = True
-        else:
-            self.handed += 1
-            # a framework does not ask for one batch more than there are
-            if not iteration.waiting and iteration.left < self._smallest_rest:
-                self.open = False
-                self.epoch += 1
+        self.handed += iteration is self.current
+        self.end_if_over(iteration)  # a framework does not ask for one batch more than there are
         return batch
 
     def give(self, draw: TensorDraw, losses: Any, skip_nonfinite: bool) -> None:
@@ -252,22 +208,12 @@ class HostBatches(Batches):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state; all processes take theirs at once."""
-        if self.open and self._taking_turns:
-            raise RuntimeError(TAKING_TURNS)
+        self.require_one_iteration()
         return take(self)
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from a state, or from a list of those of all processes."""
         resume(self, state if isinstance(state, (list, tuple)) else [state])
-
-    def resume(self, position: Position, waiting: dict[int, DrawnBatch], lag: int) -> None:
-        """Take the position and the waiting batches of a state; any iteration ends."""
-        self.handed, self.drawn, self.lag = position.handed, position.drawn, lag
-        self.open, self.epoch = position.open, position.epoch
-        self._life += 1
-        self._taking_turns = False
-        self.current = Iteration(position.left, waiting, life=self._life)
-        self._continues = True
 
 
 class PairedBatches(Iterator[tuple[Any, TensorDraw]]):
@@ -306,12 +252,12 @@ class PairedBatches(Iterator[tuple[Any, TensorDraw]]):
                 numbered = next(self._coming)
             finally:
                 host.paired = False
-            before: Any = host.latest()
-            host.latest = weakref.ref(self)
-            self._iteration = host.current
+            reference: Any = _LATEST.get(host)
+            before, self._iteration = reference and reference(), host.current
             shared = before is not None and before._coming is self._coming
             if shared and before._iteration is not self._iteration:
                 before._iteration.life = -1  # workers that persist serve one iteration at a time
+            _LATEST[host] = weakref.ref(self)
         else:
             host.require_running(self._iteration)
             numbered = next(self._coming)
