@@ -241,6 +241,27 @@ def test_data_on_the_cpu_are_loaded_by_the_host():
     assert isinstance(loader.sampler, tombola.VRB)
 
 
+def test_an_importance_loader_draws_on_the_device_what_a_device_loader_does(monkeypatch):
+    """Where it may: on the CPU, it is told that it may."""
+    monkeypatch.setattr("tombola.torch.loader.loader.serves", lambda *asked: True)
+    dataset = TensorDataset(*data())
+    loaders = [kind(dataset, 5, seed=3) for kind in (ImportanceLoader, DeviceLoader)]
+    assert [type(loader.sampler) for loader in loaders] == [VRB, VRB]
+    assert (loaders[0].lag, loaders[0].num_workers, len(loaders[0])) == (0, 0, 5)
+    seen = []
+    for loader in loaders:
+        for _ in range(3):
+            for (x, _), draw in loader:
+                loader.update(draw, x + 1)
+                seen.append(draw.indices.tolist())
+        loader.check()
+    assert seen[:15] == seen[15:]
+    loaders[1].load_state_dict(loaders[0].state_dict())
+    assert [draw.indices.tolist() for _, draw in loaders[0]] == [
+        draw.indices.tolist() for _, draw in loaders[1]
+    ]
+
+
 @cuda_tests
 def test_data_on_a_gpu_are_loaded_there():
     dataset = TensorDataset(*data(1000))
