@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
 from tombola.torch import ImportanceLoader, ImportanceSampler
-from tombola.torch.numbered import NumberedBatch
+from tombola.torch.loader.dataset import NumberedBatch
 
 ITEMS, BATCH = 60_000, 128
 

@@ -38,9 +38,11 @@ from tombola.solvers.descent import dense, lazy, scaled
 from tombola.solvers.dual import run as dual_run
 from tombola.solvers.newton import run as newton_run
 from tombola.state.describe import describe
-from tombola.torch import device_loader, loader_state, weighted_sampler
+from tombola.torch import weighted_sampler
 from tombola.torch.device import group_board, vrb_board
 from tombola.torch.device import index as device_index
+from tombola.torch.loader import checkpoints as loader_checkpoints
+from tombola.torch.loader import device as device_loader
 from tombola.torch.replay import board
 
 __all__ = ["STATES", "written"]
@@ -103,7 +105,7 @@ STATES = {
         "MiniBatchKMeans": mini_batch.KMeansRun,
     },
     "PyTorch": {
-        "`ImportanceLoader`": loader_state.LoaderState,
+        "`ImportanceLoader`": loader_checkpoints.LoaderState,
         "`DeviceLoader`": device_loader.DeviceLoaderState,
         "`WeightedSampler`": weighted_sampler.WeightedState,
         "`PrioritizedSampler`": board.PriorityState,

@@ -492,8 +492,8 @@ def torch_targets():
                 loader.update(draw, 1.0 + items % 3)
             if draw.number == 3:
                 break
-        while len(loader._epochs.waiting) < 2:  # as workers would
-            loader._epochs.draw_next()
+        while len(loader._batches.current.waiting) < 2:  # as workers would
+            loader._batches.draw_next()
         return loader
 
     def use_loader(loader):

@@ -258,6 +258,14 @@ def test_uniform_draws_have_ratio_1_in_a_narrow_interval():
         assert sampler.gauge.worst() == pytest.approx(1.0, rel=1e-12)
 
 
+def test_before_any_feedback_it_says_so():
+    sampler = VRB(10)
+    sampler.draw(5)
+    assert repr(sampler.gauge) == str(sampler.gauge) == f"Gauge(no feedback yet, {sampler.mode})"
+    sampler.update(sampler.draw(1), [1.0])
+    assert "no feedback" not in repr(sampler.gauge)
+
+
 def test_summary_and_repr():
     sampler = Uniform(4)
     sampler.quantity = "gradient norm"

@@ -124,7 +124,7 @@ def test_every_bound_is_on_the_page():
         ("`tombola.samplers.VRB`,", "`tombola.samplers.VRC`,", "no name tombola.samplers.VRC"),
         ("`tombola.ledger.Ledger.regret`", "`tombola.ledger.Ledger.sorrow`", "no name"),
         ("`experiments.hyper`", "`experiments.hyped`", "no name"),
-        ("`src/tombola/torch/loader.py`", "`src/tombola/torch/leader.py`", "no file"),
+        ("`src/tombola/torch/loader/loader.py`", "`src/tombola/torch/leader.py`", "no file"),
         ("::test_lemma_17`", "::test_lemma_71`", "no test tests/test_lemmas.py::test_lemma_71"),
         ("`tests/test_ledger.py::", "`tests/test_edger.py::", "no test tests/test_edger.py"),
         ("`tombola reproduce hyper", "`tombola reproduce hyped", "invalid choice"),

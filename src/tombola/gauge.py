@@ -242,6 +242,8 @@ class Gauge:
         }
 
     def __repr__(self) -> str:
+        if self.count == 0:
+            return f"Gauge(no feedback yet, {self.mode})"
         low, high = self.interval()
         return (
             f"Gauge(second moment of the {self.quantity} estimate over uniform's: "

@@ -217,7 +217,7 @@ def play_ahead(run):
     seen = play_loader(run)
     for _ in range(2):
         if run.thing.state_dict()["position"]["left"] > 0:
-            run.thing._epochs.draw_next()
+            run.thing._batches.draw_next()
     run.load_state_dict(run.state_dict())
     return seen
 

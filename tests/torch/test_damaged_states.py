@@ -37,8 +37,8 @@ def trained(mode, batches):
             loader.update(draw, loss_of(items, draw.number))
         if draw.number == batches:
             break
-    while len(loader._epochs.waiting) < 2:  # as workers would
-        loader._epochs.draw_next()
+    while len(loader._batches.current.waiting) < 2:  # as workers would
+        loader._batches.draw_next()
     return loader
 
 
@@ -83,7 +83,7 @@ def damaged(state, path, value):
         (("position", "handed"), 0, "drawn must be an integer from 0 to 5, got 6"),
         (("position", "left"), N + 1, f"left must be an integer from 0 to {N}, got {N + 1}"),
         (("position", "open"), 1, "open must be a bool, got 1 of type int"),
-        (("position", "open"), False, "open is False, but of 6 batches drawn 4 are handed out"),
+        (("position", "open"), False, "epoch is over, but of 6 batches drawn only 4 are"),
         pytest.param(
             ("position", "epoch"), 10**5000, "epoch must be .* got one too long", id="huge"
         ),
@@ -140,7 +140,7 @@ def test_an_epoch_without_a_batch_left_is_not_open(mode):
     state = ended(mode)
     moved = [through_a_file({**state, "world": 2, "rank": rank}) for rank in range(2)]
     for wrong in [state, [state], moved if mode == "sharded" else [state]]:
-        with pytest.raises(CheckpointError, match="open is True and left is 0"):
+        with pytest.raises(CheckpointError, match="the epoch is open but has no items left"):
             loader.load_state_dict(wrong)
         assert digest(loader.state_dict()) == before
 
@@ -186,7 +186,7 @@ def test_random_numbers_are_refused_or_do_no_harm():
 def test_a_bad_loss_of_a_device_is_refused_before_it_is_saved(monkeypatch):
     """It would make the state unreadable."""
     monkeypatch.setattr(
-        "tombola.torch.feedback.copy_losses", lambda draw, losses, skip: losses.numpy
+        "tombola.torch.loader.feedback.copy_losses", lambda draw, losses, skip: losses.numpy
     )
     loader = ImportanceLoader(TensorDataset(torch.arange(N)), 8, lag=3)
     for k, (_, draw) in enumerate(loader):

@@ -108,15 +108,36 @@ def test_losses_that_are_not_finite_may_be_skipped():
         loader.check()
 
 
-def test_an_iteration_ends_the_one_before():
+def test_two_iterations_take_turns():
     loader = new(10)
     first = iter(loader)
     next(first)
     assert loader.epoch == 0
-    list(loader)
-    assert loader.epoch == 2  # the first one was abandoned
-    with pytest.raises(RuntimeError, match="a new iteration has begun"):
-        next(first)
+    second = iter(loader)
+    assert loader.epoch == 1  # the first one was abandoned, and goes on
+    sizes = [[len(next(batches)[1]) for batches in (first, second)] for _ in range(2)]
+    assert sizes == [[10, 10], [3, 10]]
+    assert next(first, None) is None
+    with pytest.raises(RuntimeError, match="two iterations take turns"):
+        loader.state_dict()
+    assert [len(draw) for _, draw in second] == [3]
+    state = loader.state_dict()
+    assert (state["epoch"], state["left"], state["open"]) == (2, 0, False)
+
+
+def test_what_was_given_to_the_constructor_cannot_be_set_later():
+    loader = new(10)
+    for name in ("batch_size", "dataset", "drop_last", "sampler", "lag"):
+        with pytest.raises(ValueError, match=f"{name} attribute should not be set after DeviceL"):
+            setattr(loader, name, getattr(loader, name))
+
+
+def test_a_dataset_that_has_changed_its_length_is_noticed():
+    dataset = TensorDataset(*data())
+    loader = DeviceLoader(dataset, 5)
+    dataset.tensors = data(N + 1)
+    with pytest.raises(RuntimeError, match="has 24 items now, and had 23 when this loader was"):
+        iter(loader)
 
 
 def test_states_continue_in_the_middle_of_an_epoch():
@@ -150,7 +171,7 @@ def test_states_continue_in_the_middle_of_an_epoch():
 BAD_STATES = [
     (["epoch"], -1, "epoch must be an integer from 0"),
     (["left"], N + 1, "left must be an integer from 0"),
-    (["left"], 0, "open is True and left is 0"),
+    (["left"], 0, "the epoch is open but has no items left"),
     (["open"], 1, "open must be a bool, got 1 of type int"),
     (["skipped"], 0.5, "skipped must be"),
     (["counts"], torch.zeros(3, dtype=torch.int32), f"an array of {N} int32"),
@@ -200,7 +221,7 @@ def test_arguments_are_checked():
         DeviceLoader(x[:0])
     with pytest.raises(ValueError, match=r"dataset\[1\] on meta"):
         DeviceLoader([x, torch.empty(N, device="meta")])
-    with pytest.raises(TypeError, match="num_workers cannot be given where data are drawn"):
+    with pytest.raises(TypeError, match="num_workers cannot be given if data are drawn"):
         new(num_workers=2)
     with pytest.raises(TypeError, match="sampler must be one of auto, vrb, group-vrb"):
         new(sampler="balanced")
@@ -220,14 +241,35 @@ def test_data_on_the_cpu_are_loaded_by_the_host():
     assert isinstance(loader.sampler, tombola.VRB)
 
 
+def test_an_importance_loader_draws_on_the_device_what_a_device_loader_does(monkeypatch):
+    """Where it may: on the CPU, it is told that it may."""
+    monkeypatch.setattr("tombola.torch.loader.loader.serves", lambda *asked: True)
+    dataset = TensorDataset(*data())
+    loaders = [kind(dataset, 5, seed=3) for kind in (ImportanceLoader, DeviceLoader)]
+    assert [type(loader.sampler) for loader in loaders] == [VRB, VRB]
+    assert (loaders[0].lag, loaders[0].num_workers, len(loaders[0])) == (0, 0, 5)
+    seen = []
+    for loader in loaders:
+        for _ in range(3):
+            for (x, _), draw in loader:
+                loader.update(draw, x + 1)
+                seen.append(draw.indices.tolist())
+        loader.check()
+    assert seen[:15] == seen[15:]
+    loaders[1].load_state_dict(loaders[0].state_dict())
+    assert [draw.indices.tolist() for _, draw in loaders[0]] == [
+        draw.indices.tolist() for _, draw in loaders[1]
+    ]
+
+
 @cuda_tests
 def test_data_on_a_gpu_are_loaded_there():
     dataset = TensorDataset(*data(1000))
     loader = ImportanceLoader(dataset, 50, groups=torch.arange(1000) % 7, seed=5)
-    assert type(loader) is DeviceLoader
     assert isinstance(loader.sampler, GroupVRB)
+    assert loader.lag == 0
     for more in ({"num_workers": 1}, {"lag": 1}, {"sampler": "shuffle"}, {"collate_fn": list}):
-        assert type(ImportanceLoader(dataset, 50, **more)) is ImportanceLoader
+        assert isinstance(ImportanceLoader(dataset, 50, **more).sampler, tombola.samplers.Sampler)
 
 
 @cuda_tests

@@ -19,13 +19,12 @@ from torch.utils.data import TensorDataset
 import tombola
 from tombola.torch import ImportanceLoader, TensorDraw
 from tombola.torch.communication import Connection, find_connection
-from tombola.torch.messages import Feedback, share_feedback
-from tombola.torch.processes import Sharded
-from tombola.torch.shards import Shard
+from tombola.torch.loader.drawing import Shard, Sharded
+from tombola.torch.loader.sharing import Feedback, share_feedback
 
 N, BATCH = 300, 8
 DATA = TensorDataset(torch.arange(N))
-COPY_LOSSES = "tombola.torch.feedback.copy_losses"
+COPY_LOSSES = "tombola.torch.loader.feedback.copy_losses"
 FAR = 2**24 + 1  # float32 would make it 2^24
 
 
@@ -318,8 +317,8 @@ def test_shards_move_to_other_processes_with_all_feedback_and_the_rest_of_the_ep
     def begun(rank):
         loader = make(24 // before, lag=4, n=240, distributed="sharded", shards=4)
         steps(loader, 3)
-        while len(loader._epochs.waiting) < 3:  # as workers would
-            loader._epochs.draw_next()
+        while len(loader._batches.current.waiting) < 3:  # as workers would
+            loader._batches.draw_next()
         return loader.state_dict(), [sampler.gauge.count for sampler in loader.samplers]
 
     states, counts = zip(*Crowd(before, monkeypatch).run(begun), strict=True)
@@ -330,7 +329,7 @@ def test_shards_move_to_other_processes_with_all_feedback_and_the_rest_of_the_ep
         loader = make(24 // after, lag=4, n=240, distributed="sharded", shards=4)
         loader.load_state_dict(list(states))
         kept = [sampler.gauge.count for sampler in loader.samplers]
-        mine = sum(len(kept.losses) for kept in loader._feedback.gathered)
+        mine = sum(len(kept.losses) for kept in loader._batches.feedback.gathered)
         assert [draw.number for draw in loader.unanswered] == []
         rest = [len(draw) for _, draw in loader]
         return kept, mine, rest, sum(sampler.gauge.count for sampler in loader.samplers)
@@ -473,8 +472,8 @@ def test_batches_drawn_ahead_are_split_differently(before, after, monkeypatch):
         loader = make(24 // before, lag=4, n=301)
         batches = iter(loader)
         next(batches)
-        while len(loader._epochs.waiting) < 3:  # as workers would
-            loader._epochs.draw_next()
+        while len(loader._batches.current.waiting) < 3:  # as workers would
+            loader._batches.draw_next()
         return loader.state_dict()
 
     states = Crowd(before, monkeypatch).run(begun)
@@ -516,14 +515,14 @@ def test_an_epoch_is_as_long_as_for_one_process_with_the_global_batch(monkeypatc
 @pytest.mark.parametrize("distributed", ["auto", "replicated", "sharded"])
 def test_a_loader_made_before_the_process_group_is_told(distributed, monkeypatch):
     loader = make(distributed=distributed)
-    monkeypatch.setattr("tombola.torch.epochs.world_size", lambda: 2)
+    monkeypatch.setattr("tombola.torch.loader.host.world_size", lambda: 2)
     with pytest.raises(RuntimeError, match="initialised after this was made"):
         next(iter(loader))
     next(iter(make(distributed=None)))
 
 
 def test_a_group_of_one_process_in_a_larger_world_draws_on_its_own(monkeypatch):
-    for module in ("adaptive", "communication", "epochs"):
+    for module in ("communication", "loader.host", "loader.device"):
         monkeypatch.setattr(f"tombola.torch.{module}.world_size", lambda: 2)
     monkeypatch.setattr(dist, "get_world_size", lambda group: 1)
     assert steps(make(process_group="this one"), 5) == steps(make(distributed=None), 5)
@@ -540,7 +539,7 @@ def test_a_destroyed_process_group_leaves_no_threads_behind(tmp_path):
         dist.destroy_process_group()
     assert len(os.listdir("/proc/self/task")) == threads
     with pytest.raises(RuntimeError, match="the process group of this loader was destroyed"):
-        loader._checkpoints.processes.connection.require_equal({"lag": 1})
+        loader._batches.processes.connection.require_equal({"lag": 1})
 
 
 def test_processes_without_a_process_group_are_told(monkeypatch):

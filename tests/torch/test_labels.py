@@ -6,8 +6,8 @@ import torch
 from torch.utils.data import Dataset, TensorDataset
 
 from tombola import VRB, GroupVRB
-from tombola.torch import ImportanceLoader, ImportanceSampler, labels
-from tombola.torch.device_loader import DeviceLoader
+from tombola.torch import DeviceLoader, ImportanceLoader, ImportanceSampler
+from tombola.torch.loader import labels
 
 N = 200
 Y = torch.arange(N) % 10

@@ -21,7 +21,7 @@ from torch.utils.data import (
 
 import tombola
 from tombola.torch import ImportanceLoader, ImportanceSampler, Numbered
-from tombola.torch.feedback import MOST_UNANSWERED
+from tombola.torch.loader.feedback import MOST_UNANSWERED
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -30,7 +30,7 @@ pytestmark = [
 
 N = 70
 DATA = TensorDataset(torch.arange(N))
-COPY_LOSSES = "tombola.torch.feedback.copy_losses"
+COPY_LOSSES = "tombola.torch.loader.feedback.copy_losses"
 
 
 def loss_of(items, number):
@@ -282,6 +282,7 @@ class Opened(Dataset):
 
 def open_source(worker):
     info = get_worker_info()
+    assert type(info.dataset) is Opened
     info.dataset.source = [len(info.dataset) + item for item in range(N)]
 
 
@@ -506,12 +507,14 @@ def test_losses_of_a_device_are_checked_when_they_are_due(monkeypatch):
     assert loader.epoch == 1
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(workers, monkeypatch):
+@pytest.mark.parametrize(("workers", "persist"), [(0, False), (2, False), (2, True)])
+def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(
+    workers, persist, monkeypatch
+):
     monkeypatch.setattr(COPY_LOSSES, lambda draw, losses, skip: losses.numpy)
 
-    def lived(bad, workers):
-        loader, drawn, errors = ImportanceLoader(DATA, 16, lag=4, num_workers=workers), [], []
+    def lived(bad, **options):
+        loader, drawn, errors = ImportanceLoader(DATA, 16, lag=4, **options), [], []
         while loader.epoch < 3:
             try:
                 for (items,), draw in loader:
@@ -525,9 +528,9 @@ def test_after_a_bad_loss_the_epoch_goes_on_as_if_it_had_not_been_fed(workers, m
                 errors.append(str(error))
         return drawn, errors
 
-    drawn, (error,) = lived(True, workers)
+    drawn, (error,) = lived(True, num_workers=workers, persistent_workers=persist)
     assert "A new iteration continues this epoch" in error
-    assert drawn == lived(False, 0)[0]
+    assert drawn == lived(False)[0]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -555,7 +558,7 @@ def test_negative_losses_are_refused_all_the_same():
 
 def test_losses_on_another_device_are_copied_too():
     """Stands in for devices without pinned copies."""
-    from tombola.torch.losses import _copy_from_device
+    from tombola.torch.loader.feedback import _copy_from_device
 
     losses = torch.ones(3)
     copied = _copy_from_device(losses)
@@ -638,13 +641,181 @@ class Unsized:
         return item
 
 
-def test_a_second_iteration_ends_the_first():
-    loader = ImportanceLoader(DATA, 16)
+# --- as the DataLoader that it replaces ------------------------------------------------------
+
+
+class Fails(Dataset):
+    """Some items cannot be read."""
+
+    def __init__(self, bad):
+        self.bad = bad
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, item):
+        if item in self.bad:
+            raise KeyError(f"item {item}")
+        return (torch.tensor(item),)
+
+
+def outcomes(loader, batches):
+    """The items of each batch, or whether its error is of a worker, until the iterator ends."""
+    seen = []
+    while True:
+        try:
+            (items,), draw = next(batches)
+            seen.append(items.tolist())
+            loader.update(draw, loss_of(items, draw.number))
+        except StopIteration:
+            return seen
+        except KeyError as error:
+            seen.append("in DataLoader worker process" in str(error))
+
+
+@pytest.mark.parametrize(("workers", "options"), [(0, {}), (2, {}), (2, {"in_order": False})])
+def test_an_iterator_goes_on_after_an_error_of_the_dataset(workers, options):
+    loader = ImportanceLoader(Fails({5, 6}), 8, seed=5, lag=4, num_workers=workers, **options)
+    seen = outcomes(loader, iter(loader))
+    failed = [items for items in seen if isinstance(items, bool)]
+    assert len(seen) == len(loader) == 9
+    assert 0 < len(failed) < 9
+    assert set(failed) == {workers > 0}
+    assert loader.epoch == 1
+    assert loader.unanswered == []
+    state = loader.state_dict()
+    assert state["position"]["drawn"] == state["position"]["handed"] == 9
+    loader.load_state_dict(state)
+
+
+def test_batches_that_fail_change_nothing_for_other_numbers_of_workers():
+    runs = []
+    for workers in (0, 1, 2):
+        loader = ImportanceLoader(Fails({5, 6}), 8, seed=5, lag=4, num_workers=workers)
+        kept = [outcomes(loader, iter(loader)) for _ in range(2)]
+        runs.append([[items for items in epoch if isinstance(items, list)] for epoch in kept])
+    assert runs[0] == runs[1] == runs[2]
+
+
+def test_a_run_resumes_after_a_batch_that_failed():
+    def run(stop):
+        loader = ImportanceLoader(Fails({5, 6}), 8, seed=5, lag=2)
+        batches, seen = iter(loader), []
+        while len(seen) < 9:
+            if len(seen) == stop:
+                other = ImportanceLoader(Fails({5, 6}), 8, seed=5, lag=2)
+                other.load_state_dict(loader.state_dict())
+                loader, batches = other, iter(other)
+            try:
+                (items,), draw = next(batches)
+                seen.append(items.tolist())
+                loader.update(draw, loss_of(items, draw.number))
+            except KeyError:
+                seen.append(None)
+        return seen
+
+    whole = run(None)
+    assert None in whole[:-1]
+    for stop in range(1, 9):
+        assert run(stop) == whole
+
+
+@pytest.mark.parametrize(("workers", "lag"), [(0, 0), (0, 3), (2, 4), (2, 5)])
+def test_two_iterations_take_turns(workers, lag):
+    """Each has an epoch of its own; every draw is another, and feedback for all of them counts."""
+    loader = ImportanceLoader(DATA, 16, seed=5, lag=lag, num_workers=workers)
+    seen, numbers = ([], []), []
+    for pair in zip(loader, loader, strict=True):
+        for k, ((items,), draw) in enumerate(pair):
+            assert items.tolist() == draw.indices.tolist()
+            seen[k].append(len(draw))
+            numbers.append(draw.number)
+            loader.update(draw, loss_of(items, draw.number))
+    assert seen[0] == seen[1] == SIZES[:5]
+    assert len(set(numbers)) == 10
+    assert loader.epoch == 2
+    assert loader.unanswered == []
+    state = loader.state_dict()
+    assert sum(len(given["losses"]) for given in state["given"]) + loader.sampler.gauge.count == 140
+    assert len(play(loader, epochs=1)) == 5
+
+
+def test_an_iteration_that_is_abandoned_may_go_on():
+    """It draws from the one sampler, after what was drawn when it was abandoned."""
+    runs = []
+    for goes_on in (False, True):
+        loader = ImportanceLoader(DATA, 16, seed=5, lag=2)
+        first = iter(loader)
+        next(first)
+        runs.append(play(loader, epochs=1))
+        if goes_on:
+            assert [draw.number for _, draw in first] == [1, 2, 8, 9]
+            runs.append(play(loader, epochs=1))
+    assert runs[0] == runs[1]
+
+
+def test_a_state_holds_one_iteration():
+    """While two take turns, it would lose the progress of one."""
+    loader, other = (ImportanceLoader(DATA, 16, seed=5, lag=2) for _ in range(2))
+    first, second = iter(loader), iter(loader)
+    assert [draw.number for _, draw in (next(first), next(second))] == [0, 3]
+    other.load_state_dict(loader.state_dict())  # the first one was abandoned
+    assert [draw.indices.tolist() for _, draw in other] == [
+        draw.indices.tolist() for _, draw in second
+    ]
+    third = iter(loader)
+    next(third)
+    next(first)
+    with pytest.raises(RuntimeError, match="two iterations take turns"):
+        loader.state_dict()
+    for _ in third:
+        pass
+    other.load_state_dict(loader.state_dict())
+    assert play(other, epochs=1) == play(loader, epochs=1)
+
+
+def test_workers_that_persist_serve_one_iteration_at_a_time():
+    loader = ImportanceLoader(DATA, 16, num_workers=1, persistent_workers=True)
     first = iter(loader)
     next(first)
-    next(iter(loader))
+    second = iter(loader)
+    next(second)
     with pytest.raises(RuntimeError, match="a new iteration has begun"):
         next(first)
+    assert len(list(second)) == 4
+
+
+def test_workers_end_with_the_iterator():
+    batches = iter(ImportanceLoader(DATA, 16, num_workers=1))
+    next(batches)
+    workers = batches._coming._workers
+    del batches
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive()
+
+
+def test_what_was_given_to_the_constructor_cannot_be_set_later():
+    """The same error as that of a DataLoader."""
+    loader, plain = ImportanceLoader(DATA, 16), DataLoader(DATA, 16)
+    for name in ("batch_size", "batch_sampler", "dataset", "drop_last", "sampler"):
+        for one in (loader, plain):
+            with pytest.raises(ValueError, match=f"^{name} attribute should not be set after"):
+                setattr(one, name, None)
+    with pytest.raises(ValueError, match="lag attribute should not be set after ImportanceSampler"):
+        ImportanceSampler(N, 16).lag = 3
+
+
+def test_a_dataset_that_has_changed_its_length_is_noticed():
+    items = list(range(N))
+    loader = ImportanceLoader(items, 16)
+    list(loader)
+    items.append(N)
+    for ask in (iter, len):
+        with pytest.raises(RuntimeError, match="has 71 items now, and had 70 when this loader was"):
+            ask(loader)
+    items.pop()
+    assert len(list(loader)) == 5
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -716,7 +887,7 @@ def test_something_that_draws_further_ahead_than_the_lag_is_told():
 
     with pytest.raises(RuntimeError, match="batch 2 is asked for while only 0 batches") as told:
         next(sampler.batches(Ahead()))
-    assert "Declare a larger lag" in str(told.value)
+    assert "Declare a larger lag, 2 or more" in str(told.value)
 
 
 @pytest.mark.parametrize("lag", [1, 100])
@@ -760,7 +931,7 @@ def test_a_loader_without_numbers_is_refused():
     batches = sampler.batches(loader)
     next(batches)
     with pytest.raises(RuntimeError, match="batch 0 is not waiting"):
-        sampler._epochs.hand_out(0)
+        sampler._batches.hand_out(sampler._batches.current, 0)
 
 
 # --- seeing it work --------------------------------------------------------------------------

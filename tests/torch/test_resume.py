@@ -285,6 +285,31 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         assert digest(loader.state_dict()) == before
 
 
+@pytest.mark.parametrize(("before", "after"), [(2, 0), (0, 1)])
+def test_a_loader_without_a_lag_takes_that_of_the_state(before, after):
+    """The default depends on the number of workers; a run goes on with what it began with."""
+    lag = {2: None, 0: 5}[before]
+    undisturbed, end = train(make(before, lag=lag))
+    first, state = train(make(before, lag=lag), stop=5)
+    loader = make(after, lag=None)
+    loader.load_state_dict(through_a_file(state)["loader"])
+    assert loader.lag == 5
+    rest, last = train(loader)
+    assert first + rest == undisturbed
+    assert digest(last) == digest(end)
+
+
+def test_a_lag_that_the_workers_cannot_keep_is_named():
+    state = make(lag=None).state_dict()
+    for options, message in [
+        ({"workers": 2, "lag": None}, "saved with lag=1, and the workers of this loader draw 4"),
+        ({"workers": 2, "lag": 6}, "it, that must be at most 1; a run that may continue with more"),
+        ({"lag": 4}, "lag=1, here it is 4: make the loader with lag=1, or without a lag"),
+    ]:
+        with pytest.raises(CheckpointError, match=message):
+            make(**options).load_state_dict(state)
+
+
 def test_a_state_within_itself_is_refused():
     loader = ImportanceLoader(TensorDataset(torch.arange(4.0)), 2)
     state = loader.state_dict()

@@ -17,7 +17,7 @@ try:
 except ImportError:  # Windows: two processes may compile the same
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["entry", "kernel", "unlock_all"]
+__all__ = ["RuleError", "entry", "kernel", "unlock_all"]
 
 
 ROOMS = ("compiling", "problems", "samplers", "simulate", "solvers", "state")  # compiled methods
@@ -115,6 +115,23 @@ def unlock_all() -> None:
         LOCKS.popitem()[1].close()
 
 
+class RuleError(TypeError):
+    """A method that a user wrote cannot be compiled: where, and why."""
+
+
+def _shortly(compile_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that compiles: its errors about a user's rule have no frames of numba."""
+
+    @functools.wraps(compile_function)
+    def compile_shortly(*arguments: Any, **named: Any) -> Any:
+        try:
+            return compile_function(*arguments, **named)
+        except RuleError as error:
+            raise error.with_traceback(None) from None
+
+    return compile_shortly
+
+
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # of functions called by kernels
 
 
@@ -183,6 +200,8 @@ def kernel(
         return function
     with contextlib.suppress(RuntimeError):  # no writable folder: compile in every process
         compiled._cache = KernelCache(function)
+    if not inner:  # called from Python
+        compiled._compile_for_args = _shortly(compiled._compile_for_args)
     return Inner(compiled, options) if inner else compiled
 
 
@@ -228,7 +247,7 @@ def entry(function: Any, *arguments: Any) -> Callable[..., Any]:
     key = (function, *map(_kind, arguments))
     if key not in _ENTRIES:
         signature = tuple(typeof(argument) for argument in arguments)
-        function.compile(signature)
+        _shortly(function.compile)(signature)
         _ENTRIES[key] = function.overloads[signature].entry_point
     return _ENTRIES[key]
 

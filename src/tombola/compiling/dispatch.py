@@ -10,17 +10,20 @@ A class whose methods allocate memory says so: ``allocates = True`` (see `kernel
 import contextlib
 import hashlib
 import inspect
+import linecache
 import sys
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 from numba import njit, types
+from numba.core.errors import ForceLiteralArg
 from numba.core.imputils import impl_ret_new_ref
+from numba.core.ir import Loc
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate
 from numba.extending import infer_getattr, lower_builtin
 
-from tombola.compiling.caching import INNER
+from tombola.compiling.caching import INNER, RuleError
 
 __all__ = ["name_by_source"]
 
@@ -44,10 +47,55 @@ class Methods(AttributeTemplate):
             key = (types.BaseNamedTuple, name)
 
             def generic(self, arguments: Any, named: Any) -> Any:
-                signature = called.get_call_type(self.context, (kind, *arguments), named)
+                try:
+                    signature = called.get_call_type(self.context, (kind, *arguments), named)
+                except (ForceLiteralArg, RuleError):
+                    raise
+                except Exception as error:
+                    function = _method(kind.instance_class, name)
+                    if function.__module__.partition(".")[0] == "tombola":
+                        raise
+                    raise RuleError(_explanation(function, error)) from None
                 return None if signature is None else signature.as_method()
 
         return types.BoundFunction(Method, kind)
+
+
+def _explanation(function: Any, error: Exception) -> str:
+    """Return where numba failed in a function that a user wrote, and why."""
+    said, _, raised = str(getattr(error, "msg", error)).partition(". Raised from ")
+    reason = ""
+    for part in filter(None, map(str.strip, said.splitlines())):
+        if reason and part.startswith(("There are", "During", "File")):
+            break  # candidates, and the callers
+        if not part.startswith(("Failed in", "- Resolution")):
+            reason = f"{reason} {part}".strip()
+    if isinstance(error, KeyError):
+        reason = f"there is no field {reason}"
+    elif "UndefinedType" in reason:
+        reason = "a name is not defined"
+    code = function.__code__
+    file, line = code.co_filename, code.co_firstlineno
+    place = _place(error)
+    if place is not None and place.filename == file:
+        line = place.line
+    elif raised.startswith(f"{file} ("):
+        line = int(raised.removeprefix(f"{file} (").partition(")")[0])
+    return (
+        f"{function.__qualname__} cannot be compiled: {reason[:400]}\n"
+        f'  File "{file}", line {line}: {linecache.getline(file, line).strip()}\n'
+        "  (all that numba says about it is in the __context__ of this error)"
+    )
+
+
+def _place(error: Exception) -> Any:
+    """Return where the error is, from the error itself or else from what numba was looking at."""
+    place, step = getattr(error, "loc", None), error.__traceback__
+    while place is None and step is not None:
+        found = step.tb_frame.f_locals.get("loc")
+        place = found if isinstance(found, Loc) else None
+        step = step.tb_next
+    return place
 
 
 def _method(kind: type, name: str) -> Any:

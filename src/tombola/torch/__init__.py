@@ -21,10 +21,8 @@ except ImportError as error:
 
 from tombola.torch import loggers
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB, IndexDraw, WeightIndex
-from tombola.torch.device_loader import DeviceLoader
-from tombola.torch.loader import ImportanceLoader, ImportanceSampler
+from tombola.torch.loader import DeviceLoader, ImportanceLoader, ImportanceSampler, Numbered
 from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
-from tombola.torch.numbered import Numbered
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.torch.weighted_sampler import WeightedSampler
 

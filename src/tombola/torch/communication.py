@@ -1,6 +1,6 @@
 """The connection between the processes that train one model, found through torch.distributed.
 
-Messages go through a gloo group of the library's own, in host memory, also where the model is
+Messages go through a gloo group of the library's own, in host memory, also if the model is
 trained over NCCL: a device never waits for them. A process group that the user passes is used as
 it is; if its backend is NCCL, messages go through the device.
 
@@ -29,12 +29,12 @@ class Connection(NamedTuple):
     Attributes
     ----------
     mode : {"single", "replicated", "sharded"}
-        How the processes share the work; see `tombola.torch.processes`.
+        How the processes share the work; see `tombola.torch.loader.drawing`.
     rank, world : int
         The number of this process, and the number of processes.
     gather : callable or None
         Takes an int64 array and returns those of all processes, one per row. Every process calls
-        it equally often, with arrays of equal length. None where there is no other process.
+        it equally often, with arrays of equal length. None if there is no other process.
     """
 
     mode: Literal["single", "replicated", "sharded"] = "single"
@@ -43,7 +43,7 @@ class Connection(NamedTuple):
     gather: Gather | None = None
 
     def require_equal(self, settings: Mapping[str, int]) -> None:
-        """Raise an error where a setting, or the mode, differs between processes."""
+        """Raise an error if a setting, or the mode, differs between processes."""
         if self.gather is None:
             return
         settings = {'distributed (1 for "sharded")': self.mode == "sharded", **settings}
@@ -98,7 +98,7 @@ def _own_group() -> Any:
 
 
 def world_size() -> int:
-    """Return the number of processes; 0 where torch.distributed is not initialised."""
+    """Return the number of processes; 0 if torch.distributed is not initialised."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 0
 
 

@@ -1,7 +1,7 @@
-"""The squared gradient norm of each example, for each kind of layer.
+"""The kinds of layers with a rule, and for each the squared gradient norm of each example.
 
 The gradient of a Linear weight is, for one example, a sum of outer products g_t x_t^T over its
-positions t (tokens, pixels; one where there are none), of the gradient of the output and the
+positions t (tokens, pixels; one if there are none), of the gradient of the output and the
 input. A convolution is the same with patches for x, an Embedding with unit vectors for g. So,
 without forming the gradient,
 
@@ -20,13 +20,38 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tombola.torch.norms.layers import CHANNELS_FIRST, CONVOLUTIONS, NORMALISATIONS
+__all__ = [
+    "CONVOLUTIONS", "ROOM", "SUPPORTED", "Use", "is_supported", "least_dimensions",
+    "squared_lengths", "squared_norms", "widened",
+]  # fmt: skip
 
-__all__ = ["ROOM", "Use", "squared_lengths", "squared_norms", "widened"]
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+NORMALISATIONS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
+CHANNELS_FIRST = (*CONVOLUTIONS, nn.GroupNorm)
+SUPPORTED = (nn.Linear, nn.Embedding, *CONVOLUTIONS, *NORMALISATIONS)
 
 # The number of values that the work on one parameter may hold at a time: a cache's worth on a
 # CPU, a share of the memory on a device that wants large pieces of work.
 ROOM = {"cpu": 2**20, "else": 2**26}
+
+
+def is_supported(module: nn.Module) -> bool:
+    """Return whether a layer computes what a known kind does, with no other parameters."""
+    names = module._parameters.keys()
+    if not names or not names <= {"weight", "bias"}:
+        return False
+    if isinstance(module, nn.Embedding) and module.scale_grad_by_freq:
+        return False
+    return any(type(module).forward is kind.forward for kind in SUPPORTED)
+
+
+def least_dimensions(layer: nn.Module) -> int:
+    """Return the least number of dimensions of a layer's output that has a batch dimension."""
+    if isinstance(layer, CONVOLUTIONS):
+        return 2 + len(layer.kernel_size)
+    if isinstance(layer, (nn.LayerNorm, nn.RMSNorm)):
+        return 1 + len(layer.normalized_shape)
+    return 2
 
 
 class Use(NamedTuple):

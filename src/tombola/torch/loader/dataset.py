@@ -1,13 +1,14 @@
-"""Batches with their number, by which losses find their draw again."""
+"""The dataset as a `DataLoader` sees it: batches with a number, by which losses find their draw."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, TensorDataset, default_collate
+from torch._utils import ExceptionWrapper
+from torch.utils.data import Dataset, TensorDataset, default_collate, get_worker_info
 
-__all__ = ["Indices", "Numbered", "NumberedBatch"]
+__all__ = ["Indices", "Numbered", "NumberedBatch", "WorkerInit"]
 
 
 class Indices(list[int]):
@@ -19,10 +20,19 @@ class Indices(list[int]):
 
 
 class NumberedBatch(NamedTuple):
-    """A batch of data, and its number."""
+    """A batch of data and its number, or the exception of the dataset in place of the data."""
 
     number: int
     batch: Any
+    error: Any = None  # an exception; of a worker, as torch wraps them
+
+    def opened(self) -> Any:
+        """Return the data, or raise the exception as a `DataLoader` would."""
+        if isinstance(self.error, Exception):
+            raise self.error
+        if self.error is not None:
+            self.error.reraise()
+        return self.batch
 
 
 class Numbered(Dataset[Any]):
@@ -53,20 +63,30 @@ class Numbered(Dataset[Any]):
         return self.dataset[index]
 
     def __getitems__(self, indices: Indices) -> NumberedBatch:
-        """Return the whole batch, collated, and its number."""
+        """Return the whole batch, collated, and its number; an exception keeps the number, too."""
         if not isinstance(indices, Indices):
             raise TypeError(
                 "these indices are not a batch of an ImportanceSampler: something else has drawn "
                 "them, or has split its batches differently"
             )
+        try:
+            return NumberedBatch(indices.number, self._fetch(indices))
+        except Exception as error:
+            worker = get_worker_info()
+            if worker is None:
+                return NumberedBatch(indices.number, None, error)
+            where = f"in DataLoader worker process {worker.id}"
+            wrapped = ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
+            return NumberedBatch(indices.number, None, wrapped)
+
+    def _fetch(self, indices: Indices) -> Any:
         dataset = self.dataset
         if self._plain:
             at = torch.from_numpy(np.array(indices))
-            batch = [t.index_select(0, at.to(t.device)) for t in dataset.tensors]
-            return NumberedBatch(indices.number, batch)
+            return [t.index_select(0, at.to(t.device)) for t in dataset.tensors]
         fetch = getattr(dataset, "__getitems__", None)
         items = fetch(list(indices)) if fetch else [dataset[index] for index in indices]
-        return NumberedBatch(indices.number, self._collate_fn(items))
+        return self._collate_fn(items)
 
     @staticmethod
     def collate(batch: Any) -> Any:
@@ -83,3 +103,18 @@ class Numbered(Dataset[Any]):
 
     def __reduce__(self) -> Any:
         return Numbered, (self.dataset, self._collate_fn)
+
+
+class WorkerInit:
+    """The `worker_init_fn` of a loader: ``get_worker_info().dataset`` is the user's own dataset."""
+
+    def __init__(self, function: Callable[[int], Any] | None) -> None:
+        self._function = function
+
+    def __call__(self, worker: int) -> None:
+        """Run in a worker, before it loads anything."""
+        info: Any = get_worker_info()
+        if isinstance(info.dataset, Numbered):
+            object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
+        if self._function is not None:
+            self._function(worker)

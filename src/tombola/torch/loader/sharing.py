@@ -1,4 +1,4 @@
-"""Feedback, and the messages by which replicated processes share it.
+"""Feedback for a batch, and the messages by which replicated processes share it.
 
 Messages are int64 arrays: item and batch numbers as they are, probabilities and losses as the 64
 bits of a float64, so that nothing is rounded on the way.
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.draws import Draw
-from tombola.state import Document, Floats, array, count, integer, nested
+from tombola.state import Document, Floats, array, count, derived, integer, nested
 from tombola.torch.communication import Connection
 
 __all__ = ["Feedback", "share_feedback"]
@@ -27,12 +27,13 @@ class Feedback(Document):
     draw: Draw = nested("the items", Draw)
     losses: Floats = array("their losses", 0.0, dtype=np.float64, shape=("draw.indices.size",))
     rank: int = count("the process that gave it", default=0)
+    late: bool = derived("whether losses came from a device and are not checked", default=False)
 
     def part(self, key: Any, rank: int = 0) -> "Feedback":
         """Return the feedback of some of the items, given by a process."""
         return Feedback(
             due=self.due, number=self.number, draw=self.draw[key], losses=self.losses[key],
-            rank=rank,
+            rank=rank, late=self.late,
         )  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def share_feedback(
 ) -> list[Feedback]:
     """Return the feedback of all processes: the same on each, with the rank that gave it.
 
-    It takes one message per process, and more where a process has feedback for several batches,
+    It takes one message per process, and more if a process has feedback for several batches,
     or for more items than a message holds.
 
     Parameters
@@ -100,18 +101,19 @@ def _require_same_progress(progress: NDArray[np.int64]) -> None:
 
 # Layout of a message, int64[_HEAD + 4 * width]: the fields below, then items, probabilities,
 # losses and tags (-1: none) of one piece of feedback.
-_MESSAGES, _PROGRESS, _SAVING, _DUE, _NUMBER, _ROUND, _N, _SIZE, _HEAD = range(9)
+_MESSAGES, _PROGRESS, _SAVING, _DUE, _NUMBER, _LATE, _ROUND, _N, _SIZE, _HEAD = range(10)
 
 
 def _packed(
     pieces: Sequence[Feedback], k: int, progress: int, width: int, saving: bool
 ) -> NDArray[np.int64]:
-    """Return message k of a process; its size is 0 where the process has fewer."""
+    """Return message k of a process; its size is 0 if the process has fewer."""
     message = np.zeros(_HEAD + 4 * width, dtype=np.int64)
     message[_MESSAGES], message[_PROGRESS], message[_SAVING] = len(pieces), progress, saving
     if k < len(pieces):
         draw = pieces[k].draw
         message[_DUE], message[_NUMBER] = pieces[k].due, pieces[k].number
+        message[_LATE] = pieces[k].late
         message[_ROUND], message[_N], message[_SIZE] = draw.round, draw.n, len(draw)
         rows = message[_HEAD:].reshape(4, width)[:, : len(draw)]
         rows[0] = draw.indices
@@ -140,4 +142,5 @@ def _unpacked(message: NDArray[np.int64], rank: int) -> Feedback | None:
         draw=draw,
         losses=losses.view(np.float64),
         rank=rank,
+        late=bool(message[_LATE]),
     )

@@ -7,9 +7,12 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data import Sampler as TorchSampler
 
 from tombola.samplers import Sampler
-from tombola.torch.adaptive import AdaptiveBatches
-from tombola.torch.labels import resolve_groups
-from tombola.torch.numbered import Numbered
+from tombola.torch.loader.base import Batches, LoaderBase
+from tombola.torch.loader.dataset import Numbered, WorkerInit
+from tombola.torch.loader.device import DeviceBatches, serves
+from tombola.torch.loader.host import HostBatches
+from tombola.torch.loader.labels import resolve_groups
+from tombola.torch.loader.settings import Settings
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.validation import whole
 
@@ -22,7 +25,7 @@ REFUSED = {
 }
 
 
-class ImportanceSampler(AdaptiveBatches, TorchSampler[list[int]]):
+class ImportanceSampler(LoaderBase, TorchSampler[list[int]]):
     """The bare batch sampler, for loops that build their own `DataLoader`.
 
     It is the loader without the loading: everything but the following is as in
@@ -32,9 +35,10 @@ class ImportanceSampler(AdaptiveBatches, TorchSampler[list[int]]):
     ----------
     n : int
         The number of items.
-    lag : int, default=1
-        At least num_workers * prefetch_factor of the loader that it is given to (and what else
-        draws ahead), otherwise drawing raises an error; one more where losses are on a device.
+    lag : int, optional
+        By default 1. At least num_workers * prefetch_factor of the loader that it is given to (and
+        what else draws ahead), otherwise drawing raises an error; one more if losses are on a
+        device.
 
     Examples
     --------
@@ -59,7 +63,7 @@ class ImportanceSampler(AdaptiveBatches, TorchSampler[list[int]]):
         groups: Any = None,
         seed: int = 0,
         quantity: str = "loss",
-        lag: int = 1,
+        lag: int | None = None,
         drop_last: bool = False,
         distributed: str | None = "auto",
         shards: int | None = None,
@@ -71,13 +75,17 @@ class ImportanceSampler(AdaptiveBatches, TorchSampler[list[int]]):
                 f"n is a {type(n).__name__}: a framework tries to draw in place of this sampler; "
                 "give it an ImportanceLoader, which it leaves alone"
             )
-        super().__init__(
-            whole("n", n, 1), batch_size, sampler, groups, seed, quantity, lag, drop_last,
-            distributed, shards, process_group, share,
+        settings = Settings(
+            n=whole("n", n, 1), batch_size=batch_size, sampler=sampler, groups=groups, seed=seed,
+            quantity=quantity, lag=lag, drop_last=drop_last, distributed=distributed, shards=shards,
+            process_group=process_group, share=share,
         )  # fmt: skip
+        super().__init__(settings, HostBatches(settings))
+
+    _batches: HostBatches
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(self._epochs)
+        return iter(self._batches)
 
     def batches(self, loader: Any) -> Iterator[tuple[Any, TensorDraw]]:
         """Iterate over a `DataLoader` of `Numbered` data: each batch, and how it was drawn."""
@@ -88,10 +96,10 @@ class ImportanceSampler(AdaptiveBatches, TorchSampler[list[int]]):
                 "batch_sampler=sampler, and do not hand it to a framework that puts a sampler of "
                 "its own around it (Accelerate's prepare does, with several processes)"
             )
-        return self._epochs.batches(loader)
+        return self._batches.batches(loader)
 
 
-class ImportanceLoader(AdaptiveBatches):
+class ImportanceLoader(LoaderBase):
     """Load batches of the examples that matter, and learn from their losses which those are.
 
     Like `torch.utils.data.DataLoader`, but each batch comes with its draw, which keeps estimates
@@ -106,8 +114,14 @@ class ImportanceLoader(AdaptiveBatches):
     feedback that is late counts `lag` batches after the next batch. An epoch that is left early
     loses `lag` batches: they may have been drawn already.
 
-    For a `TensorDataset` on a CUDA device this makes a `DeviceLoader`, whose draws, batches and
-    feedback stay there.
+    An exception of the dataset is raised as by a `DataLoader`: the batch is lost, and the iterator
+    may go on with the next one. A new iteration abandons the one in progress, whose `lag` next
+    batches are drawn at once; both iterators may go on, each with draws of its own from the one
+    sampler, so that the number of workers then matters. Meanwhile `state_dict` is an error.
+
+    With a `TensorDataset` on a CUDA device, draws, batches and feedback stay there, as with a
+    `DeviceLoader`, unless workers, a collate_fn, a lag, another sampler than "auto", "vrb" or
+    "group-vrb", or several processes are asked for.
 
     Parameters
     ----------
@@ -135,8 +149,8 @@ class ImportanceLoader(AdaptiveBatches):
         sampler that is passed in keeps its own quantity.
     lag : int, optional
         In batches. At least ``num_workers * prefetch_factor``, which are drawn ahead; the
-        default is one more, so that no device is waited for. Runs that should draw alike under
-        different numbers of workers need the same lag.
+        default is one more, so that no device is waited for, or that of a state that is loaded.
+        Runs with different numbers of workers draw the same if they have the same lag.
     drop_last : bool, default=False
         Whether to leave out a last batch that is smaller.
     distributed : {"auto", "replicated", "sharded"} or None, default="auto"
@@ -163,7 +177,7 @@ class ImportanceLoader(AdaptiveBatches):
     sampler : Sampler
         The tombola sampler.
     samplers : list of Sampler
-        Those of all shards of this process, where it has several.
+        Those of all shards of this process, if it has several.
     skipped : int
         How many losses of this process were left out by ``update(..., skip_nonfinite=True)``.
     lag : int
@@ -184,15 +198,7 @@ class ImportanceLoader(AdaptiveBatches):
     True
     """
 
-    def __new__(
-        cls, dataset: Any = None, batch_size: Any = 1, sampler: Any = "auto", **options: Any
-    ) -> "ImportanceLoader":
-        """Return a `DeviceLoader` where the data are on a device, and nothing needs the host."""
-        from tombola.torch import device_loader
-
-        if cls is ImportanceLoader and device_loader.serves(dataset, sampler, options):
-            return object.__new__(device_loader.DeviceLoader)
-        return object.__new__(cls)
+    num_workers: int
 
     def __init__(
         self,
@@ -215,32 +221,44 @@ class ImportanceLoader(AdaptiveBatches):
         for name, reason in REFUSED.items():
             if loader_options.pop(name, None):
                 raise TypeError(f"{name} cannot be given: {reason}")
+        on_device = serves(
+            dataset, sampler, {"lag": lag, "distributed": distributed, "shards": shards,
+                               "process_group": process_group, "share": share, **loader_options},
+        )  # fmt: skip
         ahead = _drawn_ahead(**loader_options)
-        lag = ahead + 1 if lag is None else whole("lag", lag, 0)
-        if lag < ahead:
+        if lag is not None and whole("lag", lag, 0) < ahead:
             workers = loader_options["num_workers"]
             raise ValueError(
                 f"lag={lag} is too small: {workers} workers, {ahead // workers} batches each, draw "
                 f"{ahead} batches before the first one is handed out, so no feedback can count "
                 f"sooner; declare lag={ahead} or more, or use fewer workers"
             )
-        groups = resolve_groups(groups, dataset, n)
-        super().__init__(
-            n, batch_size, sampler, groups, seed, quantity, lag, drop_last, distributed, shards,
-            process_group, share, ahead,
+        settings = Settings(
+            n=n, batch_size=batch_size, sampler=sampler, seed=seed, quantity=quantity, lag=lag,
+            groups=resolve_groups(groups, dataset, n), drop_last=drop_last, shards=shards,
+            distributed=distributed, process_group=process_group, share=share, ahead=ahead,
         )  # fmt: skip
-        numbered = Numbered(dataset, loader_options.pop("collate_fn", None))
-        self.dataset = dataset
-        self._loader: DataLoader[Any] = DataLoader(
-            numbered,
-            batch_sampler=self._epochs,
-            collate_fn=numbered.collate,
-            **loader_options,
-        )
-        self.num_workers = self._loader.num_workers
+        batches: Batches
+        if on_device:
+            batches, self._source = DeviceBatches(dataset, settings), dataset
+        else:
+            batches = HostBatches(settings)
+            numbered = Numbered(dataset, loader_options.pop("collate_fn", None))
+            loader_options["worker_init_fn"] = WorkerInit(loader_options.get("worker_init_fn"))
+            self._source = DataLoader(
+                numbered, batch_sampler=batches, collate_fn=numbered.collate, **loader_options
+            )
+        workers = getattr(self._source, "num_workers", 0)
+        super().__init__(settings, batches, dataset=dataset, num_workers=workers)
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch; in this one, if the sampler varies it."""
+        self._require_length(len(self.dataset))
+        return super().__len__()
 
     def __iter__(self) -> Iterator[tuple[Any, TensorDraw]]:
-        return self._epochs.batches(self._loader)
+        self._require_length(len(self.dataset))
+        return self._batches.batches(self._source)
 
     @property
     def batch_sampler(self) -> NoReturn:

@@ -1,0 +1,342 @@
+"""The state of a loader on the host: take it, and continue from it, also with other processes."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tombola.draws import SMALLEST, Draw
+from tombola.state import (
+    CheckpointError,
+    Document,
+    Floats,
+    Scope,
+    array,
+    count,
+    flag,
+    integer,
+    listed,
+    mapping,
+    nested,
+    optional,
+    same,
+)
+from tombola.torch.loader.drawing import DrawnBatch, Processes, Shard, join_draws
+from tombola.torch.loader.feedback import MOST_UNANSWERED
+from tombola.torch.loader.sharing import Feedback
+from tombola.torch.tensors import TensorState, from_tensors
+from tombola.validation import brief
+
+if TYPE_CHECKING:
+    from tombola.torch.loader.host import HostBatches
+
+__all__ = ["LoaderState", "Position", "resume", "take"]
+
+
+class Position(Document):
+    """How far drawing and handing out have come."""
+
+    handed: int = count("batches handed out", default=0)
+    drawn: int = integer(
+        "batches drawn, which is the number of the next one", "handed", "handed + lag + 1",
+        default=0,
+    )  # fmt: skip
+    left: int = integer(
+        "items of this epoch that are not drawn yet, over all processes", 0, "longest", default=0
+    )
+    open: bool = flag("whether an epoch has begun and is not over", default=False)
+    epoch: int = count("epochs that are over", default=0)
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with an epoch that is open, or over."""
+        waiting = self.drawn > self.handed
+        if self.open and self.left == 0 and not waiting:
+            return "the epoch is open but has no items left"
+        if not self.open and waiting:
+            return (
+                f"the epoch is over, but of {self.drawn} batches drawn only {self.handed} are "
+                "handed out"
+            )
+        return ""
+
+
+class SavedShard(Document):
+    """Consecutive items with a sampler of their own; see `Shard`."""
+
+    start: int = integer("the first item", 0, "n - 1")
+    counts: NDArray[np.int32] = array("how often each item was drawn", 0, 2**31 - 1, dtype=np.int32)
+    sampler: Mapping[str, Any] = mapping("the state of the sampler")
+
+    @property
+    def stop(self) -> int:
+        """The first item of the next shard."""
+        return self.start + self.counts.size
+
+
+class SavedBatch(Document):
+    """What was drawn for a batch; see `DrawnBatch`."""
+
+    number: int = integer("the number of the batch", 0, "position.drawn - 1")
+    draw: Draw = nested("what was drawn", Draw)
+    shares: Floats | None = optional(
+        array(
+            "for sharded items, the share of all batches that comes from the shard of the item",
+            SMALLEST, 1.0, dtype=np.float64, shape=("draw.indices.size",),
+        )
+    )  # fmt: skip
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the draw or the shares."""
+        if not len(self.draw) or self.draw.nominal is not None:
+            return "draw must be of a fixed size, at least 1"
+        if self.shares is None and scope.find("sharded"):
+            return "shares must be an array: items are sharded"
+        if self.shares is not None and not scope.find("sharded"):
+            return "shares must be None: items are not sharded"
+        return ""
+
+
+class LoaderState(TensorState):
+    """Everything that a loader, or the bare sampler, needs to continue."""
+
+    kind: ClassVar = "ImportanceLoader"
+
+    n: int = same("items")
+    lag: int = count("how many batches late feedback counts")
+    drop_last: bool = same("whether a last batch that is smaller is left out")
+    sharded: bool = same("whether each process draws from items of its own")
+    batch_size: int = count("items of a batch, in the process that saved the state", least=1)
+    world: int = count("processes", least=1)
+    rank: int = integer("the process that saved the state; 0 unless sharded", 0, "world - 1")
+    position: Position = nested("how far drawing and handing out have come", Position)
+    shards: list[SavedShard] = listed("the shards of the process", SavedShard)
+    waiting: list[SavedBatch] = listed("batches that are not handed out", SavedBatch)
+    unanswered: list[SavedBatch] = listed("batches that have no feedback", SavedBatch)
+    given: list[Feedback] = listed("feedback that is not due yet", Feedback)
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong between the parts."""
+        drawn, handed, waiting = self.position.drawn, self.position.handed, len(self.waiting)
+        if self.rank and not self.sharded:
+            return "rank must be 0: items are not sharded"
+        if drawn - handed != waiting:
+            return (
+                "the state is incomplete: batches that were drawn are missing, "
+                f"{drawn} were drawn, {handed} handed out, {waiting} wait"
+            )
+        if len(self.unanswered) > MOST_UNANSWERED:
+            return f"unanswered has {len(self.unanswered)} batches, more than {MOST_UNANSWERED}"
+        numbers = Counter(batch.number for batch in (*self.waiting, *self.unanswered))
+        number, times = max(numbers.items(), key=itemgetter(1), default=(0, 0))
+        if times > 1:
+            return f"batch {number} occurs {times} times in waiting and unanswered"
+        return self._shard_fault() or self._draw_fault()
+
+    def _shard_fault(self) -> str:
+        starts, stops = [one.start for one in self.shards], [one.stop for one in self.shards]
+        if not self.sharded or not starts or (starts[1:] == stops[:-1] and stops[-1] <= self.n):
+            return ""
+        return (
+            f"shards begin at {starts} and end at {stops}: they must follow each other within the "
+            f"{self.n} items"
+        )
+
+    def _draw_fault(self) -> str:
+        first, stop = 0, self.n
+        if self.sharded and self.shards:
+            first, stop = self.shards[0].start, self.shards[-1].stop
+        for name, draw in self._draws():
+            if draw.n != self.n:
+                return f"{name}.n must be {self.n}, got {draw.n}"
+            inside = (draw.indices >= first) & (draw.indices < stop)
+            if not inside.all():
+                item = draw.indices[inside.argmin()]
+                return f"{name}.indices must be items from {first} to {stop - 1}, got {item}"
+        return ""
+
+    def _draws(self) -> Iterator[tuple[str, Draw]]:
+        for name in ("waiting", "unanswered", "given"):
+            for k, one in enumerate(getattr(self, name)):
+                yield f"{name}.{k}.draw", one.draw
+
+
+def take(batches: "HostBatches") -> dict[str, Any]:
+    """Return the state, with tensors; all processes take theirs at once."""
+    processes, feedback = batches.processes, batches.feedback
+    feedback.gather(np.inf, saving=True)
+    unanswered = feedback.unanswered if processes.saves_unanswered else {}
+    return LoaderState(
+        **_settings(batches),
+        lag=batches.lag,
+        batch_size=batches.settings.batch_size,
+        rank=processes.rank if processes.sharded else 0,
+        world=processes.world,
+        position=Position(
+            handed=batches.handed,
+            drawn=batches.drawn,
+            left=batches.current.left,
+            open=batches.open,
+            epoch=batches.epoch,
+        ),
+        shards=[
+            SavedShard(start=shard.start, counts=shard.counts, sampler=shard.sampler.state_dict())
+            for shard in processes.shards
+        ],
+        waiting=_saved(batches.current.waiting),
+        unanswered=_saved(unanswered),
+        given=feedback.gathered,
+    ).state_dict()
+
+
+def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
+    """Continue from states of all processes or of one; on an error nothing has changed."""
+    known = {**_settings(batches), "longest": batches.longest}
+    states = from_tensors(states)
+    for state in states:
+        _check_lag(batches, state.get("lag") if isinstance(state, Mapping) else None)
+    read = [LoaderState.from_state_dict(state, **known) for state in states]
+    if not read:
+        raise CheckpointError("there is no state in the list")
+    processes = batches.processes
+    sources, moved = _sources(processes, read)
+    position = sources[0].position
+    waiting: dict[int, DrawnBatch] = {}
+    if moved:  # what the other processes had drawn ahead is drawn again
+        _undo_waiting(position, sources[0], batches.longest)
+    else:
+        waiting = _restored(processes, [sources[0].waiting])
+    unanswered = _restored(processes, [source.unanswered for source in sources])
+    given = [
+        one.part(own, one.rank)
+        for source in sources
+        for one in source.given
+        for own in [processes.owns(one.draw)]
+        if own.any()
+    ]
+    _load_shards(processes.shards, [shard for source in sources for shard in source.shards])
+    processes.resumed((position.drawn, position.handed, position.left))
+    for number, batch in waiting.items():
+        waiting[number] = processes.completed(batch)
+        more = len(waiting[number].drawn) - len(batch.drawn)
+        position.left = max(0, position.left - more)
+    batches.handed, batches.drawn, batches.lag = position.handed, position.drawn, sources[0].lag
+    batches.resume_at(position.epoch, position.open, position.left, waiting)
+    batches.feedback.arriving.clear()
+    batches.feedback.gathered = given
+    batches.feedback.unanswered = {
+        number: batch for number, batch in unanswered.items() if number < position.drawn
+    }
+
+
+def _settings(batches: "HostBatches") -> dict[str, Any]:
+    """Return what a state and the loader that loads it must have in common."""
+    settings = batches.settings
+    return {
+        "n": settings.n, "drop_last": settings.drop_last, "sharded": batches.processes.sharded
+    }  # fmt: skip
+
+
+def _check_lag(batches: "HostBatches", saved: Any) -> None:
+    """Raise an error if a loader cannot continue with the lag of a state, which may be anything."""
+    given, ahead = batches.settings.lag, batches.settings.ahead
+    if type(saved) is not int:
+        return
+    lag = brief(saved)
+    if saved < ahead:
+        raise CheckpointError(
+            f"the state was saved with lag={lag}, and the workers of this loader draw {ahead} "
+            "batches ahead (num_workers * prefetch_factor): to continue it, that must be at most "
+            f"{lag}; a run that may continue with more workers needs a larger lag from the start"
+        )
+    if given not in (None, saved):
+        raise CheckpointError(
+            f"the state was saved with lag={lag}, here it is {given}: make the loader with "
+            f"lag={lag}, or without a lag, to continue it"
+        )
+
+
+def _sources(processes: Processes, states: Sequence[LoaderState]) -> tuple[list[LoaderState], bool]:
+    """Return the states to take from, and whether items come from other processes."""
+    here = (processes.rank, processes.world)
+    own = [state for state in states if (state.rank, state.world) == here]
+    if own or not processes.sharded:
+        return [*own, states[0]][:1], False
+    first = states[0]
+    for state in states[1:]:
+        for name, one, other in [
+            ("world", first.world, state.world),
+            ("lag", first.lag, state.lag),
+            ("handed", first.position.handed, state.position.handed),
+            ("epoch", first.position.epoch, state.position.epoch),
+        ]:
+            if one != other:
+                raise CheckpointError(
+                    f"the states have {name}={one} and {name}={other}: they must be of the "
+                    "processes of one run, after the same batch"
+                )
+    if len({state.rank for state in states}) < len(states):
+        raise CheckpointError("two states are of the same rank")
+    return list(states), True
+
+
+def _restored(processes: Processes, saved: Sequence[Sequence[SavedBatch]]) -> dict[int, DrawnBatch]:
+    """Return batches of several processes joined, and of each what this process has."""
+    parts: dict[int, list[SavedBatch]] = {}
+    for batches in saved:
+        for piece in batches:
+            parts.setdefault(piece.number, []).append(piece)
+    restored = {}
+    for number, pieces in parts.items():
+        shares = [piece.shares for piece in pieces if piece.shares is not None]
+        batch = processes.restored(
+            join_draws([piece.draw for piece in pieces]),
+            np.concatenate(shares) if shares else None,
+        )
+        if len(batch.drawn):
+            restored[number] = batch
+    return restored
+
+
+def _saved(batches: Mapping[int, DrawnBatch]) -> list[SavedBatch]:
+    return [
+        SavedBatch(number=number, draw=batch.drawn, shares=batch.shares)
+        for number, batch in batches.items()
+    ]
+
+
+def _undo_waiting(position: Position, state: LoaderState, longest: int) -> None:
+    """Put the items of waiting batches, of all processes, back into the epoch."""
+    items = sum(len(batch.draw) for batch in state.waiting) * state.world
+    position.left = min(longest, position.left + items)
+    position.drawn -= len(state.waiting)
+
+
+def _load_shards(shards: Sequence[Shard], saved: Sequence[SavedShard]) -> None:
+    """Load all shards; if one cannot be loaded, all stay as they are."""
+    matching = [_matching(shard, saved) for shard in shards]
+    before = [shard.sampler.state_dict() for shard in shards]
+    for k, (shard, state) in enumerate(zip(shards, matching, strict=True)):
+        try:
+            shard.sampler.load_state_dict(state.sampler)
+        except Exception as error:
+            for other, old in zip(shards[: k + 1], before, strict=False):
+                other.sampler.load_state_dict(old)
+            raise CheckpointError(
+                f"the sampler of items {shard.start} to {shard.stop - 1}: {error}"
+            ) from error
+    for shard, state in zip(shards, matching, strict=True):
+        shard.counts[:] = state.counts
+
+
+def _matching(shard: Shard, saved: Sequence[SavedShard]) -> SavedShard:
+    for state in saved:
+        if (state.start, len(state.counts)) == (shard.start, len(shard.counts)):
+            return state
+    raise CheckpointError(
+        f"the state does not hold items {shard.start} to {shard.stop - 1} as one shard; pass "
+        "the states of all processes that there were, as a list, and the number of shards that "
+        "there were"
+    )
