@@ -4,7 +4,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["brief", "is_exactly", "legible", "number", "positive_count", "share", "shown", "whole"]
+__all__ = [
+    "brief",
+    "is_exactly",
+    "legible",
+    "number",
+    "positive",
+    "positive_count",
+    "share",
+    "shown",
+    "whole",
+]
 
 LONGEST = 40  # characters of a value in an error message
 LONGEST_MESSAGE = 5000  # characters: a path takes up to 4096
@@ -72,6 +82,14 @@ def number(name: str, value: Any) -> float:
         return float(value)
     except OverflowError:
         raise ValueError(f"{name} must be below 1.8e308, got an integer beyond it") from None
+
+
+def positive(name: str, value: Any) -> float:
+    """Return an argument as a float that is positive and finite."""
+    given = number(name, value)
+    if not 0.0 < given < np.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value}")
+    return given
 
 
 def share(name: str, value: Any, *, zero: bool = True) -> float:

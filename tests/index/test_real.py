@@ -1,6 +1,9 @@
 """Real weights as integers: the rule against exact fractions, the scale, and draws by it."""
 
+import contextlib
 import math
+import signal
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -8,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from states import assert_same
 from tombola import Stream, WeightIndex
 from tombola.index.real import (
     CHOSEN,
@@ -15,6 +19,7 @@ from tombola.index.real import (
     LEAST,
     LOW,
     MOST,
+    NONE_TAKEN,
     RealWeights,
     fill_integers,
     out_of_range,
@@ -37,7 +42,7 @@ def exact(value, exponent, room=2**62):
 
 def converted(values, exponent):
     out = np.empty(values.size, dtype=np.int64)
-    fill_integers(values, exponent, out)
+    fill_integers(values, NONE_TAKEN, exponent, out)
     return out
 
 
@@ -255,3 +260,90 @@ def test_verify_sees_a_weight_that_is_not_that_of_its_value():
     index._real.values[1] = 0.2501
     with pytest.raises(RuntimeError, match="corrupt at item 1"):
         index.verify()
+
+
+# --- nothing is half changed ----------------------------------------------------------------------
+
+
+class InterruptError(Exception):
+    pass
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers of the system")
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+@pytest.mark.parametrize("change", ["draw_distinct", "set"])
+def test_an_interrupt_leaves_the_index_whole(monkeypatch, change, kind):
+    def interrupt(number, frame):
+        raise InterruptError
+
+    n = 300_000
+    index = WeightIndex((1 + np.arange(n) % 7).astype(kind))
+    items, weights = np.arange(n // 2), np.full(n // 2, 9, dtype=kind)
+    call = {
+        "draw_distinct": lambda: index.draw_distinct(n // 2),
+        "set": lambda: index.set(items, weights),
+    }[change]
+    call()  # compiles
+    call()
+    total, old = index.total, signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for share in (0.1, 0.3, 0.5, 0.7, 0.9):
+            began = time.perf_counter()
+            call()
+            signal.setitimer(signal.ITIMER_REAL, max(share * (time.perf_counter() - began), 1e-6))
+            with contextlib.suppress(InterruptError):
+                call()
+                time.sleep(0.05)  # the alarm was late
+            index.verify()
+            assert index.total == total
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, old)
+
+
+@pytest.mark.parametrize("allowed", range(6))
+def test_no_memory_to_extend_changes_nothing(monkeypatch, allowed):
+    index = WeightIndex([1.0, 2.0, 3.0])
+    index.extend([4.0])  # compiles
+    before, empty, calls = index.state_dict(), np.empty, iter(range(allowed))
+
+    def limited(*arguments, **options):
+        if next(calls, None) is None:
+            raise MemoryError
+        return empty(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "empty", limited)
+        try:
+            index.extend(np.arange(100.0))
+        except MemoryError:
+            grown = False
+        else:
+            grown = True
+    index.verify()
+    if not grown:
+        assert_same(index.state_dict(), before)
+    index.set([0], [5.0])
+    index.verify()
+    assert len(index) == (104 if grown else 4)
+
+
+@pytest.mark.parametrize("weight", [0.5, 1e-300, 1e300])
+def test_the_total_is_right_before_any_draw(weight):
+    index = WeightIndex(np.zeros(100))
+    index.set([3], [weight])
+    assert index.total == weight
+    index.draw(1)
+    assert index.total == weight
+
+
+@pytest.mark.parametrize("uniform", [None, "", "1"])
+def test_what_is_added_must_be_a_number(uniform):
+    for weights in ([1, 2], [1.0, 2.0]):
+        with pytest.raises(TypeError, match="uniform must be"):
+            WeightIndex(weights).draw(1, uniform=uniform)
+
+
+def test_a_sum_beyond_int64_is_said_as_it_is():
+    with pytest.raises(ValueError, match=f"would become {2**63}"):
+        WeightIndex([2**62]).add([0], [2**62])

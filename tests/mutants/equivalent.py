@@ -115,7 +115,7 @@ EQUIVALENT = {
     SAMPLERS + "group_drawing.py, draw_many: end - start < FEW -> (end - start <= FEW)": (
         "both ways draw the same items"
     ),
-    SAMPLERS + "group_rule.py, begin_anew: state.levels[c] = 0.0 -> pass": (
+    SAMPLERS + "group_rule.py, start_over: state.levels[c] = 0.0 -> pass": (
         "the level of a group without losses is not read"
     ),
     SAMPLERS

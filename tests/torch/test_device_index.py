@@ -4,10 +4,12 @@ Kernels run on a CUDA device where there is one, else under Triton's interpreter
 Without Triton those tests are skipped, and the CPU's index alone is tested.
 """
 
+import copy
 import importlib.util
 import io
 import math
 import pathlib
+import pickle
 import subprocess
 import sys
 
@@ -19,7 +21,7 @@ from device_oracle import Oracle, key_of, philox
 
 import tombola
 from tombola.checkpoint import CheckpointError
-from tombola.index.real import fill_integers
+from tombola.index.real import NONE_TAKEN, fill_integers
 from tombola.torch import WeightIndex
 from tombola.torch.device import board, index
 from tombola.torch.device.layout import Cell, shape_of
@@ -538,7 +540,7 @@ def test_real_weights_become_integers_by_the_rule_of_the_host():
     values = words.double().numpy()
     for exponent in (-12, -1, 0, 10, 24, 45):
         expected = np.empty(values.size, dtype=np.int64)
-        fill_integers(values, exponent, expected)
+        fill_integers(values, NONE_TAKEN, exponent, expected)
         for given in (words, torch.from_numpy(values)):
             made = index._integers(given, 2.0**exponent).numpy()
             np.testing.assert_array_equal(made, expected)
@@ -594,9 +596,12 @@ def test_real_weights_start_from_nothing():
         (lambda index: index.set([0, 1], [1.0, math.nan]), r"weights\[1\] is nan, but .* finite"),
         (
             lambda index: index.set([0, 1], [1.0, math.inf]),
-            r"weights\[1\] is 16384.0 or beyond, but",
+            r"weights\[1\] is 16384.0 or beyond; the scale",
         ),
-        (lambda index: index.set([0], [5000.0]), r"weights\[0\] is 5000.0, but .* = 4096.0 is"),
+        (
+            lambda index: index.set([0], [5000.0]),
+            r"weights\[0\] is 5000.0; .* weights up to 4096.0",
+        ),
         (lambda index: index.add([0, 1], [1.0, math.nan]), r"deltas\[1\] is nan, but 2\^62"),
         (lambda index: index.add([1, 0], [-0.75, 1.0]), "for item 1, the last .* 0 to 4096.0, wh"),
     ],
@@ -611,7 +616,7 @@ def test_bad_real_changes_are_refused_as_a_whole(call, message):
     [
         ([1.0, -2.5], r"weights\[1\] is -2.5, but weights must not be negative"),
         ([1.0, math.nan], r"weights\[1\] is nan, but weights must be finite"),
-        ([math.inf, 1.0], r"weights\[0\] is 4096.0 or beyond, but 2\^62 // n = .* is the largest"),
+        ([math.inf, 1.0], r"weights\[0\] is 4096.0 or beyond; .* weights up to 2048.0"),
     ],
 )
 def test_bad_real_weights(weights, message):
@@ -829,3 +834,39 @@ def test_draws_do_not_repeat_torchs_random_numbers():
             apart = (one[lag:] - two[: rounds - lag]).abs()
             assert float(apart.mean()) == pytest.approx(1 / 3, abs=0.005)
             assert float((apart < 1e-3).double().mean()) < 0.005
+
+
+def test_a_draw_can_be_copied_pickled_and_cut():
+    for weights in ([1, 2, 5], [0.5, 2.0, 1.5]):
+        draw = WeightIndex(torch.tensor(weights)).draw(4)
+        for again in (copy.copy(draw), copy.deepcopy(draw), pickle.loads(pickle.dumps(draw))):
+            assert again.probabilities.equal(draw.probabilities)
+            assert again.weights.equal(draw.weights)
+            assert repr(again) == repr(draw) == "IndexDraw(4 of 3 items, draw 0)"
+        assert draw[:2].weights.equal(draw.weights[:2])
+        assert draw[:2].total == draw.to("cpu").total == draw.total
+
+
+@pytest.mark.parametrize("weight", [math.inf, 1e300])
+@pytest.mark.parametrize("n", [1, 2])
+def test_weights_beyond_the_scale_are_refused(n, weight):
+    index = WeightIndex(torch.ones(n))
+    index.set([0], [weight])
+    with pytest.raises(ValueError, match=r"weights\[0\] is .* or beyond; the scale of this index"):
+        index.check()
+    assert index.weights.tolist() == [1.0] * n
+    with pytest.raises(ValueError, match=r"weights\[0\] is"):
+        WeightIndex(torch.full((n,), math.inf))
+
+
+def test_the_number_of_a_draw_is_resumed():
+    index = WeightIndex(torch.tensor([1, 2]))
+    index.draw(0), index.draw(2), index.draw(2)
+    again = WeightIndex(torch.tensor([1, 1]))
+    again.load_state_dict(index.state_dict())
+    assert again.draw(1).number == index.draw(1).number == 2
+
+
+def test_items_get_no_advice_about_weights():
+    with pytest.raises(TypeError, match=r"items must hold integers, got torch.float32, use int64"):
+        WeightIndex(torch.tensor([1.0])).set(torch.tensor([0.0]), torch.tensor([1.0]))

@@ -763,3 +763,12 @@ def test_the_example_runs(capsys):
     assert "resumed in epoch 2: 39 of 39 batches are left" in printed
     rare = int(printed.split("epoch 0: ")[1].split("%")[0])
     assert 20 < rare < 70  # of 2%
+
+
+def test_a_sampler_can_be_pickled_after_an_update():
+    sampler = WeightedSampler([1.0, 2.0, 3.0], generator=torch.Generator().manual_seed(1))
+    sampler.update([2], [5.0])
+    again = pickle.loads(pickle.dumps(sampler))
+    assert again.weights.tolist() == [1.0, 2.0, 5.0]
+    again.update([0], [4.0])
+    assert again.weights.tolist() == [4.0, 2.0, 5.0]

@@ -11,7 +11,7 @@ from tombola.index.setting import assign, move
 from tombola.random import Words, bounded, fill_words, next_below, rejected_below, seek
 from tombola.state import Cell
 
-__all__ = ["draw_many", "draw_one", "draw_with_probabilities", "put_back", "take"]
+__all__ = ["draw_distinct", "draw_many", "draw_one", "draw_with_probabilities", "put_back", "take"]
 
 CHUNK = 1024  # darts thrown together: their scratch arrays fit into the first cache levels
 FEW = 12  # fewer draws than this are made one by one
@@ -227,3 +227,16 @@ def put_back(
         place = move(index, np.int64(index.position[item]), places[j])
         index.order[place] = item
         index.position[item] = place
+
+
+@kernel(allocates=True)
+def draw_distinct(index: Index, stream: Cell[Words], out: NDArray[np.int64], least: Any) -> Any:
+    """Draw different items as `take` does, and leave the index as it was; return their number.
+
+    It is one kernel, so that Ctrl-C cannot leave items without their weight.
+    """
+    weights = np.empty(out.size, dtype=np.int64)
+    places = np.empty(out.size, dtype=np.int64)
+    made = take(index, stream, out, weights, places, least)
+    put_back(index, out[:made], weights, places)
+    return made

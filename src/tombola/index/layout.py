@@ -252,13 +252,7 @@ def is_order(weights: NDArray[np.int64], order: NDArray[Any]) -> bool:
 def restore(index: Index, starts: NDArray[np.int64]) -> None:
     """Derive positions and sums from weights and order, for each part of the arrays."""
     for c in range(starts.size - 1):
-        first, end = starts[c], starts[c + 1]
-        part = Index(
-            index.sums[c : c + 1],
-            index.weights[first:end],
-            index.order[first:end],
-            index.position[first:end],
-        )
-        for place in range(end - first):
+        part = section(index, starts, c)
+        for place in range(part.order.size):
             part.position[part.order[place]] = place
         sum_up(part)

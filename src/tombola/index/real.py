@@ -1,4 +1,4 @@
-"""Real weights as integers: the one place where a real number becomes the weight of an index.
+"""Real weights as integers: the one rule by which a real number becomes the weight of an index.
 
 A real weight w becomes the integer
 
@@ -18,6 +18,10 @@ are two ranges, because there are two purposes:
   at draw time. Their total starts lower, which leaves room for U and for losses that grow a
   thousandfold before all weights have to be computed again, and a resolution of 2^-10 of the
   average weight is enough. Everybody's draws depend on these constants.
+
+A device applies the same rule in its own language: `tombola.torch.device.index` and the kernels of
+the device's samplers. `tombola.samplers.rivals.shares` rounds up instead, which keeps the promised
+least share of a part.
 """
 
 import math
@@ -36,15 +40,19 @@ from tombola.state import CheckpointError
 
 __all__ = [
     "CHOSEN",
+    "CHUNK",
     "DEVICE_TARGET",
     "HIGH",
     "LARGEST_EXPONENT",
     "LEAST",
+    "LEAST_EXPONENT",
     "LOW",
     "LOW_GROUPS",
     "MOST",
+    "NONE_TAKEN",
     "TARGET",
     "RealWeights",
+    "fill_integers",
     "out_of_range",
     "power_of_two_near",
     "scale_for",
@@ -53,7 +61,8 @@ __all__ = [
 
 # given weights: the total is from 2^LEAST to 2^MOST units, below 2^CHOSEN at first
 LEAST, CHOSEN, MOST = 49, 57, 61
-LARGEST_EXPONENT = 1200  # of the scale, for any weights that float64 can hold
+# of the scale, for any weights that float64 can hold
+LEAST_EXPONENT, LARGEST_EXPONENT = -1010, 1200
 
 # learnt values: the total is below TARGET at first, and changes the scale if it is above HIGH ...
 TARGET = 2.0**50
@@ -64,7 +73,8 @@ LOW_GROUPS = 2**40  # ... or the total of all groups, however few
 
 CHUNK = 1024  # the most items that are drawn at once without replacement
 MANY = 8  # if more than one item in MANY changes, all weights are computed again
-SET_DONE, SET_NEEDS_SCALE = -1, -2
+SET_DONE = -1
+NONE_TAKEN = np.zeros(0, dtype=bool)
 
 
 @kernel(inline=True)
@@ -111,11 +121,14 @@ def factors(exponent: Any) -> Any:
 
 
 @kernel
-def fill_integers(values: Any, exponent: Any, out: NDArray[np.int64]) -> None:
-    """Write values times 2^exponent as integers."""
+def fill_integers(
+    values: NDArray[np.float64], taken: NDArray[np.bool_], exponent: Any, out: NDArray[np.int64]
+) -> None:
+    """Write values times 2^exponent as integers; 0 for items that are taken."""
     lift, scale = factors(exponent)
     for item in range(values.size):
-        out[item] = to_integer(values[item] * lift, scale, 2**62)
+        there = not (taken.size and taken[item])
+        out[item] = to_integer(values[item] * lift, scale, 2**62) if there else 0
 
 
 @kernel
@@ -134,6 +147,21 @@ def exponent_for(values: NDArray[np.float64], taken: NDArray[np.bool_], present:
         if not (taken.size and taken[item]):
             total += values[item] * lift * scale
     return np.int64(CHOSEN - size - math.frexp(total)[1])
+
+
+@kernel
+def rebuild(
+    index: Index,
+    values: NDArray[np.float64],
+    taken: NDArray[np.bool_],
+    exponent: NDArray[np.int64],
+) -> None:
+    """Choose the scale for the items that are not taken, and build the board."""
+    n = values.size
+    exponent[0] = exponent_for(values, taken, exponent[0])
+    part = Index(index.sums, index.weights[:n], index.order[:n], index.position[:n])
+    fill_integers(values, taken, exponent[0], part.weights)
+    build(part)
 
 
 @kernel(allocates=True)
@@ -165,12 +193,12 @@ def checked_set(
     taken: NDArray[np.bool_],
     items: NDArray[np.int64],
     new: NDArray[np.float64],
-    exponent: Any,
+    exponent: NDArray[np.int64],
 ) -> Any:
-    """Check the whole batch, then set values and weights.
+    """Check the whole batch, then set values and weights, on another scale if they need one.
 
-    Returns SET_DONE, or SET_NEEDS_SCALE if the values are set and all weights must be computed. Or
-    the first position with a bad item or value; then nothing has changed.
+    Returns SET_DONE, or the first position with a bad item or value; then nothing has changed. It
+    is one kernel, so that Ctrl-C cannot leave values without their weights.
     """
     n = values.size
     for j in range(items.size):
@@ -178,8 +206,8 @@ def checked_set(
             return np.int64(j)
     for j in range(items.size):
         values[items[j]] = new[j]
-    if items.size * MANY > n or not put_all(index, values, taken, items, exponent):
-        return np.int64(SET_NEEDS_SCALE)
+    if items.size * MANY > n or not put_all(index, values, taken, items, exponent[0]):
+        rebuild(index, values, taken, exponent)
     return np.int64(SET_DONE)
 
 
@@ -202,8 +230,6 @@ class RealWeights:
 
     Attributes
     ----------
-    exponent : int
-        The scale is 2^exponent.
     index : Index
         The board; with room for more items after `extend`.
     taken : ndarray of bool, shape (n,)
@@ -218,10 +244,18 @@ class RealWeights:
         self.values = self._memory = values
         self.taken = np.zeros(0 if replacement else values.size, dtype=bool)
         self.replacement = replacement
-        self.exponent = 0
+        self._exponent = np.zeros(1, dtype=np.int64)  # kernels change it
         self.index = new_index(np.zeros(values.size, dtype=np.int64))
         self._undo = _Undo(np.empty(CHUNK, dtype=np.int64), np.empty(CHUNK, dtype=np.int64))
         self._set: Callable[..., int] | None = None  # machine code, after first use
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_set": None}
+
+    @property
+    def exponent(self) -> int:
+        """The scale is 2^exponent."""
+        return int(self._exponent[0])
 
     @property
     def available(self) -> int:
@@ -234,13 +268,10 @@ class RealWeights:
         Returns -1, or the first position with an item or a value that is not valid; then nothing
         has changed.
         """
-        arguments = (self.index, self.values, self.taken, items, new, self.exponent)
+        arguments = (self.index, self.values, self.taken, items, new, self._exponent)
         if self._set is None:
             self._set = entry(checked_set, *arguments)
-        outcome = self._set(*arguments)
-        if outcome == SET_NEEDS_SCALE:
-            self.rebuild()
-        return max(outcome, -1)
+        return self._set(*arguments)
 
     @property
     def nbytes(self) -> int:
@@ -249,16 +280,16 @@ class RealWeights:
 
     def extend(self, values: NDArray[np.float64]) -> None:
         """Append items, in amortised O(1) time each; with replacement only."""
-        n = self.values.size
-        self.index, self._set = with_room(self.index, n + values.size), None
-        if self._memory.size < n + values.size:
-            self._memory = np.empty(self.index.weights.size)
-            self._memory[:n] = self.values
-        self.values = self._memory[: n + values.size]
+        n, memory, weights = self.values.size, self._memory, np.empty(values.size, dtype=np.int64)
+        index = with_room(self.index, n + values.size)
+        if memory.size < n + values.size:
+            memory = np.empty(index.weights.size)
+            memory[:n] = self.values
+        fill_integers(values, NONE_TAKEN, self.exponent, weights)
+        fits = float(index.sums[0].total) + weights.sum(dtype=float) <= 2.0**MOST
+        self.index, self._set, self._memory = index, None, memory  # all memory is there
+        self.values = memory[: n + values.size]
         self.values[n:] = values
-        weights = np.empty(values.size, dtype=np.int64)
-        fill_integers(values, self.exponent, weights)
-        fits = float(self.index.sums[0].total) + weights.sum(dtype=float) <= 2.0**MOST
         append(self.index, weights if fits else np.zeros_like(weights))
         if not fits:
             self.rebuild()
@@ -317,21 +348,11 @@ class RealWeights:
 
     def rebuild(self) -> None:
         """Choose the scale for the items that can be drawn, and build the board."""
-        self.exponent = self.best_exponent()
-        build(self._filled())
+        rebuild(self.index, self.values, self.taken, self._exponent)
 
     def best_exponent(self) -> int:
         """Return the exponent of the scale that `rebuild` would choose."""
         return int(exponent_for(self.values, self.taken, self.exponent))
-
-    def _filled(self) -> Index:
-        """Write all weights; return the index without the room for more items."""
-        n, index = self.values.size, self.index
-        part = Index(index.sums, index.weights[:n], index.order[:n], index.position[:n])
-        fill_integers(self.values, self.exponent, part.weights)
-        if self.taken.size:
-            part.weights[self.taken] = 0
-        return part
 
     @classmethod
     def restored(
@@ -351,8 +372,8 @@ class RealWeights:
         made._start(values.copy(), replacement)
         if taken is not None:
             made.taken[:] = taken
-        made.exponent = exponent
-        index = made._filled()
+        made._exponent[0], index = exponent, made.index
+        fill_integers(made.values, made.taken, exponent, index.weights)
         if not is_order(index.weights, order):
             raise CheckpointError("order does not match weights and exponent")
         index.order[:] = order

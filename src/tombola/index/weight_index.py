@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,30 +24,26 @@ from tombola.index.layout import LIMIT
 from tombola.index.real import (
     LARGEST_EXPONENT,
     LEAST,
+    LEAST_EXPONENT,
+    NONE_TAKEN,
     RealWeights,
     fill_integers,
 )
 from tombola.random import Stream
-from tombola.state import (
-    MOST,
-    Document,
-    Scope,
-    array,
-    body_of,
-    count,
-    integer,
-    optional,
-)
+from tombola.state import MOST as LARGEST
+from tombola.state import Scope, Versioned, array, count, integer, optional
 from tombola.validation import number, whole
 
 __all__ = ["WeightIndex"]
 
-FORMAT = 2  # version of state_dict()
 INTEGER, REAL = np.dtype(np.int64), np.dtype(np.float64)
 
 
-class SavedIndex(Document):
-    """What `WeightIndex.state_dict` returns, besides its class and format."""
+class SavedIndex(Versioned):
+    """What `WeightIndex.state_dict` returns."""
+
+    kind: ClassVar = "WeightIndex"
+    form: ClassVar = 2
 
     seed: int = integer("the seed of the draws", 0, 2**128 - 1)
     position: int = integer("words of the random stream used so far", 0, 2**63 - 1)
@@ -55,12 +51,12 @@ class SavedIndex(Document):
     exponent: int | None = optional(
         integer(
             "of the scale, 2^exponent; None if weights are integers",
-            -LARGEST_EXPONENT,
+            LEAST_EXPONENT,
             LARGEST_EXPONENT,
         )
     )
     weights: NDArray[Any] = array(
-        "the weight of each item, int64 or float64", 0, "limit", dtype="kind", shape=(None,)
+        "the weight of each item, int64 or float64", 0, "limit", dtype="dtype", shape=(None,)
     )
     order: NDArray[Any] = array(
         "the items, tallest columns first, items of weight 0 last", 0, "weights.size - 1",
@@ -68,12 +64,13 @@ class SavedIndex(Document):
     )  # fmt: skip
 
     @classmethod
-    def of(cls, body: Mapping[str, Any]) -> "SavedIndex":
-        """Return the state in a dict that may hold anything, or raise a `CheckpointError`."""
+    def of(cls, state: Any) -> "SavedIndex":
+        """Return the state in what may be anything, or raise a `CheckpointError`."""
+        body = state if isinstance(state, Mapping) else {}
         given, real = body.get("weights"), body.get("exponent") is not None
         places = layout.place_type(given.size if isinstance(given, np.ndarray) else 0)
-        kind, limit = (np.float64, MOST) if real else (np.int64, LIMIT)
-        return cls.read(body, kind=kind, limit=limit, places=places)
+        dtype, limit = (np.float64, LARGEST) if real else (np.int64, LIMIT)
+        return cls.from_state_dict(state, dtype=dtype, limit=limit, places=places)
 
     def fault(self, scope: Scope) -> str:
         """Return what is wrong with weights and order, taken together."""
@@ -193,8 +190,9 @@ class WeightIndex:
             size = whole("size", size)
         items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
         if size:
-            usual = not uniform and self._real is None and self._total.item() > 0
-            added = 0 if usual else self._ready(uniform)
+            added = 0
+            if self._real is not None or type(uniform) is not int or uniform or not self._total[0]:
+                added = self._ready(uniform)
             if self._draw is None:
                 self._draw = entry(
                     drawing.draw_with_probabilities,
@@ -220,7 +218,7 @@ class WeightIndex:
         items : ndarray of int64, shape (size,)
             In the order in which they were drawn.
         """
-        items, weights, places = np.empty((3, whole("size", size)), dtype=np.int64)
+        items = np.empty(whole("size", size), dtype=np.int64)
         weighted = int(self._index.sums[0].at_least[1])
         if size > weighted > 0:
             raise ValueError(
@@ -230,14 +228,13 @@ class WeightIndex:
         if size:
             self._ready(0)
         least = 1 if self._real is None else 2**LEAST
-        made = drawing.take(self._index, self._stream.state, items, weights, places, least)
-        drawing.put_back(self._index, items[:made], weights, places)
+        made = drawing.draw_distinct(self._index, self._stream.state, items, least)
         if made < size:  # the unit is too large for the items that are left
             assert self._real is not None
             rest = self._real.without(items[:made])
             while made < size:
                 made += rest.draw(self._stream, items[made:])
-        return items.copy()
+        return items
 
     def _ready(self, uniform: float) -> int:
         """Check that there is something to draw; return the integer added to every weight.
@@ -245,7 +242,12 @@ class WeightIndex:
         Real weights get a scale that is fine enough. On an error nothing has changed.
         """
         real, total, n = self._real, self._total.item(), self._count.item()
-        if not uniform:
+        added = 0
+        if real is None:
+            added = whole("uniform", uniform)
+        elif not 0.0 <= number("uniform", uniform) < np.inf:
+            raise ValueError(f"uniform must be finite and not negative, got {uniform}")
+        if uniform == 0:
             if total == 0:
                 raise ValueError(f"nothing to draw from: all {n} items of the index have weight 0")
             if real is not None:
@@ -254,10 +256,7 @@ class WeightIndex:
         if n == 0:
             raise ValueError("nothing to draw from: the index has no items")
         if real is None:
-            added = whole("uniform", uniform)
             fits = 2 * total + n * added < 2**63
-        elif not 0.0 <= number("uniform", uniform) < np.inf:
-            raise ValueError(f"uniform must be finite and not negative, got {uniform}")
         elif total == 0:
             return 1
         else:
@@ -330,13 +329,13 @@ class WeightIndex:
             j = int(np.argmin(np.isfinite(changes)))
             raise ValueError(f"deltas[{j}] is {changes[j]}: deltas must be finite")
         exact = changes
-        most = LIMIT // max(changes.size, 1)
+        most = (LIMIT - 1) // max(changes.size, 1)
         if self._real is None and ((changes > most) | (changes < -most)).any():
             exact = changes.astype(object)  # sums of int64 could overflow
         present = self._index.weights if self._real is None else self._real.values
         with np.errstate(over="ignore"):  # an infinite weight is refused below
             unique, new, last = setting.summed(present, item_array, exact)
-        limit = LIMIT if self._real is None else MOST
+        limit = LIMIT if self._real is None else LARGEST
         wrong = (new < 0) | (new > limit)
         if wrong.any():
             position = int(last[wrong].min())
@@ -397,6 +396,8 @@ class WeightIndex:
         total = int(self._total[0])
         if self._real is None:
             return total
+        if total < 2**LEAST:  # the scale will change at the next draw
+            return float(self._real.values.sum())
         try:
             return math.ldexp(total, -self._real.exponent)
         except OverflowError:
@@ -429,7 +430,7 @@ class WeightIndex:
         n, fault = len(self), int(layout.first_fault(self._index))
         if fault < 0 and self._real is not None:
             integers = np.empty(n, dtype=np.int64)
-            fill_integers(self._real.values, self._real.exponent, integers)
+            fill_integers(self._real.values, NONE_TAKEN, self._real.exponent, integers)
             wrong = integers != self._index.weights[:n]
             fault = int(wrong.argmax()) if wrong.any() else -1
         if fault >= 0:
@@ -440,15 +441,14 @@ class WeightIndex:
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the full state; `tombola.save` writes it to a file."""
-        saved = SavedIndex(
+        return SavedIndex(
             seed=self.seed,
             position=self._stream.position,
             rounds=self._rounds,
             exponent=None if self._real is None else self._real.exponent,
             weights=self.weights,
             order=self._index.order[: len(self)],
-        )
-        return {"class": "WeightIndex", "format": FORMAT, **saved.to_dict()}
+        ).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state, of an index over any number of integer or real weights.
@@ -465,7 +465,7 @@ class WeightIndex:
         >>> copy
         WeightIndex(n=3, total=8)
         """
-        saved = SavedIndex.of(body_of(state, "WeightIndex", FORMAT))
+        saved = SavedIndex.of(state)
         board: layout.Index | RealWeights
         if saved.exponent is None:
             board = layout.new_index(saved.weights.copy())
@@ -494,7 +494,7 @@ class WeightIndex:
 def _integer(value: float, exponent: int) -> int:
     """Return a real number times 2^exponent as an integer."""
     out = np.empty(1, dtype=np.int64)
-    fill_integers(np.array([value], dtype=np.float64), exponent, out)
+    fill_integers(np.array([value], dtype=np.float64), NONE_TAKEN, exponent, out)
     return int(out[0])
 
 

@@ -15,7 +15,6 @@ __all__ = [
     "check_numbers",
     "checked_bounds",
     "numbers_for_items",
-    "positive",
     "unit_for",
 ]
 
@@ -55,13 +54,6 @@ def check_numbers(name: str, numbers: NDArray[np.float64], *, positive: bool = F
             f"{name}[{', '.join(map(str, place))}] is {numbers[place]}, not finite and "
             f"{'above 0' if positive else 'at least 0'}"
         )
-
-
-def positive(name: str, value: float) -> float:
-    """Return a number that is positive and finite, or raise an error that names it."""
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {value}")
-    return value
 
 
 def as_argument(numbers: NDArray[np.float64]) -> Any:

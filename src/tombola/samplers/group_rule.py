@@ -131,7 +131,7 @@ def learn_one(state: GroupState, item: int, probability: float, loss: float) -> 
     place = state.place[item]
     c: int = np.int64(state.group[place])  # type: ignore[assignment]
     if loss * rule.unit > TOO_LARGE:
-        begin_anew(state)
+        start_over(state)
     rule.unit = unit_after(rule.unit, loss)
     squared = normalised(loss, rule.unit) ** 2
     candidate = probability_of(state, place)
@@ -215,7 +215,7 @@ def rebuild_groups(state: GroupState) -> None:
 
 
 @kernel(inner=True)
-def begin_anew(state: GroupState) -> None:
+def start_over(state: GroupState) -> None:
     """Start over: past losses are negligible compared with the latest one."""
     state.rule[0].unit = state.rule[0].level = 0.0
     fallback.forget(state.fallback[0])

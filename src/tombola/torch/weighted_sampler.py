@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from tombola.index.layout import place_type
-from tombola.index.real import LARGEST_EXPONENT, RealWeights
+from tombola.index.real import LARGEST_EXPONENT, LEAST_EXPONENT, RealWeights
 from tombola.random import Stream
 from tombola.state import (
     Floats,
@@ -40,7 +40,7 @@ class WeightedState(TensorState):
     num_samples: int = same("draws in an epoch, of all processes together")
     replacement: bool = same("whether items stay on the board when they are drawn")
     weights: Floats = array("the weight of each item", 0.0, dtype=np.float64, shape=("n",))
-    exponent: int = integer("the scale is 2^exponent", -LARGEST_EXPONENT, LARGEST_EXPONENT)
+    exponent: int = integer("the scale is 2^exponent", LEAST_EXPONENT, LARGEST_EXPONENT)
     order: NDArray[Any] = array(
         "the order of the items on the board", 0, "n - 1", dtype="places", shape=("n",)
     )

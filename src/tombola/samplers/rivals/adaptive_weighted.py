@@ -12,11 +12,11 @@ from tombola.index import drawing
 from tombola.index.layout import new_index
 from tombola.random import next_below
 from tombola.samplers.arithmetic import learnt_unit, normalised, unit_after
-from tombola.samplers.bounds import positive
 from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.groups import Groups, group_numbers, new_groups
 from tombola.samplers.rivals.shares import TOTAL_WEIGHT, Shares, weigh
 from tombola.state import Cell, Floats, Record, array, cell, count, derived, real
+from tombola.validation import positive
 
 __all__ = ["AdaptiveWeighted"]
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from tombola.compiling import kernel
 from tombola.samplers.arithmetic import normalised
-from tombola.samplers.bounds import positive, unit_for
+from tombola.samplers.bounds import unit_for
 from tombola.samplers.rivals import mirror
 from tombola.samplers.rivals.projections import floor_level, value_of_others
 from tombola.samplers.weighted import Scored, WeightedSampler, rebuild
 from tombola.state import Cell, Floats, array, cell, derived, real
-from tombola.validation import share
+from tombola.validation import positive, share
 
 __all__ = ["OSMD"]
 

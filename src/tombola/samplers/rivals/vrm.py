@@ -11,7 +11,7 @@ from tombola.index import drawing
 from tombola.index.layout import Index, build, new_index, new_sums, place_type, section
 from tombola.random import next_below
 from tombola.samplers.arithmetic import learnt_unit, normalised, unit_after
-from tombola.samplers.bounds import check_numbers, positive
+from tombola.samplers.bounds import check_numbers
 from tombola.samplers.compiled import CompiledSampler
 from tombola.samplers.groups import group_numbers
 from tombola.samplers.rivals.shares import TOTAL_WEIGHT, Shares, weigh
@@ -25,7 +25,7 @@ from tombola.state import (
     derived,
     real,
 )
-from tombola.validation import share
+from tombola.validation import positive, share
 
 __all__ = ["VRM"]
 

@@ -78,6 +78,10 @@ class DeviceDraw(TensorDraw):
         importances = change(self.importances)
         return DeviceDraw(indices, probabilities, importances, self.n, self.number)
 
+    def __reduce__(self) -> Any:
+        parts = (self.indices, self.probabilities, self.importances, self.n, self.number)
+        return DeviceDraw, parts
+
     def __len__(self) -> int:
         return len(self.indices)
 

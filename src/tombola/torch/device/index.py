@@ -1,7 +1,7 @@
 """The public class of the index on a device: arguments, errors and checkpoints."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +23,8 @@ __all__ = ["IndexDraw", "WeightIndex"]
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOATS = "make the index from float weights: it then takes real numbers"
 NOT_A_NUMBER = -(2**63)  # in place of the integer of NaN
-LARGEST_EXPONENT = 1000  # of the scale, so that it is finite
+BEYOND = 2**62 + 2**10  # in place of an integer that no index takes
+LEAST_EXPONENT, LARGEST_EXPONENT = -1020, 1000  # of the scale, so that it is finite
 SPARE_BITS = 10  # real weights may grow to 2^10 times the largest one at first
 PIECE = 1 << 26  # weights that are searched for the first bad one at a time
 
@@ -39,7 +40,7 @@ class IndexState(TensorState):
     exponent: int | None = optional(
         integer(
             "of the scale, 2^exponent; None if weights are integers",
-            -1020,
+            LEAST_EXPONENT,
             LARGEST_EXPONENT,
         )
     )
@@ -107,6 +108,18 @@ class IndexDraw(DeviceDraw):
         """The sum of all weights at the time of the draw."""
         return _unscaled(self._total, self._scale)
 
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> "IndexDraw":
+        indices, units = change(self.indices), change(self._units)
+        total = self._total.to(units.device)
+        return IndexDraw(indices, units, total, self.n, self.number, self._scale)
+
+    def __reduce__(self) -> Any:
+        parts = (self.indices, self._units, self._total, self.n, self.number, self._scale)
+        return IndexDraw, parts
+
+    def __repr__(self) -> str:
+        return f"IndexDraw({len(self)} of {self.n} items, draw {self.number})"
+
 
 class WeightIndex:
     """Draws items exactly in proportion to weights that can change, where the training runs.
@@ -114,12 +127,14 @@ class WeightIndex:
     On a CUDA device everything stays there: `draw`, `set` and `add` launch kernels and return at
     once, whatever the number of items, and may be captured in a CUDA graph; every replay continues
     the stream of draws. Item i is drawn with probability ``weights[i] / total``, exactly, after any
-    number of changes. The calls are those of `tombola.WeightIndex`; on the CPU they use its board.
+    number of changes. `draw`, `set`, `add`, `weights`, `total` and states are those of
+    `tombola.WeightIndex`; on the CPU they use its board.
 
     Real weights are drawn by integers on one scale, a power of two that is chosen once: the weight
     times the scale, rounded down, but at least 1 if the weight is positive. An integer can be up to
     ``2^62 // n``, and the scale leaves room for weights of 1024 times the largest one at first (of
-    1024, if all are 0 at first): with n = 10^6, the unit is at most 2^-31 of the largest weight.
+    1024, if all are 0 at first): with n = 10^6, the unit is at most 2^-31 of the largest weight. It
+    is at least 2^-1000: positive weights below that are drawn equally often.
 
     The device cannot raise errors without waiting. A batch with a bad item or weight is therefore
     refused as a whole, nothing changes, and `check` or `state_dict` raises the error of the first
@@ -139,11 +154,11 @@ class WeightIndex:
     Notes
     -----
     Memory: 8.07 bytes per item on a CUDA device, 16 on the CPU. Calls on one index must be ordered,
-    as they are on one stream. Items and weights that are tensors of int64 on the device are used
-    without a copy and without waiting; real weights that are tensors there are converted without
-    waiting, anything else is converted first. Make one call of each
-    kind and size before the capture of a CUDA graph: the first one compiles kernels, and allocates
-    scratch memory for `add` and for large batches of `set`.
+    as they are on one stream. Tensors of int64 on the device are used without a copy and without
+    waiting. Float tensors on the device are converted there, without waiting; anything else is
+    copied to the device first. Make one call of each kind and size before the capture of a CUDA
+    graph: the first one compiles kernels, and allocates scratch memory for `add` and for large
+    batches of `set`.
 
     Examples
     --------
@@ -215,8 +230,9 @@ class WeightIndex:
             are -1, and `check` raises.
         """
         drawn = self._engine.draw(whole("size", size, 0, 2**30))
-        self._draws += 1
-        return IndexDraw(*drawn, self._n, self._draws - 1, self._scale)
+        number = self._draws
+        self._draws += size > 0
+        return IndexDraw(*drawn, self._n, number, self._scale)
 
     def set(self, items: Any, weights: Any) -> None:
         """Set the weights of items; if an item occurs more than once, its last weight wins.
@@ -313,7 +329,7 @@ class WeightIndex:
             state, n=self._n, limit=self._limit, places=place_type(self._n)
         )
         self._engine.load(torch.from_numpy(read.weights), read.seed, read.position, read.order)
-        self._seed, self._exponent = read.seed, read.exponent
+        self._seed, self._exponent, self._draws = read.seed, read.exponent, read.position
 
     def _batch(self, items: Any, values: Any, name: str) -> tuple[Tensor, Tensor]:
         """Return a batch as contiguous int64 tensors on the device; kernels look at the values."""
@@ -360,8 +376,8 @@ class WeightIndex:
             return ValueError(self._wrong_weight(where, value))
         if kind == Fault.AMOUNT:
             return ValueError(
-                f"deltas[{where}] is {self._shown(value)}, but 2^62 // max(n, k) is the most that "
-                f"can be added{self._in_units}"
+                f"deltas[{where}] is {self._shown(value)}, but 2^62 // max(n, k)"
+                f"{self._in_units} is the most that can be added"
             )
         if kind == Fault.RANGE:
             return ValueError(
@@ -380,9 +396,13 @@ class WeightIndex:
         if value < 0:
             rule = "must not be negative" if value != NOT_A_NUMBER else "must be finite"
             return f"weights[{where}] is {self._shown(value)}, but weights {rule}"
+        if self._exponent is None:
+            return (
+                f"weights[{where}] is {value}, but 2^62 // n = {self._limit} is the largest weight"
+            )
         return (
-            f"weights[{where}] is {self._shown(value)}, but 2^62 // n = {self._shown(self._limit)} "
-            f"is the largest weight{self._in_units}"
+            f"weights[{where}] is {self._shown(value)}; the scale of this index, chosen when it "
+            f"was made, allows finite weights up to {self._shown(self._limit)}"
         )
 
     def _shown(self, value: int) -> str:
@@ -391,12 +411,12 @@ class WeightIndex:
             return str(value)
         if value == NOT_A_NUMBER:
             return "nan"
-        beyond = " or beyond" if abs(value) >= LIMIT else ""
-        return f"{value / 2.0**self._exponent}{beyond}"
+        beyond = " or beyond" if abs(value) >= BEYOND else ""
+        return f"{max(-LIMIT, min(value, LIMIT)) / 2.0**self._exponent}{beyond}"
 
     @property
     def _in_units(self) -> str:
-        return "" if self._exponent is None else f", in units of 2^{-self._exponent}"
+        return "" if self._exponent is None else f" units of 2^{-self._exponent}"
 
     def _check_range(self, weights: Tensor) -> None:
         """Raise at the first integer that is negative or above the limit; this waits."""
@@ -426,7 +446,8 @@ def _check_integers(name: str, values: Tensor) -> None:
     """Raise a TypeError unless the tensor holds integers."""
     if values.dtype in INTEGERS:
         return
-    advice = f"; {FLOATS}" if values.dtype.is_floating_point else ", use int64"
+    real = values.dtype.is_floating_point and name != "items"
+    advice = f"; {FLOATS}" if real else ", use int64"
     raise TypeError(f"{name} must hold integers, got {values.dtype}{advice}")
 
 
@@ -441,11 +462,11 @@ def _exponent_for(weights: Tensor, limit: int) -> int:
 def _integers(values: Tensor, scale: float) -> Tensor:
     """Return real numbers as integers by the rule of `tombola.index.real`, on their device.
 
-    A negative one becomes the negative of its size. What is beyond 2^62 becomes 2^62, which no
-    index takes, and NaN becomes NOT_A_NUMBER: the kernels refuse them.
+    A negative one becomes the negative of its size. What is beyond 2^62 becomes BEYOND, and NaN
+    becomes NOT_A_NUMBER: the kernels refuse them.
     """
-    real = values.double()
-    sizes = torch.nan_to_num(real.abs() * scale, nan=0.0, posinf=2.0**62).clamp_(max=2.0**62)
+    real, beyond = values.double(), float(BEYOND)
+    sizes = torch.nan_to_num(real.abs() * scale, nan=0.0, posinf=beyond).clamp_(max=beyond)
     units = torch.maximum(sizes.long(), (real != 0).long())
     return torch.where(real.isnan(), NOT_A_NUMBER, torch.where(real < 0, -units, units))
 
