@@ -95,9 +95,9 @@ STATES = {
     },
     "Results of solvers": {
         "`Result`": result.Result,
-        "SGD, AdaGrad, SAGA, SVRG on dense rows": dense.DenseRun,
+        "SGD with l1, a radius or an average; AdaGrad, SAGA, SVRG on dense rows": dense.DenseRun,
         "The same on sparse rows, with l1": lazy.LazyRun,
-        "SGD on sparse rows, without l1": scaled.ScaledRun,
+        "SGD without l1": scaled.ScaledRun,
         "SAGA and SVRG on sparse rows, without l1": scaled.DriftRun,
         "SDCA": dual_run.DualRun,
         "Newton": newton_run.NewtonRun,

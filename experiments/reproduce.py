@@ -7,29 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments import sweep
-from tombola.cli.arguments import add_data_folder, whole_number
 from tombola.cli.errors import CommandError
 from tombola.cli.progress import Progress
+from tombola.cli.reproduce import find
 from tombola.report import Page
 from tombola.report.exhibit import Exhibit
 from tombola.state.files import replaced_file
 
-__all__ = ["add_arguments", "find", "run", "write"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `tombola reproduce`."""
-    parser.add_argument("name", choices=[*sweep.NAMES, "all"], help="the experiment")
-    add_data_folder(parser)
-    parser.add_argument(
-        "--runs", type=whole_number(1), default=10,
-        help="repetitions (k-means: starts, and seeds for each); default: 10, as in the paper",
-    )  # fmt: skip
-    parser.add_argument("--jobs", type=whole_number(1), help="parallel runs; default: all cores")
-    parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, default=Path("out/reproduce"),
-        help="where finished runs are kept, so that they are not repeated",
-    )  # fmt: skip
+__all__ = ["run", "write"]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -81,12 +66,6 @@ def _print(exhibit: Exhibit) -> None:
 
 
 # --- the page -----------------------------------------------------------------------------------
-
-
-def find(given: Path) -> list[Path]:
-    """Return the folder if it holds an experiment, and its subfolders that do."""
-    places = [given, *(given / name for name in sweep.NAMES)]
-    return [place for place in places if (place / "about.json").is_file()]
 
 
 def write(folders: Sequence[Path], path: Path) -> list[Exhibit]:

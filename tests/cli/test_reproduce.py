@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import tombola
-from experiments import coordinates
+from experiments import coordinates, sweep
 from tombola.cli import reproduce
 from tombola.cli.main import main
 
@@ -69,7 +69,10 @@ def test_a_report_of_several_counts_what_was_confirmed(shown, tmp_path):
 def test_reports_of_nothing_are_refused(tmp_path, capsys):
     assert "there is no folder" in refused(capsys, "report", tmp_path / "none", "--out", "p.html")
     assert "holds no results" in refused(capsys, "report", tmp_path)
-    (tmp_path / "about.json").write_text("{}")
+    for other in ("{}", "[]", "{", '{"command": "demo"}'):  # of other programs
+        (tmp_path / "about.json").write_text(other)
+        assert "holds no results of `tombola train`" in refused(capsys, "report", tmp_path)
+    (tmp_path / "about.json").write_text('{"experiment": "coordinates"}')
     assert "about.json cannot be read: the state is" in refused(capsys, "report", tmp_path)
     about = {"experiment": "coordinates", "settings": {}, "data": {}}
     (tmp_path / "about.json").write_text(json.dumps(about))
@@ -117,10 +120,22 @@ def no_clone(monkeypatch):
     monkeypatch.setattr(reproduce, "clone", lambda: None)
 
 
-@pytest.mark.parametrize("arguments", [["voc"], ["all", "--runs", "3"], ["--help"]])
+@pytest.mark.parametrize("arguments", [["voc"], ["all", "--runs", "3"]])
 def test_without_a_clone_reproduce_says_what_to_do(arguments, no_clone, capsys):
     said = refused(capsys, "reproduce", *arguments)
     assert "not part of the installed package: `git clone`" in said
+    assert "`pip install -e .`" in said
+
+
+def test_help_needs_no_clone(no_clone, capsys):
+    assert main(["reproduce", "--help"]) == 0
+    assert "{regret,voc,hyper,kmeans,coordinates,all}" in capsys.readouterr().out
+
+
+def test_the_names_are_those_of_the_experiments():
+    assert sweep.NAMES == reproduce.NAMES
+    for name in reproduce.NAMES:
+        assert callable(sweep.experiment(name).show)
 
 
 def test_without_a_clone_results_are_not_shown_but_bad_folders_are_named(
@@ -133,12 +148,12 @@ def test_without_a_clone_results_are_not_shown_but_bad_folders_are_named(
     assert not page.exists()
 
 
-def test_a_clone_is_that_of_the_package_or_the_current_folder(tmp_path, monkeypatch):
+def test_a_clone_is_that_of_the_package_not_the_current_folder(tmp_path, monkeypatch):
     root = Path(tombola.__file__).parents[2]
     monkeypatch.chdir(tmp_path)
     assert reproduce.clone() == root
     wheel = SimpleNamespace(__file__=str(tmp_path / "lib" / "site-packages" / "tombola" / "x.py"))
     monkeypatch.setattr(reproduce, "tombola", wheel)
     assert reproduce.clone() is None
-    monkeypatch.chdir(root)
-    assert reproduce.clone() == root
+    monkeypatch.chdir(root)  # what runs would be the other code
+    assert reproduce.clone() is None

@@ -98,3 +98,39 @@ def test_a_change_of_a_compiled_method_invalidates_machine_code(
         file.write_text(text)
         found.append(caching._source_hash())
     assert (found[0] != found[1]) == counts
+
+
+HELPED = """
+from tombola.compiling import kernel
+
+FACTOR = {factor}
+
+
+@kernel(inner=True)
+def helper(x):
+    return x {sign} 1.0
+
+
+@kernel
+def outer(x):
+    return FACTOR * helper(x)
+"""
+LISTENING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from helped import outer
+
+print(outer(3.0), len(outer.stats.cache_hits))
+"""
+
+
+def test_a_change_of_a_file_outside_the_package_invalidates_its_kernels(tmp_path, monkeypatch):
+    """Of a helper or a constant, though the kernel that Python calls is as it was."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    found = []
+    for factor, sign in ((2.0, "+"), (2.0, "+"), (2.0, "-"), (4.0, "-")):
+        (tmp_path / "helped.py").write_text(HELPED.format(factor=factor, sign=sign))
+        command = [sys.executable, "-B", "-c", LISTENING, str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        found.append(done.stdout.split())
+    assert found == [["8.0", "0"], ["8.0", "1"], ["4.0", "0"], ["8.0", "0"]]

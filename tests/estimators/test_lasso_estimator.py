@@ -183,3 +183,13 @@ def test_cross_validation(convert, cv):
 def test_a_path_refuses_what_it_cannot_use(settings, message):
     with pytest.raises(ValueError, match=message):
         lasso_path(*data(), **settings)
+
+
+def test_a_penalty_that_underflows_to_none_is_least_squares():
+    """Half of the least number is 0, and so are both parts of the penalty."""
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    y = X @ [1.0, 2.0, 3.0] + 0.1 * np.sin(np.arange(30))
+    with pytest.warns(ConvergenceWarning):  # no bound proves it
+        model = ElasticNet(5e-324).fit(X, y)
+    best = np.linalg.lstsq(X - X.mean(axis=0), y - y.mean(), rcond=None)[0]
+    assert model.coef_ == pytest.approx(best)

@@ -15,8 +15,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
 
+import tombola
 from tombola.estimators import LinearClassifier, LinearRegressor
 from tombola.problems import Logistic
+from tombola.solvers.choice import choose
 
 N, ALPHA = 150, 1e-2
 
@@ -333,3 +335,24 @@ def test_one_row_more_or_less_is_no_problem():
     assert model.predict([[5.0, 5.0]]) == pytest.approx([3.0])
     with pytest.raises(ValueError, match=r"y must be one column, got shape \(4, 2\)"):
         LinearRegressor().fit(np.eye(4), np.ones((4, 2)))
+
+
+def test_a_choice_makes_its_sampler_when_asked():
+    X, y = classes()
+    made = []
+
+    def sampler(n, seed, labels):
+        made.append((n, seed))
+        return tombola.Uniform(n, seed=seed)
+
+    choice = choose(Logistic(X, y, alpha=0.1), solver="adagrad", sampler=sampler, seed=7)
+    assert (choice.name, choice.solver.batch_size, made) == ("adagrad", 1, [])
+    assert choice.sampler.n == N
+    assert choice.sampler is choice.sampler
+    assert made == [(N, 7)]
+
+
+def test_an_unknown_solver_is_refused_with_the_known_ones():
+    X, y = classes()
+    with pytest.raises(ValueError, match=r'one of "auto", "newton", .*"sgd", got \'lbfgs\''):
+        choose(Logistic(X, y, alpha=0.1), solver="lbfgs")

@@ -47,8 +47,8 @@ from planted import PLANTED
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "src/tombola/"
 STEPS = (
-    "clusters/mini_batch", "coordinates/block", "descent/adagrad", "descent/dense",
-    "descent/estimate", "descent/lazy", "descent/rates", "descent/saga",
+    "clusters/mini_batch", "coordinates/block", "coordinates/coordinate", "descent/adagrad",
+    "descent/dense", "descent/estimate", "descent/lazy", "descent/rates", "descent/saga",
     "descent/scaled", "descent/sgd", "descent/svrg", "descent/variance_reduced", "dual/run",
     "lasso/quadratic", "newton/run", "proximal",
 )  # fmt: skip

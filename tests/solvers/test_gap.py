@@ -283,3 +283,18 @@ def test_other_solvers_have_a_gap_too():
     assert watch.gap == relative_gap(it, None)
     assert not watch(N, np.ones(D + 1), 1.0)
     assert watch.gap == relative_gap(it, np.ones(D + 1))
+
+
+def test_a_gap_that_is_not_a_number_is_not_zero(monkeypatch):
+    problem = Logistic([[1.0], [2.0], [-1.0]], [1, 1, 0], alpha=0.1)
+    solver = SDCA(seed=0)
+    result = solver.minimize(problem, rounds=3)
+    for known, reported in ((np.nan, np.nan), (-1e-20, 0.0), (0.0, 0.0)):
+        monkeypatch.setattr(SDCA, "_gap", lambda self, problem, result, known=known: known)
+        assert np.array_equal(solver.gap(problem, result), reported, equal_nan=True)
+
+
+def test_a_penalty_that_underflows_has_a_gap():
+    """Half of the least number is 0: l1 = l2 = 0, though alpha is above 0."""
+    assert gap.Penalty(0.0, 0.0).factors(np.array([1.0, -2.0]), np.zeros(2)) == [0.0]
+    assert gap.Penalty(0.0, 0.0).factors(np.zeros(2), np.zeros(2)) == [1.0]

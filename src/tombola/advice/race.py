@@ -99,7 +99,10 @@ def run(
 
 
 def choice_of(contest: Contest, entrant: Entrant, seed: int = 0) -> Choice:
-    """Return how an entrant solves a problem, without a stopping rule: all make as many draws."""
+    """Return how an entrant solves a problem, without a stopping rule: all make as many draws.
+
+    A number of epochs leaves out the tolerance; `run` counts the rounds itself.
+    """
     choice: Choice = entrant.estimator.choose(contest.problem, seed, contest.groups, epochs=1)
     return choice
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tombola.cli.compare import is_run, write_runs
 from tombola.cli.errors import CommandError
-from tombola.cli.reproduce import experiments
+from tombola.cli.reproduce import experiments, find
 
 __all__ = ["add_arguments", "run"]
 
@@ -31,10 +31,10 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"there is no folder {folder}")
     trained = [is_run(folder) for folder in options.folders]
     if any(trained) and not all(trained):
-        other, run = (options.folders[trained.index(it)] for it in (False, True))
+        other, train = (options.folders[trained.index(it)] for it in (False, True))
         raise CommandError(
-            f"{other} holds no run of `tombola train`, {run} does: one page shows either runs or "
-            "experiments"
+            f"{other} holds no run of `tombola train`, {train} does: one page shows either runs "
+            "or experiments"
         )
     several = trained[0] and len(options.folders) > 1
     path = options.out or options.folders[0] / ("comparison.html" if several else "report.html")
@@ -54,8 +54,7 @@ def _write_experiments(given: list[Path], path: Path) -> None:
     """Write the page about the experiments in these folders and their subfolders."""
     folders: list[Path] = []
     for folder in given:
-        holds_records = any(folder.glob("about.json")) or any(folder.glob("*/about.json"))
-        found = experiments().find(folder) if holds_records else []
+        found = find(folder)
         if not found:
             raise CommandError(
                 f"{folder} holds no results of `tombola train` or `tombola reproduce`"

@@ -7,14 +7,28 @@ from pathlib import Path
 from types import ModuleType
 
 import tombola
+from tombola.cli.arguments import add_data_folder, whole_number
 from tombola.cli.errors import CommandError
+from tombola.state.files import read_json
 
-__all__ = ["add_arguments", "clone", "experiments", "run"]
+__all__ = ["NAMES", "add_arguments", "clone", "experiments", "find", "run"]
+
+NAMES = ("regret", "voc", "hyper", "kmeans", "coordinates")  # modules of `experiments`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    experiments().add_arguments(parser)
+    parser.add_argument("name", choices=[*NAMES, "all"], help="the experiment")
+    add_data_folder(parser)
+    parser.add_argument(
+        "--runs", type=whole_number(1), default=10,
+        help="repetitions (k-means: starts, and seeds for each); default: 10, as in the paper",
+    )  # fmt: skip
+    parser.add_argument("--jobs", type=whole_number(1), help="parallel runs; default: all cores")
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, default=Path("out/reproduce"),
+        help="where finished runs are kept, so that they are not repeated",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -23,13 +37,26 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
+def find(given: Path) -> list[Path]:
+    """Return the folder if it holds an experiment, and its subfolders that do."""
+    return [place for place in (given, *(given / name for name in NAMES)) if _is_experiment(place)]
+
+
+def _is_experiment(folder: Path) -> bool:
+    """Return whether a folder has the record of an experiment; other commands write others."""
+    try:
+        return "experiment" in read_json(folder / "about.json")
+    except (OSError, ValueError):
+        return False
+
+
 def experiments() -> ModuleType:
     """Return `experiments/reproduce.py` of the clone, or raise what to do without one."""
     root = clone()
     if root is None:
         raise CommandError(
-            "the experiments of the paper are not part of the installed package: "
-            "`git clone` the repository of tombola, and run this command in the clone"
+            "the experiments of the paper are not part of the installed package: `git clone` the "
+            "repository of tombola, `pip install -e .` there, and run this command in the clone"
         )
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))  # also that of the processes of --jobs
@@ -37,7 +64,7 @@ def experiments() -> ModuleType:
 
 
 def clone() -> Path | None:
-    """Return the clone that tombola is imported from, else the current folder if it is one."""
+    """Return the clone that tombola is imported from; the figures of another are of other code."""
+    root = Path(tombola.__file__).parents[2]
     needed = ("experiments/reproduce.py", "src/tombola/py.typed")
-    places = (Path(tombola.__file__).parents[2], Path.cwd())
-    return next((it for it in places if all((it / name).is_file() for name in needed)), None)
+    return root if all((root / name).is_file() for name in needed) else None

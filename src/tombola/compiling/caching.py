@@ -59,9 +59,18 @@ class KernelCache(FunctionCache):
     class of a user's script. Two processes that write it at the same time can mix up their code.
     And it is invalidated only by changes to the file of the function, although the machine code
     includes functions of other files. This cache uses separate files, named after the types, and
-    invalidates all of them when any kernel of the package changes. A process that finds another one
-    compiling the same function waits for its result.
+    invalidates all of them when any kernel of the package changes; those of a function outside the
+    package also when its own file changes. A process that finds another one compiling the same
+    function waits for its result.
     """
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._stamp = SOURCE_HASH
+        if function.__module__.partition(".")[0] != "tombola":
+            with contextlib.suppress(OSError):  # defined interactively: there is no file
+                own = Path(function.__code__.co_filename).read_bytes()
+                self._stamp += hashlib.sha256(own).hexdigest()[:12]
 
     def _use_file_of(self, signature: Any) -> None:
         classes = [getattr(kind, "instance_class", None) for kind in signature]
@@ -70,7 +79,7 @@ class KernelCache(FunctionCache):
         self._cache_file = IndexFile(
             cache_path=self._cache_path,
             filename_base=f"{self._impl.filename_base}-{digest}",
-            source_stamp=SOURCE_HASH,
+            source_stamp=self._stamp,
         )
 
     def _load_overload(self, signature: Any, target_context: Any) -> Any:

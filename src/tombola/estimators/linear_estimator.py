@@ -180,7 +180,8 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
         groups : array-like of shape (n,), optional
             Those of the part.
         epochs : int, optional
-            Run this many, all of them; by default at most `max_iter`, until within `tol`.
+            Run this many, all of them, without a tolerance; by default at most `max_iter`,
+            until within `tol`.
         """
         return choose(
             problem, solver=self.solver, sampler=self.sampler,

@@ -173,7 +173,8 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
             For the start, the draws, and the bounds that "auto" draws by.
         groups : ignored, unless `sampler` is a function
         epochs : int, optional
-            Run this many, all of them; by default at most `max_iter`, until nothing improves.
+            Run this many, all of them, without a tolerance; by default at most `max_iter`,
+            until nothing improves.
         """
         tol = self.tol if epochs is None else None
         solver = solvers.MiniBatchKMeans(
@@ -183,7 +184,7 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
             seed=seed,
         )
         own = partial(solver._default_sampler, problem)
-        sampler = make_sampler(self.sampler, problem.n, seed, groups, own=own)
+        sampler = partial(make_sampler, self.sampler, problem.n, seed, groups, own=own)
         epoch = solver.rounds_per_epoch(problem)
         rounds = epoch * (self.max_iter if epochs is None else epochs)
         return Choice("kmeans", "batches", solver, sampler, tol or None, epoch, rounds)

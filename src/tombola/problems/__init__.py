@@ -5,7 +5,7 @@ from tombola.problems.hinge import Hinge
 from tombola.problems.huber import Huber
 from tombola.problems.kmeans import KMeans
 from tombola.problems.least_squares import LeastSquares
-from tombola.problems.linear import LinearProblem
+from tombola.problems.linear import LinearProblem, TwoClasses
 from tombola.problems.logistic import Logistic
 from tombola.problems.softmax import Softmax
 from tombola.problems.squared_hinge import SquaredHinge
@@ -20,4 +20,5 @@ __all__ = [
     "Logistic",
     "Softmax",
     "SquaredHinge",
+    "TwoClasses",
 ]

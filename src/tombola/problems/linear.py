@@ -127,7 +127,7 @@ def weighted_slopes(model: Linear, item: int, z: Floats, out: Floats) -> Any:
 def evaluate_items(
     model: Linear, w: Floats, z: Floats, table: Floats, losses: Floats, gradient: Floats
 ) -> None:
-    """Write the slopes of every item, their mean gradient, and the losses unless that is empty."""
+    """Write slopes of all items, their mean gradient, and the losses, unless `losses` is empty."""
     outputs, width = w.shape
     n = table.shape[0]
     for k in range(outputs):

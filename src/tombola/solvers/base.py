@@ -396,8 +396,8 @@ class Solver(ABC):
 def interruptions() -> Iterator[Callable[[], bool]]:
     """Note Ctrl-C instead of raising it; yield a function that says whether it came.
 
-    So it comes between rounds, never within one. Outside the main thread, and if the handler of
-    SIGINT was not set by Python, nothing is changed.
+    Ctrl-C therefore takes effect between rounds, never within one. Outside the main thread, and if
+    the handler of SIGINT was not set by Python, nothing is changed.
     """
     noted: list[int] = []
     main = threading.current_thread() is threading.main_thread()

@@ -80,7 +80,7 @@ class CertifiedSolver(Solver):
         if result.state["problem"] != fingerprint(problem):
             raise ValueError("the result is of another problem: of other data or parameters")
         gap, value = self._gap(problem, result), best_constant(problem)[1]
-        return float(gap / value) if gap > 0.0 and value > 0.0 else 0.0
+        return 0.0 if gap <= 0.0 or value <= 0.0 else float(gap / value)
 
     @abstractmethod
     def _gap(self, problem: Any, result: Result) -> float:

@@ -1,8 +1,9 @@
 """The choice of a fit: solver, sampler and rounds, made once from what a user asks for."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from tombola.problems.linear import LinearProblem
@@ -50,10 +51,10 @@ class Choice:
         rows, and a rule looks at the objective. "columns": it goes by columns, and ends by itself.
         "batches": the solver counts mini-batches without progress.
     solver : Solver or WorkingSets
-    sampler : Sampler or None
-        Over the rows; None if the solver goes by columns.
+    make_sampler : callable or None
+        Makes the sampler; None if the solver goes by columns.
     tol : float or None
-        None: all rounds are run.
+        None: no tolerance ends it ("batches" may still end by itself).
     epoch : int
         The rounds of an epoch.
     rounds : int
@@ -63,10 +64,15 @@ class Choice:
     name: str
     stop: str
     solver: Any
-    sampler: Any
+    make_sampler: Callable[[], Any] | None
     tol: float | None
     epoch: int
     rounds: int
+
+    @cached_property
+    def sampler(self) -> Any:
+        """The sampler over the rows, made when it is first asked for; None for columns."""
+        return None if self.make_sampler is None else self.make_sampler()
 
 
 def has_kinks(problem: Any) -> bool:
@@ -107,7 +113,7 @@ def choose(
     Raises
     ------
     ValueError
-        If the solver is not for this problem: the message names one that is.
+        If there is no such solver, or it is not for this problem: the message names one that is.
 
     Examples
     --------
@@ -149,8 +155,8 @@ def choose(
         "reduced": partial(by_curvature, problem, seed),
         "descent": None,
     }[STOPS[name]]
-    draws = make_sampler(
-        sampler, problem.n, seed, groups, own=own,
+    draws = partial(
+        make_sampler, sampler, problem.n, seed, groups, own=own,
         forget=name not in DESCENTS,  # losses go to zero
     )  # fmt: skip
     epoch = made.rounds_per_epoch(problem)
@@ -174,7 +180,10 @@ def default_solver(problem: LinearProblem) -> str:
 
 
 def check_solver(name: str, problem: LinearProblem) -> None:
-    """Raise a ValueError that names solvers for a problem if this one is not for it."""
+    """Raise a ValueError that names solvers if this is none, or not for the problem."""
+    if name not in STOPS:
+        known = ", ".join(f'"{known}"' for known in ("auto", *STOPS))
+        raise ValueError(f"solver must be one of {known}, got {name!r}")
     kind, kinks = type(problem).__name__, has_kinks(problem)
     certified = STOPS[name] == "certified"
     if certified and not problem.has_dual:

@@ -60,9 +60,9 @@ class Penalty(NamedTuple):
         return float((excess * excess).sum()) / (2.0 * self.l2)
 
     def factors(self, u: Floats, w: Floats) -> list[float]:
-        """Return the factors of dual variables to try: 1 if l2 > 0, one by which |u| <= l1."""
+        """Return factors of dual variables to try: 1 if l2 > 0, and one by which |u| <= l1."""
         found = [1.0] if self.l2 > 0.0 else []
-        if self.l1 > 0.0:
+        if self.l1 > 0.0 or not found:
             largest = float(self.size(u - self.l2 * w).max(initial=0.0))
             found.append(self.l1 / largest if largest > self.l1 else 1.0)
         return found
@@ -250,7 +250,7 @@ def class_shares(problem: Softmax) -> Floats:
 
 @kernel(allocates=True)
 def value_of_constant(model: Linear, b: Any) -> Any:
-    """Return the sums of s_i phi and of s_i phi' if all inner products are b."""
+    """Return the sums of s_i phi and of s_i phi' with all inner products equal to b."""
     z, out = np.full(1, b), np.zeros(1)
     losses = sums = 0.0
     for item in range(model.targets.size):

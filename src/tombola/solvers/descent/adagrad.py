@@ -5,7 +5,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent.base import Carried, LinearSolver, checked_radius, checked_rate
+from tombola.solvers.descent.base import Carried, DescentSolver, checked_radius, checked_rate
 from tombola.solvers.descent.estimate import GradientRun
 from tombola.solvers.descent.rates import DIAGONAL, NORM
 from tombola.solvers.descent.run import DescentRun
@@ -22,7 +22,7 @@ class SquaresCarried(Carried):
     squares: Floats = array("the sums of g_j^2", 0.0, shape=("outputs", "width"))
 
 
-class AdaGrad(LinearSolver):
+class AdaGrad(DescentSolver):
     """AdaGrad, with a rate for each coordinate or one for all.
 
         diagonal:   rate_{t,j} = rate / sqrt(sum_{s <= t} g_{s,j}^2)

@@ -43,7 +43,7 @@ from tombola.solvers.run import new_batch
 from tombola.state import Document, cell, count
 from tombola.validation import number
 
-__all__ = ["Carried", "LinearSolver", "checked_radius", "checked_rate"]
+__all__ = ["Carried", "DescentSolver", "checked_radius", "checked_rate"]
 
 WIDE = 16  # columns are lazy if there are this many times more of them than entries per row
 
@@ -54,7 +54,7 @@ class Carried(Document):
     rounds: int = count("rounds of all runs")
 
 
-class LinearSolver(Solver):
+class DescentSolver(Solver):
     """A solver for `tombola.problems.LinearProblem` that steps along estimated gradients."""
 
     def _check(self, problem: Any) -> None:

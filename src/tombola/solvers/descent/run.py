@@ -103,7 +103,10 @@ class StoredSlopes(State):
 
 
 class SearchingRun(DescentRun):
-    """The parts of a run that may store slopes (SAGA, SVRG), and search its rate."""
+    """The fields of a run that may store slopes and search its rate, which `rates` reads.
+
+    Its rounds are those of `tombola.solvers.descent.estimate.StoringRun`.
+    """
 
     options: Cell[StoringOptions] = derived("the parameters")
     search: Cell[Search]

@@ -25,7 +25,7 @@ import numpy as np
 from tombola.compiling import kernel
 from tombola.problems.linear import weighted_slopes
 from tombola.solvers.descent.estimate import StoringRun
-from tombola.solvers.descent.rates import current_rate, rate_is_due
+from tombola.solvers.descent.rates import SEARCHED, current_rate, rate_is_due
 from tombola.solvers.descent.run import DescentRun
 from tombola.state import Cell, Floats, Record, derived, real
 
@@ -163,7 +163,9 @@ class DriftRun(StoringRun):
                 if model.settings[0].intercept:
                     w[k, last] -= rate * change
                     stored.mean_gradient[k, last] += replaced
-        if level.factor < SMALL or rate_is_due(self):  # so that rounding does not add up
+        # so that rounding does not add up; if the rate is searched, the next round settles
+        due = self.options[0].schedule != SEARCHED and rate_is_due(self)
+        if level.factor < SMALL or due:
             multiply_out(self)
 
     def iterate(self) -> Floats:

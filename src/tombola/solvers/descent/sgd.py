@@ -5,7 +5,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler
-from tombola.solvers.descent.base import LinearSolver, checked_radius, checked_rate
+from tombola.solvers.descent.base import DescentSolver, checked_radius, checked_rate
 from tombola.solvers.descent.rates import CONSTANT, ROOT, STRONGLY_CONVEX
 from tombola.solvers.descent.run import DescentRun
 from tombola.validation import whole
@@ -15,7 +15,7 @@ __all__ = ["SGD"]
 SCHEDULES = {"constant": CONSTANT, "root": ROOT, "strongly convex": STRONGLY_CONVEX}
 
 
-class SGD(LinearSolver):
+class SGD(DescentSolver):
     """Proximal stochastic gradient descent with importances.
 
         g_t = (1/B) sum_b grad_b(w_t) / (n p_b)

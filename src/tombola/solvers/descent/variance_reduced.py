@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tombola.samplers import Sampler, Static, Uniform
-from tombola.solvers.descent.base import LinearSolver, checked_rate
+from tombola.solvers.descent.base import DescentSolver, checked_rate
 from tombola.solvers.descent.rates import CONSTANT, SEARCHED
 from tombola.solvers.descent.run import DescentRun
 from tombola.solvers.gap import relative_gap
@@ -16,7 +16,7 @@ from tombola.validation import whole
 __all__ = ["VarianceReducedSolver", "by_curvature", "safe_rate"]
 
 
-class VarianceReducedSolver(LinearSolver):
+class VarianceReducedSolver(DescentSolver):
     """A solver that estimates differences of gradients, grad_b(w) - grad_b(y), with y stored."""
 
     quantity = "gradient difference norm"

@@ -5,8 +5,8 @@ that makes them feasible, they prove (`tombola.solvers.gap`)
 
     min F >= D(a) = -(1/n) sum_i s_i phi*(-a_i) - sum_j max(|u_j| - l1, 0)^2 / (2 l2)
 
-D is strongly concave, so its maximum a* is near a if F - D is small, and so is u*. If |u*_j| < l1
-for all of these, w_j = 0 at the minimum: gap-safe screening.
+D is strongly concave, so its maximum a* is near a if F - D is small, and u* is near u. If
+|u_j| < l1 for every u that close, w_j = 0 at the minimum: gap-safe screening.
 
 References
 ----------

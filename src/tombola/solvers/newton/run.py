@@ -126,7 +126,7 @@ class NewtonRun(CertifiedRun):
 
 @kernel
 def glance(run: NewtonRun) -> None:
-    """Write slopes and curvatures if all inner products are the intercept."""
+    """Write slopes and curvatures at w = 0, where all inner products are the intercept."""
     model, survey, w = run.model, run.survey, run.w[0]
     z = w[w.size - 1] if model.settings[0].intercept else 0.0
     for item in range(survey.slopes.size):
