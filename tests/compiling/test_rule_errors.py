@@ -75,7 +75,7 @@ class Own(WeightedSampler):
             "absorb",
             r"No implementation of .*add.* found for signature: >>> add\(float64",
         ),
-        (WrongName, "absorb", "a name is not defined"),
+        (WrongName, "absorb", "name 'los' is not defined"),
         (WrongCall, "absorb", "missing a required argument: 'unit'"),
         (WrongStatement, "absorb", r"unsupported opcode \(IMPORT_NAME\)"),
         (NotSupported, "absorb", "'with .*' construct is not supported"),

@@ -108,6 +108,34 @@ def test_losses_that_are_not_finite_may_be_skipped():
         loader.check()
 
 
+def test_refused_losses_change_nothing():
+    loader = new(4)
+    (_, draw), *_ = list(loader)
+    other = DeviceLoader(torch.arange(5.0, device=DEVICE), 4)
+    nans = torch.full((4,), math.nan, device=DEVICE)
+    for wrong, losses, error, message in [
+        (draw, nans[0], ValueError, "use reduction='none'"),
+        (draw, nans[:3], ValueError, r"each of the 4 items drawn, got shape \(3,\)"),
+        (draw, nans[:, None], ValueError, r"got shape \(4, 1\)"),
+        (draw, nans.to(torch.complex64), TypeError, "losses must hold numbers"),
+        (draw, [1.0] * 4, TypeError, "losses must be a tensor, got list"),
+        (next(iter(other))[1], nans, ValueError, "the draw is over 5 items"),
+    ]:
+        with pytest.raises(error, match=message):
+            loader.update(wrong, losses, skip_nonfinite=True)
+    assert (loader.skipped, len(loader.unanswered)) == (0, 6)
+    loader.update(draw, nans, skip_nonfinite=True)
+    assert (loader.skipped, len(loader.unanswered)) == (4, 5)
+
+
+def test_it_says_where_it_is_and_what_it_lacks():
+    loader = new()
+    assert (loader.device, loader.num_workers) == (loader.sampler.device, 0)
+    assert not hasattr(loader, "batch_sampler")
+    with pytest.raises(AttributeError, match="DeviceLoader has no batch_sampler: a framework"):
+        loader.batch_sampler  # noqa: B018
+
+
 def test_two_iterations_take_turns():
     loader = new(10)
     first = iter(loader)
@@ -127,7 +155,7 @@ def test_two_iterations_take_turns():
 
 def test_what_was_given_to_the_constructor_cannot_be_set_later():
     loader = new(10)
-    for name in ("batch_size", "dataset", "drop_last", "sampler", "lag"):
+    for name in ("batch_size", "dataset", "device", "drop_last", "sampler", "lag"):
         with pytest.raises(ValueError, match=f"{name} attribute should not be set after DeviceL"):
             setattr(loader, name, getattr(loader, name))
 
@@ -136,7 +164,7 @@ def test_a_dataset_that_has_changed_its_length_is_noticed():
     dataset = TensorDataset(*data())
     loader = DeviceLoader(dataset, 5)
     dataset.tensors = data(N + 1)
-    with pytest.raises(RuntimeError, match="has 24 items now, and had 23 when this loader was"):
+    with pytest.raises(RuntimeError, match="has 24 items now, 23 when the loader was made"):
         iter(loader)
 
 
@@ -223,6 +251,9 @@ def test_arguments_are_checked():
         DeviceLoader([x, torch.empty(N, device="meta")])
     with pytest.raises(TypeError, match="num_workers cannot be given if data are drawn"):
         new(num_workers=2)
+    with pytest.raises(TypeError, match="DeviceLoader has no argument 'shufle'"):
+        new(shufle=False)
+    assert len(new(shuffle=False, num_workers=0, lag=0, distributed="auto")) == 5
     with pytest.raises(TypeError, match="sampler must be one of auto, vrb, group-vrb"):
         new(sampler="balanced")
     with pytest.raises(ValueError, match="group-vrb needs groups"):
@@ -239,6 +270,7 @@ def test_data_on_the_cpu_are_loaded_by_the_host():
     loader = ImportanceLoader(TensorDataset(torch.arange(5.0)))
     assert type(loader) is ImportanceLoader
     assert isinstance(loader.sampler, tombola.VRB)
+    assert not hasattr(loader, "device")
 
 
 def test_an_importance_loader_draws_on_the_device_what_a_device_loader_does(monkeypatch):
@@ -248,6 +280,7 @@ def test_an_importance_loader_draws_on_the_device_what_a_device_loader_does(monk
     loaders = [kind(dataset, 5, seed=3) for kind in (ImportanceLoader, DeviceLoader)]
     assert [type(loader.sampler) for loader in loaders] == [VRB, VRB]
     assert (loaders[0].lag, loaders[0].num_workers, len(loaders[0])) == (0, 0, 5)
+    assert loaders[0].device == loaders[1].device
     seen = []
     for loader in loaders:
         for _ in range(3):

@@ -17,7 +17,7 @@ from torch import distributed as dist
 from torch.utils.data import TensorDataset
 
 import tombola
-from tombola.torch import ImportanceLoader, TensorDraw
+from tombola.torch import DeviceLoader, ImportanceLoader, TensorDraw
 from tombola.torch.communication import Connection, find_connection
 from tombola.torch.loader.drawing import Shard, Sharded
 from tombola.torch.loader.sharing import Feedback, share_feedback
@@ -515,14 +515,23 @@ def test_an_epoch_is_as_long_as_for_one_process_with_the_global_batch(monkeypatc
 @pytest.mark.parametrize("distributed", ["auto", "replicated", "sharded"])
 def test_a_loader_made_before_the_process_group_is_told(distributed, monkeypatch):
     loader = make(distributed=distributed)
-    monkeypatch.setattr("tombola.torch.loader.host.world_size", lambda: 2)
+    monkeypatch.setattr("tombola.torch.loader.base.world_size", lambda: 2)
     with pytest.raises(RuntimeError, match="initialised after this was made"):
         next(iter(loader))
     next(iter(make(distributed=None)))
 
 
+def test_a_loader_on_a_device_made_before_the_process_group_raises(monkeypatch):
+    x = torch.arange(5.0)
+    loader, alone = DeviceLoader(x), DeviceLoader(x, distributed=None)
+    monkeypatch.setattr("tombola.torch.loader.base.world_size", lambda: 2)
+    with pytest.raises(RuntimeError, match="initialised after this was made"):
+        next(iter(loader))
+    next(iter(alone))
+
+
 def test_a_group_of_one_process_in_a_larger_world_draws_on_its_own(monkeypatch):
-    for module in ("communication", "loader.host", "loader.device"):
+    for module in ("communication", "loader.base", "loader.device"):
         monkeypatch.setattr(f"tombola.torch.{module}.world_size", lambda: 2)
     monkeypatch.setattr(dist, "get_world_size", lambda group: 1)
     assert steps(make(process_group="this one"), 5) == steps(make(distributed=None), 5)

@@ -1,6 +1,8 @@
 """The loader: what is drawn, when feedback counts, and that workers and timing change nothing."""
 
 import collections
+import inspect
+import pickle
 import time
 
 import numpy as np
@@ -20,8 +22,8 @@ from torch.utils.data import (
 )
 
 import tombola
-from tombola.torch import ImportanceLoader, ImportanceSampler, Numbered
-from tombola.torch.loader.feedback import MOST_UNANSWERED
+from tombola.torch import DeviceLoader, ImportanceLoader, ImportanceSampler, Numbered
+from tombola.torch.loader.base import MOST_UNANSWERED
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -322,6 +324,34 @@ def test_an_epoch_is_as_long_as_with_a_plain_loader(drop_last, sizes):
         assert [len(draw) for _, draw in loader] == sizes
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(ImportanceLoader, {}), (ImportanceLoader, {"num_workers": 1}), (DeviceLoader, {})],
+)
+def test_an_epoch_without_a_batch_counts(kind, options):
+    """Too few items for one; or for another one, after a resume with larger batches."""
+
+    def make(batch_size):
+        return kind(TensorDataset(torch.arange(20)), batch_size, drop_last=True, **options)
+
+    loader = make(32)
+    for epoch in range(3):
+        assert loader.epoch == epoch
+        assert list(loader) == []
+    make(32).load_state_dict(loader.state_dict())
+    loader, larger = make(4), make(8)
+    batches = iter(loader)
+    for _ in range(4):
+        next(batches)
+    state = loader.state_dict()
+    waiting = len(state.get("waiting", []))  # with a worker, the last one was drawn ahead
+    assert waiting == len(options)
+    larger.load_state_dict(state)
+    assert (larger.epoch, len(list(larger)), larger.epoch) == (0, waiting, 1)
+    assert [len(draw) for _, draw in larger] == [8, 8]
+    assert larger.epoch == 2
+
+
 def test_shuffled_epochs_deal_every_item_once():
     for workers in (0, 2):
         loader = ImportanceLoader(DATA, 16, sampler="shuffle", num_workers=workers)
@@ -566,6 +596,28 @@ def test_losses_on_another_device_are_copied_too():
     assert copied().tolist() == [1.0, 1.0, 1.0]
 
 
+def test_a_loader_with_losses_on_their_way_is_pickled(monkeypatch):
+    monkeypatch.setattr(
+        COPY_LOSSES, lambda draw, losses, skip: lambda: losses.to(torch.float64).numpy()
+    )
+    loader = ImportanceLoader(DATA, 16, seed=5, lag=0)
+    batches = iter(loader)
+    draws = [next(batches)[1] for _ in range(3)]
+    for draw in draws:
+        loader.update(draw, loss_of(draw.indices, 0))
+    copied = pickle.loads(pickle.dumps(loader))
+    assert [draw.indices.tolist() for _, draw in copied] == [
+        draw.indices.tolist() for _, draw in pickle.loads(pickle.dumps(loader))
+    ]
+    losses = torch.full((16,), float("nan"))
+    loader.update(draws[0], losses)
+    copied = pickle.loads(pickle.dumps(loader))
+    for one in (loader, copied):  # the copy checks them when they are due, too
+        with pytest.raises(ValueError, match=r"losses\[0\] of batch 0 is nan"):
+            one.state_dict()
+        assert [given["number"] for given in one.state_dict()["given"]] == [0, 1, 2]
+
+
 def test_wrong_feedback_is_refused():
     loader = ImportanceLoader(DATA, 16)
     _, draw = next(iter(loader))
@@ -780,7 +832,7 @@ def test_workers_that_persist_serve_one_iteration_at_a_time():
     next(first)
     second = iter(loader)
     next(second)
-    with pytest.raises(RuntimeError, match="a new iteration has begun"):
+    with pytest.raises(RuntimeError, match="persistent workers serve a newer one"):
         next(first)
     assert len(list(second)) == 4
 
@@ -804,6 +856,16 @@ def test_what_was_given_to_the_constructor_cannot_be_set_later():
                 setattr(one, name, None)
     with pytest.raises(ValueError, match="lag attribute should not be set after ImportanceSampler"):
         ImportanceSampler(N, 16).lag = 3
+    names = {
+        name
+        for kind in (ImportanceLoader, ImportanceSampler, DeviceLoader, DataLoader)
+        for name, one in inspect.signature(kind).parameters.items()
+        if one.kind != one.VAR_KEYWORD
+    }
+    assert {"collate_fn", "pin_memory", "seed", "share", "quantity"} < names
+    for name in names:
+        with pytest.raises(ValueError, match=f"^{name} attribute should not be set after"):
+            setattr(loader, name, None)
 
 
 def test_a_dataset_that_has_changed_its_length_is_noticed():
@@ -812,7 +874,7 @@ def test_a_dataset_that_has_changed_its_length_is_noticed():
     list(loader)
     items.append(N)
     for ask in (iter, len):
-        with pytest.raises(RuntimeError, match="has 71 items now, and had 70 when this loader was"):
+        with pytest.raises(RuntimeError, match="has 71 items now, 70 when the loader was made"):
             ask(loader)
     items.pop()
     assert len(list(loader)) == 5
@@ -836,7 +898,7 @@ def test_a_state_loaded_in_the_midst_of_an_iteration_ends_it(workers):
     other, _ = begun(3)
     loader, batches = begun(0)
     loader.load_state_dict(other.state_dict())
-    with pytest.raises(RuntimeError, match="a new iteration has begun, or a state was loaded"):
+    with pytest.raises(RuntimeError, match="iteration has ended: a state was loaded"):
         next(batches)
     assert next(iter(loader))[1].number == 23
 
@@ -917,7 +979,7 @@ def test_a_sampler_that_was_wrapped_or_replaced_is_refused():
         ImportanceSampler(None)
     loader = ImportanceLoader(DATA, 16)
     assert not hasattr(loader, "batch_sampler")
-    with pytest.raises(AttributeError, match="an ImportanceLoader has no batch_sampler"):
+    with pytest.raises(AttributeError, match="ImportanceLoader has no batch_sampler"):
         loader.batch_sampler  # noqa: B018
 
 

@@ -265,6 +265,7 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
     before = digest(loader.state_dict())
     for wrong, message in [
         ({**state, "lag": 3}, "saved with lag=3, here it is 4"),
+        ({**state, "lag": -1}, "lag must be an integer from 0"),
         ({**state, "n": 51}, "saved with n=51, here it is 50"),
         ({**state, "drop_last": True}, "saved with drop_last=True, here it is False"),
         ({**state, "sharded": True}, "saved with sharded=True, here it is False"),

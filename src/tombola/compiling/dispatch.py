@@ -73,7 +73,8 @@ def _explanation(function: Any, error: Exception) -> str:
     if isinstance(error, KeyError):
         reason = f"there is no field {reason}"
     elif "UndefinedType" in reason:
-        reason = "a name is not defined"
+        named = str(error).partition("NameError: ")[2].partition("\n")[0]
+        reason = named or "a name is not defined"
     code = function.__code__
     file, line = code.co_filename, code.co_firstlineno
     place = _place(error)

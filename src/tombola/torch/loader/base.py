@@ -3,23 +3,38 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from inspect import signature
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from torch.utils.data import DataLoader
 
+from tombola.torch.communication import world_size
 from tombola.torch.loader.settings import Settings
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.validation import whole
 
-__all__ = ["Batches", "Iteration", "LoaderBase"]
+__all__ = [
+    "ARGUMENTS", "MOST_UNANSWERED", "Batches", "DatasetLoader", "Iteration", "LoaderBase",
+    "remember",
+]  # fmt: skip
 
+# The arguments of an `ImportanceLoader`, those that it hands to a `DataLoader` included.
+ARGUMENTS = frozenset(
+    {*signature(DataLoader).parameters, *(one.name for one in fields(Settings))} - {"n", "ahead"}
+)
 # What a loader is made with; as with a DataLoader, setting it later would change nothing.
-FIXED = frozenset(
-    ("n", "batch_size", "batch_sampler", "dataset", "drop_last", "lag", "num_workers",
-     "persistent_workers", "prefetch_factor", "sampler")
-)  # fmt: skip
+FIXED = ARGUMENTS | {"n", "device"}
+MOST_UNANSWERED = 256  # batches without feedback that are remembered
+
+
+def remember(unanswered: dict[int, Any], number: int, batch: Any) -> None:
+    """Add a batch to those without feedback, and forget the oldest if there are too many."""
+    unanswered[number] = batch
+    if len(unanswered) > MOST_UNANSWERED:
+        del unanswered[next(iter(unanswered))]
 
 
 class Stopwatch:
@@ -44,7 +59,7 @@ class Stopwatch:
 
 @dataclass(eq=False)
 class Iteration:
-    """One pass over an epoch."""
+    """One pass over an epoch. Only the host, which may draw ahead, uses `waiting` and `fresh`."""
 
     left: int = 0  # items of the epoch that are not drawn yet, over all processes
     waiting: dict[int, Any] = field(default_factory=dict)  # batches drawn and not handed out
@@ -87,9 +102,21 @@ class Batches(ABC):
         self._continues = False  # whether the next iteration continues the current one
         self._taking_turns = False  # whether an earlier iteration goes on beside the current one
         self._life = 0
+        # whether other processes were looked for before torch.distributed was initialised
+        self._before_group = settings.distributed is not None and not world_size()
+
+    @property
+    def sampler(self) -> Any:
+        """The first sampler; usually there is one."""
+        return self.samplers[0]
 
     def begin(self) -> Iteration:
         """Begin an epoch, or continue the one of a state; an iteration in progress may go on."""
+        if self._before_group and world_size() > 1:
+            raise RuntimeError(
+                "torch.distributed was initialised after this was made, so each process would "
+                "draw the same: make it after init_process_group, or pass distributed=None"
+            )
         if not (self.open and self._continues):
             if self.open:
                 self.abandon()
@@ -97,6 +124,7 @@ class Batches(ABC):
             self._taking_turns = False
         self.open, self._continues = True, False
         self.stopwatch.begin()
+        self.end_if_over(self.current)  # there may be too few items for a batch
         return self.current
 
     def abandon(self) -> None:
@@ -104,7 +132,7 @@ class Batches(ABC):
         self.epoch += 1
 
     def end_if_over(self, iteration: Iteration) -> None:
-        """End the epoch if its last batch was handed out; called after each batch."""
+        """End the epoch if no batch is left; called when it begins and after each batch."""
         if iteration is not self.current:
             self._taking_turns = True
         elif not iteration.waiting and iteration.left < self._smallest_rest:
@@ -115,7 +143,8 @@ class Batches(ABC):
         """Raise an error if an iteration cannot go on."""
         if iteration.life != self._life:
             raise RuntimeError(
-                "a new iteration has begun, or a state was loaded, which ended this one"
+                "this iteration has ended: a state was loaded, or its persistent workers serve a "
+                "newer one"
             )
 
     def require_one_iteration(self) -> None:
@@ -185,7 +214,6 @@ class LoaderBase:
     n: int
     batch_size: int
     drop_last: bool
-    dataset: Any
 
     def __init__(self, settings: Settings, batches: Batches, **fixed: Any) -> None:
         self._batches = batches
@@ -201,14 +229,6 @@ class LoaderBase:
             )
         super().__setattr__(name, value)
 
-    def _require_length(self, now: int) -> None:
-        """Raise an error if the dataset is no longer the one that the sampler was made for."""
-        if now != self.n:
-            raise RuntimeError(
-                f"the dataset has {now} items now, and had {self.n} when this loader was made, "
-                "whose sampler goes on drawing from those: make a new loader"
-            )
-
     @property
     def lag(self) -> int:
         """How many batches late feedback counts."""
@@ -217,7 +237,7 @@ class LoaderBase:
     @property
     def sampler(self) -> Any:
         """The sampler; if this process has several shards, that of the first."""
-        return self._batches.samplers[0]
+        return self._batches.sampler
 
     @property
     def samplers(self) -> list[Any]:
@@ -370,3 +390,41 @@ class LoaderBase:
         for name, value in values.items():
             if np.isfinite(value):
                 logger(f"tombola/{name}", value, step)
+
+
+class DatasetLoader(LoaderBase):
+    """A loader that has its dataset: what `ImportanceLoader` and `DeviceLoader` share."""
+
+    dataset: Any
+    num_workers: int
+    _source: Any  # what the batches are taken from; see `Batches.batches`
+
+    def _require_length(self) -> None:
+        """Raise an error if the dataset is no longer the one that the sampler was made for."""
+        now = self._count_items()
+        if now != self.n:
+            raise RuntimeError(
+                f"the dataset has {now} items now, {self.n} when the loader was made; the sampler "
+                f"knows only those {self.n}. Make a new loader"
+            )
+
+    def _count_items(self) -> int:
+        return len(self.dataset)
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch; in this one, if the sampler varies it."""
+        self._require_length()
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[tuple[Any, TensorDraw]]:
+        self._require_length()
+        return self._batches.batches(self._source)
+
+    @property
+    def batch_sampler(self) -> NoReturn:
+        """There is none that a framework could wrap or replace."""
+        raise AttributeError(
+            f"{type(self).__name__} has no batch_sampler: a framework would put its own draws in "
+            "place of ours, or skip batches to resume. Resume by load_state_dict (with Hugging "
+            "Face's Trainer, under ignore_data_skip=True), and leave the loader out of prepare"
+        )

@@ -24,8 +24,8 @@ from tombola.state import (
     optional,
     same,
 )
+from tombola.torch.loader.base import MOST_UNANSWERED
 from tombola.torch.loader.drawing import DrawnBatch, Processes, Shard, join_draws
-from tombola.torch.loader.feedback import MOST_UNANSWERED
 from tombola.torch.loader.sharing import Feedback
 from tombola.torch.tensors import TensorState, from_tensors
 from tombola.validation import brief
@@ -242,8 +242,8 @@ def _settings(batches: "HostBatches") -> dict[str, Any]:
 def _check_lag(batches: "HostBatches", saved: Any) -> None:
     """Raise an error if a loader cannot continue with the lag of a state, which may be anything."""
     given, ahead = batches.settings.lag, batches.settings.ahead
-    if type(saved) is not int:
-        return
+    if type(saved) is not int or saved < 0:
+        return  # the check of the field answers
     lag = brief(saved)
     if saved < ahead:
         raise CheckpointError(

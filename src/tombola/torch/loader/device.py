@@ -14,11 +14,10 @@ from tombola.state import Scope, array, count, flag, integer, mapping
 from tombola.torch.communication import world_size
 from tombola.torch.device import VRB, DeviceDraw, GroupVRB
 from tombola.torch.device.sampler import DeviceSampler
-from tombola.torch.loader.base import Batches, Iteration, LoaderBase
-from tombola.torch.loader.feedback import MOST_UNANSWERED
+from tombola.torch.loader.base import ARGUMENTS, Batches, DatasetLoader, Iteration, remember
 from tombola.torch.loader.labels import resolve_groups
 from tombola.torch.loader.settings import Settings
-from tombola.torch.tensor_draw import TensorDraw
+from tombola.torch.tensor_draw import TensorDraw, wrong_shape
 from tombola.torch.tensors import TensorState
 
 __all__ = ["DeviceBatches", "DeviceLoader", "serves"]
@@ -54,11 +53,10 @@ class DeviceBatches(Batches):
 
     def __init__(self, dataset: Any, settings: Settings) -> None:
         super().__init__(settings)
-        device = tensors_of(dataset)[0].device
-        self.sampler = sampler_for(settings, device)
-        self.samplers = [self.sampler]
-        self._drawn = torch.zeros(settings.n, dtype=torch.int32, device=device)
-        self._skipped = torch.zeros((), dtype=torch.int64, device=device)
+        self.device = tensors_of(dataset)[0].device
+        self.samplers = [sampler_for(settings, self.device)]
+        self._drawn = torch.zeros(settings.n, dtype=torch.int32, device=self.device)
+        self._skipped = torch.zeros((), dtype=torch.int64, device=self.device)
         self._unanswered: dict[int, DeviceDraw] = {}
 
     def epoch_length(self) -> int:
@@ -67,9 +65,7 @@ class DeviceBatches(Batches):
 
     def batches(self, source: Any) -> Iterator[tuple[Any, TensorDraw]]:
         """Begin an epoch of the tensors of a dataset, or continue the one of a state."""
-        tensors, iteration = tensors_of(source), self.begin()
-        self.end_if_over(iteration)  # there may be too few items for a batch
-        return self._gathered(tensors, iteration)
+        return self._gathered(tensors_of(source), self.begin())
 
     def _gathered(
         self, tensors: list[Tensor], iteration: Iteration
@@ -91,18 +87,19 @@ class DeviceBatches(Batches):
         draw: DeviceDraw = self.sampler.draw(size)
         ones = torch.ones_like(draw.indices, dtype=torch.int32)
         self._drawn.index_add_(0, draw.indices, ones)
-        self._unanswered[draw.number] = draw
-        if len(self._unanswered) > MOST_UNANSWERED:
-            del self._unanswered[next(iter(self._unanswered))]
+        remember(self._unanswered, draw.number, draw)
         return draw
 
     def give(self, draw: TensorDraw, losses: Any, skip_nonfinite: bool) -> None:
         """Learn from the losses of a batch at once; only to skip some waits for the device."""
         if skip_nonfinite and isinstance(losses, Tensor):
+            if losses.shape != (len(draw),):
+                raise ValueError(wrong_shape(len(draw), tuple(losses.shape)))
             finite = losses.detach().isfinite()
+            self.sampler.update(draw[finite], losses[finite])
             self._skipped += (~finite).sum()
-            draw, losses = draw[finite], losses[finite]
-        self.sampler.update(draw, losses)
+        else:
+            self.sampler.update(draw, losses)
         self._unanswered.pop(draw.number, None)
 
     @property
@@ -145,13 +142,12 @@ class DeviceBatches(Batches):
         self._unanswered.clear()
 
 
-class DeviceLoader(LoaderBase):
+class DeviceLoader(DatasetLoader):
     """Load batches of tensors that are on a device, without waiting for the host.
 
-    An `ImportanceLoader` does the same with a `TensorDataset` on a CUDA device, if the sampler is
-    "auto", "vrb" or "group-vrb", and neither workers, a collate_fn, a lag nor several processes
-    are asked for. This one may be made for tensors on the CPU as well: it gathers a batch at once,
-    not item by item.
+    An `ImportanceLoader` does the same with a `TensorDataset` on a CUDA device, if it is given
+    nothing else than the parameters below, in one process. This one may be made for tensors on the
+    CPU as well: it gathers a batch at once, not item by item.
 
     Each batch is ``[x[draw.indices], y[draw.indices]]``, and the sampler is a `tombola.torch.VRB`
     or a `tombola.torch.GroupVRB`: a batch is drawn with all feedback given before. Draws are not
@@ -171,6 +167,14 @@ class DeviceLoader(LoaderBase):
     seed, quantity, drop_last
         As for `ImportanceLoader`.
 
+    Attributes
+    ----------
+    sampler : VRB or GroupVRB
+    device : torch.device
+        That of the data and the sampler.
+    lag, num_workers : int
+        Both 0.
+
     Examples
     --------
     >>> x = torch.arange(200.0)
@@ -183,6 +187,8 @@ class DeviceLoader(LoaderBase):
     >>> loader.sampler.gauge.second_moment_ratio < 0.7
     True
     """
+
+    device: torch.device
 
     def __init__(
         self,
@@ -198,6 +204,8 @@ class DeviceLoader(LoaderBase):
     ) -> None:
         n = len(tensors_of(dataset)[0])
         for name, value in others.items():
+            if name not in ARGUMENTS:
+                raise TypeError(f"DeviceLoader has no argument {name!r}")
             if value and (name, value) != ("distributed", "auto"):
                 raise TypeError(f"{name} cannot be given if data are drawn on a device")
         settings = Settings(
@@ -208,12 +216,13 @@ class DeviceLoader(LoaderBase):
             seed=seed,
             quantity=quantity,
             drop_last=drop_last,
+            distributed=others.get("distributed", "auto"),
         )
-        super().__init__(settings, DeviceBatches(dataset, settings), dataset=dataset)
+        batches, self._source = DeviceBatches(dataset, settings), dataset
+        super().__init__(settings, batches, dataset=dataset, num_workers=0, device=batches.device)
 
-    def __iter__(self) -> Iterator[tuple[Any, TensorDraw]]:
-        self._require_length(len(tensors_of(self.dataset)[0]))
-        return self._batches.batches(self.dataset)
+    def _count_items(self) -> int:
+        return len(tensors_of(self.dataset)[0])
 
 
 def tensors_of(dataset: Any) -> list[Tensor]:
@@ -236,12 +245,9 @@ def sampler_for(settings: Settings, device: torch.device) -> DeviceSampler:
     """Return the sampler asked for."""
     sampler, n, groups = settings.sampler, settings.n, settings.groups
     if isinstance(sampler, DeviceSampler):
-        if sampler.n != n:
-            raise ValueError(f"the sampler is over {sampler.n} items, the dataset has {n} items")
         if sampler.device != device:
             raise ValueError(f"the sampler is on {sampler.device}, the data on {device}")
-        if settings.quantity != "loss":
-            sampler.quantity = settings.quantity
+        settings.fit(sampler)
         return sampler
     if sampler not in SAMPLERS:
         raise TypeError(
@@ -262,8 +268,8 @@ def serves(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> bool:
     """Return whether the device of the data can do what is asked of an `ImportanceLoader`."""
     if not isinstance(dataset, TensorDataset) or not dataset.tensors:
         return False
-    usual = {"groups", "seed", "quantity", "drop_last"}
-    asked = {name for name, value in options.items() if name not in usual and value}
+    # an unknown name is left to the host, whose DataLoader refuses it
+    asked = {name for name, value in options.items() if value or name not in ARGUMENTS}
     alone = world_size() <= 1 or options.get("distributed", "auto") is None
     return (
         all(part.device.type == "cuda" for part in dataset.tensors)

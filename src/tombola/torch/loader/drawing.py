@@ -309,14 +309,11 @@ def _make_shard(start: int, settings: Settings) -> Shard:
         sampler = make_sampler(
             sampler, n, settings.seed, settings.groups, what="items", whose="the dataset"
         )
-    elif sampler.n != n:
-        raise ValueError(f"the sampler is over {sampler.n} items, the dataset has {n} items")
     if not sampler.fixed_size:
         raise TypeError(
             f"{type(sampler).__name__} draws a random number of items, and batches have a size"
         )
-    if settings.quantity != "loss":  # the default leaves a sampler as its maker has set it up
-        sampler.quantity = settings.quantity
+    settings.fit(sampler)
     return Shard(start, sampler)
 
 

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tombola.draws import Draw
+from tombola.torch.loader.base import remember
 from tombola.torch.loader.drawing import DrawnBatch, Processes
 from tombola.torch.loader.sharing import Feedback
 from tombola.torch.tensor_draw import TensorDraw, wrong_shape
 
-__all__ = ["MOST_UNANSWERED", "FeedbackQueue"]
-
-MOST_UNANSWERED = 256  # batches without feedback that are remembered
+__all__ = ["FeedbackQueue"]
 
 
 class _Arriving(NamedTuple):
@@ -33,6 +32,7 @@ class _Arriving(NamedTuple):
     draw: Draw
     losses: NDArray[np.float64] | Callable[[], NDArray[np.float64]]
     skip_nonfinite: bool
+    late: bool  # whether losses come from a device and are not checked
 
 
 class FeedbackQueue:
@@ -59,14 +59,13 @@ class FeedbackQueue:
 
     def expect(self, number: int, batch: DrawnBatch) -> None:
         """Note that a batch was handed out."""
-        self.unanswered[number] = batch
-        if len(self.unanswered) > MOST_UNANSWERED:
-            del self.unanswered[next(iter(self.unanswered))]
+        remember(self.unanswered, number, batch)
 
     def give(self, draw: TensorDraw, losses: Any, due: int, skip_nonfinite: bool) -> None:
         """Take the losses of a batch, which count from batch `due` on."""
         copied = copy_losses(draw, losses, skip_nonfinite)
-        self.arriving.append(_Arriving(due, draw.number, draw.ticket, copied, skip_nonfinite))
+        late = callable(copied)
+        self.arriving.append(_Arriving(due, draw.number, draw.ticket, copied, skip_nonfinite, late))
         self.unanswered.pop(draw.number, None)
 
     def learn(self, number: int) -> None:
@@ -99,7 +98,7 @@ class FeedbackQueue:
         arrived = []
         while self.arriving and self.arriving[0].due <= number:
             given = self.arriving.popleft()
-            draw, losses, late = given.draw, given.losses, callable(given.losses)
+            draw, losses = given.draw, given.losses
             if callable(losses):
                 losses = losses()
             if given.skip_nonfinite and not np.isfinite(losses).all():
@@ -109,9 +108,19 @@ class FeedbackQueue:
                 if not len(losses):
                     continue
             arrived.append(
-                Feedback(due=given.due, number=given.number, draw=draw, losses=losses, late=late)
+                Feedback(
+                    due=given.due, number=given.number, draw=draw, losses=losses, late=given.late
+                )
             )
         return arrived
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: losses on a device are waited for, and stay unchecked."""
+        arriving = deque(
+            given._replace(losses=given.losses()) if callable(given.losses) else given
+            for given in self.arriving
+        )
+        return {**vars(self), "arriving": arriving}
 
 
 def copy_losses(

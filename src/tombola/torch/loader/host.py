@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.samplers.epoch_vrb import draws_in
-from tombola.torch.communication import find_connection, world_size
+from tombola.torch.communication import find_connection
 from tombola.torch.loader.base import Batches, Iteration
 from tombola.torch.loader.checkpoints import resume, take
 from tombola.torch.loader.dataset import Indices, NumberedBatch
@@ -79,8 +79,6 @@ class HostBatches(Batches):
         self.samplers = [shard.sampler for shard in self.processes.shards]
         self.first = self.processes.shards[0].start
         self.longest = max(n, self.processes.epoch_length())
-        # whether other processes were looked for before torch.distributed was initialised
-        self._before_group = settings.distributed is not None and not world_size()
         self.handed = self.drawn = 0
         self.paired = False  # whether `PairedBatches` asks, which pairs batches with their draws
 
@@ -109,11 +107,6 @@ class HostBatches(Batches):
 
     def begin(self) -> Iteration:
         """Begin an epoch, or continue the one of a state."""
-        if self._before_group and world_size() > 1:
-            raise RuntimeError(
-                "torch.distributed was initialised after this was made, so each process would "
-                "draw the same: make it after init_process_group, or pass distributed=None"
-            )
         if not self.paired:
             raise RuntimeError(
                 "batches are asked for without their draws, so that no loss could be fed back: "

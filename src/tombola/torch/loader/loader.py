@@ -1,13 +1,13 @@
 """The loader, and the bare sampler for loops that build their own `DataLoader`."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data import Sampler as TorchSampler
 
 from tombola.samplers import Sampler
-from tombola.torch.loader.base import Batches, LoaderBase
+from tombola.torch.loader.base import Batches, DatasetLoader, LoaderBase
 from tombola.torch.loader.dataset import Numbered, WorkerInit
 from tombola.torch.loader.device import DeviceBatches, serves
 from tombola.torch.loader.host import HostBatches
@@ -99,7 +99,7 @@ class ImportanceSampler(LoaderBase, TorchSampler[list[int]]):
         return self._batches.batches(loader)
 
 
-class ImportanceLoader(LoaderBase):
+class ImportanceLoader(DatasetLoader):
     """Load batches of the examples that matter, and learn from their losses which those are.
 
     Like `torch.utils.data.DataLoader`, but each batch comes with its draw, which keeps estimates
@@ -120,8 +120,9 @@ class ImportanceLoader(LoaderBase):
     sampler, so that the number of workers then matters. Meanwhile `state_dict` is an error.
 
     With a `TensorDataset` on a CUDA device, draws, batches and feedback stay there, as with a
-    `DeviceLoader`, unless workers, a collate_fn, a lag, another sampler than "auto", "vrb" or
-    "group-vrb", or several processes are asked for.
+    `DeviceLoader`, if only batch_size, sampler ("auto", "vrb", "group-vrb", or a sampler on the
+    device), groups, seed, quantity and drop_last are given, in one process or under
+    ``distributed=None``. With any other option, batches are drawn on the host.
 
     Parameters
     ----------
@@ -182,6 +183,8 @@ class ImportanceLoader(LoaderBase):
         How many losses of this process were left out by ``update(..., skip_nonfinite=True)``.
     lag : int
     dataset : map-style dataset
+    device : torch.device
+        That of the data, if batches are drawn there; otherwise there is no such attribute.
 
     Examples
     --------
@@ -197,8 +200,6 @@ class ImportanceLoader(LoaderBase):
     >>> loader.sampler.gauge.second_moment_ratio < 0.7
     True
     """
-
-    num_workers: int
 
     def __init__(
         self,
@@ -239,8 +240,10 @@ class ImportanceLoader(LoaderBase):
             distributed=distributed, process_group=process_group, share=share, ahead=ahead,
         )  # fmt: skip
         batches: Batches
+        fixed: dict[str, Any] = {"dataset": dataset, "num_workers": 0}
         if on_device:
             batches, self._source = DeviceBatches(dataset, settings), dataset
+            fixed["device"] = batches.device
         else:
             batches = HostBatches(settings)
             numbered = Numbered(dataset, loader_options.pop("collate_fn", None))
@@ -248,26 +251,8 @@ class ImportanceLoader(LoaderBase):
             self._source = DataLoader(
                 numbered, batch_sampler=batches, collate_fn=numbered.collate, **loader_options
             )
-        workers = getattr(self._source, "num_workers", 0)
-        super().__init__(settings, batches, dataset=dataset, num_workers=workers)
-
-    def __len__(self) -> int:
-        """Return the number of batches in an epoch; in this one, if the sampler varies it."""
-        self._require_length(len(self.dataset))
-        return super().__len__()
-
-    def __iter__(self) -> Iterator[tuple[Any, TensorDraw]]:
-        self._require_length(len(self.dataset))
-        return self._batches.batches(self._source)
-
-    @property
-    def batch_sampler(self) -> NoReturn:
-        """There is none that a framework could wrap or replace."""
-        raise AttributeError(
-            "an ImportanceLoader has no batch_sampler: a framework would put its own draws in "
-            "place of ours, or skip batches to resume. Resume by load_state_dict (with Hugging "
-            "Face's Trainer, under ignore_data_skip=True), and leave the loader out of prepare"
-        )
+            fixed["num_workers"] = self._source.num_workers
+        super().__init__(settings, batches, **fixed)
 
 
 def _count_items(dataset: Any) -> int:

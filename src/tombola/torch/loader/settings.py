@@ -73,6 +73,15 @@ class Settings:
         if self.groups is not None:
             raise ValueError(f"share={share} draws by items: it cannot be combined with groups")
 
+    def fit(self, sampler: Any) -> None:
+        """Set the quantity of a sampler; raise a ValueError if it is over other items."""
+        if sampler.n != self.n:
+            raise ValueError(
+                f"the sampler is over {sampler.n} items, the dataset has {self.n} items"
+            )
+        if self.quantity != "loss":  # the default leaves a sampler as its maker has set it up
+            sampler.quantity = self.quantity
+
     @property
     def first_lag(self) -> int:
         """The lag of a loader that has loaded no state."""
