@@ -243,7 +243,6 @@ EQUIVALENT = {
     DRAWING + "draw_many: out.size - done -> (out.size + done) (2)": (
         "the number of darts does not affect which items are drawn"
     ),
-    LAYOUT + "restore: 1 -> 2 in `index.sums[c : c + 1],`": "only the first record is used",
     SETTING + "cross: height > 0 -> (height >= 0) in `if height > 0:`": (
         "numpy shifts 1 by -1 to 0; compiled, it is another number, which compiled tests notice"
     ),

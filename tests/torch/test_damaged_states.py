@@ -98,6 +98,7 @@ def damaged(state, path, value):
             "counts must be an array of any int32",
         ),
         (("shards", 0, "start"), 1, "does not hold items 0 to 49 as one shard"),
+        (("waiting", 1, "number"), 3, r"waiting has batches \[4, 3\]: they must be in the order"),
         (("waiting", 1, "number"), 4, "batch 4 occurs 2 times in waiting and unanswered"),
         (("waiting", 0, "number"), 6, r"waiting.0.number must be an integer from 0 to 5"),
         (("unanswered", 0, "number"), 4, "batch 4 occurs 2 times in waiting and unanswered"),

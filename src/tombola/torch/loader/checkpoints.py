@@ -129,6 +129,9 @@ class LoaderState(TensorState):
             )
         if len(self.unanswered) > MOST_UNANSWERED:
             return f"unanswered has {len(self.unanswered)} batches, more than {MOST_UNANSWERED}"
+        order = [batch.number for batch in self.waiting]
+        if order != sorted(order):
+            return f"waiting has batches {order}: they must be in the order of their numbers"
         numbers = Counter(batch.number for batch in (*self.waiting, *self.unanswered))
         number, times = max(numbers.items(), key=itemgetter(1), default=(0, 0))
         if times > 1:
