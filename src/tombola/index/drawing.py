@@ -180,9 +180,14 @@ def draw_with_probabilities(
     uniform: Any,
 ) -> None:
     """Draw items; write the probability of each, (weight + uniform) / (total + n uniform)."""
+    total = index.sums[0].total + index.sums[0].at_least[0] * uniform
+    if items.size < FEW:
+        for j in range(items.size):
+            items[j] = draw_one(index, stream, uniform)
+            probabilities[j] = (index.weights[items[j]] + uniform) / total
+        return
     drawn_by = probabilities.view(np.int64)  # in the same memory: replaced one by one
     draw_many(index, stream, items, drawn_by, uniform)
-    total = index.sums[0].total + index.sums[0].at_least[0] * uniform
     for j in range(items.size):
         probabilities[j] = drawn_by[j] / total
 

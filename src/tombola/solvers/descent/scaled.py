@@ -60,10 +60,11 @@ class ScaledRun(DescentRun):
                 scratch.z[k] = scale.factor * model.rows.dot(item, w[k])
                 if settings.intercept:
                     scratch.z[k] += w[k, last]
-            loss = weighted_slopes(model, item, scratch.z, scratch.slopes[b])
+            weight, squared = model.weights[item], 0.0
+            loss = weight * model.slopes(item, scratch.z, scratch.slopes[b])
             progress.loss_sum += batch.importances[b] / size * loss
-            squared = 0.0
-            for k in range(outputs):
+            for k in range(outputs):  # as `weighted_slopes`, in one loop
+                scratch.slopes[b, k] *= weight
                 squared += scratch.slopes[b, k] * scratch.slopes[b, k]
             batch.losses[b] = math.sqrt(squared) * model.norms[item]
             if not batch.losses[b] < math.inf:
