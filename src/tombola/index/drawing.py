@@ -11,7 +11,7 @@ from tombola.index.setting import assign, move
 from tombola.random import Words, bounded, fill_words, next_below, rejected_below, seek
 from tombola.state import Cell
 
-__all__ = ["draw_distinct", "draw_many", "draw_one", "draw_with_probabilities", "put_back", "take"]
+__all__ = ["draw_distinct", "draw_many", "draw_one", "put_back", "take"]
 
 CHUNK = 1024  # darts thrown together: their scratch arrays fit into the first cache levels
 FEW = 12  # fewer draws than this are made one by one
@@ -94,10 +94,12 @@ def throw(
     words: NDArray[np.uint64],
     rejected: Any,
     out: NDArray[np.int64],
-    drawn_by: NDArray[np.int64],
+    drawn_by: NDArray[np.float64],
     uniform: Any,
 ) -> Any:
     """Throw one dart per word until `out` is full; return the number of hits and of darts used.
+
+    The integer that an item was drawn by, its weight + `uniform`, is written to `drawn_by`.
 
     The darts go through stages together, so that memory accesses overlap: compute the columns, then
     load their items, then their weights, then keep the hits in the order of the words.
@@ -143,12 +145,12 @@ def draw_many(
     index: Index,
     stream: Cell[Words],
     out: NDArray[np.int64],
-    drawn_by: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
     uniform: Any,
 ) -> None:
     """Draw `out.size` items: the same items, from the same words, as calls of `draw_one`.
 
-    Writes the integer that each was drawn by, its weight + `uniform`, to `drawn_by`.
+    Writes the probability of each, (weight + uniform) / (total + n uniform).
     """
     sums = index.sums[0]
     area = sums.area + sums.at_least[0] * uniform
@@ -162,34 +164,17 @@ def draw_many(
         darts: Any = min(CHUNK, np.int64((out.size - done) * darts_per_hit))
         start = stream[0].position
         fill_words(stream, words[:darts])
-        hits, used = throw(index, words[:darts], rejected, out[done:], drawn_by[done:], uniform)
+        hits, used = throw(
+            index, words[:darts], rejected, out[done:], probabilities[done:], uniform
+        )
         done += hits
         if used < darts:  # return the words of unused darts to the stream
             seek(stream, start + np.uint64(used))
     for j in range(done, out.size):
         out[j] = draw_one(index, stream, uniform)
-        drawn_by[j] = index.weights[out[j]] + uniform
-
-
-@kernel(allocates=True)
-def draw_with_probabilities(
-    index: Index,
-    stream: Cell[Words],
-    items: NDArray[np.int64],
-    probabilities: NDArray[np.float64],
-    uniform: Any,
-) -> None:
-    """Draw items; write the probability of each, (weight + uniform) / (total + n uniform)."""
-    total = index.sums[0].total + index.sums[0].at_least[0] * uniform
-    if items.size < FEW:
-        for j in range(items.size):
-            items[j] = draw_one(index, stream, uniform)
-            probabilities[j] = (index.weights[items[j]] + uniform) / total
-        return
-    drawn_by = probabilities.view(np.int64)  # in the same memory: replaced one by one
-    draw_many(index, stream, items, drawn_by, uniform)
-    for j in range(items.size):
-        probabilities[j] = drawn_by[j] / total
+        probabilities[j] = index.weights[out[j]] + uniform
+    for j in range(out.size):
+        probabilities[j] /= total
 
 
 @kernel

@@ -318,7 +318,7 @@ class RealWeights:
         """
         self.settle()
         if self.replacement:
-            drawing.draw_many(self.index, stream.state, out, np.empty_like(out), 0)
+            drawing.draw_many(self.index, stream.state, out, np.empty(out.size), 0)
             return out.size
         out = out[: min(CHUNK, self.available)]
         undo = self._undo

@@ -195,7 +195,7 @@ class WeightIndex:
                 added = self._ready(uniform)
             if self._draw is None:
                 self._draw = entry(
-                    drawing.draw_with_probabilities,
+                    drawing.draw_many,
                     self._index, self._stream.state, items, probabilities, 0,
                 )  # fmt: skip
             self._draw(self._index, self._stream.state, items, probabilities, added)

@@ -85,7 +85,7 @@ def draw_many(state: "Weighted", items: Ints, probabilities: Floats) -> None:
         size, uniform = begin_draws(state, items.size - done)
         if uniform >= 0:
             # the same items and probabilities, from the same words, as `draw_from_index`
-            drawing.draw_with_probabilities(
+            drawing.draw_many(
                 state.index,
                 state.stream,
                 items[done : done + size],

@@ -79,7 +79,8 @@ class Host:
         items, weights = np.full(size, -1), np.zeros(size, dtype=np.int64)
         if total > 0:
             stream = Stream(self._seed, (self.position,))
-            drawing.draw_many(self._index, stream.state, items, weights, 0)
+            drawing.draw_many(self._index, stream.state, items, np.empty(size), 0)
+            weights = self._index.weights[items]
         elif size > 0:
             self._record(Fault.EMPTY, self.position, 0)
         self.position += size > 0

@@ -190,14 +190,13 @@ def draw(
     key = stream[0].key
     key[0] = np.uint64(seed)
     stream[0].position = np.uint64(0)
-    units = np.empty(items.size, dtype=np.int64)
-    draw_many(slots, stream, items, units, 0)
+    draw_many(slots, stream, items, np.empty(items.size), 0)
     mean = slots.sums[0].total / slots.sums[0].at_least[1]
     if normalize:  # (n p)^-beta / (n min p)^-beta = (p / min p)^-beta
         lowest = least(board.low, board.priorities, 1.0, rule.block_bits)
         mean = np.float64(units_of(rule, weight_of(rule, lowest)))
     for j in range(items.size):
-        importances[j] = (units[j] / mean) ** -beta
+        importances[j] = (slots.weights[items[j]] / mean) ** -beta
 
 
 @kernel
