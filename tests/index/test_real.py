@@ -6,6 +6,7 @@ import signal
 import time
 from fractions import Fraction
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -269,6 +270,7 @@ class InterruptError(Exception):
     pass
 
 
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="only compiled code is never interrupted")
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers of the system")
 @pytest.mark.parametrize("kind", [np.int64, np.float64])
 @pytest.mark.parametrize("change", ["draw_distinct", "set"])
