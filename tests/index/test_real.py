@@ -349,3 +349,20 @@ def test_what_is_added_must_be_a_number(uniform):
 def test_a_sum_beyond_int64_is_said_as_it_is():
     with pytest.raises(ValueError, match=f"would become {2**63}"):
         WeightIndex([2**62]).add([0], [2**62])
+
+
+def test_a_uniform_share_of_any_size_goes_with_weights_of_zero():
+    draw = WeightIndex(np.zeros(3)).draw(5, uniform=1e300)
+    assert draw.probabilities.tolist() == [1 / 3] * 5
+
+
+def test_a_loaded_index_takes_as_much_memory():
+    index = WeightIndex([0.5, 1.5, 2.0])
+    assert WeightIndex.from_state_dict(index.state_dict()).nbytes == index.nbytes
+
+
+def test_all_items_can_be_drawn_without_replacement():
+    board = RealWeights(np.array([1.0, 0.0, 2.0]), replacement=False)
+    board.check_enough(2)
+    with pytest.raises(ValueError, match="only 2 of 3"):
+        board.check_enough(3)

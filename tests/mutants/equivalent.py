@@ -39,6 +39,12 @@ EQUIVALENT = {
     DRAWING
     + "plan_of: np.uint64(g) << np.uint64(64 - GUIDE_BITS) -> "
     + "(np.uint64(g) >> np.uint64(64 - GUIDE_BITS))": "searches begin at the first height",
+    WEIGHTS + "WeightIndex._ready: n * added < 2**62 -> (n * added <= 2 ** 62)": (
+        "a share of exactly 2^62 beside a total of 2^57 would fit, too"
+    ),
+    WEIGHTS + "WeightIndex.add: changes < -most -> (changes <= -most)": (
+        "sums of Python's integers are those of int64 where these do not overflow"
+    ),
     LAYOUT + "order_fault: 1 -> 2 in `seen[item] = 1`": "anything but 0 marks an item",
     LAYOUT + "sum_up: 1 -> 2 in `for height in range(HEIGHTS - 1, -1, -1):`": (
         "no column is taller than the last height"

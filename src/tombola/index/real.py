@@ -343,8 +343,7 @@ class RealWeights:
         made = RealWeights.__new__(RealWeights)
         made._start(self.values, False)
         made.taken[items] = True
-        made.rebuild()
-        return made
+        return made  # its first draw builds it
 
     def rebuild(self) -> None:
         """Choose the scale for the items that can be drawn, and build the board."""
