@@ -180,7 +180,7 @@ def default_solver(problem: LinearProblem) -> str:
 
 
 def check_solver(name: str, problem: LinearProblem) -> None:
-    """Raise a ValueError that names solvers if this is none, or not for the problem."""
+    """Raise a ValueError that names the solvers if this one is unknown, or not for the problem."""
     if name not in STOPS:
         known = ", ".join(f'"{known}"' for known in ("auto", *STOPS))
         raise ValueError(f"solver must be one of {known}, got {name!r}")

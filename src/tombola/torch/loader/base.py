@@ -264,7 +264,7 @@ class LoaderBase:
         """Learn from the losses of a batch: now, later, in another order, for a part, or never.
 
         They count from the batch on that comes `lag` batches after the next one to be handed
-        out. Nothing is learnt from a batch without feedback; estimates are unbiased all the same.
+        out. Nothing is learnt from a batch without feedback; estimates stay unbiased.
 
         Parameters
         ----------
@@ -422,7 +422,7 @@ class DatasetLoader(LoaderBase):
 
     @property
     def batch_sampler(self) -> NoReturn:
-        """There is none that a framework could wrap or replace."""
+        """Raise an error: there is no batch sampler that a framework could wrap or replace."""
         raise AttributeError(
             f"{type(self).__name__} has no batch_sampler: a framework would put its own draws in "
             "place of ours, or skip batches to resume. Resume by load_state_dict (with Hugging "
