@@ -119,6 +119,7 @@ def corrupt(**parts):
         (corrupt(indices=(1, -1)), r"X\.indices\[1\] is -1"),
         (corrupt(indptr=(1, 5)), r"X\.indptr"),
         (corrupt(indptr=(4, 100)), r"X\.indptr"),
+        (sp.csc_matrix((np.ones(1), [9], [0, 1, 1, 1]), shape=(4, 3)), r"X\.indices\[0\] is 9"),
     ],
 )
 def test_bad_rows_are_refused_with_their_place(given, message):

@@ -13,6 +13,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from tombola.problems.rows import checked_sparse
+
 __all__ = [
     "AcceptsSparse",
     "DrawingEstimator",
@@ -67,12 +69,18 @@ def draw_seeds(random_state: Any, count: int, calls: int = 0) -> list[int]:
 
 
 def checked_rows(estimator: Any, X: Any, y: Any = NO_TARGET, *, reset: bool, **others: Any) -> Any:
-    """Return X (and y) validated: float32 or float64, C order or CSR, copied only if it is not."""
+    """Return X (and y) validated: float32 or float64, C order or CSR, copied only if it is not.
+
+    Other arguments are those of scikit-learn's `validate_data`. Every matrix that a user passes
+    to an estimator comes through here.
+    """
+    if hasattr(X, "tocsr"):
+        X = checked_sparse(X, "X")
     alone = isinstance(y, str) and y == NO_TARGET
+    settings = {"accept_sparse": "csr", "order": "C", **others}
     checked = validate_data(
-        estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
-        reset=reset, **others,
-    )  # fmt: skip
+        estimator, X, y, dtype=[np.float64, np.float32], reset=reset, **settings
+    )
     return narrowed(checked) if alone else (narrowed(checked[0]), checked[1])
 
 

@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from tombola.estimators.base import AcceptsSparse
+from tombola.estimators.base import AcceptsSparse, checked_rows
 from tombola.problems.rows import as_rows, squared_norms
 
 __all__ = ["MeanNormScaler"]
-
-KINDS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
 
 
 class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, AcceptsSparse, BaseEstimator):
@@ -51,7 +49,7 @@ class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, AcceptsSparse, Base
         -------
         self
         """
-        X = validate_data(self, X, reset=True, **KINDS)
+        X = checked_rows(self, X, reset=True)
         with np.errstate(over="ignore"):
             norm = float(np.sqrt(squared_norms(as_rows(X))).mean())
         if not np.isfinite(norm):
@@ -64,7 +62,7 @@ class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, AcceptsSparse, Base
     def transform(self, X: Any) -> NDArray[Any] | Any:
         """Return X / c, of the kind and type of X."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **KINDS)
+        X = checked_rows(self, X, reset=False)
         return X / self.scale_
 
     def __sklearn_tags__(self) -> Any:

@@ -11,13 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import validate_data
 
-from tombola.estimators.base import AcceptsSparse, LinearPrediction, narrowed, one_column
+from tombola.estimators.base import AcceptsSparse, LinearPrediction, checked_rows, one_column
 from tombola.problems.least_squares import LeastSquares
 from tombola.problems.linear import Settings
 from tombola.problems.linear import checked_weights as normalised
-from tombola.problems.rows import Dense, check_places
+from tombola.problems.rows import Dense
 from tombola.samplers.compiled import CompiledSampler
 from tombola.solvers.gap import Penalty
 from tombola.solvers.lasso.columns import DenseDesign, as_design
@@ -34,16 +33,13 @@ MANY = 10  # alphas of a path, from which on the products of its columns pay
 
 def checked_columns(estimator: Any, X: Any, y: Any) -> tuple[Any, Floats]:
     """Return X and y validated: dense in either order, or compressed sparse columns."""
-    X, y = validate_data(
-        estimator, X, y, accept_sparse="csc", dtype=[np.float64, np.float32], y_numeric=True,
+    X, y = checked_rows(
+        estimator, X, y, reset=True, accept_sparse="csc", order=None, y_numeric=True,
         multi_output=True,
     )  # fmt: skip
-    if hasattr(X, "tocsc"):
-        check_places(X.T, "X.T")
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-        X = narrowed(X)
+    if hasattr(X, "tocsc") and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
     return X, one_column(y).astype(np.float64)
 
 

@@ -258,9 +258,8 @@ def as_rows(X: Any, name: str = "X") -> Rows:
     if hasattr(X, "tocsr"):
         if len(X.shape) != 2:
             raise ValueError(f"{name} must have 2 dimensions, got shape {X.shape}")
-        matrix = X.tocsr()
+        matrix = checked_sparse(X, name).tocsr()
         n, d = matrix.shape
-        check_places(matrix, name)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
@@ -300,22 +299,39 @@ def as_writable(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.flags.writeable else np.asarray(_Alias(array))
 
 
-def check_places(matrix: Any, name: str) -> None:
-    """Raise an error if compressed rows point outside of their arrays; kernels do not check."""
-    n, d = matrix.shape
-    columns, starts = matrix.indices, matrix.indptr
+def checked_sparse(matrix: Any, name: str) -> Any:
+    """Return a sparse matrix, or raise an error if it points outside of its shape or arrays.
+
+    Neither our kernels nor scipy's conversions and products check. A matrix without such arrays
+    (`lil`, `dok`, `dia`) is returned as CSR.
+    """
+    if getattr(matrix, "format", None) not in ("csr", "csc", "bsr", "coo"):
+        matrix = matrix.tocsr()
+    form, (n, d) = matrix.format, matrix.shape
+    if form == "coo":
+        for line, places, limit in (("row", matrix.row, n), ("col", matrix.col, d)):
+            _check_range(places, limit, f"{name}.{line}")
+        return matrix
+    height, width = matrix.blocksize if form == "bsr" else (1, 1)
+    lines, limit = (d, n) if form == "csc" else (n // height, d // width)
+    indices, starts = matrix.indices, matrix.indptr
     if (
-        starts.shape != (n + 1,)
+        starts.shape != (lines + 1,)
         or starts[0] != 0
-        or starts[-1] > min(columns.size, matrix.data.size)
+        or starts[-1] > min(len(indices), len(matrix.data))
         or (starts[1:] < starts[:-1]).any()
     ):
         raise ValueError(
-            f"{name}.indptr must be {n + 1} rising numbers, from 0 to the number of entries"
+            f"{name}.indptr must be {lines + 1} rising numbers, from 0 to the number of entries"
         )
-    if columns.size and not (columns.min() >= 0 and columns.max() < d):
-        place = int(((columns < 0) | (columns >= d)).argmax())
-        raise ValueError(f"{name}.indices[{place}] is {columns[place]}, not from 0 to {d - 1}")
+    _check_range(indices, limit, f"{name}.indices")
+    return matrix
+
+
+def _check_range(places: NDArray[Any], limit: int, name: str) -> None:
+    if places.size and not (places.min() >= 0 and places.max() < limit):
+        wrong = int(((places < 0) | (places >= limit)).argmax())
+        raise ValueError(f"{name}[{wrong}] is {places[wrong]}, not from 0 to {limit - 1}")
 
 
 def checked_array(values: Any, name: str, dimensions: int) -> NDArray[Any]:
