@@ -109,7 +109,9 @@ class Draw:
         marks = None if tags is None else _checked_tags(tags, items.shape)
         if nominal is not None:
             nominal = whole("nominal", nominal, 1, 2**63)
-        _fill(self, items, chances, n, number, marks, nominal)
+        made = Draw.made(items, chances, n, number, marks, nominal)
+        for name in Draw.__slots__:
+            object.__setattr__(self, name, getattr(made, name))
 
     @classmethod
     def made(
@@ -122,9 +124,20 @@ class Draw:
         nominal: int | None = None,
     ) -> "Draw":
         """Return a draw that owns arrays just made by a sampler: no checks, no copies."""
-        draw = cls.__new__(cls)
-        _fill(draw, indices, probabilities, n, round, tags, nominal)
-        return draw
+        indices.setflags(write=False)
+        probabilities.setflags(write=False)
+        draw: Any = _Open()  # three times as fast as assignments around `__setattr__`
+        draw.indices = indices
+        draw.probabilities = probabilities
+        draw.n = n
+        draw.round = round
+        draw.nominal = nominal
+        draw._importances = None
+        draw.tags = tags
+        if tags is not None:
+            tags.setflags(write=False)
+        draw.__class__ = Draw
+        return draw  # type: ignore[no-any-return]
 
     @property
     def size(self) -> int:
@@ -137,7 +150,7 @@ class Draw:
         if self._importances is None:
             importances = 1.0 / (self.n * self.probabilities)
             importances.setflags(write=False)
-            _set_importances(self, importances)
+            object.__setattr__(self, "_importances", importances)
         assert self._importances is not None
         return self._importances
 
@@ -232,36 +245,10 @@ class Draw:
         return f"Draw({len(self)} of {self.n} items, round {self.round})"
 
 
-def _fill(
-    draw: Draw,
-    indices: NDArray[np.int64],
-    probabilities: NDArray[np.float64],
-    n: int,
-    round_number: int,
-    tags: NDArray[np.uint8] | None,
-    nominal: int | None,
-) -> None:
-    indices.setflags(write=False)
-    probabilities.setflags(write=False)
-    if tags is not None:
-        tags.setflags(write=False)
-    _set_indices(draw, indices)
-    _set_probabilities(draw, probabilities)
-    _set_n(draw, n)
-    _set_round(draw, round_number)
-    _set_tags(draw, tags)
-    _set_nominal(draw, nominal)
-    _set_importances(draw, None)
+class _Open:
+    """A draw that is being filled: the same slots, but assignable."""
 
-
-# A draw refuses attribute assignment, so its slots are written through their descriptors.
-_set_indices = Draw.__dict__["indices"].__set__
-_set_probabilities = Draw.__dict__["probabilities"].__set__
-_set_n = Draw.__dict__["n"].__set__
-_set_round = Draw.__dict__["round"].__set__
-_set_tags = Draw.__dict__["tags"].__set__
-_set_nominal = Draw.__dict__["nominal"].__set__
-_set_importances = Draw.__dict__["_importances"].__set__
+    __slots__ = Draw.__slots__
 
 
 def _checked_tags(tags: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.uint8]:
