@@ -4,21 +4,11 @@ import numpy as np
 
 from tombola.index.real import CHUNK, RealWeights
 from tombola.random import Stream
-from tombola.state import Document, Ints, array, count, flag, integer
+from tombola.torch.weighted.state import SavedEpoch
 
-__all__ = ["Epoch", "SavedEpoch"]
+__all__ = ["Epoch"]
 
 FIRST = 64  # items drawn at once after a change of weights; then twice as many, up to CHUNK
-
-
-class SavedEpoch(Document):
-    """An epoch that has begun."""
-
-    seed: int = integer("the seed of its stream", 0, 2**63 - 1)
-    position: int = count("words of the stream used so far")
-    begin: int = count("items, over all processes, that were used")
-    ahead: Ints = array("items that were drawn after these", 0, "n - 1", dtype=np.int64)
-    over: bool = flag("whether all items were drawn, and none is off the board any more")
 
 
 class Epoch:
