@@ -385,14 +385,42 @@ def test_a_bad_update_changes_nothing(indices, weights, error, message):
     assert list(sampler) == list(other)
 
 
-def test_one_iteration_at_a_time():
-    sampler = WeightedSampler(WEIGHTS)
-    first = iter(sampler)
-    next(first)
-    assert len(list(sampler)) == 6
-    with pytest.raises(RuntimeError, match="this iteration is over: another one has begun"):
-        next(first)
+@both
+@MODES
+def test_iterations_at_the_same_time(kind, replacement):
+    """As PyTorch's own test has it, and in turns of uneven length."""
+    generator = seeded()
+    sampler = kind([0.1, 0.9, 0.4, 0.7, 3.0, 0.6] * 50, 250, replacement, generator)
+    together, alone = [[], []], []
+    iterations = iter(sampler), iter(sampler)
+    for k, iteration in enumerate(iterations):
+        generator.manual_seed(k)
+        together[k].append(next(iteration))
+    for _ in range(83):
+        together[0] += itertools.islice(iterations[0], 1)
+        together[1] += itertools.islice(iterations[1], 2)
+    together = [drawn + list(rest) for drawn, rest in zip(together, iterations, strict=True)]
+    for k in range(2):
+        generator.manual_seed(k)
+        alone.append(list(sampler))
+    assert together == alone
+
+
+def test_the_earlier_of_two_iterations_has_the_weights_of_when_the_later_began():
+    sampler = WeightedSampler([1.0, 1.0, 0.0])
+    first, second = iter(sampler), iter(sampler)
+    assert next(first) in (0, 1)
+    assert next(second) in (0, 1)
+    assert sampler.epoch == 1
+    sampler.update([0, 1, 2], [0.0, 0.0, 1.0])
+    assert next(second) == 2
+    assert next(first) in (0, 1)
+    state = sampler.state_dict()
+    assert [*second] == [2]
+    assert next(first) in (0, 1)
     assert sampler.epoch == 2
+    sampler.load_state_dict(state)
+    assert [*sampler] == [2]
     sampler.set_epoch(7)
     assert sampler.epoch == 2
 
@@ -532,7 +560,7 @@ def test_a_state_loaded_during_an_iteration_ends_it():
     epoch = iter(sampler)
     next(epoch)
     sampler.load_state_dict(sampler.state_dict())
-    with pytest.raises(RuntimeError, match="or a state was loaded"):
+    with pytest.raises(RuntimeError, match="this iteration is over: a state was loaded"):
         next(epoch)
     assert len(list(sampler)) == 249
 

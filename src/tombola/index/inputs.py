@@ -86,7 +86,7 @@ def check_sizes(**arrays: NDArray[Any]) -> None:
 def real_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return numbers as a new array of float64; their range is checked later."""
     array = one_dimension(name, values)
-    if array.dtype.kind not in "biuf" and array.size:
+    if array.dtype.kind not in "fiu" and array.size:
         raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
     return array.astype(np.float64)
 

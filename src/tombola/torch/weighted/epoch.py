@@ -1,5 +1,7 @@
 """An epoch of weighted draws: drawn a little ahead, handed out, and taken back if necessary."""
 
+import copy
+
 import numpy as np
 
 from tombola.index.real import CHUNK, RealWeights
@@ -38,6 +40,10 @@ class Epoch:
         How many items are drawn, and how many of its share a process has handed out.
     over : bool
         Whether all items are back on the board.
+    iterated : bool
+        Whether an iteration may still ask for items.
+    apart : bool
+        Whether it has a board of its own, since another epoch has begun.
     """
 
     def __init__(self, board: RealWeights, stream: Stream, share: int, world: int) -> None:
@@ -47,7 +53,7 @@ class Epoch:
         self.world = world
         self.items = np.empty(share * world, dtype=np.int64)
         self.begin = self.kept = self.drawn = self.handed = 0
-        self.over = False
+        self.over = self.iterated = self.apart = False
         self._reach = FIRST  # the number of items that are drawn at once
         self._chunk = 0  # where the latest draws begin, among the items
         self._chunk_position = stream.position  # and in the stream
@@ -98,3 +104,12 @@ class Epoch:
             drawn = np.sort(self.items[: self.drawn]) if known else np.flatnonzero(self.board.taken)
             self.board.release(drawn)
         self.over = True
+
+    def abandon(self) -> None:
+        """Return the items to the board; a further iteration of them has a copy of it, in O(n)."""
+        self.settle()  # how far draws were ahead must not matter
+        board = copy.deepcopy(self.board) if self.iterated else None
+        self.release()
+        if board is not None:
+            self.board.rebuild()  # the same order as after any whole epoch, so the same draws
+            self.board, self.over, self.apart = board, False, True

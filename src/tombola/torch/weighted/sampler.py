@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.utils.data.distributed import DistributedSampler
 
-from tombola.index.inputs import check_real, real_numbers
 from tombola.index.layout import place_type
 from tombola.index.real import RealWeights
 from tombola.random import Stream
@@ -19,9 +18,8 @@ from tombola.torch.communication import (
     require_initialised,
     world_size,
 )
-from tombola.torch.tensors import as_array
 from tombola.torch.weighted.epoch import Epoch
-from tombola.torch.weighted.sharing import divider, given_connection, shared_update
+from tombola.torch.weighted.sharing import divider, given_connection, shared_update, weights_of
 from tombola.torch.weighted.state import SavedEpoch, WeightedState, set_generator
 from tombola.validation import positive_count, whole
 
@@ -42,10 +40,11 @@ class WeightedSampler(DistributedSampler[int]):
     - `state_dict` and `load_state_dict` resume in the middle of an epoch;
     - `sample` gives tensors.
 
-    An item is drawn when it is asked for, so one epoch is handed out at a time: an iteration that
-    begins ends the one before it. A `DataLoader` with workers asks for
-    ``num_workers * prefetch_factor`` batches ahead of the loop. What the original finds out when it
-    is iterated, such as a negative weight, is an error here when the sampler is made.
+    An item is drawn when it is asked for; a `DataLoader` with workers asks for
+    ``num_workers * prefetch_factor`` batches ahead of the loop. An iteration that begins abandons
+    the epoch of the one before it, which may continue with the weights of that moment, and is not
+    in the state. What the original finds out when it is iterated, such as a negative weight, is an
+    error here when the sampler is made.
 
     Parameters
     ----------
@@ -118,8 +117,7 @@ class WeightedSampler(DistributedSampler[int]):
         rank: int | None = None,
         process_group: Any = None,
     ) -> None:
-        values = real_numbers("weights", as_array(weights))
-        check_real("weights", values)
+        values = weights_of(weights)
         if np.ndim(weights) == 0:
             raise ValueError("weights must have one dimension, got shape ()")
         if not values.size:
@@ -215,18 +213,21 @@ class WeightedSampler(DistributedSampler[int]):
         self._continues = False
         epoch = self._epoch
         assert epoch is not None
-        while epoch.handed < epoch.share:
-            if self._epoch is not epoch:
-                raise RuntimeError(
-                    "this iteration is over: another one has begun, or a state was loaded"
-                )
-            first = epoch.handed * world
-            if epoch.drawn < first + world:
-                epoch.draw(first + world)
-            epoch.handed += 1
-            if epoch.handed == epoch.share:
-                self._end(epoch)
-            yield int(epoch.items[first + rank])
+        epoch.iterated = True
+        try:
+            while epoch.handed < epoch.share:
+                if not (epoch is self._epoch or epoch.apart):
+                    raise RuntimeError("this iteration is over: a state was loaded")
+                first = epoch.handed * world
+                if epoch.drawn < first + world:
+                    epoch.draw(first + world)
+                epoch.handed += 1
+                if epoch.handed == epoch.share and not epoch.apart:
+                    epoch.release()
+                    self.epoch += 1
+                yield int(epoch.items[first + rank])
+        finally:
+            epoch.iterated = False
 
     def sample(self, size: int) -> Tensor:
         """Draw some items now, apart from any epoch.
@@ -377,7 +378,8 @@ class WeightedSampler(DistributedSampler[int]):
             left = self._share(max(0, self.num_samples - read.open.begin), world)
             self._epoch = Epoch.restored(self._board, read.open, left, world)
             if self._epoch.share == 0:  # of less than one item for each process
-                self._end(self._epoch)
+                self._epoch.release()
+                self.epoch += 1
         self._continues = self._epoch is not None and self._epoch.share > 0
 
     # --- the epoch ------------------------------------------------------------------------------
@@ -392,13 +394,8 @@ class WeightedSampler(DistributedSampler[int]):
 
     def _begin(self) -> None:
         if self._epoch is not None and self._epoch.handed < self._epoch.share:
-            self._epoch.settle()  # how far draws were ahead must not matter
-            self._end(self._epoch)
+            self._epoch.abandon()
+            self.epoch += 1
         self._epoch = None
         share = self._checked_share()
         self._epoch = Epoch(self._board, Stream(self._seed()), share, self._connection.world)
-
-    def _end(self, epoch: Epoch) -> None:
-        """Count an epoch that is handed out or abandoned; its items are back on the board."""
-        epoch.release()
-        self.epoch += 1

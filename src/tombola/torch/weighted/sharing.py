@@ -6,13 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from tombola.index.inputs import check_items, check_real, check_sizes, item_numbers, real_numbers
+from tombola.index.inputs import (
+    check_items,
+    check_real,
+    check_sizes,
+    item_numbers,
+    one_dimension,
+    real_numbers,
+)
 from tombola.state import Floats, Ints
 from tombola.torch.communication import Connection
 from tombola.torch.tensors import as_array
 from tombola.validation import whole
 
-__all__ = ["divider", "given_connection", "shared_update"]
+__all__ = ["divider", "given_connection", "shared_update", "weights_of"]
 
 
 def given_connection(
@@ -86,10 +93,16 @@ def shared_update(
     return rows[:, 0][sent], rows[:, 1][sent].view(np.float64)
 
 
+def weights_of(given: Any) -> Floats:
+    """Return weights as a new array, or raise an error that names the first bad one."""
+    array = one_dimension("weights", as_array(given))
+    values = real_numbers("weights", array.astype(np.uint8) if array.dtype == bool else array)
+    check_real("weights", values)
+    return values
+
+
 def _checked(indices: Any, weights: Any, n: int) -> tuple[Ints, Floats]:
-    items = item_numbers("indices", as_array(indices))
-    values = real_numbers("weights", as_array(weights))
+    items, values = item_numbers("indices", as_array(indices)), weights_of(weights)
     check_sizes(indices=items, weights=values)
     check_items("indices", items, n)
-    check_real("weights", values)
     return items, values
