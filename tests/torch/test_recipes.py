@@ -416,6 +416,12 @@ def arrived(program, folder, torchrun):
     return [list(map(int, part)) for part in parts]
 
 
+def weighted_program(heading):
+    """The program below a heading of the page."""
+    section = (ROOT / "docs" / "recipes.md").read_text().split(f"### {heading}\n")[1]
+    return re.search(r"```\n(.*?)```", section, flags=re.DOTALL)[1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "heading"),
@@ -427,9 +433,7 @@ def arrived(program, folder, torchrun):
 )
 def test_all_weighted_draws_arrive_in_two_processes(framework, heading, tmp_path):
     pytest.importorskip(framework)
-    section = (ROOT / "docs" / "recipes.md").read_text().split(f"### {heading}\n")[1]
-    program = re.search(r"```python\n(.*?)```", section, flags=re.DOTALL)[1]
-    parts = arrived(program, tmp_path, torchrun=framework != "lightning")
+    parts = arrived(weighted_program(heading), tmp_path, torchrun=framework != "lightning")
     assert [len(part) for part in parts] == [50, 50]
     assert sorted(parts[0] + parts[1]) == list(range(100))
 
@@ -438,8 +442,7 @@ def test_all_weighted_draws_arrive_in_two_processes(framework, heading, tmp_path
 @pytest.mark.parametrize("dispatch", [False, True])
 def test_weighted_draws_that_accelerate_would_drop_are_an_error(dispatch, tmp_path):
     pytest.importorskip("accelerate")
-    section = (ROOT / "docs" / "recipes.md").read_text().split("### Accelerate\n")[1]
-    program = re.search(r"```python\n(.*?)```", section, flags=re.DOTALL)[1]
+    program = weighted_program("Accelerate")
     naive = program.replace("    num_replicas=1,\n    rank=0,\n", "")
     assert naive != program
     if dispatch:  # one process draws for all
