@@ -134,29 +134,29 @@ class WeightedSampler(DistributedSampler[int]):
         self._board = RealWeights(values, replacement)
         self._epoch: Epoch | None = None
         self._continues = False  # whether the next iteration continues the epoch of a state
-        self._group = process_group
-        self._numbered = num_replicas is not None or rank is not None
+        numbered = num_replicas is not None or rank is not None
+        self._may_meet = not numbered and process_group is None
         self._connection = Connection()
-        if self._numbered:
+        if numbered:
             self._connection = given_connection(num_replicas, rank, process_group, generator)
         elif world_size():
-            self._meet()
+            self._meet(process_group)
         self._checked_share()
 
     # --- processes ------------------------------------------------------------------------------
 
     def _world(self) -> int:
         """Return the number of processes, which may have met after the sampler was made."""
-        if self._numbered or self._group is not None:
+        if not self._may_meet:
             return self._connection.world
         world = world_size()
         if not world:
             require_initialised(", or pass num_replicas and rank")
         return max(1, world)
 
-    def _meet(self) -> None:
+    def _meet(self, process_group: Any = None) -> None:
         """Find the other processes, and check that they have the same sampler."""
-        self._connection = find_connection("auto", self._group)
+        self._connection = find_connection("auto", process_group)
         self._connection.require_equal(
             {
                 "number of items": len(self._board.values),
