@@ -21,6 +21,8 @@ def has_coordinates(index: Any) -> bool:
 
 def slots_of(index: Any, storage: Any) -> Ints:
     """Return slots as a vector; rows of coordinates become slots by the shape of the storage."""
+    if isinstance(index, torch.Tensor) and index.dtype == torch.int64 and index.ndim == 1:
+        return np.ascontiguousarray(index.cpu().numpy())  # the usual case, first for speed
     if not has_coordinates(index):
         return item_numbers("index", as_array(index))
     if isinstance(index, tuple):

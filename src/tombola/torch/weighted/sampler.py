@@ -278,13 +278,15 @@ class WeightedSampler(DistributedSampler[int]):
         weights : array-like or tensor of float, shape (k,), or float
             Finite and not negative. If anything is wrong, nothing changes.
         """
-        handed = 0 if self._epoch is None else self._epoch.handed
-        n = len(self._board.values)
-        items, values = shared_update(self._connected(), handed, n, indices, weights)
+        epoch, n = self._epoch, len(self._board.values)
+        under_way = epoch is not None and epoch.iterated
+        connection = self._connection if under_way else self._connected()
+        handed = 0 if epoch is None else epoch.handed
+        items, values = shared_update(connection, handed, n, indices, weights)
         if not items.size:
             return
-        if self._epoch is not None:
-            self._epoch.settle()
+        if epoch is not None:
+            epoch.settle()
         self._board.set(items, values)
 
     @property
