@@ -38,12 +38,12 @@ from tombola.solvers.descent import dense, lazy, scaled
 from tombola.solvers.dual import run as dual_run
 from tombola.solvers.newton import run as newton_run
 from tombola.state.describe import describe
-from tombola.torch import weighted_sampler
 from tombola.torch.device import group_board, vrb_board
 from tombola.torch.device import index as device_index
 from tombola.torch.loader import checkpoints as loader_checkpoints
 from tombola.torch.loader import device as device_loader
-from tombola.torch.replay import board
+from tombola.torch.replay import priorities
+from tombola.torch.weighted import state as weighted
 
 __all__ = ["STATES", "written"]
 
@@ -107,8 +107,8 @@ STATES = {
     "PyTorch": {
         "`ImportanceLoader`": loader_checkpoints.LoaderState,
         "`DeviceLoader`": device_loader.DeviceLoaderState,
-        "`WeightedSampler`": weighted_sampler.WeightedState,
-        "`PrioritizedSampler`": board.PriorityState,
+        "`WeightedSampler`": weighted.WeightedState,
+        "`PrioritizedSampler`": priorities.PriorityState,
         "`WeightIndex` on a device": device_index.IndexState,
         "`VRB` on a device": vrb_board.VRBBoardState,
         "`GroupVRB` on a device": group_board.GroupBoardState,

@@ -8,6 +8,7 @@ __all__ = [
     "brief",
     "is_exactly",
     "legible",
+    "not_negative",
     "number",
     "positive",
     "positive_count",
@@ -89,6 +90,14 @@ def positive(name: str, value: Any) -> float:
     given = number(name, value)
     if not 0.0 < given < np.inf:
         raise ValueError(f"{name} must be positive and finite, got {value}")
+    return given
+
+
+def not_negative(name: str, value: Any) -> float:
+    """Return an argument as a float that is finite and at least 0."""
+    given = number(name, value)
+    if not 0.0 <= given < np.inf:
+        raise ValueError(f"{name} must be finite and not negative, got {value}")
     return given
 
 

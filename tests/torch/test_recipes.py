@@ -57,13 +57,13 @@ def last_two(loader):
     return size + (loader.n % size or size)
 
 
-def run(*command, processes=1, timeout=300):
+def run(*command, processes=1, timeout=300, cwd=ROOT):
     """Run an example in processes of its own; return what it printed."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     ended = subprocess.run(
         [sys.executable, *(torchrun if processes > 1 else []), *map(str, command)],
         check=False, capture_output=True, text=True, timeout=timeout,
-        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"},
+        cwd=cwd, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"},
     )  # fmt: skip
     assert ended.returncode == 0, f"exit status {ended.returncode}\n{ended.stderr}"
     return ended.stdout
@@ -391,6 +391,67 @@ def test_the_trainer_example_in_two_processes():
     printed = run("examples/torch_trainer.py", "--epochs", "2", processes=2)
     assert len(re.findall("Gauge", printed)) == 1
     assert "7904 losses, adaptive" in printed
+
+
+# --- weighted draws --------------------------------------------------------------------------
+
+FETCHED = """
+import os, pathlib, sys
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
+
+fetched, fetch = [], _MapDatasetFetcher.fetch
+_MapDatasetFetcher.fetch = lambda self, items: (fetched.extend(items), fetch(self, items))[1]
+exec(compile(pathlib.Path(sys.argv[1]).read_text(), sys.argv[1], "exec"))
+rank = os.environ.get("LOCAL_RANK", "0")
+pathlib.Path(f"{sys.argv[1]}.{rank}").write_text(" ".join(map(str, fetched)))
+"""
+
+
+def arrived(program, folder, torchrun):
+    """What a program has read from its data set in each of two processes."""
+    (folder / "fetched.py").write_text(FETCHED)
+    (folder / "program.py").write_text(program)
+    run(folder / "fetched.py", folder / "program.py", processes=2 if torchrun else 1, cwd=folder)
+    parts = [(folder / f"program.py.{rank}").read_text().split() for rank in range(2)]
+    return [list(map(int, part)) for part in parts]
+
+
+def weighted_program(heading):
+    """The program below a heading of the page."""
+    section = (ROOT / "docs" / "recipes.md").read_text().split(f"### {heading}\n")[1]
+    return re.search(r"```\n(.*?)```", section, flags=re.DOTALL)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("framework", "heading"),
+    [
+        ("lightning", "Lightning"),
+        ("accelerate", "Accelerate"),
+        ("transformers", "Hugging Face's Trainer"),
+    ],
+)
+def test_all_weighted_draws_arrive_in_two_processes(framework, heading, tmp_path):
+    pytest.importorskip(framework)
+    parts = arrived(weighted_program(heading), tmp_path, torchrun=framework != "lightning")
+    assert [len(part) for part in parts] == [50, 50]
+    assert sorted(parts[0] + parts[1]) == list(range(100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dispatch", [False, True])
+def test_weighted_draws_that_accelerate_would_drop_are_an_error(dispatch, tmp_path):
+    pytest.importorskip("accelerate")
+    program = weighted_program("Accelerate")
+    naive = program.replace("    num_replicas=1,\n    rank=0,\n", "")
+    assert naive != program
+    if dispatch:  # one process draws for all
+        configured = "cpu=True, dataloader_config=DataLoaderConfiguration(dispatch_batches=True)"
+        naive = "from accelerate.utils import DataLoaderConfiguration\n" + naive.replace(
+            "cpu=True", configured, 1
+        )
+    with pytest.raises(AssertionError, match=r"divides the draws .* pass it num_replicas=1, rank"):
+        arrived(naive, tmp_path, torchrun=True)
 
 
 # --- the page --------------------------------------------------------------------------------

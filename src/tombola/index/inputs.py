@@ -11,7 +11,9 @@ from tombola.index.setting import first_unfit
 __all__ = [
     "check_fit",
     "check_item",
+    "check_items",
     "check_real",
+    "check_sizes",
     "is_plain",
     "item_numbers",
     "one_dimension",
@@ -65,8 +67,24 @@ def check_item(name: str, items: NDArray[np.int64], position: int, n: int) -> No
         )
 
 
+def check_items(name: str, items: NDArray[np.int64], n: int) -> None:
+    """Raise an IndexError at the first item that is not one of n."""
+    outside = (items < 0) | (items >= n)
+    if outside.any():
+        check_item(name, items, int(outside.argmax()), n)
+
+
+def check_sizes(**arrays: NDArray[Any]) -> None:
+    """Raise a ValueError that names both if two arrays have different lengths."""
+    (first, one), (second, other) = arrays.items()
+    if one.size != other.size:
+        raise ValueError(
+            f"{first} and {second} must have the same length, got {one.size} and {other.size}"
+        )
+
+
 def real_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return numbers as float64; their range is checked later."""
+    """Return numbers as a new array of float64; their range is checked later."""
     array = one_dimension(name, values)
     if array.dtype.kind not in "fiu" and array.size:
         raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")

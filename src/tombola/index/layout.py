@@ -36,6 +36,7 @@ __all__ = [
     "first_fault",
     "height_of",
     "is_order",
+    "saved_order",
     "section",
 ]
 
@@ -116,6 +117,14 @@ def new_sums(count: int = 1) -> Cell[Sums]:
 def place_type(n: int) -> Any:
     """Return the integer type for places among n items."""
     return np.int32 if n < NARROW else np.int64
+
+
+def saved_order(n: str) -> Any:
+    """Declare the order of an index of n items in a document; "places" is their `place_type`."""
+    return array(
+        "the items, tallest columns first, items of weight 0 last",
+        0, f"{n} - 1", dtype="places", shape=(n,),
+    )  # fmt: skip
 
 
 def new_index(weights: NDArray[np.int64]) -> Index:

@@ -13,7 +13,9 @@ from tombola.index import drawing, layout, setting
 from tombola.index.inputs import (
     check_fit,
     check_item,
+    check_items,
     check_real,
+    check_sizes,
     is_plain,
     item_numbers,
     one_dimension,
@@ -32,7 +34,7 @@ from tombola.index.real import (
 from tombola.random import Stream
 from tombola.state import MOST as LARGEST
 from tombola.state import Scope, Versioned, array, count, integer, optional
-from tombola.validation import number, whole
+from tombola.validation import not_negative, whole
 
 __all__ = ["WeightIndex"]
 
@@ -58,10 +60,7 @@ class SavedIndex(Versioned):
     weights: NDArray[Any] = array(
         "the weight of each item, int64 or float64", 0, "limit", dtype="dtype", shape=(None,)
     )
-    order: NDArray[Any] = array(
-        "the items, tallest columns first, items of weight 0 last", 0, "weights.size - 1",
-        dtype="places", shape=("weights.size",),
-    )  # fmt: skip
+    order: NDArray[Any] = layout.saved_order("weights.size")
 
     @classmethod
     def of(cls, state: Any) -> "SavedIndex":
@@ -245,8 +244,8 @@ class WeightIndex:
         added = 0
         if real is None:
             added = whole("uniform", uniform)
-        elif not 0.0 <= number("uniform", uniform) < np.inf:
-            raise ValueError(f"uniform must be finite and not negative, got {uniform}")
+        else:
+            not_negative("uniform", uniform)
         if uniform == 0:
             if total == 0:
                 raise ValueError(f"nothing to draw from: all {n} items of the index have weight 0")
@@ -288,9 +287,7 @@ class WeightIndex:
         plain = is_plain(weights, INTEGER if self._real is None else REAL)
         new: Any = weights if plain else self._numbers("weights", weights)
         if item_array.size != new.size:
-            raise ValueError(
-                f"items and weights must have the same length, got {item_array.size} and {new.size}"
-            )
+            check_sizes(items=item_array, weights=new)
         if self._real is not None:
             outcome = self._real.set(item_array, new)
             if outcome >= 0:
@@ -317,14 +314,8 @@ class WeightIndex:
         """
         item_array = item_numbers("items", items)
         changes = self._numbers("deltas", deltas)
-        if item_array.size != changes.size:
-            raise ValueError(
-                "items and deltas must have the same length, "
-                f"got {item_array.size} and {changes.size}"
-            )
-        outside = (item_array < 0) | (item_array >= len(self))
-        if outside.any():
-            check_item("items", item_array, int(outside.argmax()), len(self))
+        check_sizes(items=item_array, deltas=changes)
+        check_items("items", item_array, len(self))
         if self._real is not None and not np.isfinite(changes).all():
             j = int(np.argmin(np.isfinite(changes)))
             raise ValueError(f"deltas[{j}] is {changes[j]}: deltas must be finite")

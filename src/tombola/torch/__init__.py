@@ -24,7 +24,7 @@ from tombola.torch.device import VRB, DeviceDraw, GroupVRB, IndexDraw, WeightInd
 from tombola.torch.loader import DeviceLoader, ImportanceLoader, ImportanceSampler, Numbered
 from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
 from tombola.torch.tensor_draw import TensorDraw
-from tombola.torch.weighted_sampler import WeightedSampler
+from tombola.torch.weighted import WeightedSampler
 
 __all__ = [
     "VRB",

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import distributed as dist
 
-__all__ = ["Connection", "find_connection", "gather_over", "world_size"]
+__all__ = ["Connection", "find_connection", "gather_over", "require_initialised", "world_size"]
 
 Gather = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
@@ -66,13 +66,10 @@ def find_connection(distributed: str | None, process_group: Any) -> Connection:
     if distributed is None:
         return Connection()
     if not world_size():
-        expected = int(os.environ.get("WORLD_SIZE", "1"))
-        if expected > 1:
-            raise RuntimeError(
-                f"this is one of WORLD_SIZE={expected} processes, but torch.distributed is not "
-                "initialised: call init_process_group first (Lightning: make the loader in "
-                "train_dataloader), or pass distributed=None for a loader that draws on its own"
-            )
+        require_initialised(
+            " (Lightning: make the loader in train_dataloader), or pass distributed=None for a "
+            "loader that draws on its own"
+        )
         return Connection("sharded" if distributed == "sharded" else "single")
     world = dist.get_world_size(process_group)
     if world == 1 and distributed != "sharded":
@@ -80,6 +77,16 @@ def find_connection(distributed: str | None, process_group: Any) -> Connection:
     group = _own_group() if process_group is None else process_group
     mode: Literal["replicated", "sharded"] = "sharded" if distributed == "sharded" else "replicated"
     return Connection(mode, dist.get_rank(process_group), world, gather_over(group))
+
+
+def require_initialised(otherwise: str) -> None:
+    """Raise an error if this is one of several processes, and they are not connected yet."""
+    expected = int(os.environ.get("WORLD_SIZE", "1"))
+    if expected > 1 and not world_size():
+        raise RuntimeError(
+            f"this is one of WORLD_SIZE={expected} processes, but torch.distributed is not "
+            f"initialised: call init_process_group first{otherwise}"
+        )
 
 
 # The gloo group of the library, by the default group that it belongs to.

@@ -1,4 +1,4 @@
-"""States as tensors, numbers and strings, for `torch.save` and ``weights_only=True``; and back."""
+"""Tensors to arrays and back: of arguments, and of states for ``torch.load(weights_only=True)``."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -10,7 +10,19 @@ from torch import Tensor
 from tombola.state import CheckpointError, Versioned
 from tombola.validation import LONGEST, brief
 
-__all__ = ["TensorState", "from_tensors", "to_tensors"]
+__all__ = ["TensorState", "as_array", "from_tensors", "to_tensors"]
+
+
+def as_array(given: Any) -> Any:
+    """Return an argument with an array in place of a tensor; anything else as it is.
+
+    >>> as_array(torch.tensor([0.5, 2.0], dtype=torch.bfloat16, requires_grad=True))
+    array([0.5, 2. ], dtype=float32)
+    """
+    if not isinstance(given, Tensor):
+        return given
+    given = given.detach().cpu()
+    return (given.float() if given.dtype == torch.bfloat16 else given).numpy()
 
 
 class TensorState(Versioned):

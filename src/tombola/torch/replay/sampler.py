@@ -1,7 +1,8 @@
 """A prioritised sampler for the replay buffers of TorchRL, and for any other."""
 
+import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import Any
@@ -10,24 +11,42 @@ import numpy as np
 import torch
 
 from tombola.checkpoint import load, save
+from tombola.compiling import entry
 from tombola.index.layout import place_type
-from tombola.torch.replay.base import base_class
-from tombola.torch.replay.board import PriorityBoard, PriorityState
-from tombola.torch.replay.inputs import (
-    exponent,
+from tombola.random import new_state
+from tombola.torch.replay.inputs import has_coordinates, priorities_of, slots_of
+from tombola.torch.replay.priorities import (
+    Board,
+    PriorityState,
+    draw,
     fault,
-    has_coordinates,
-    items_of,
-    positive,
-    priorities_of,
+    first,
+    largest_present,
+    new_board,
+    put,
+    rescale,
+    too_heavy,
 )
-from tombola.validation import positive_count
+from tombola.validation import not_negative, positive, positive_count
 
 __all__ = ["PrioritizedSampler"]
 
 FILE = "prioritized_sampler.npz"
 DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 REDUCTIONS = ("max", "min", "median", "mean")
+
+
+def base_class() -> Any:
+    """Return TorchRL's `PrioritizedSampler`, or `object` without TorchRL.
+
+    Its methods are all replaced, and its trees are never made. A subclass of the plain `Sampler`
+    would not do: `TensorDictReplayBuffer.update_tensordict_priority` does nothing, without a word,
+    for a sampler that is not a `PrioritizedSampler`.
+    """
+    try:
+        return importlib.import_module("torchrl.data.replay_buffers.samplers").PrioritizedSampler
+    except (ImportError, OSError):  # OSError: a library that it links to is not there
+        return object
 
 
 class PrioritizedSampler(base_class()):  # type: ignore[misc]
@@ -145,12 +164,23 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         self.normalize = normalize
         self._within_buffer = max_priority_within_buffer
         self._word = torch.empty((), dtype=torch.int64)  # for seeds
-        self._board = PriorityBoard(
-            positive_count("max_capacity", max_capacity, "slots"),
-            exponent("alpha", alpha),
-            positive("eps", eps),
+        self._stream = new_state(0, ())
+        self._use(
+            new_board(
+                positive_count("max_capacity", max_capacity, "slots"),
+                not_negative("alpha", alpha),
+                positive("eps", eps),
+            )
         )
         self.beta = beta
+
+    def _use(self, board: Board) -> None:
+        """Draw from this board from now on."""
+        self._board = board
+        self._end = board.rule["end"]  # views, for faster access
+        self._count = board.slots.sums["at_least"][0, 1:2]
+        self._draw: Callable[..., None] | None = None  # machine code, after first use
+        self._put: Callable[..., int] | None = None
 
     # --- draws ----------------------------------------------------------------------------------
 
@@ -173,15 +203,25 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         n, size = len(storage), positive_count("batch_size", batch_size, "items")
         if n == 0:
             raise RuntimeError("Cannot sample from an empty storage.")
-        board = self._board if self._board.end <= n else self._board.first(n)
-        if board.count == 0:
+        board, count = self._board, self._count
+        if beyond := self._end.item() > n:
+            board = first(board, n)
+            count = board.slots.sums["at_least"][0, 1:2]
+        if count.item() == 0:
             raise RuntimeError(
                 f"none of the {n} items of the storage has a priority: call extend, mark_update or "
                 "update_priority first"
             )
-        items, importances = board.draw(
-            self._seed(), size, self._beta, self.normalize, DTYPES[self.dtype]
-        )
+        items, importances = np.empty(size, dtype=np.int64), np.empty(size, DTYPES[self.dtype])
+        arguments = (
+            board, self._stream, self._seed(), items, importances, self._beta, self.normalize
+        )  # fmt: skip
+        if beyond:
+            entry(draw, *arguments)(*arguments)
+        else:
+            if self._draw is None:
+                self._draw = entry(draw, *arguments)
+            self._draw(*arguments)
         index: Any = torch.from_numpy(items)
         if getattr(storage, "ndim", 1) > 1:
             index = torch.unravel_index(index, storage.shape)
@@ -226,23 +266,26 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         storage : Storage, optional
             Needed for its shape if it has several dimensions.
         """
-        items = items_of(index, storage)
+        items = slots_of(index, storage)
         if not items.size:
             return
         priorities = priorities_of(priority, items.size)
-        position = self._board.put(items, priorities)
+        if self._put is None:
+            self._put = entry(put, self._board, items, priorities)
+        position = self._put(self._board, items, priorities)
         if position >= 0:
             raise fault(self._board, items, priorities, position)
 
     @property
     def default_priority(self) -> float:
         """The priority of a new item: the largest so far, 1 if there is none."""
-        largest = self._board.largest(present=self._within_buffer)
-        return 1.0 if largest < 0 else largest
+        board = self._board
+        largest = largest_present(board) if self._within_buffer else board.rule[0].largest
+        return 1.0 if largest < 0 else float(largest)
 
     def empty(self) -> None:
         """Forget all items, and the largest priority."""
-        self._board = PriorityBoard(self._board.capacity, self._board.alpha, self._board.eps)
+        self._use(new_board(self.max_size, self.alpha, self._eps))
 
     def _empty(self) -> None:
         self.empty()
@@ -252,13 +295,20 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     @property
     def alpha(self) -> float:
         """The exponent of priorities; setting it computes all weights again, in O(n)."""
-        return self._board.alpha
+        return float(self._board.rule[0].alpha)
 
     @alpha.setter
     def alpha(self, alpha: float) -> None:
-        value = exponent("alpha", alpha)
-        if value != self._board.alpha:
-            self._board.alpha = value
+        value, largest = not_negative("alpha", alpha), float(largest_present(self._board))
+        if too_heavy(largest, value, self._eps):
+            raise ValueError(f"alpha is {alpha}: the weight of priority {largest} is beyond 2^900")
+        if value != self.alpha:
+            self._board.rule[0].alpha = value
+            rescale(self._board)
+
+    @property
+    def _eps(self) -> float:
+        return float(self._board.rule[0].eps)
 
     @property
     def beta(self) -> float:
@@ -267,12 +317,12 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
 
     @beta.setter
     def beta(self, beta: float) -> None:
-        self._beta = exponent("beta", beta)
+        self._beta = not_negative("beta", beta)
 
     @property
     def max_size(self) -> int:
         """The number of slots."""
-        return self._board.capacity
+        return self._board.priorities.size
 
     @property
     def device(self) -> torch.device:
@@ -287,7 +337,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     def __repr__(self) -> str:
         return (
             f"PrioritizedSampler(max_capacity={self.max_size}, alpha={self.alpha}, "
-            f"beta={self.beta}, eps={self._board.eps}, reduction={self.reduction!r}, "
+            f"beta={self.beta}, eps={self._eps}, reduction={self.reduction!r}, "
             f"normalize={self.normalize})"
         )
 
@@ -299,7 +349,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         It holds tensors and numbers, and loads under ``torch.load(..., weights_only=True)``. The
         generator is not part of it.
         """
-        return self._board.saved(self._beta).state_dict()
+        return PriorityState.of(self._board, self._beta).state_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a state, with its alpha, beta and eps.
@@ -310,7 +360,8 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         state = PriorityState.from_state_dict(
             state_dict, max_capacity=self.max_size, places=place_type(self.max_size)
         )
-        self._board, self._beta = PriorityBoard.restored(state), state.beta
+        self._use(state.board())
+        self._beta = state.beta
 
     def dumps(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a folder, which is made if needed."""
@@ -328,4 +379,9 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
                 "a PrioritizedSampler cannot be shared between processes: each would have its own "
                 "priorities. Write from other processes, and sample and update in one"
             )
-        return {**self.__dict__, "_rng": None}
+        return {**self.__dict__, "_rng": None, "_draw": None, "_put": None}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Continue as the original; views are made again."""
+        self.__dict__.update(state)
+        self._use(self._board)

@@ -2,81 +2,31 @@
 
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Sampler
+from torch.utils.data.distributed import DistributedSampler
 
 from tombola.index.layout import place_type
-from tombola.index.real import LARGEST_EXPONENT, LEAST_EXPONENT, RealWeights
+from tombola.index.real import RealWeights
 from tombola.random import Stream
-from tombola.state import (
-    Floats,
-    Scope,
-    array,
-    count,
-    integer,
-    nested,
-    optional,
-    same,
+from tombola.torch.communication import (
+    Connection,
+    find_connection,
+    require_initialised,
+    world_size,
 )
-from tombola.torch.tensors import TensorState
-from tombola.torch.weighted_epoch import Epoch, SavedEpoch
-from tombola.torch.weighted_inputs import connection_of, real_numbers, set_generator, shared_update
+from tombola.torch.weighted.epoch import Epoch
+from tombola.torch.weighted.sharing import divider, given_connection, shared_update, weights_of
+from tombola.torch.weighted.state import SavedEpoch, WeightedState, set_generator
 from tombola.validation import positive_count, whole
 
 __all__ = ["WeightedSampler"]
 
 
-class WeightedState(TensorState):
-    """Everything that a `WeightedSampler` needs to continue; the same on all processes."""
-
-    kind: ClassVar = "WeightedSampler"
-
-    n: int = same("items")
-    num_samples: int = same("draws in an epoch, of all processes together")
-    replacement: bool = same("whether items stay on the board when they are drawn")
-    weights: Floats = array("the weight of each item", 0.0, dtype=np.float64, shape=("n",))
-    exponent: int = integer("the scale is 2^exponent", LEAST_EXPONENT, LARGEST_EXPONENT)
-    order: NDArray[Any] = array(
-        "the order of the items on the board", 0, "n - 1", dtype="places", shape=("n",)
-    )
-    taken: NDArray[np.bool_] | None = optional(
-        array("which items are off the board", 0, 1, dtype=np.bool_, shape=("n",))
-    )
-    epoch: int = count("epochs that are over")
-    open: SavedEpoch | None = optional(nested("the epoch that has begun", SavedEpoch))
-    generator: NDArray[np.uint8] | None = optional(
-        array("the state of the generator", 0, 255, dtype=np.uint8)
-    )
-
-    def fault(self, scope: Scope) -> str:
-        """Return what is wrong between the parts."""
-        own = scope.find("has_generator")
-        if own == (self.generator is None):
-            return (
-                f"the state was saved with{'out' if own else ''} a generator, "
-                f"here there is {'one' if own else 'none'}"
-            )
-        if self.open is None or self.replacement:
-            return "" if self.taken is None else "taken must be None: no item is off the board"
-        if self.open.over == (self.taken is not None):
-            return f"taken must be {'None' if self.open.over else 'an array'}"
-        ahead = self.open.ahead
-        drawn, taken = self.open.begin + ahead.size, self.taken
-        if (
-            np.unique(ahead).size < ahead.size
-            or drawn > self.num_samples
-            or not (taken is None or (np.count_nonzero(taken) == drawn and taken[ahead].all()))
-        ):
-            return "open and taken do not fit: each item is drawn once, and those drawn are taken"
-        return ""
-
-
-class WeightedSampler(Sampler[int]):
+class WeightedSampler(DistributedSampler[int]):
     """Draw items in proportion to weights: `torch.utils.data.WeightedRandomSampler`, and more.
 
     Change the import. The arguments are in the same places and mean the same; iteration gives
@@ -90,9 +40,11 @@ class WeightedSampler(Sampler[int]):
     - `state_dict` and `load_state_dict` resume in the middle of an epoch;
     - `sample` gives tensors.
 
-    An item is drawn when it is asked for, so one epoch is handed out at a time: an iteration that
-    begins ends the one before it. A `DataLoader` with workers asks for
-    ``num_workers * prefetch_factor`` batches ahead of the loop.
+    An item is drawn when it is asked for; a `DataLoader` with workers asks for
+    ``num_workers * prefetch_factor`` batches ahead of the loop. An iteration that begins abandons
+    the epoch of the one before it, which may continue with the weights of that moment, and is not
+    in the state. What the original finds out when it is iterated, such as a negative weight, is an
+    error here when the sampler is made.
 
     Parameters
     ----------
@@ -108,10 +60,10 @@ class WeightedSampler(Sampler[int]):
         Each epoch and each `sample` takes one seed from it, or from torch's default generator: the
         same state of the generator, the same draws. Processes use the seed of rank 0.
     num_replicas, rank : int, optional
-        The number of processes and of this one; by default from torch.distributed if that is
-        initialised. If they are given, processes do not communicate: they need a `generator` in
-        the same state, and the same updates. ``num_replicas=1, rank=0`` draws for this process
-        alone.
+        The number of processes and of this one; by default from torch.distributed, if that is
+        initialised when an epoch begins. If they are given, processes do not communicate: they need
+        a `generator` in the same state, and the same updates. ``num_replicas=1, rank=0`` draws for
+        this process alone.
     process_group : ProcessGroup, optional
         The processes that share the draw; by default all.
 
@@ -120,6 +72,9 @@ class WeightedSampler(Sampler[int]):
     num_samples : int
     replacement : bool
     generator : torch.Generator or None
+    epoch : int
+        The number of epochs that are over: handed out to the last item, or abandoned. A loop that
+        may be resumed says ``for epoch in range(sampler.epoch, epochs)``.
 
     Notes
     -----
@@ -133,9 +88,10 @@ class WeightedSampler(Sampler[int]):
     and the update of an item take O(1); an update that moves the total by a factor of 16 or more,
     or changes more than one item in eight, takes O(n).
 
-    Frameworks that divide a sampler among processes themselves (Accelerate's ``prepare``,
-    Lightning without ``use_distributed_sampler=False``) would divide the share again: give such a
-    framework a sampler with ``num_replicas=1, rank=0``, and each process the same seed.
+    Frameworks: it is a `DistributedSampler`, which Lightning and others leave as it is, also if it
+    is made before the processes meet. Accelerate, and Hugging Face's Trainer with it, divides what
+    any sampler hands out among the processes: it needs ``num_replicas=1, rank=0`` and a generator
+    with the same seed on each, and without them the first draw is an error.
 
     Examples
     --------
@@ -161,7 +117,9 @@ class WeightedSampler(Sampler[int]):
         rank: int | None = None,
         process_group: Any = None,
     ) -> None:
-        values = real_numbers("weights", weights)
+        values = weights_of(weights)
+        if np.ndim(weights) == 0:
+            raise ValueError("weights must have one dimension, got shape ()")
         if not values.size:
             raise ValueError("weights is empty: there is nothing to draw")
         if num_samples is not None:
@@ -171,51 +129,105 @@ class WeightedSampler(Sampler[int]):
         if generator is not None and not isinstance(generator, torch.Generator):
             raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
         self.num_samples = values.size if num_samples is None else num_samples
-        self.replacement = replacement
         self.generator = generator
-        self._processes = connection_of(num_replicas, rank, process_group, generator)
-        self._processes.require_equal(
-            {
-                "number of items": values.size,
-                "num_samples": self.num_samples,
-                "replacement": replacement,
-                "weights (a checksum)": zlib.crc32(values.data),
-            }
-        )
-        if len(self) == 0:
-            raise ValueError(
-                f"num_samples={self.num_samples} is less than the {self._processes.world} processes"
-            )
+        self.epoch = 0
         self._board = RealWeights(values, replacement)
-        self._board.check_enough(len(self) * self._processes.world)
         self._epoch: Epoch | None = None
         self._continues = False  # whether the next iteration continues the epoch of a state
-        self._over = 0
+        numbered = num_replicas is not None or rank is not None
+        self._may_meet = not numbered and process_group is None
+        self._connection = Connection()
+        if numbered:
+            self._connection = given_connection(num_replicas, rank, process_group, generator)
+        elif world_size():
+            self._meet(process_group)
+        self._checked_share()
+
+    # --- processes ------------------------------------------------------------------------------
+
+    def _world(self) -> int:
+        """Return the number of processes, which may have met after the sampler was made."""
+        if not self._may_meet:
+            return self._connection.world
+        world = world_size()
+        if not world:
+            require_initialised(", or pass num_replicas and rank")
+        return max(1, world)
+
+    def _meet(self, process_group: Any = None) -> None:
+        """Find the other processes, and check that they have the same sampler."""
+        self._connection = find_connection("auto", process_group)
+        self._connection.require_equal(
+            {
+                "number of items": len(self._board.values),
+                "num_samples": self.num_samples,
+                "replacement": self.replacement,
+                "weights (a checksum)": zlib.crc32(self._board.values.data),
+            }
+        )
+
+    def _connected(self) -> Connection:
+        """Return the connection to the other processes, which all call this at the same time."""
+        if self._world() != self._connection.world:
+            state = self.state_dict()
+            self._meet()
+            if self._continues:  # what is left is divided among other processes now
+                self.load_state_dict(state)
+        return self._connection
+
+    def _checked_share(self) -> int:
+        """Return the number of items for each process in an epoch, if one can be drawn."""
+        world = self._connection.world
+        share = self._share(self.num_samples, world)
+        if share == 0:
+            raise ValueError(f"num_samples={self.num_samples} is less than the {world} processes")
+        self._board.check_enough(share * world)
+        return share
+
+    def _share(self, draws: int, world: int) -> int:
+        """Return the number of items for each process."""
+        return -(-draws // world) if self.replacement else draws // world
 
     # --- draws ----------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """Return the number of items that an epoch hands out to this process."""
-        return self._share(self.num_samples)
+        return self._share(self.num_samples, self._world())
 
     def __iter__(self) -> Iterator[int]:
+        _, rank, world, _ = self._connected()
+        kind = divider()
+        if kind and world > 1:
+            raise RuntimeError(
+                f"Accelerate ({kind}) divides the draws among the processes, and this sampler has "
+                "divided them already: pass it num_replicas=1, rank=0 and a generator with the "
+                "same seed on all processes"
+            )
+        if kind == "BatchSamplerShard" and self.generator is None:
+            raise RuntimeError(
+                "Accelerate (BatchSamplerShard) needs the same draws on all processes: pass a "
+                "generator with the same seed on each"
+            )
         if not self._continues:
             self._begin()
         self._continues = False
-        epoch, (_, rank, world, _) = self._epoch, self._processes
+        epoch = self._epoch
         assert epoch is not None
-        while epoch.handed < epoch.share:
-            if self._epoch is not epoch:
-                raise RuntimeError(
-                    "this iteration is over: another one has begun, or a state was loaded"
-                )
-            first = epoch.handed * world
-            if epoch.drawn < first + world:
-                epoch.draw(first + world)
-            epoch.handed += 1
-            if epoch.handed == epoch.share:
-                self._end(epoch)
-            yield int(epoch.items[first + rank])
+        epoch.iterated = True
+        try:
+            while epoch.handed < epoch.share:
+                if not (epoch is self._epoch or epoch.apart):
+                    raise RuntimeError("this iteration is over: a state was loaded")
+                first = epoch.handed * world
+                if epoch.drawn < first + world:
+                    epoch.draw(first + world)
+                epoch.handed += 1
+                if epoch.handed == epoch.share and not epoch.apart:
+                    epoch.release()
+                    self.epoch += 1
+                yield int(epoch.items[first + rank])
+        finally:
+            epoch.iterated = False
 
     def sample(self, size: int) -> Tensor:
         """Draw some items now, apart from any epoch.
@@ -233,7 +245,7 @@ class WeightedSampler(Sampler[int]):
         -------
         items : Tensor of int64, shape (size,)
         """
-        rank, world = self._processes.rank, self._processes.world
+        _, rank, world, _ = self._connected()
         items = np.empty(whole("size", size) * world, dtype=np.int64)
         board = self._board
         if self._epoch is not None and self._epoch.off_board:
@@ -266,14 +278,15 @@ class WeightedSampler(Sampler[int]):
         weights : array-like or tensor of float, shape (k,), or float
             Finite and not negative. If anything is wrong, nothing changes.
         """
-        handed = 0 if self._epoch is None else self._epoch.handed
-        items, values = shared_update(
-            self._processes, handed, len(self._board.values), indices, weights
-        )
+        epoch, n = self._epoch, len(self._board.values)
+        under_way = epoch is not None and epoch.iterated
+        connection = self._connection if under_way else self._connected()
+        handed = 0 if epoch is None else epoch.handed
+        items, values = shared_update(connection, handed, n, indices, weights)
         if not items.size:
             return
-        if self._epoch is not None:
-            self._epoch.settle()
+        if epoch is not None:
+            epoch.settle()
         self._board.set(items, values)
 
     @property
@@ -281,13 +294,14 @@ class WeightedSampler(Sampler[int]):
         """A copy of the weights, as they were given; change them by `update`."""
         return torch.from_numpy(self._board.values.copy())
 
-    @property
-    def epoch(self) -> int:
-        """The number of epochs that are over: handed out to the last item, or abandoned.
+    @weights.setter
+    def weights(self, weights: Any) -> NoReturn:
+        raise AttributeError("weights cannot be assigned: call update(indices, weights)")
 
-        A loop that may be resumed says ``for epoch in range(sampler.epoch, epochs)``.
-        """
-        return self._over
+    @property
+    def replacement(self) -> bool:
+        """Whether an item may be drawn more than once in an epoch."""
+        return self._board.replacement
 
     def set_epoch(self, epoch: int) -> None:
         """Do nothing: every epoch has a seed of its own. Loops written for others call it."""
@@ -308,8 +322,8 @@ class WeightedSampler(Sampler[int]):
             were handed out. With the workers of a `DataLoader`, which ask ahead, say how many
             the loop has received: ``batches * batch_size``.
         """
-        epoch, world = self._epoch, self._processes.world
-        opened, over = None, self._over
+        epoch, world = self._epoch, self._connection.world
+        opened, over = None, self.epoch
         handed = 0 if epoch is None else epoch.handed
         used = handed if consumed is None else whole("consumed", consumed, 0, handed + 1)
         if epoch is not None and used < epoch.share:
@@ -360,38 +374,30 @@ class WeightedSampler(Sampler[int]):
         )
         if self.generator is not None and read.generator is not None:
             set_generator(self.generator, read.generator)
-        self._board, self._epoch, self._over = board, None, read.epoch
+        self._board, self._epoch, self.epoch = board, None, read.epoch
         if read.open is not None:
-            left = self._share(max(0, self.num_samples - read.open.begin))
-            self._epoch = Epoch.restored(self._board, read.open, left, self._processes.world)
+            world = self._connection.world
+            left = self._share(max(0, self.num_samples - read.open.begin), world)
+            self._epoch = Epoch.restored(self._board, read.open, left, world)
             if self._epoch.share == 0:  # of less than one item for each process
-                self._end(self._epoch)
+                self._epoch.release()
+                self.epoch += 1
         self._continues = self._epoch is not None and self._epoch.share > 0
 
     # --- the epoch ------------------------------------------------------------------------------
-
-    def _share(self, draws: int) -> int:
-        """Return the number of items for each process."""
-        world = self._processes.world
-        return -(-draws // world) if self.replacement else draws // world
 
     def _seed(self) -> int:
         """Take a seed from the generator; processes that communicate use that of rank 0."""
         device = "cpu" if self.generator is None else self.generator.device
         word = torch.empty((), dtype=torch.int64, device=device).random_(generator=self.generator)
-        if self._processes.gather is None:
+        if self._connection.gather is None:
             return int(word)
-        return int(self._processes.gather(np.array([int(word)]))[0, 0])
+        return int(self._connection.gather(np.array([int(word)]))[0, 0])
 
     def _begin(self) -> None:
         if self._epoch is not None and self._epoch.handed < self._epoch.share:
-            self._epoch.settle()  # how far draws were ahead must not matter
-            self._end(self._epoch)
+            self._epoch.abandon()
+            self.epoch += 1
         self._epoch = None
-        self._board.check_enough(len(self) * self._processes.world)
-        self._epoch = Epoch(self._board, Stream(self._seed()), len(self), self._processes.world)
-
-    def _end(self, epoch: Epoch) -> None:
-        """Count an epoch that is handed out or abandoned; its items are back on the board."""
-        epoch.release()
-        self._over += 1
+        share = self._checked_share()
+        self._epoch = Epoch(self._board, Stream(self._seed()), share, self._connection.world)

@@ -1,24 +1,16 @@
 """An epoch of weighted draws: drawn a little ahead, handed out, and taken back if necessary."""
 
+import copy
+
 import numpy as np
 
 from tombola.index.real import CHUNK, RealWeights
 from tombola.random import Stream
-from tombola.state import Document, Ints, array, count, flag, integer
+from tombola.torch.weighted.state import SavedEpoch
 
-__all__ = ["Epoch", "SavedEpoch"]
+__all__ = ["Epoch"]
 
 FIRST = 64  # items drawn at once after a change of weights; then twice as many, up to CHUNK
-
-
-class SavedEpoch(Document):
-    """An epoch that has begun."""
-
-    seed: int = integer("the seed of its stream", 0, 2**63 - 1)
-    position: int = count("words of the stream used so far")
-    begin: int = count("items, over all processes, that were used")
-    ahead: Ints = array("items that were drawn after these", 0, "n - 1", dtype=np.int64)
-    over: bool = flag("whether all items were drawn, and none is off the board any more")
 
 
 class Epoch:
@@ -48,6 +40,10 @@ class Epoch:
         How many items are drawn, and how many of its share a process has handed out.
     over : bool
         Whether all items are back on the board.
+    iterated : bool
+        Whether an iteration may still ask for items.
+    apart : bool
+        Whether it has a board of its own, since another epoch has begun.
     """
 
     def __init__(self, board: RealWeights, stream: Stream, share: int, world: int) -> None:
@@ -57,7 +53,7 @@ class Epoch:
         self.world = world
         self.items = np.empty(share * world, dtype=np.int64)
         self.begin = self.kept = self.drawn = self.handed = 0
-        self.over = False
+        self.over = self.iterated = self.apart = False
         self._reach = FIRST  # the number of items that are drawn at once
         self._chunk = 0  # where the latest draws begin, among the items
         self._chunk_position = stream.position  # and in the stream
@@ -108,3 +104,12 @@ class Epoch:
             drawn = np.sort(self.items[: self.drawn]) if known else np.flatnonzero(self.board.taken)
             self.board.release(drawn)
         self.over = True
+
+    def abandon(self) -> None:
+        """Return the items to the board; a further iteration of them has a copy of it, in O(n)."""
+        self.settle()  # how far draws were ahead must not matter
+        board = copy.deepcopy(self.board) if self.iterated else None
+        self.release()
+        if board is not None:
+            self.board.rebuild()  # the same order as after any whole epoch, so the same draws
+            self.board, self.over, self.apart = board, False, True
