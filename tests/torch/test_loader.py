@@ -149,7 +149,7 @@ def test_the_default_lag_is_what_is_drawn_ahead_and_one_more():
 
 
 def test_a_lag_below_what_is_drawn_ahead_is_refused():
-    with pytest.raises(ValueError, match="lag=3 is too small: 2 workers, 2 batches each, draw 4"):
+    with pytest.raises(ValueError, match="lag=3 is too small: the workers draw 4 batches"):
         ImportanceLoader(DATA, 16, num_workers=2, lag=3)
 
 

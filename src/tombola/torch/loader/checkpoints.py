@@ -26,12 +26,12 @@ from tombola.state import (
 )
 from tombola.torch.loader.base import MOST_UNANSWERED
 from tombola.torch.loader.drawing import DrawnBatch, Processes, Shard, join_draws
-from tombola.torch.loader.sharing import Feedback
+from tombola.torch.loader.feedback import Feedback
 from tombola.torch.tensors import TensorState, from_tensors
 from tombola.validation import brief
 
 if TYPE_CHECKING:
-    from tombola.torch.loader.host import HostBatches
+    from tombola.torch.loader.loader import HostBatches
 
 __all__ = ["LoaderState", "Position", "resume", "take"]
 
@@ -170,9 +170,9 @@ def take(batches: "HostBatches") -> dict[str, Any]:
     """Return the state, with tensors; all processes take theirs at once."""
     processes, feedback = batches.processes, batches.feedback
     feedback.gather(np.inf, saving=True)
-    unanswered = feedback.unanswered if processes.saves_unanswered else {}
+    unanswered = batches.unanswered.values() if processes.saves_unanswered else ()
     return LoaderState(
-        **_settings(batches),
+        **_in_common(batches),
         lag=batches.lag,
         batch_size=batches.settings.batch_size,
         rank=processes.rank if processes.sharded else 0,
@@ -188,30 +188,37 @@ def take(batches: "HostBatches") -> dict[str, Any]:
             SavedShard(start=shard.start, counts=shard.counts, sampler=shard.sampler.state_dict())
             for shard in processes.shards
         ],
-        waiting=_saved(batches.current.waiting),
-        unanswered=_saved(unanswered),
+        waiting=[
+            SavedBatch(number=number, draw=batch.drawn, shares=batch.shares)
+            for number, batch in batches.current.waiting.items()
+        ],
+        unanswered=[
+            SavedBatch(number=draw.number, draw=draw.ticket, shares=draw.shares)
+            for draw in unanswered
+        ],
         given=feedback.gathered,
     ).state_dict()
 
 
 def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
     """Continue from states of all processes or of one; on an error nothing has changed."""
-    known = {**_settings(batches), "longest": batches.longest}
     states = from_tensors(states)
     for state in states:
         _check_lag(batches, state.get("lag") if isinstance(state, Mapping) else None)
+    known = {**_in_common(batches), "longest": batches.longest}
     read = [LoaderState.from_state_dict(state, **known) for state in states]
     if not read:
         raise CheckpointError("there is no state in the list")
     processes = batches.processes
     sources, moved = _sources(processes, read)
-    position = sources[0].position
-    waiting: dict[int, DrawnBatch] = {}
+    position, waiting = sources[0].position, sources[0].waiting
     if moved:  # what the other processes had drawn ahead is drawn again
-        _undo_waiting(position, sources[0], batches.longest)
-    else:
-        waiting = _restored(processes, [sources[0].waiting])
-    unanswered = _restored(processes, [source.unanswered for source in sources])
+        items = sum(len(batch.draw) for batch in waiting) * sources[0].world
+        position.left = min(batches.longest, position.left + items)
+        position.drawn -= len(waiting)
+        waiting = []
+    drawn_ahead = _restored(processes, waiting)
+    unanswered = _restored(processes, [one for source in sources for one in source.unanswered])
     given = [
         one.part(own, one.rank)
         for source in sources
@@ -221,25 +228,24 @@ def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
     ]
     _load_shards(processes.shards, [shard for source in sources for shard in source.shards])
     processes.resumed((position.drawn, position.handed, position.left))
-    for number, batch in waiting.items():
-        waiting[number] = processes.completed(batch)
-        more = len(waiting[number].drawn) - len(batch.drawn)
+    for number, batch in drawn_ahead.items():
+        drawn_ahead[number] = processes.completed(batch)
+        more = len(drawn_ahead[number].drawn) - len(batch.drawn)
         position.left = max(0, position.left - more)
     batches.handed, batches.drawn, batches.lag = position.handed, position.drawn, sources[0].lag
-    batches.resume_at(position.epoch, position.open, position.left, waiting)
-    batches.feedback.arriving.clear()
+    batches.resume_at(position.epoch, position.open, position.left, drawn_ahead)
+    batches.feedback.given.clear()
     batches.feedback.gathered = given
-    batches.feedback.unanswered = {
-        number: batch for number, batch in unanswered.items() if number < position.drawn
-    }
+    batches.unanswered.clear()
+    for number, batch in unanswered.items():
+        if number < position.drawn:
+            batches.expect(number, batch)
 
 
-def _settings(batches: "HostBatches") -> dict[str, Any]:
+def _in_common(batches: "HostBatches") -> dict[str, Any]:
     """Return what a state and the loader that loads it must have in common."""
-    settings = batches.settings
-    return {
-        "n": settings.n, "drop_last": settings.drop_last, "sharded": batches.processes.sharded
-    }  # fmt: skip
+    n, drop_last = batches.settings.n, batches.settings.drop_last
+    return {"n": n, "drop_last": drop_last, "sharded": batches.processes.sharded}
 
 
 def _check_lag(batches: "HostBatches", saved: Any) -> None:
@@ -252,7 +258,8 @@ def _check_lag(batches: "HostBatches", saved: Any) -> None:
         raise CheckpointError(
             f"the state was saved with lag={lag}, and the workers of this loader draw {ahead} "
             "batches ahead (num_workers * prefetch_factor): to continue it, that must be at most "
-            f"{lag}; a run that may continue with more workers needs a larger lag from the start"
+            f"{lag}; a run that may continue with these workers needs lag={ahead} or more from "
+            "its start"
         )
     if given not in (None, saved):
         raise CheckpointError(
@@ -267,59 +274,52 @@ def _sources(processes: Processes, states: Sequence[LoaderState]) -> tuple[list[
     own = [state for state in states if (state.rank, state.world) == here]
     if own or not processes.sharded:
         return [*own, states[0]][:1], False
-    first = states[0]
-    for state in states[1:]:
-        for name, one, other in [
-            ("world", first.world, state.world),
-            ("lag", first.lag, state.lag),
-            ("handed", first.position.handed, state.position.handed),
-            ("epoch", first.position.epoch, state.position.epoch),
-        ]:
-            if one != other:
+    runs = [
+        {
+            "world": state.world, "lag": state.lag,
+            "handed": state.position.handed, "epoch": state.position.epoch,
+        }
+        for state in states
+    ]  # fmt: skip
+    for run in runs[1:]:
+        for name, value in run.items():
+            if value != runs[0][name]:
                 raise CheckpointError(
-                    f"the states have {name}={one} and {name}={other}: they must be of the "
-                    "processes of one run, after the same batch"
+                    f"the states have {name}={runs[0][name]} and {name}={value}: they must be of "
+                    "the processes of one run, after the same batch"
                 )
     if len({state.rank for state in states}) < len(states):
         raise CheckpointError("two states are of the same rank")
     return list(states), True
 
 
-def _restored(processes: Processes, saved: Sequence[Sequence[SavedBatch]]) -> dict[int, DrawnBatch]:
-    """Return batches of several processes joined, and of each what this process has."""
+def _restored(processes: Processes, saved: Sequence[SavedBatch]) -> dict[int, DrawnBatch]:
+    """Return batches, joined from the parts of several processes, as this process has them."""
     parts: dict[int, list[SavedBatch]] = {}
-    for batches in saved:
-        for piece in batches:
-            parts.setdefault(piece.number, []).append(piece)
+    for part in saved:
+        parts.setdefault(part.number, []).append(part)
     restored = {}
     for number, pieces in parts.items():
         shares = [piece.shares for piece in pieces if piece.shares is not None]
-        batch = processes.restored(
-            join_draws([piece.draw for piece in pieces]),
-            np.concatenate(shares) if shares else None,
-        )
+        drawn = join_draws([piece.draw for piece in pieces])
+        batch = processes.restored(drawn, np.concatenate(shares) if shares else None)
         if len(batch.drawn):
             restored[number] = batch
     return restored
 
 
-def _saved(batches: Mapping[int, DrawnBatch]) -> list[SavedBatch]:
-    return [
-        SavedBatch(number=number, draw=batch.drawn, shares=batch.shares)
-        for number, batch in batches.items()
-    ]
-
-
-def _undo_waiting(position: Position, state: LoaderState, longest: int) -> None:
-    """Put the items of waiting batches, of all processes, back into the epoch."""
-    items = sum(len(batch.draw) for batch in state.waiting) * state.world
-    position.left = min(longest, position.left + items)
-    position.drawn -= len(state.waiting)
-
-
 def _load_shards(shards: Sequence[Shard], saved: Sequence[SavedShard]) -> None:
     """Load all shards; if one cannot be loaded, all stay as they are."""
-    matching = [_matching(shard, saved) for shard in shards]
+    by_items = {(state.start, state.stop): state for state in reversed(saved)}
+    matching = []
+    for shard in shards:
+        if (shard.start, shard.stop) not in by_items:
+            raise CheckpointError(
+                f"the state does not hold items {shard.start} to {shard.stop - 1} as one shard; "
+                "pass the states of all processes that there were, as a list, and the number of "
+                "shards that there were"
+            )
+        matching.append(by_items[shard.start, shard.stop])
     before = [shard.sampler.state_dict() for shard in shards]
     for k, (shard, state) in enumerate(zip(shards, matching, strict=True)):
         try:
@@ -332,14 +332,3 @@ def _load_shards(shards: Sequence[Shard], saved: Sequence[SavedShard]) -> None:
             ) from error
     for shard, state in zip(shards, matching, strict=True):
         shard.counts[:] = state.counts
-
-
-def _matching(shard: Shard, saved: Sequence[SavedShard]) -> SavedShard:
-    for state in saved:
-        if (state.start, len(state.counts)) == (shard.start, len(shard.counts)):
-            return state
-    raise CheckpointError(
-        f"the state does not hold items {shard.start} to {shard.stop - 1} as one shard; pass "
-        "the states of all processes that there were, as a list, and the number of shards that "
-        "there were"
-    )
