@@ -231,8 +231,8 @@ def test_unequal_shards_are_unbiased(cuts):
         processes = Sharded(Connection("sharded", 0, world), settings, own)
         seen = {}
         while len(seen) < own[-1].stop - own[0].start:
-            batch = processes.draw(size)
-            draw = TensorDraw(batch.part, 0, batch.shares)
+            batch = processes.draw(0, size)
+            draw = TensorDraw(batch.draw, 0, batch.shares)
             exact = draw.ticket.importances / draw.shares
             assert torch.allclose(draw.importances, torch.from_numpy(exact).float())
             seen.update(zip(draw.indices.tolist(), exact, strict=True))

@@ -80,11 +80,9 @@ class Settings:
             self.groups = self.groups.numpy(force=True)
         if self.groups is not None and len(self.groups) != self.n:
             raise ValueError(f"groups has {len(self.groups)} labels for {self.n} items")
-        if self.share is not None:
-            self._check_share(self.share)
-
-    def _check_share(self, share: float) -> None:
-        """Raise a ValueError if a share is given together with what it does not apply to."""
+        share = self.share
+        if share is None:
+            return
         if not 0 < number("share", share) < math.inf:
             raise ValueError(f"share must be positive, got {share}")
         if self.sampler not in ("auto", "epoch-vrb"):

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.draws import SMALLEST, Draw
 from tombola.state import (
     CheckpointError,
     Document,
-    Floats,
     Scope,
     array,
     count,
@@ -21,7 +19,6 @@ from tombola.state import (
     listed,
     mapping,
     nested,
-    optional,
     same,
 )
 from tombola.torch.loader.base import MOST_UNANSWERED
@@ -76,29 +73,6 @@ class SavedShard(Document):
         return self.start + self.counts.size
 
 
-class SavedBatch(Document):
-    """What was drawn for a batch; see `DrawnBatch`."""
-
-    number: int = integer("the number of the batch", 0, "position.drawn - 1")
-    draw: Draw = nested("what was drawn", Draw)
-    shares: Floats | None = optional(
-        array(
-            "for sharded items, the share of all batches that comes from the shard of the item",
-            SMALLEST, 1.0, dtype=np.float64, shape=("draw.indices.size",),
-        )
-    )  # fmt: skip
-
-    def fault(self, scope: Scope) -> str:
-        """Return what is wrong with the draw or the shares."""
-        if not len(self.draw) or self.draw.nominal is not None:
-            return "draw must be of a fixed size, at least 1"
-        if self.shares is None and scope.find("sharded"):
-            return "shares must be an array: items are sharded"
-        if self.shares is not None and not scope.find("sharded"):
-            return "shares must be None: items are not sharded"
-        return ""
-
-
 class LoaderState(TensorState):
     """Everything that a loader, or the bare sampler, needs to continue."""
 
@@ -113,57 +87,52 @@ class LoaderState(TensorState):
     rank: int = integer("the process that saved the state; 0 unless sharded", 0, "world - 1")
     position: Position = nested("how far drawing and handing out have come", Position)
     shards: list[SavedShard] = listed("the shards of the process", SavedShard)
-    waiting: list[SavedBatch] = listed("batches that are not handed out", SavedBatch)
-    unanswered: list[SavedBatch] = listed("batches that have no feedback", SavedBatch)
+    waiting: list[DrawnBatch] = listed("batches that are not handed out", DrawnBatch)
+    unanswered: list[DrawnBatch] = listed("batches that have no feedback", DrawnBatch)
     given: list[Feedback] = listed("feedback that is not due yet", Feedback)
 
     def fault(self, scope: Scope) -> str:
         """Return what is wrong between the parts."""
+        return next(self._faults(), "")
+
+    def _faults(self) -> Iterator[str]:
         drawn, handed, waiting = self.position.drawn, self.position.handed, len(self.waiting)
         if self.rank and not self.sharded:
-            return "rank must be 0: items are not sharded"
+            yield "rank must be 0: items are not sharded"
         if drawn - handed != waiting:
-            return (
+            yield (
                 "the state is incomplete: batches that were drawn are missing, "
                 f"{drawn} were drawn, {handed} handed out, {waiting} wait"
             )
         if len(self.unanswered) > MOST_UNANSWERED:
-            return f"unanswered has {len(self.unanswered)} batches, more than {MOST_UNANSWERED}"
+            yield f"unanswered has {len(self.unanswered)} batches, more than {MOST_UNANSWERED}"
         order = [batch.number for batch in self.waiting]
         if order != sorted(order):
-            return f"waiting has batches {order}: they must be in the order of their numbers"
+            yield f"waiting has batches {order}: they must be in the order of their numbers"
         numbers = Counter(batch.number for batch in (*self.waiting, *self.unanswered))
         number, times = max(numbers.items(), key=itemgetter(1), default=(0, 0))
         if times > 1:
-            return f"batch {number} occurs {times} times in waiting and unanswered"
-        return self._shard_fault() or self._draw_fault()
-
-    def _shard_fault(self) -> str:
-        starts, stops = [one.start for one in self.shards], [one.stop for one in self.shards]
-        if not self.sharded or not starts or (starts[1:] == stops[:-1] and stops[-1] <= self.n):
-            return ""
-        return (
-            f"shards begin at {starts} and end at {stops}: they must follow each other within the "
-            f"{self.n} items"
-        )
-
-    def _draw_fault(self) -> str:
+            yield f"batch {number} occurs {times} times in waiting and unanswered"
         first, stop = 0, self.n
         if self.sharded and self.shards:
-            first, stop = self.shards[0].start, self.shards[-1].stop
-        for name, draw in self._draws():
-            if draw.n != self.n:
-                return f"{name}.n must be {self.n}, got {draw.n}"
-            inside = (draw.indices >= first) & (draw.indices < stop)
-            if not inside.all():
-                item = draw.indices[inside.argmin()]
-                return f"{name}.indices must be items from {first} to {stop - 1}, got {item}"
-        return ""
-
-    def _draws(self) -> Iterator[tuple[str, Draw]]:
+            starts, stops = [one.start for one in self.shards], [one.stop for one in self.shards]
+            first, stop = starts[0], stops[-1]
+            if starts[1:] != stops[:-1] or stop > self.n:
+                yield (
+                    f"shards begin at {starts} and end at {stops}: they must follow each other "
+                    f"within the {self.n} items"
+                )
         for name in ("waiting", "unanswered", "given"):
-            for k, one in enumerate(getattr(self, name)):
-                yield f"{name}.{k}.draw", one.draw
+            for k, draw in enumerate(one.draw for one in getattr(self, name)):
+                if draw.n != self.n:
+                    yield f"{name}.{k}.draw.n must be {self.n}, got {draw.n}"
+                inside = (draw.indices >= first) & (draw.indices < stop)
+                if not inside.all():
+                    item = draw.indices[inside.argmin()]
+                    yield (
+                        f"{name}.{k}.draw.indices must be items from {first} to {stop - 1}, "
+                        f"got {item}"
+                    )
 
 
 def take(batches: "HostBatches") -> dict[str, Any]:
@@ -188,12 +157,9 @@ def take(batches: "HostBatches") -> dict[str, Any]:
             SavedShard(start=shard.start, counts=shard.counts, sampler=shard.sampler.state_dict())
             for shard in processes.shards
         ],
-        waiting=[
-            SavedBatch(number=number, draw=batch.drawn, shares=batch.shares)
-            for number, batch in batches.current.waiting.items()
-        ],
+        waiting=list(batches.current.waiting.values()),
         unanswered=[
-            SavedBatch(number=draw.number, draw=draw.ticket, shares=draw.shares)
+            DrawnBatch(number=draw.number, draw=draw.ticket, shares=draw.shares)
             for draw in unanswered
         ],
         given=feedback.gathered,
@@ -211,14 +177,14 @@ def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
         raise CheckpointError("there is no state in the list")
     processes = batches.processes
     sources, moved = _sources(processes, read)
-    position, waiting = sources[0].position, sources[0].waiting
+    position, drawn_ahead = sources[0].position, sources[0].waiting
     if moved:  # what the other processes had drawn ahead is drawn again
-        items = sum(len(batch.draw) for batch in waiting) * sources[0].world
+        items = sum(len(batch.draw) for batch in drawn_ahead) * sources[0].world
         position.left = min(batches.longest, position.left + items)
-        position.drawn -= len(waiting)
-        waiting = []
-    drawn_ahead = _restored(processes, waiting)
-    unanswered = _restored(processes, [one for source in sources for one in source.unanswered])
+        position.drawn -= len(drawn_ahead)
+        drawn_ahead = []
+    drawn_ahead = _joined(processes, drawn_ahead)
+    unanswered = _joined(processes, [one for source in sources for one in source.unanswered])
     given = [
         one.part(own, one.rank)
         for source in sources
@@ -228,18 +194,17 @@ def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
     ]
     _load_shards(processes.shards, [shard for source in sources for shard in source.shards])
     processes.resumed((position.drawn, position.handed, position.left))
-    for number, batch in drawn_ahead.items():
-        drawn_ahead[number] = processes.completed(batch)
-        more = len(drawn_ahead[number].drawn) - len(batch.drawn)
-        position.left = max(0, position.left - more)
+    for batch in drawn_ahead:
+        position.left = max(0, position.left - processes.complete(batch))
     batches.handed, batches.drawn, batches.lag = position.handed, position.drawn, sources[0].lag
-    batches.resume_at(position.epoch, position.open, position.left, drawn_ahead)
+    waiting = {batch.number: batch for batch in drawn_ahead}
+    batches.resume_at(position.epoch, position.open, position.left, waiting)
     batches.feedback.given.clear()
     batches.feedback.gathered = given
     batches.unanswered.clear()
-    for number, batch in unanswered.items():
-        if number < position.drawn:
-            batches.expect(number, batch)
+    for batch in unanswered:
+        if batch.number < position.drawn:
+            batches.expect(batch)
 
 
 def _in_common(batches: "HostBatches") -> dict[str, Any]:
@@ -293,19 +258,20 @@ def _sources(processes: Processes, states: Sequence[LoaderState]) -> tuple[list[
     return list(states), True
 
 
-def _restored(processes: Processes, saved: Sequence[SavedBatch]) -> dict[int, DrawnBatch]:
-    """Return batches, joined from the parts of several processes, as this process has them."""
-    parts: dict[int, list[SavedBatch]] = {}
+def _joined(processes: Processes, saved: Sequence[DrawnBatch]) -> list[DrawnBatch]:
+    """Return batches joined from the parts of several processes: what this process has of them."""
+    parts: dict[int, list[DrawnBatch]] = {}
     for part in saved:
         parts.setdefault(part.number, []).append(part)
-    restored = {}
+    joined = []
     for number, pieces in parts.items():
+        draw = join_draws([piece.draw for piece in pieces])
+        own = processes.owns(draw)
         shares = [piece.shares for piece in pieces if piece.shares is not None]
-        drawn = join_draws([piece.draw for piece in pieces])
-        batch = processes.restored(drawn, np.concatenate(shares) if shares else None)
-        if len(batch.drawn):
-            restored[number] = batch
-    return restored
+        own_shares = np.concatenate(shares)[own] if shares else None
+        if own.any():
+            joined.append(DrawnBatch(number=number, draw=draw[own], shares=own_shares))
+    return joined
 
 
 def _load_shards(shards: Sequence[Shard], saved: Sequence[SavedShard]) -> None:

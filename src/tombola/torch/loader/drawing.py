@@ -13,16 +13,17 @@ their own), and draws from these alone. Nothing is shared.
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.draws import Draw
+from tombola.draws import SMALLEST, Draw
 from tombola.random import Stream
 from tombola.samplers import EpochVRB, Sampler
 from tombola.samplers.epoch_vrb import draws_in
 from tombola.samplers.registry import make_sampler
+from tombola.state import Document, Floats, Scope, array, integer, nested, optional
 from tombola.torch.communication import Connection
 from tombola.torch.loader.base import Settings
 from tombola.torch.loader.feedback import Feedback, share_feedback
@@ -57,21 +58,27 @@ class Shard:
             self.sampler.update(local, losses[own])
 
 
-class DrawnBatch(NamedTuple):
-    """A batch: what was drawn for it, and the part that is handed out in this process.
+class DrawnBatch(Document):
+    """What was drawn for a batch; for replicated processes, by all of them together."""
 
-    Attributes
-    ----------
-    drawn : Draw
-        The global batch for replicated processes, otherwise the batch of this process.
-    part : Draw
-    shares : ndarray of float64, shape (len(drawn),), or None
-        For sharded items, the share of all batches that comes from the shard of the item.
-    """
+    number: int = integer("the number of the batch", 0, "position.drawn - 1")
+    draw: Draw = nested("what was drawn", Draw)
+    shares: Floats | None = optional(
+        array(
+            "for sharded items, the share of all batches that comes from the shard of the item",
+            SMALLEST, 1.0, dtype=np.float64, shape=("draw.indices.size",),
+        )
+    )  # fmt: skip
 
-    drawn: Draw
-    part: Draw
-    shares: NDArray[np.float64] | None
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the draw or the shares."""
+        if not len(self.draw) or self.draw.nominal is not None:
+            return "draw must be of a fixed size, at least 1"
+        if self.shares is None and scope.find("sharded"):
+            return "shares must be an array: items are sharded"
+        if self.shares is not None and not scope.find("sharded"):
+            return "shares must be None: items are not sharded"
+        return ""
 
 
 class Processes:
@@ -97,17 +104,17 @@ class Processes:
         # what was drawn so far, as a checksum that replicated processes compare
         self._progress = zlib.crc32(repr(shards[0].sampler).encode())
 
-    def draw(self, size: int) -> DrawnBatch:
+    def draw(self, number: int, size: int) -> DrawnBatch:
         """Draw a batch of `size` items for each process."""
-        return self.restored(self.shards[0].draw(size), None)
+        return DrawnBatch(number=number, draw=self.shards[0].draw(size), shares=None)
 
-    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
-        """Return a batch, which may be of a state, divided as the processes need it now."""
-        return DrawnBatch(drawn, drawn, None)
+    def part(self, batch: DrawnBatch) -> Draw:
+        """Return the part of a batch that is handed out in this process."""
+        return batch.draw
 
-    def completed(self, batch: DrawnBatch) -> DrawnBatch:
-        """Return a batch that all processes have an equal part of, drawing more if needed."""
-        return batch
+    def complete(self, batch: DrawnBatch) -> int:
+        """Draw more, if all processes need it for an equal part; return how many items."""
+        return 0
 
     def share(self, feedback: list[Feedback], saving: bool = False) -> list[Feedback]:
         """Return the feedback that this process learns from, given what came in here."""
@@ -141,29 +148,28 @@ class Replicated(Processes):
 
     saves_unanswered = False
 
-    def draw(self, size: int) -> DrawnBatch:
-        """Draw the global batch and take the part of this process."""
-        drawn = self.shards[0].draw(size * self.world)
-        self._progress = zlib.crc32(drawn.indices.tobytes(), self._progress)
-        return self.restored(drawn, None)
+    def draw(self, number: int, size: int) -> DrawnBatch:
+        """Draw the global batch."""
+        batch = super().draw(number, size * self.world)
+        self._progress = zlib.crc32(batch.draw.indices.tobytes(), self._progress)
+        return batch
 
-    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
-        """Return a global batch; the parts are equal if its size can be divided."""
-        size = len(drawn)
-        first, last = self.rank * size // self.world, (self.rank + 1) * size // self.world
-        return DrawnBatch(drawn, drawn[first:last], None)
+    def part(self, batch: DrawnBatch) -> Draw:
+        """Return the part of this process; all are equal if the size can be divided."""
+        size = len(batch.draw)
+        return batch.draw[self.rank * size // self.world : (self.rank + 1) * size // self.world]
 
     def share(self, feedback: list[Feedback], saving: bool = False) -> list[Feedback]:
         """Return the feedback of all processes, the same on each."""
         width = self.settings.batch_size
         return share_feedback(self.connection, feedback, width, self._progress, saving)
 
-    def completed(self, batch: DrawnBatch) -> DrawnBatch:
-        """Return a batch that divides by the number of processes."""
-        missing = -len(batch.drawn) % self.world
-        if not missing:
-            return batch
-        return self.restored(join_draws([batch.drawn, self.shards[0].draw(missing)]), None)
+    def complete(self, batch: DrawnBatch) -> int:
+        """Draw more until the batch divides by the number of processes."""
+        missing = -len(batch.draw) % self.world
+        if missing:
+            batch.draw = join_draws([batch.draw, self.shards[0].draw(missing)])
+        return missing
 
 
 class Sharded(Processes):
@@ -189,7 +195,7 @@ class Sharded(Processes):
             )
         self._ends = np.cumsum([shard.stop - shard.start for shard in shards])
 
-    def draw(self, size: int) -> DrawnBatch:
+    def draw(self, number: int, size: int) -> DrawnBatch:
         """Draw from every shard of this process."""
         rest = size - len(self.shards)
         sizes = 1 + np.diff(self._ends * rest // self._ends[-1], prepend=0)
@@ -197,14 +203,8 @@ class Sharded(Processes):
         starts = np.repeat([shard.start for shard in self.shards], sizes)
         indices = np.concatenate([draw.indices for draw in draws]) + starts
         drawn = join_draws(draws, indices, self.settings.n)
-        return DrawnBatch(drawn, drawn, np.repeat(sizes / (self.world * size), sizes))
-
-    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
-        """Return what belongs to this process of a batch; it may be empty."""
-        assert shares is not None
-        own = self.owns(drawn)
-        part = drawn[own]
-        return DrawnBatch(part, part, shares[own])
+        shares = np.repeat(sizes / (self.world * size), sizes)
+        return DrawnBatch(number=number, draw=drawn, shares=shares)
 
     def epoch_length(self) -> int:
         """Return the number of draws in an epoch, which must be the same on every process."""

@@ -350,7 +350,8 @@ class HostBatches(Batches):
                     self._continues = True
                     raise ValueError(f"{error}. A new iteration continues this epoch") from None
             last = number
-            yield Indices(iteration.waiting[number].part.indices.tolist(), number)
+            items = self.processes.part(iteration.waiting[number]).indices.tolist()
+            yield Indices(items, number)
 
     def begin(self) -> Iteration:
         """Begin an epoch, or continue the one of a state."""
@@ -386,7 +387,7 @@ class HostBatches(Batches):
         # of equal size on each process, and with items from each shard
         size = min(self.settings.batch_size, -(-iteration.left // world))
         size = max(self.processes.smallest_batch, size)
-        iteration.waiting[number] = self.processes.draw(size)
+        iteration.waiting[number] = self.processes.draw(number, size)
         self.drawn += 1
         self.handed += iteration is not self.current
         if iteration.fresh:  # the first draw of an epoch decides on its length
@@ -407,9 +408,10 @@ class HostBatches(Batches):
         self.end_if_over(iteration)  # a framework does not ask for one batch more than there are
         return batch
 
-    def expect(self, number: int, batch: DrawnBatch) -> TensorDraw:
+    def expect(self, batch: DrawnBatch) -> TensorDraw:
         """Return the draw of a batch, which is remembered until it has feedback."""
-        draw = TensorDraw(batch.part, number, batch.shares, len(self.processes.shards))
+        part, shards = self.processes.part(batch), len(self.processes.shards)
+        draw = TensorDraw(part, batch.number, batch.shares, shards)
         self.remember(draw)
         return draw
 
@@ -468,7 +470,7 @@ class PairedBatches(Iterator[tuple[Any, TensorDraw]]):
             self._over = True
             raise
         data = numbered.opened()
-        return data, self._host.expect(numbered.number, batch)
+        return data, self._host.expect(batch)
 
     def _next(self) -> tuple[NumberedBatch, Iteration]:
         """Return the next batch that the loader has, and the iteration that it belongs to."""
