@@ -22,6 +22,9 @@ from torch.utils.data import (
 )
 
 import tombola
+from tombola.compiling import RuleError
+from tombola.samplers.weighted import Rule, Scored, WeightedSampler
+from tombola.state import Cell, cell
 from tombola.torch import DeviceLoader, ImportanceLoader, ImportanceSampler, Numbered
 from tombola.torch.loader.base import MOST_UNANSWERED
 
@@ -915,6 +918,34 @@ def test_a_loader_that_fails_at_once_leaves_no_leave_to_draw():
         next(iter(sampler))
 
 
+class Misspelt(Scored):
+    """A rule that numba cannot compile."""
+
+    rule: Cell[Rule]
+
+    def absorb(self, item, probability, loss):
+        self.scores[item] = los  # noqa: F821  # the line
+
+    def value(self, item):
+        return 1.0 + self.scores[item]
+
+
+class Own(WeightedSampler):
+    def __init__(self, n, seed=0):
+        super().__init__(n, seed, {})
+        self._begin(Misspelt, rule=cell(Rule(mixing=0.1)), scores=np.zeros(n), stale=False)
+
+
+def test_a_rule_that_does_not_compile_is_an_error_of_the_loader_too():
+    """With the line of the user, whatever the loader has put around the rule."""
+    lines, first = inspect.getsourcelines(Misspelt.absorb)
+    where = first + next(k for k, line in enumerate(lines) if "the line" in line)
+    loader = ImportanceLoader(DATA, 16, Own(N), lag=0)
+    with pytest.raises(RuleError, match=r"Misspelt.absorb cannot be compiled: .*'los'") as told:
+        play(loader)
+    assert f'File "{__file__}", line {where}: ' in str(told.value)
+
+
 # --- the bare sampler ------------------------------------------------------------------------
 
 
@@ -1006,6 +1037,16 @@ def test_most_drawn_counts_all_draws():
     assert [count for _, count in most] == [count for _, count in drawn.most_common(5)]
     assert all(drawn[item] == count for item, count in most)
     assert sum(count for _, count in loader.most_drawn(N)) == 3 * N
+
+
+def test_the_gauge_says_that_there_is_no_feedback_yet():
+    loader = ImportanceLoader(DATA, 16, lag=0)
+    batches = iter(loader)
+    _, draw = next(batches)
+    assert repr(loader.sampler.gauge).startswith("Gauge(no feedback yet, ")
+    loader.update(draw, torch.ones(16))
+    next(batches)
+    assert "no feedback" not in repr(loader.sampler.gauge)
 
 
 def test_the_share_of_time_is_a_share():

@@ -20,7 +20,7 @@ from tombola.state import (
     mapping,
     nested,
     same,
-)
+)  # fmt: skip
 from tombola.torch.loader.base import MOST_UNANSWERED
 from tombola.torch.loader.drawing import DrawnBatch, Processes, Shard, join_draws
 from tombola.torch.loader.feedback import Feedback
@@ -171,7 +171,8 @@ def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
     states = from_tensors(states)
     for state in states:
         _check_lag(batches, state.get("lag") if isinstance(state, Mapping) else None)
-    known = {**_in_common(batches), "longest": batches.longest}
+    longest = max(batches.settings.n, batches.epoch_length())  # items of an epoch
+    known = {**_in_common(batches), "longest": longest}
     read = [LoaderState.from_state_dict(state, **known) for state in states]
     if not read:
         raise CheckpointError("there is no state in the list")
@@ -180,7 +181,7 @@ def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
     position, drawn_ahead = sources[0].position, sources[0].waiting
     if moved:  # what the other processes had drawn ahead is drawn again
         items = sum(len(batch.draw) for batch in drawn_ahead) * sources[0].world
-        position.left = min(batches.longest, position.left + items)
+        position.left = min(longest, position.left + items)
         position.drawn -= len(drawn_ahead)
         drawn_ahead = []
     drawn_ahead = _joined(processes, drawn_ahead)

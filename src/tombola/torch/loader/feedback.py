@@ -200,21 +200,9 @@ def share_feedback(
 ) -> list[Feedback]:
     """Return the feedback of all processes: the same on each, with the rank that gave it.
 
-    It takes one message per process, and more if a process has feedback for several batches,
-    or for more items than a message holds.
-
-    Parameters
-    ----------
-    connection : Connection
-    feedback : sequence of Feedback
-        Of this process.
-    width : int
-        The number of items that a message holds.
-    progress : int
-        A checksum of everything drawn so far: processes that have drawn differently are detected
-        by it.
-    saving : bool, default=False
-        Whether a state is being saved, rather than a batch drawn: all processes must do the same.
+    It takes one message of `width` items per process, and more if a process has feedback for
+    several batches or more items. All must call it for the same purpose, `saving` a state or
+    drawing a batch, and with the same `progress`, a checksum of everything drawn so far.
     """
     assert connection.gather is not None
     own = [

@@ -1,14 +1,10 @@
 """The loader and the bare sampler, and behind them batches that are drawn on the host.
 
-Batches are numbered 0, 1, 2, ... over the life of a loader, across epochs. One rule says what
-a batch is based on: **batch t is drawn with all feedback that was given before batch t - lag was
-handed out.** If the loop gives feedback for each batch before it takes the next one, these are
-the losses of batches 0 to t - lag - 1.
-
-A loader with workers draws K = num_workers * prefetch_factor batches ahead, so feedback cannot
-count before K further batches are drawn. With lag >= K it does not matter how many of them are
-really drawn ahead, nor how fast the workers are: draws depend on the feedback alone. A lag of
-K + 1 leaves losses on a device one step to arrive on the host.
+Batches are numbered 0, 1, 2, ... over the life of a loader, across epochs. A loader with workers
+draws K = num_workers * prefetch_factor of them ahead, so feedback cannot count before K further
+batches are drawn. With lag >= K it does not matter how many of them are really drawn ahead, nor
+how fast the workers are: draws depend on the feedback alone. A lag of K + 1 leaves losses on a
+device one step to arrive on the host.
 
 A batch that the dataset fails to load counts as handed out. When a new iteration begins, the one
 in progress is abandoned: all that may have been drawn ahead for it is drawn and counts as handed
@@ -37,7 +33,7 @@ from tombola.torch.loader.dataset import (
     WorkerInit,
     count_items,
     resolve_groups,
-)
+)  # fmt: skip
 from tombola.torch.loader.device import DeviceBatches, serves
 from tombola.torch.loader.drawing import DrawnBatch, make_processes
 from tombola.torch.loader.feedback import FeedbackQueue
@@ -291,8 +287,6 @@ class HostBatches(Batches):
     feedback : FeedbackQueue
     handed, drawn : int
         The number of batches handed out, and drawn, which is the number of the next one.
-    longest : int
-        The largest number of items that an epoch may have.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -316,7 +310,6 @@ class HostBatches(Batches):
         self.feedback = FeedbackQueue(self.processes)
         self.samplers = [shard.sampler for shard in self.processes.shards]
         self.first = self.processes.shards[0].start
-        self.longest = max(n, self.epoch_length())
         self.handed = self.drawn = 0
         self.paired = False  # whether `PairedBatches` asks, which pairs batches with their draws
         # The latest iteration that was paired, and the id of the iterator over its loader: one
