@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Feedback", "FeedbackQueue", "share_feedback"]
 
+_OF_A_BATCH = attrgetter("due", "number")
+_IN_ORDER = attrgetter("due", "number", "rank")
+
 
 class Feedback(Document):
     """The losses of a batch, or of a part of it."""
@@ -37,7 +40,6 @@ class Feedback(Document):
     losses: Any = array("their losses", 0.0, dtype=np.float64, shape=("draw.indices.size",))
     rank: int = count("the process that gave it", default=0)
     late: bool = derived("whether losses came from a device and are not checked", default=False)
-    skips: bool = derived("whether losses that are not finite are left out", default=False)
 
     def part(self, key: Any, rank: int = 0) -> "Feedback":
         """Return the feedback of some of the items, given by a process."""
@@ -57,8 +59,8 @@ class FeedbackQueue:
 
     Attributes
     ----------
-    given : deque of Feedback
-        Of this process and not due.
+    given : deque of (Feedback, bool)
+        Of this process and not due, and whether losses that are not finite are left out.
     gathered : list of Feedback
         Shared by all processes and not due.
     skipped : int
@@ -67,26 +69,24 @@ class FeedbackQueue:
 
     def __init__(self, processes: "Processes") -> None:
         self._processes = processes
-        self.given: deque[Feedback] = deque()
+        self.given: deque[tuple[Feedback, bool]] = deque()
         self.gathered: list[Feedback] = []
         self.skipped = 0
 
     def give(self, draw: TensorDraw, losses: Any, due: int, skip_nonfinite: bool) -> None:
         """Take the losses of a batch, which count from batch `due` on."""
         copied = copy_losses(draw, losses, skip_nonfinite)
-        self.given.append(
-            Feedback(
-                due=due, number=draw.number, draw=draw.ticket, losses=copied,
-                late=callable(copied), skips=skip_nonfinite,
-            )
-        )  # fmt: skip
+        feedback = Feedback(
+            due=due, number=draw.number, draw=draw.ticket, losses=copied, late=callable(copied)
+        )
+        self.given.append((feedback, skip_nonfinite))
 
     def learn(self, number: int) -> None:
         """Feed the samplers everything that is due when batch `number` is drawn."""
         self.gather(number)
         due = [feedback for feedback in self.gathered if feedback.due <= number]
         self.gathered = self.gathered[len(due) :]  # it is sorted by due
-        for _, parts in groupby(due, key=attrgetter("due", "number")):
+        for _, parts in groupby(due, key=_OF_A_BATCH):
             self._processes.learn(list(parts))
 
     def gather(self, number: float, saving: bool = False) -> None:
@@ -96,7 +96,7 @@ class FeedbackQueue:
         """
         self.gathered += self._processes.share(self._arrived(number), saving)
         # stable: what one process gave for one batch stays in the order it was given
-        self.gathered.sort(key=attrgetter("due", "number", "rank"))
+        self.gathered.sort(key=_IN_ORDER)
         for k, feedback in enumerate(self.gathered):
             if feedback.late:
                 try:
@@ -109,10 +109,11 @@ class FeedbackQueue:
     def _arrived(self, number: float) -> list[Feedback]:
         """Take out what was given in this process and is due, waiting for devices if needed."""
         arrived = []
-        while self.given and self.given[0].due <= number:
-            feedback = self.given.popleft()
-            feedback.arrive()
-            if feedback.skips and not (finite := np.isfinite(feedback.losses)).all():
+        while self.given and self.given[0][0].due <= number:
+            feedback, skip_nonfinite = self.given.popleft()
+            if feedback.late:
+                feedback.arrive()
+            if skip_nonfinite and not (finite := np.isfinite(feedback.losses)).all():
                 self.skipped += int((~finite).sum())
                 feedback = feedback.part(finite)
                 if not finite.any():
@@ -122,7 +123,7 @@ class FeedbackQueue:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: losses on a device are waited for, and stay unchecked."""
-        for feedback in self.given:
+        for feedback, _ in self.given:
             feedback.arrive()
         return vars(self)
 
@@ -176,14 +177,15 @@ def _check_losses(losses: Floats, draw: Draw, number: int, skip_nonfinite: bool 
 
     With `skip_nonfinite`, those that are not finite pass: they are left out later.
     """
-    # the minimum is NaN if any value is
-    if losses.size and not (losses.min() >= 0.0 and losses.max() < np.inf):
-        good = (losses >= 0.0) & (losses < np.inf)
-        if skip_nonfinite:
-            good |= ~np.isfinite(losses)
-        j = int(np.argmin(good))
-        if good[j]:
-            return
+    # NaN if any value is
+    least, most = np.minimum.reduce(losses, initial=0.0), np.maximum.reduce(losses, initial=0.0)
+    if least >= 0.0 and most < np.inf:
+        return
+    good = (losses >= 0.0) & (losses < np.inf)
+    if skip_nonfinite:
+        good |= ~np.isfinite(losses)
+    j = int(np.argmin(good))
+    if not good[j]:
         raise ValueError(
             f"losses[{j}] of batch {number} is {losses[j]} (item {draw.indices[j]}): "
             "losses must be finite and not negative"

@@ -329,7 +329,6 @@ class HostBatches(Batches):
         iteration = self.begin()
         last = -1
         while True:
-            self.require_running(iteration)
             # what a state held, or was drawn when the iteration was abandoned, comes first
             number = next((number for number in iteration.waiting if number > last), None)
             if number is None:
