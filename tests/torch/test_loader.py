@@ -687,6 +687,9 @@ def test_what_cannot_work_is_refused_with_the_reason():
         ImportanceLoader(DATA, None)
     with pytest.raises(TypeError, match="unexpected keyword argument 'wrokers'"):
         ImportanceLoader(DATA, 16, wrokers=2)
+    for name in ("wrokers", "num_workers", "ahead"):
+        with pytest.raises(TypeError, match=f"keyword argument '{name}'"):
+            ImportanceSampler(N, 16, **{name: 2})
     with pytest.raises(ValueError, match="num_workers option should be non-negative"):
         ImportanceLoader(DATA, 16, num_workers=-1)
 

@@ -99,8 +99,8 @@ class ImportanceSampler(LoaderBase, TorchSampler[list[int]]):
                 "give it an ImportanceLoader, which it leaves alone"
             )
         asked = Settings(
-            n=whole("n", n, 1), batch_size=batch_size, sampler=sampler, lag=lag, **settings
-        )
+            n=whole("n", n, 1), batch_size=batch_size, sampler=sampler, lag=lag, ahead=0, **settings
+        )  # fmt: skip
         super().__init__(HostBatches(asked))
 
     def __iter__(self) -> Iterator[list[int]]:
