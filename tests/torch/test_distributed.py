@@ -87,6 +87,10 @@ def live(rank, folder):
         make(batch=BATCH + rank)
     except ValueError as error:
         results["error"] = str(error)
+    try:
+        DeviceLoader(torch.arange(9.0))
+    except RuntimeError as error:
+        results["on a device"] = str(error)
     torch.save(results, f"{folder}/results-{rank}")
 
     doomed = make()
@@ -140,6 +144,11 @@ def test_settings_that_differ_between_ranks_are_named(two):
         assert result["error"] == (
             "all processes need the same batch_size: rank 0 has 8, rank 1 has 9"
         )
+
+
+def test_each_rank_would_draw_the_same_from_a_device(two):
+    for result in two[0]:
+        assert "all 2 would draw the same items: pass distributed=None" in result["on a device"]
 
 
 def test_a_killed_rank_and_a_restart_with_one_process_lose_nothing(two):
