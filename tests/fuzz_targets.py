@@ -493,7 +493,7 @@ def torch_targets():
             if draw.number == 3:
                 break
         while len(loader._batches.current.waiting) < 2:  # as workers would
-            loader._batches.draw_next()
+            loader._batches.draw_next(loader._batches.current)
         return loader
 
     def use_loader(loader):

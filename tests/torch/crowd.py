@@ -15,7 +15,7 @@ class Crowd:
         self.here = threading.local()
         self.told = [None] * world
         self.meeting = threading.Barrier(world)
-        monkeypatch.setattr("tombola.torch.loader.host.find_connection", self.find_connection)
+        monkeypatch.setattr("tombola.torch.loader.loader.find_connection", self.find_connection)
 
     def find_connection(self, distributed, process_group):
         if distributed is None:

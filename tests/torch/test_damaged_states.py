@@ -38,7 +38,7 @@ def trained(mode, batches):
         if draw.number == batches:
             break
     while len(loader._batches.current.waiting) < 2:  # as workers would
-        loader._batches.draw_next()
+        loader._batches.draw_next(loader._batches.current)
     return loader
 
 

@@ -103,9 +103,13 @@ def test_losses_that_are_not_finite_may_be_skipped():
     losses = torch.tensor([1.0, math.nan, math.inf, 2.0], device=DEVICE)
     loader.update(draw, losses, skip_nonfinite=True)
     assert (loader.skipped, loader.sampler.gauge.count) == (2, 2)
-    loader.update(draw, losses)
-    with pytest.raises(ValueError, match=r"losses\[1\] is nan"):
+
+    def refused():
+        loader.update(draw, losses)  # on the CPU, it may raise the error itself
         loader.check()
+
+    with pytest.raises(ValueError, match=r"losses\[1\] is nan"):
+        refused()
 
 
 def test_refused_losses_change_nothing():
@@ -264,6 +268,18 @@ def test_arguments_are_checked():
         new(sampler=VRB(3, device=DEVICE))
     with pytest.raises(ValueError, match="batch_size must be"):
         new(0)
+
+
+def test_several_processes_do_not_draw_the_same(monkeypatch):
+    """The draws of an `ImportanceLoader` are shared; those on a device are not."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match="one of WORLD_SIZE=2 processes, but torch"):
+        new()
+    assert len(new(distributed=None)) == 5
+    monkeypatch.setattr("tombola.torch.loader.device.world_size", lambda: 2)
+    with pytest.raises(RuntimeError, match="all 2 would draw the same items: pass distributed=Non"):
+        new()
+    assert len(new(distributed=None)) == 5
 
 
 def test_data_on_the_cpu_are_loaded_by_the_host():

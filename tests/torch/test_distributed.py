@@ -19,8 +19,9 @@ from torch.utils.data import TensorDataset
 import tombola
 from tombola.torch import DeviceLoader, ImportanceLoader, TensorDraw
 from tombola.torch.communication import Connection, find_connection
+from tombola.torch.loader.base import Settings
 from tombola.torch.loader.drawing import Shard, Sharded
-from tombola.torch.loader.sharing import Feedback, share_feedback
+from tombola.torch.loader.feedback import Feedback, share_feedback
 
 N, BATCH = 300, 8
 DATA = TensorDataset(torch.arange(N))
@@ -86,6 +87,10 @@ def live(rank, folder):
         make(batch=BATCH + rank)
     except ValueError as error:
         results["error"] = str(error)
+    try:
+        DeviceLoader(torch.arange(9.0))
+    except RuntimeError as error:
+        results["on a device"] = str(error)
     torch.save(results, f"{folder}/results-{rank}")
 
     doomed = make()
@@ -139,6 +144,11 @@ def test_settings_that_differ_between_ranks_are_named(two):
         assert result["error"] == (
             "all processes need the same batch_size: rank 0 has 8, rank 1 has 9"
         )
+
+
+def test_each_rank_would_draw_the_same_from_a_device(two):
+    for result in two[0]:
+        assert "all 2 would draw the same items: pass distributed=None" in result["on a device"]
 
 
 def test_a_killed_rank_and_a_restart_with_one_process_lose_nothing(two):
@@ -226,11 +236,12 @@ def test_unequal_shards_are_unbiased(cuts):
     shards = [Shard(a, tombola.Static(weights[a:b])) for a, b in itertools.pairwise(cuts)]
     mean = wrong = 0.0
     for own in (shards[: len(shards) // 2], shards[len(shards) // 2 :]):
-        processes = Sharded(Connection("sharded", 0, world), n, own, size)
+        settings = Settings(n=n, batch_size=size, shards=len(shards))
+        processes = Sharded(Connection("sharded", 0, world), settings, own)
         seen = {}
         while len(seen) < own[-1].stop - own[0].start:
-            batch = processes.draw(size)
-            draw = TensorDraw(batch.part, 0, batch.shares)
+            batch = processes.draw(0, size)
+            draw = TensorDraw(batch.draw, 0, batch.shares)
             exact = draw.ticket.importances / draw.shares
             assert torch.allclose(draw.importances, torch.from_numpy(exact).float())
             seen.update(zip(draw.indices.tolist(), exact, strict=True))
@@ -318,7 +329,7 @@ def test_shards_move_to_other_processes_with_all_feedback_and_the_rest_of_the_ep
         loader = make(24 // before, lag=4, n=240, distributed="sharded", shards=4)
         steps(loader, 3)
         while len(loader._batches.current.waiting) < 3:  # as workers would
-            loader._batches.draw_next()
+            loader._batches.draw_next(loader._batches.current)
         return loader.state_dict(), [sampler.gauge.count for sampler in loader.samplers]
 
     states, counts = zip(*Crowd(before, monkeypatch).run(begun), strict=True)
@@ -473,7 +484,7 @@ def test_batches_drawn_ahead_are_split_differently(before, after, monkeypatch):
         batches = iter(loader)
         next(batches)
         while len(loader._batches.current.waiting) < 3:  # as workers would
-            loader._batches.draw_next()
+            loader._batches.draw_next(loader._batches.current)
         return loader.state_dict()
 
     states = Crowd(before, monkeypatch).run(begun)

@@ -7,7 +7,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from tombola import VRB, GroupVRB
 from tombola.torch import DeviceLoader, ImportanceLoader, ImportanceSampler
-from tombola.torch.loader import labels
+from tombola.torch.loader import dataset as labels
 
 N = 200
 Y = torch.arange(N) % 10

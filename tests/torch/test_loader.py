@@ -22,6 +22,9 @@ from torch.utils.data import (
 )
 
 import tombola
+from tombola.compiling import RuleError
+from tombola.samplers.weighted import Rule, Scored, WeightedSampler
+from tombola.state import Cell, cell
 from tombola.torch import DeviceLoader, ImportanceLoader, ImportanceSampler, Numbered
 from tombola.torch.loader.base import MOST_UNANSWERED
 
@@ -149,7 +152,7 @@ def test_the_default_lag_is_what_is_drawn_ahead_and_one_more():
 
 
 def test_a_lag_below_what_is_drawn_ahead_is_refused():
-    with pytest.raises(ValueError, match="lag=3 is too small: 2 workers, 2 batches each, draw 4"):
+    with pytest.raises(ValueError, match="lag=3 is too small: the workers draw 4 batches"):
         ImportanceLoader(DATA, 16, num_workers=2, lag=3)
 
 
@@ -684,6 +687,9 @@ def test_what_cannot_work_is_refused_with_the_reason():
         ImportanceLoader(DATA, None)
     with pytest.raises(TypeError, match="unexpected keyword argument 'wrokers'"):
         ImportanceLoader(DATA, 16, wrokers=2)
+    for name in ("wrokers", "num_workers", "ahead"):
+        with pytest.raises(TypeError, match=f"keyword argument '{name}'"):
+            ImportanceSampler(N, 16, **{name: 2})
     with pytest.raises(ValueError, match="num_workers option should be non-negative"):
         ImportanceLoader(DATA, 16, num_workers=-1)
 
@@ -915,6 +921,34 @@ def test_a_loader_that_fails_at_once_leaves_no_leave_to_draw():
         next(iter(sampler))
 
 
+class Misspelt(Scored):
+    """A rule that numba cannot compile."""
+
+    rule: Cell[Rule]
+
+    def absorb(self, item, probability, loss):
+        self.scores[item] = los  # noqa: F821  # the line
+
+    def value(self, item):
+        return 1.0 + self.scores[item]
+
+
+class Own(WeightedSampler):
+    def __init__(self, n, seed=0):
+        super().__init__(n, seed, {})
+        self._begin(Misspelt, rule=cell(Rule(mixing=0.1)), scores=np.zeros(n), stale=False)
+
+
+def test_a_rule_that_does_not_compile_is_an_error_of_the_loader_too():
+    """With the line of the user, whatever the loader has put around the rule."""
+    lines, first = inspect.getsourcelines(Misspelt.absorb)
+    where = first + next(k for k, line in enumerate(lines) if "the line" in line)
+    loader = ImportanceLoader(DATA, 16, Own(N), lag=0)
+    with pytest.raises(RuleError, match=r"Misspelt.absorb cannot be compiled: .*'los'") as told:
+        play(loader)
+    assert f'File "{__file__}", line {where}: ' in str(told.value)
+
+
 # --- the bare sampler ------------------------------------------------------------------------
 
 
@@ -1006,6 +1040,16 @@ def test_most_drawn_counts_all_draws():
     assert [count for _, count in most] == [count for _, count in drawn.most_common(5)]
     assert all(drawn[item] == count for item, count in most)
     assert sum(count for _, count in loader.most_drawn(N)) == 3 * N
+
+
+def test_the_gauge_says_that_there_is_no_feedback_yet():
+    loader = ImportanceLoader(DATA, 16, lag=0)
+    batches = iter(loader)
+    _, draw = next(batches)
+    assert repr(loader.sampler.gauge).startswith("Gauge(no feedback yet, ")
+    loader.update(draw, torch.ones(16))
+    next(batches)
+    assert "no feedback" not in repr(loader.sampler.gauge)
 
 
 def test_the_share_of_time_is_a_share():

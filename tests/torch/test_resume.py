@@ -304,7 +304,7 @@ def test_a_lag_that_the_workers_cannot_keep_is_named():
     state = make(lag=None).state_dict()
     for options, message in [
         ({"workers": 2, "lag": None}, "saved with lag=1, and the workers of this loader draw 4"),
-        ({"workers": 2, "lag": 6}, "it, that must be at most 1; a run that may continue with more"),
+        ({"workers": 2, "lag": 6}, "with these workers needs lag=4 or more from"),
         ({"lag": 4}, "lag=1, here it is 4: make the loader with lag=1, or without a lag"),
     ]:
         with pytest.raises(CheckpointError, match=message):

@@ -1,5 +1,6 @@
-"""The interface of the loaders and the bare sampler, and what it needs of the batches behind it."""
+"""The settings and the interface of the loaders and the bare sampler, and the batches behind it."""
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,17 +10,98 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import DataLoader
 
+from tombola.samplers import Sampler
 from tombola.torch.communication import world_size
-from tombola.torch.loader.settings import Settings
 from tombola.torch.tensor_draw import TensorDraw
-from tombola.validation import whole
+from tombola.validation import number, whole
 
 __all__ = [
     "ARGUMENTS", "MOST_UNANSWERED", "Batches", "DatasetLoader", "Iteration", "LoaderBase",
-    "remember",
+    "Settings",
 ]  # fmt: skip
+
+MOST_UNANSWERED = 256  # batches without feedback that are remembered
+
+
+@dataclass(eq=False, kw_only=True)
+class Settings:
+    """What a loader is asked for, checked once; see `ImportanceLoader`.
+
+    Attributes
+    ----------
+    n : int
+        The number of items.
+    lag : int or None
+        None: one more than what is drawn ahead, or that of a state that is loaded.
+    ahead : int
+        The number of batches that workers draw ahead, if it is known.
+    """
+
+    n: int
+    batch_size: int = 1
+    sampler: str | Sampler | Callable[..., Sampler] = "auto"
+    groups: Any = None
+    seed: int = 0
+    quantity: str = "loss"
+    lag: int | None = None
+    drop_last: bool = False
+    distributed: str | None = "auto"
+    shards: int | None = None
+    process_group: Any = None
+    share: float | None = None
+    ahead: int = 0
+
+    def __post_init__(self) -> None:
+        """Check all that does not depend on the other processes."""
+        self.batch_size = whole("batch_size", self.batch_size, 1)
+        self.drop_last = bool(self.drop_last)
+        if self.lag is not None:
+            self.lag = whole("lag", self.lag, 0)
+            if self.lag < self.ahead:
+                raise ValueError(
+                    f"lag={self.lag} is too small: the workers draw {self.ahead} batches "
+                    "(num_workers * prefetch_factor) before the first one is handed out, so no "
+                    f"feedback can count sooner; declare lag={self.ahead} or more, or use fewer "
+                    "workers"
+                )
+        if self.shards is not None:
+            self.shards = whole("shards", self.shards, 1)
+        if not isinstance(self.quantity, str):
+            raise TypeError(f"quantity must be a string, got {self.quantity!r}")
+        if isinstance(self.groups, str):
+            raise ValueError(
+                f"groups must have the group of each item, got {self.groups!r}: labels are found "
+                "by an ImportanceLoader, which has the dataset"
+            )
+        if isinstance(self.groups, Tensor):
+            self.groups = self.groups.numpy(force=True)
+        if self.groups is not None and len(self.groups) != self.n:
+            raise ValueError(f"groups has {len(self.groups)} labels for {self.n} items")
+        share = self.share
+        if share is None:
+            return
+        if not 0 < number("share", share) < math.inf:
+            raise ValueError(f"share must be positive, got {share}")
+        if self.sampler not in ("auto", "epoch-vrb"):
+            raise ValueError(
+                f"share={share} is for sampler='epoch-vrb', which it stands for, "
+                f"got {self.sampler!r}"
+            )
+        if self.groups is not None:
+            raise ValueError(f"share={share} draws by items: it cannot be combined with groups")
+
+    def fit(self, sampler: Any) -> None:
+        """Set the quantity of a sampler; raise a ValueError if it is over other items."""
+        if sampler.n != self.n:
+            raise ValueError(
+                f"the sampler is over {sampler.n} items, the dataset has {self.n} items"
+            )
+        if self.quantity != "loss":  # the default leaves a sampler as its maker has set it up
+            sampler.quantity = self.quantity
+
 
 # The arguments of an `ImportanceLoader`, those that it hands to a `DataLoader` included.
 ARGUMENTS = frozenset(
@@ -27,34 +109,6 @@ ARGUMENTS = frozenset(
 )
 # What a loader is made with; as with a DataLoader, setting it later would change nothing.
 FIXED = ARGUMENTS | {"n", "device"}
-MOST_UNANSWERED = 256  # batches without feedback that are remembered
-
-
-def remember(unanswered: dict[int, Any], number: int, batch: Any) -> None:
-    """Add a batch to those without feedback, and forget the oldest if there are too many."""
-    unanswered[number] = batch
-    if len(unanswered) > MOST_UNANSWERED:
-        del unanswered[next(iter(unanswered))]
-
-
-class Stopwatch:
-    """The seconds spent on draws and feedback, as a share of the time since `begin`."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._begun: float | None = None
-
-    def begin(self) -> None:
-        """Start the time that the share refers to; only the first call counts."""
-        if self._begun is None:
-            self._begun = time.perf_counter()
-
-    @property
-    def share(self) -> float:
-        """The share of time; 0 before `begin`."""
-        if self._begun is None:
-            return 0.0
-        return self.seconds / (time.perf_counter() - self._begun)
 
 
 @dataclass(eq=False)
@@ -79,14 +133,18 @@ class Batches(ABC):
         Those that this process draws by.
     first : int
         The first item that they draw from.
+    unanswered : dict of int to TensorDraw
+        The latest batches that were handed out and have no feedback, by number.
     epoch : int
         The number of epochs that are over.
     open : bool
         Whether an epoch has begun and is not over.
     current : Iteration
         The latest iteration, which a state continues.
-    stopwatch : Stopwatch
-        The time of draws and feedback.
+    seconds : float
+        The time spent on draws and feedback.
+    begun : float
+        The clock when the first batch was asked for; before, -inf.
     """
 
     lag: int
@@ -95,7 +153,8 @@ class Batches(ABC):
 
     def __init__(self, settings: Settings, world: int = 1) -> None:
         self.settings = settings
-        self.stopwatch = Stopwatch()
+        self.unanswered: dict[int, TensorDraw] = {}
+        self.seconds, self.begun = 0.0, -math.inf
         self.epoch, self.open, self.current = 0, False, Iteration()
         self._global_size = settings.batch_size * world
         self._smallest_rest = self._global_size if settings.drop_last else 1
@@ -104,11 +163,6 @@ class Batches(ABC):
         self._life = 0
         # whether other processes were looked for before torch.distributed was initialised
         self._before_group = settings.distributed is not None and not world_size()
-
-    @property
-    def sampler(self) -> Any:
-        """The first sampler; usually there is one."""
-        return self.samplers[0]
 
     def begin(self) -> Iteration:
         """Begin an epoch, or continue the one of a state; an iteration in progress may go on."""
@@ -123,7 +177,8 @@ class Batches(ABC):
             self.current = Iteration(self.epoch_length(), life=self._life)
             self._taking_turns = False
         self.open, self._continues = True, False
-        self.stopwatch.begin()
+        if self.begun == -math.inf:
+            self.begun = time.perf_counter()
         self.end_if_over(self.current)  # there may be too few items for a batch
         return self.current
 
@@ -162,13 +217,19 @@ class Batches(ABC):
         self.current = Iteration(left, waiting, self._life, fresh=False)
         self._continues, self._taking_turns = True, False
 
+    def remember(self, draw: TensorDraw) -> None:
+        """Remember a batch until it has feedback; forget the oldest if there are too many."""
+        self.unanswered[draw.number] = draw
+        if len(self.unanswered) > MOST_UNANSWERED:
+            del self.unanswered[next(iter(self.unanswered))]
+
     def __len__(self) -> int:
         """Return the number of batches in an epoch; in this one, if epochs vary."""
         return (self.epoch_length() + self._global_size - self._smallest_rest) // self._global_size
 
     @abstractmethod
     def epoch_length(self) -> int:
-        """Return the number of items in an epoch, of all processes together."""
+        """Return the number of items in an epoch, of all processes; in this one, if epochs vary."""
 
     @abstractmethod
     def batches(self, source: Any) -> Iterator[tuple[Any, TensorDraw]]:
@@ -181,10 +242,9 @@ class Batches(ABC):
     def give(self, draw: TensorDraw, losses: Any, skip_nonfinite: bool) -> None:
         """Take the losses of a batch."""
 
-    @property
     @abstractmethod
-    def unanswered(self) -> list[TensorDraw]:
-        """Batches that were handed out and have no feedback."""
+    def check(self) -> None:
+        """Raise the error of feedback that a device has refused."""
 
     @property
     @abstractmethod
@@ -194,10 +254,6 @@ class Batches(ABC):
     @abstractmethod
     def counts(self) -> NDArray[np.int32]:
         """Return how often each item was drawn, from `first` on."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raise the error of feedback that a device has refused."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -215,10 +271,10 @@ class LoaderBase:
     batch_size: int
     drop_last: bool
 
-    def __init__(self, settings: Settings, batches: Batches, **fixed: Any) -> None:
+    def __init__(self, batches: Batches, **fixed: Any) -> None:
         self._batches = batches
         for name in ("n", "batch_size", "drop_last"):
-            fixed[name] = getattr(settings, name)
+            fixed[name] = getattr(batches.settings, name)
         vars(self).update(fixed)  # past __setattr__
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -237,7 +293,7 @@ class LoaderBase:
     @property
     def sampler(self) -> Any:
         """The sampler; if this process has several shards, that of the first."""
-        return self._batches.sampler
+        return self._batches.samplers[0]
 
     @property
     def samplers(self) -> list[Any]:
@@ -283,10 +339,8 @@ class LoaderBase:
             are counted, when due, in `skipped`. If data are drawn on a device, this waits for it.
         """
         start = time.perf_counter()
-        if not isinstance(draw, TensorDraw):
-            raise TypeError(f"draw must be what came with the batch, got {type(draw).__name__}")
         self._batches.give(draw, losses, skip_nonfinite)
-        self._batches.stopwatch.seconds += time.perf_counter() - start
+        self._batches.seconds += time.perf_counter() - start
 
     def check(self) -> None:
         """Raise the error of the first update that a device refused since the last check.
@@ -304,7 +358,7 @@ class LoaderBase:
         again if they should count. Neither the state of replicated processes, which differ in
         them, nor that of data on a device holds them.
         """
-        return self._batches.unanswered
+        return list(self._batches.unanswered.values())
 
     @property
     def skipped(self) -> int:
@@ -325,6 +379,7 @@ class LoaderBase:
         so that one may save it; `unanswered`, which is not, is not in it. Sharded: each saves
         its own. If data are drawn on a device, it raises as `check` does.
         """
+        self._batches.require_one_iteration()
         return self._batches.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
@@ -353,7 +408,7 @@ class LoaderBase:
         Loading data is not included; waiting for losses and for other processes is. If data are
         drawn on a device, it is the time that the host takes to launch the work.
         """
-        return self._batches.stopwatch.share
+        return self._batches.seconds / (time.perf_counter() - self._batches.begun)
 
     def most_drawn(self, k: int = 10) -> list[tuple[int, int]]:
         """Return the k items drawn most often, with their counts; sharded: of this process."""

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.draws import SMALLEST, Draw
 from tombola.state import (
     CheckpointError,
     Document,
-    Floats,
     Scope,
     array,
     count,
@@ -21,17 +19,16 @@ from tombola.state import (
     listed,
     mapping,
     nested,
-    optional,
     same,
-)
+)  # fmt: skip
 from tombola.torch.loader.base import MOST_UNANSWERED
 from tombola.torch.loader.drawing import DrawnBatch, Processes, Shard, join_draws
-from tombola.torch.loader.sharing import Feedback
+from tombola.torch.loader.feedback import Feedback
 from tombola.torch.tensors import TensorState, from_tensors
 from tombola.validation import brief
 
 if TYPE_CHECKING:
-    from tombola.torch.loader.host import HostBatches
+    from tombola.torch.loader.loader import HostBatches
 
 __all__ = ["LoaderState", "Position", "resume", "take"]
 
@@ -76,29 +73,6 @@ class SavedShard(Document):
         return self.start + self.counts.size
 
 
-class SavedBatch(Document):
-    """What was drawn for a batch; see `DrawnBatch`."""
-
-    number: int = integer("the number of the batch", 0, "position.drawn - 1")
-    draw: Draw = nested("what was drawn", Draw)
-    shares: Floats | None = optional(
-        array(
-            "for sharded items, the share of all batches that comes from the shard of the item",
-            SMALLEST, 1.0, dtype=np.float64, shape=("draw.indices.size",),
-        )
-    )  # fmt: skip
-
-    def fault(self, scope: Scope) -> str:
-        """Return what is wrong with the draw or the shares."""
-        if not len(self.draw) or self.draw.nominal is not None:
-            return "draw must be of a fixed size, at least 1"
-        if self.shares is None and scope.find("sharded"):
-            return "shares must be an array: items are sharded"
-        if self.shares is not None and not scope.find("sharded"):
-            return "shares must be None: items are not sharded"
-        return ""
-
-
 class LoaderState(TensorState):
     """Everything that a loader, or the bare sampler, needs to continue."""
 
@@ -113,66 +87,61 @@ class LoaderState(TensorState):
     rank: int = integer("the process that saved the state; 0 unless sharded", 0, "world - 1")
     position: Position = nested("how far drawing and handing out have come", Position)
     shards: list[SavedShard] = listed("the shards of the process", SavedShard)
-    waiting: list[SavedBatch] = listed("batches that are not handed out", SavedBatch)
-    unanswered: list[SavedBatch] = listed("batches that have no feedback", SavedBatch)
+    waiting: list[DrawnBatch] = listed("batches that are not handed out", DrawnBatch)
+    unanswered: list[DrawnBatch] = listed("batches that have no feedback", DrawnBatch)
     given: list[Feedback] = listed("feedback that is not due yet", Feedback)
 
     def fault(self, scope: Scope) -> str:
         """Return what is wrong between the parts."""
+        return next(self._faults(), "")
+
+    def _faults(self) -> Iterator[str]:
         drawn, handed, waiting = self.position.drawn, self.position.handed, len(self.waiting)
         if self.rank and not self.sharded:
-            return "rank must be 0: items are not sharded"
+            yield "rank must be 0: items are not sharded"
         if drawn - handed != waiting:
-            return (
+            yield (
                 "the state is incomplete: batches that were drawn are missing, "
                 f"{drawn} were drawn, {handed} handed out, {waiting} wait"
             )
         if len(self.unanswered) > MOST_UNANSWERED:
-            return f"unanswered has {len(self.unanswered)} batches, more than {MOST_UNANSWERED}"
+            yield f"unanswered has {len(self.unanswered)} batches, more than {MOST_UNANSWERED}"
         order = [batch.number for batch in self.waiting]
         if order != sorted(order):
-            return f"waiting has batches {order}: they must be in the order of their numbers"
+            yield f"waiting has batches {order}: they must be in the order of their numbers"
         numbers = Counter(batch.number for batch in (*self.waiting, *self.unanswered))
         number, times = max(numbers.items(), key=itemgetter(1), default=(0, 0))
         if times > 1:
-            return f"batch {number} occurs {times} times in waiting and unanswered"
-        return self._shard_fault() or self._draw_fault()
-
-    def _shard_fault(self) -> str:
-        starts, stops = [one.start for one in self.shards], [one.stop for one in self.shards]
-        if not self.sharded or not starts or (starts[1:] == stops[:-1] and stops[-1] <= self.n):
-            return ""
-        return (
-            f"shards begin at {starts} and end at {stops}: they must follow each other within the "
-            f"{self.n} items"
-        )
-
-    def _draw_fault(self) -> str:
+            yield f"batch {number} occurs {times} times in waiting and unanswered"
         first, stop = 0, self.n
         if self.sharded and self.shards:
-            first, stop = self.shards[0].start, self.shards[-1].stop
-        for name, draw in self._draws():
-            if draw.n != self.n:
-                return f"{name}.n must be {self.n}, got {draw.n}"
-            inside = (draw.indices >= first) & (draw.indices < stop)
-            if not inside.all():
-                item = draw.indices[inside.argmin()]
-                return f"{name}.indices must be items from {first} to {stop - 1}, got {item}"
-        return ""
-
-    def _draws(self) -> Iterator[tuple[str, Draw]]:
+            starts, stops = [one.start for one in self.shards], [one.stop for one in self.shards]
+            first, stop = starts[0], stops[-1]
+            if starts[1:] != stops[:-1] or stop > self.n:
+                yield (
+                    f"shards begin at {starts} and end at {stops}: they must follow each other "
+                    f"within the {self.n} items"
+                )
         for name in ("waiting", "unanswered", "given"):
-            for k, one in enumerate(getattr(self, name)):
-                yield f"{name}.{k}.draw", one.draw
+            for k, draw in enumerate(one.draw for one in getattr(self, name)):
+                if draw.n != self.n:
+                    yield f"{name}.{k}.draw.n must be {self.n}, got {draw.n}"
+                inside = (draw.indices >= first) & (draw.indices < stop)
+                if not inside.all():
+                    item = draw.indices[inside.argmin()]
+                    yield (
+                        f"{name}.{k}.draw.indices must be items from {first} to {stop - 1}, "
+                        f"got {item}"
+                    )
 
 
 def take(batches: "HostBatches") -> dict[str, Any]:
     """Return the state, with tensors; all processes take theirs at once."""
     processes, feedback = batches.processes, batches.feedback
     feedback.gather(np.inf, saving=True)
-    unanswered = feedback.unanswered if processes.saves_unanswered else {}
+    unanswered = batches.unanswered.values() if processes.saves_unanswered else ()
     return LoaderState(
-        **_settings(batches),
+        **_in_common(batches),
         lag=batches.lag,
         batch_size=batches.settings.batch_size,
         rank=processes.rank if processes.sharded else 0,
@@ -188,30 +157,35 @@ def take(batches: "HostBatches") -> dict[str, Any]:
             SavedShard(start=shard.start, counts=shard.counts, sampler=shard.sampler.state_dict())
             for shard in processes.shards
         ],
-        waiting=_saved(batches.current.waiting),
-        unanswered=_saved(unanswered),
+        waiting=list(batches.current.waiting.values()),
+        unanswered=[
+            DrawnBatch(number=draw.number, draw=draw.ticket, shares=draw.shares)
+            for draw in unanswered
+        ],
         given=feedback.gathered,
     ).state_dict()
 
 
 def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
     """Continue from states of all processes or of one; on an error nothing has changed."""
-    known = {**_settings(batches), "longest": batches.longest}
     states = from_tensors(states)
     for state in states:
         _check_lag(batches, state.get("lag") if isinstance(state, Mapping) else None)
+    longest = max(batches.settings.n, batches.epoch_length())  # items of an epoch
+    known = {**_in_common(batches), "longest": longest}
     read = [LoaderState.from_state_dict(state, **known) for state in states]
     if not read:
         raise CheckpointError("there is no state in the list")
     processes = batches.processes
     sources, moved = _sources(processes, read)
-    position = sources[0].position
-    waiting: dict[int, DrawnBatch] = {}
+    position, drawn_ahead = sources[0].position, sources[0].waiting
     if moved:  # what the other processes had drawn ahead is drawn again
-        _undo_waiting(position, sources[0], batches.longest)
-    else:
-        waiting = _restored(processes, [sources[0].waiting])
-    unanswered = _restored(processes, [source.unanswered for source in sources])
+        items = sum(len(batch.draw) for batch in drawn_ahead) * sources[0].world
+        position.left = min(longest, position.left + items)
+        position.drawn -= len(drawn_ahead)
+        drawn_ahead = []
+    drawn_ahead = _joined(processes, drawn_ahead)
+    unanswered = _joined(processes, [one for source in sources for one in source.unanswered])
     given = [
         one.part(own, one.rank)
         for source in sources
@@ -221,25 +195,23 @@ def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
     ]
     _load_shards(processes.shards, [shard for source in sources for shard in source.shards])
     processes.resumed((position.drawn, position.handed, position.left))
-    for number, batch in waiting.items():
-        waiting[number] = processes.completed(batch)
-        more = len(waiting[number].drawn) - len(batch.drawn)
-        position.left = max(0, position.left - more)
+    for batch in drawn_ahead:
+        position.left = max(0, position.left - processes.complete(batch))
     batches.handed, batches.drawn, batches.lag = position.handed, position.drawn, sources[0].lag
+    waiting = {batch.number: batch for batch in drawn_ahead}
     batches.resume_at(position.epoch, position.open, position.left, waiting)
-    batches.feedback.arriving.clear()
+    batches.feedback.given.clear()
     batches.feedback.gathered = given
-    batches.feedback.unanswered = {
-        number: batch for number, batch in unanswered.items() if number < position.drawn
-    }
+    batches.unanswered.clear()
+    for batch in unanswered:
+        if batch.number < position.drawn:
+            batches.expect(batch)
 
 
-def _settings(batches: "HostBatches") -> dict[str, Any]:
+def _in_common(batches: "HostBatches") -> dict[str, Any]:
     """Return what a state and the loader that loads it must have in common."""
-    settings = batches.settings
-    return {
-        "n": settings.n, "drop_last": settings.drop_last, "sharded": batches.processes.sharded
-    }  # fmt: skip
+    n, drop_last = batches.settings.n, batches.settings.drop_last
+    return {"n": n, "drop_last": drop_last, "sharded": batches.processes.sharded}
 
 
 def _check_lag(batches: "HostBatches", saved: Any) -> None:
@@ -252,7 +224,8 @@ def _check_lag(batches: "HostBatches", saved: Any) -> None:
         raise CheckpointError(
             f"the state was saved with lag={lag}, and the workers of this loader draw {ahead} "
             "batches ahead (num_workers * prefetch_factor): to continue it, that must be at most "
-            f"{lag}; a run that may continue with more workers needs a larger lag from the start"
+            f"{lag}; a run that may continue with these workers needs lag={ahead} or more from "
+            "its start"
         )
     if given not in (None, saved):
         raise CheckpointError(
@@ -267,59 +240,53 @@ def _sources(processes: Processes, states: Sequence[LoaderState]) -> tuple[list[
     own = [state for state in states if (state.rank, state.world) == here]
     if own or not processes.sharded:
         return [*own, states[0]][:1], False
-    first = states[0]
-    for state in states[1:]:
-        for name, one, other in [
-            ("world", first.world, state.world),
-            ("lag", first.lag, state.lag),
-            ("handed", first.position.handed, state.position.handed),
-            ("epoch", first.position.epoch, state.position.epoch),
-        ]:
-            if one != other:
+    runs = [
+        {
+            "world": state.world, "lag": state.lag,
+            "handed": state.position.handed, "epoch": state.position.epoch,
+        }
+        for state in states
+    ]  # fmt: skip
+    for run in runs[1:]:
+        for name, value in run.items():
+            if value != runs[0][name]:
                 raise CheckpointError(
-                    f"the states have {name}={one} and {name}={other}: they must be of the "
-                    "processes of one run, after the same batch"
+                    f"the states have {name}={runs[0][name]} and {name}={value}: they must be of "
+                    "the processes of one run, after the same batch"
                 )
     if len({state.rank for state in states}) < len(states):
         raise CheckpointError("two states are of the same rank")
     return list(states), True
 
 
-def _restored(processes: Processes, saved: Sequence[Sequence[SavedBatch]]) -> dict[int, DrawnBatch]:
-    """Return batches of several processes joined, and of each what this process has."""
-    parts: dict[int, list[SavedBatch]] = {}
-    for batches in saved:
-        for piece in batches:
-            parts.setdefault(piece.number, []).append(piece)
-    restored = {}
+def _joined(processes: Processes, saved: Sequence[DrawnBatch]) -> list[DrawnBatch]:
+    """Return batches joined from the parts of several processes: what this process has of them."""
+    parts: dict[int, list[DrawnBatch]] = {}
+    for part in saved:
+        parts.setdefault(part.number, []).append(part)
+    joined = []
     for number, pieces in parts.items():
+        draw = join_draws([piece.draw for piece in pieces])
+        own = processes.owns(draw)
         shares = [piece.shares for piece in pieces if piece.shares is not None]
-        batch = processes.restored(
-            join_draws([piece.draw for piece in pieces]),
-            np.concatenate(shares) if shares else None,
-        )
-        if len(batch.drawn):
-            restored[number] = batch
-    return restored
-
-
-def _saved(batches: Mapping[int, DrawnBatch]) -> list[SavedBatch]:
-    return [
-        SavedBatch(number=number, draw=batch.drawn, shares=batch.shares)
-        for number, batch in batches.items()
-    ]
-
-
-def _undo_waiting(position: Position, state: LoaderState, longest: int) -> None:
-    """Put the items of waiting batches, of all processes, back into the epoch."""
-    items = sum(len(batch.draw) for batch in state.waiting) * state.world
-    position.left = min(longest, position.left + items)
-    position.drawn -= len(state.waiting)
+        own_shares = np.concatenate(shares)[own] if shares else None
+        if own.any():
+            joined.append(DrawnBatch(number=number, draw=draw[own], shares=own_shares))
+    return joined
 
 
 def _load_shards(shards: Sequence[Shard], saved: Sequence[SavedShard]) -> None:
     """Load all shards; if one cannot be loaded, all stay as they are."""
-    matching = [_matching(shard, saved) for shard in shards]
+    by_items = {(state.start, state.stop): state for state in reversed(saved)}
+    matching = []
+    for shard in shards:
+        if (shard.start, shard.stop) not in by_items:
+            raise CheckpointError(
+                f"the state does not hold items {shard.start} to {shard.stop - 1} as one shard; "
+                "pass the states of all processes that there were, as a list, and the number of "
+                "shards that there were"
+            )
+        matching.append(by_items[shard.start, shard.stop])
     before = [shard.sampler.state_dict() for shard in shards]
     for k, (shard, state) in enumerate(zip(shards, matching, strict=True)):
         try:
@@ -332,14 +299,3 @@ def _load_shards(shards: Sequence[Shard], saved: Sequence[SavedShard]) -> None:
             ) from error
     for shard, state in zip(shards, matching, strict=True):
         shard.counts[:] = state.counts
-
-
-def _matching(shard: Shard, saved: Sequence[SavedShard]) -> SavedShard:
-    for state in saved:
-        if (state.start, len(state.counts)) == (shard.start, len(shard.counts)):
-            return state
-    raise CheckpointError(
-        f"the state does not hold items {shard.start} to {shard.stop - 1} as one shard; pass "
-        "the states of all processes that there were, as a list, and the number of shards that "
-        "there were"
-    )

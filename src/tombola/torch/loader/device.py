@@ -11,12 +11,10 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from tombola.state import Scope, array, count, flag, integer, mapping
-from tombola.torch.communication import world_size
-from tombola.torch.device import VRB, DeviceDraw, GroupVRB
-from tombola.torch.device.sampler import DeviceSampler
-from tombola.torch.loader.base import ARGUMENTS, Batches, DatasetLoader, Iteration, remember
-from tombola.torch.loader.labels import resolve_groups
-from tombola.torch.loader.settings import Settings
+from tombola.torch.communication import find_connection, world_size
+from tombola.torch.device import VRB, GroupVRB
+from tombola.torch.loader.base import ARGUMENTS, Batches, DatasetLoader, Iteration, Settings
+from tombola.torch.loader.dataset import resolve_groups
 from tombola.torch.tensor_draw import TensorDraw, wrong_shape
 from tombola.torch.tensors import TensorState
 
@@ -52,12 +50,19 @@ class DeviceBatches(Batches):
     lag = 0
 
     def __init__(self, dataset: Any, settings: Settings) -> None:
+        if settings.distributed is not None and world_size() > 1:
+            raise RuntimeError(
+                f"data on a device are drawn by each process on its own, and all {world_size()} "
+                "would draw the same items: pass distributed=None, and to each process a seed of "
+                "its own, or take an ImportanceLoader, whose processes share draws"
+            )
+        find_connection(settings.distributed, None)  # an error if others are still to be found
         super().__init__(settings)
         self.device = tensors_of(dataset)[0].device
-        self.samplers = [sampler_for(settings, self.device)]
+        self.sampler = sampler_for(settings, self.device)
+        self.samplers = [self.sampler]
         self._drawn = torch.zeros(settings.n, dtype=torch.int32, device=self.device)
         self._skipped = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._unanswered: dict[int, DeviceDraw] = {}
 
     def epoch_length(self) -> int:
         """Return the number of items."""
@@ -76,19 +81,14 @@ class DeviceBatches(Batches):
             if iteration.left < self._smallest_rest:
                 return
             start = time.perf_counter()
-            draw = self._next_draw(min(self.settings.batch_size, iteration.left))
+            draw = self.sampler.draw(min(self.settings.batch_size, iteration.left))
+            ones = torch.ones_like(draw.indices, dtype=torch.int32)
+            self._drawn.index_add_(0, draw.indices, ones)
+            self.remember(draw)
             iteration.left -= len(draw)
             self.end_if_over(iteration)
-            self.stopwatch.seconds += time.perf_counter() - start
+            self.seconds += time.perf_counter() - start
             yield [part[draw.indices] for part in tensors], draw
-
-    def _next_draw(self, size: int) -> DeviceDraw:
-        """Draw a batch, and count it."""
-        draw: DeviceDraw = self.sampler.draw(size)
-        ones = torch.ones_like(draw.indices, dtype=torch.int32)
-        self._drawn.index_add_(0, draw.indices, ones)
-        remember(self._unanswered, draw.number, draw)
-        return draw
 
     def give(self, draw: TensorDraw, losses: Any, skip_nonfinite: bool) -> None:
         """Learn from the losses of a batch at once; only to skip some waits for the device."""
@@ -100,12 +100,7 @@ class DeviceBatches(Batches):
             self._skipped += (~finite).sum()
         else:
             self.sampler.update(draw, losses)
-        self._unanswered.pop(draw.number, None)
-
-    @property
-    def unanswered(self) -> list[TensorDraw]:
-        """Batches that were handed out and have no feedback; a state has none."""
-        return list(self._unanswered.values())
+        self.unanswered.pop(draw.number, None)
 
     @property
     def skipped(self) -> int:
@@ -122,15 +117,10 @@ class DeviceBatches(Batches):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: the sampler, the position in the epoch, and counts of draws."""
-        self.require_one_iteration()
         return DeviceLoaderState(
-            epoch=self.epoch,
-            left=self.current.left,
-            open=self.open,
-            counts=self.counts(),
-            skipped=self.skipped,
-            sampler=self.sampler.state_dict(),
-        ).state_dict()
+            epoch=self.epoch, left=self.current.left, open=self.open, counts=self.counts(),
+            skipped=self.skipped, sampler=self.sampler.state_dict(),
+        ).state_dict()  # fmt: skip
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from a state; the batch size may differ."""
@@ -139,7 +129,7 @@ class DeviceBatches(Batches):
         self.resume_at(read.epoch, read.open, read.left, {})
         self._drawn.copy_(torch.from_numpy(read.counts))
         self._skipped.fill_(read.skipped)
-        self._unanswered.clear()
+        self.unanswered.clear()
 
 
 class DeviceLoader(DatasetLoader):
@@ -151,8 +141,8 @@ class DeviceLoader(DatasetLoader):
 
     Each batch is ``[x[draw.indices], y[draw.indices]]``, and the sampler is a `tombola.torch.VRB`
     or a `tombola.torch.GroupVRB`: a batch is drawn with all feedback given before. Draws are not
-    those of an `ImportanceLoader` on the host. A bad loss is reported by `check` or `state_dict`,
-    or by ``sampler.check()``, not by `update`.
+    those of an `ImportanceLoader` on the host. On a CUDA device, a bad loss is reported by `check`
+    or `state_dict`, not by `update`.
 
     Parameters
     ----------
@@ -166,6 +156,9 @@ class DeviceLoader(DatasetLoader):
         The group of each item, for example its class label; "auto" as for `ImportanceLoader`.
     seed, quantity, drop_last
         As for `ImportanceLoader`.
+    distributed : {"auto"} or None, default="auto"
+        With several processes, "auto" is an error, since each would draw the same items; None: this
+        process draws on its own, by a seed that should be its own, too.
 
     Attributes
     ----------
@@ -202,24 +195,18 @@ class DeviceLoader(DatasetLoader):
         drop_last: bool = False,
         **others: Any,
     ) -> None:
-        n = len(tensors_of(dataset)[0])
-        for name, value in others.items():
+        for name in _only_on_the_host(others):
             if name not in ARGUMENTS:
                 raise TypeError(f"DeviceLoader has no argument {name!r}")
-            if value and (name, value) != ("distributed", "auto"):
-                raise TypeError(f"{name} cannot be given if data are drawn on a device")
+            raise TypeError(f"{name} cannot be given if data are drawn on a device")
+        n = len(tensors_of(dataset)[0])
         settings = Settings(
-            n=n,
-            batch_size=batch_size,
-            sampler=sampler,
-            groups=resolve_groups(groups, dataset, n),
-            seed=seed,
-            quantity=quantity,
-            drop_last=drop_last,
+            n=n, batch_size=batch_size, sampler=sampler, groups=resolve_groups(groups, dataset, n),
+            seed=seed, quantity=quantity, drop_last=drop_last,
             distributed=others.get("distributed", "auto"),
-        )
+        )  # fmt: skip
         batches, self._source = DeviceBatches(dataset, settings), dataset
-        super().__init__(settings, batches, dataset=dataset, num_workers=0, device=batches.device)
+        super().__init__(batches, dataset=dataset, num_workers=0, device=batches.device)
 
     def _count_items(self) -> int:
         return len(tensors_of(self.dataset)[0])
@@ -241,10 +228,10 @@ def tensors_of(dataset: Any) -> list[Tensor]:
     return tensors
 
 
-def sampler_for(settings: Settings, device: torch.device) -> DeviceSampler:
+def sampler_for(settings: Settings, device: torch.device) -> VRB | GroupVRB:
     """Return the sampler asked for."""
     sampler, n, groups = settings.sampler, settings.n, settings.groups
-    if isinstance(sampler, DeviceSampler):
+    if isinstance(sampler, (VRB, GroupVRB)):
         if sampler.device != device:
             raise ValueError(f"the sampler is on {sampler.device}, the data on {device}")
         settings.fit(sampler)
@@ -254,28 +241,29 @@ def sampler_for(settings: Settings, device: torch.device) -> DeviceSampler:
             f"sampler must be one of {', '.join(SAMPLERS)}, a tombola.torch.VRB or a "
             f"tombola.torch.GroupVRB if data are on a device, got {sampler!r}"
         )
-    common: dict[str, Any] = {
+    if sampler == "group-vrb" and groups is None:
+        raise ValueError("group-vrb needs groups: the group of each item, such as its class label")
+    more: dict[str, Any] = {
         "device": device, "quantity": settings.quantity, "seed": settings.seed
     }  # fmt: skip
-    if sampler == "vrb" or (sampler == "auto" and groups is None):
-        return VRB(n, **common)
-    if groups is None:
-        raise ValueError("group-vrb needs groups: the group of each item, such as its class label")
-    return GroupVRB(groups, **common)
+    return VRB(n, **more) if sampler == "vrb" or groups is None else GroupVRB(groups, **more)
 
 
 def serves(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> bool:
     """Return whether the device of the data can do what is asked of an `ImportanceLoader`."""
-    if not isinstance(dataset, TensorDataset) or not dataset.tensors:
-        return False
-    # an unknown name is left to the host, whose DataLoader refuses it
-    asked = {name for name, value in options.items() if value or name not in ARGUMENTS}
-    alone = world_size() <= 1 or options.get("distributed", "auto") is None
     return (
-        all(part.device.type == "cuda" for part in dataset.tensors)
+        isinstance(dataset, TensorDataset)
         and len({part.device for part in dataset.tensors}) == 1
-        and (isinstance(sampler, DeviceSampler) or sampler in SAMPLERS)
-        and asked <= {"distributed"}
-        and options.get("distributed", "auto") in ("auto", None)
-        and alone
+        and dataset.tensors[0].device.type == "cuda"
+        and (isinstance(sampler, (VRB, GroupVRB)) or sampler in SAMPLERS)
+        and not _only_on_the_host(options)
+        and (world_size() <= 1 or options.get("distributed", "auto") is None)
     )
+
+
+def _only_on_the_host(options: Mapping[str, Any]) -> list[str]:
+    """Return the options, among those asked for, that batches on a device do not have."""
+    return [
+        name for name, value in options.items()
+        if (value or name not in ARGUMENTS) and (name, value) != ("distributed", "auto")
+    ]  # fmt: skip

@@ -11,27 +11,25 @@ their own), and draws from these alone. Nothing is shared.
 """
 
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.draws import Draw
+from tombola.draws import SMALLEST, Draw
 from tombola.random import Stream
 from tombola.samplers import EpochVRB, Sampler
 from tombola.samplers.epoch_vrb import draws_in
 from tombola.samplers.registry import make_sampler
+from tombola.state import Document, Floats, Scope, array, integer, nested, optional
 from tombola.torch.communication import Connection
-from tombola.torch.loader.settings import Settings
-from tombola.torch.loader.sharing import Feedback, share_feedback
-from tombola.validation import whole
+from tombola.torch.loader.base import Settings
+from tombola.torch.loader.feedback import Feedback, share_feedback
 
 __all__ = [
-    "DrawnBatch", "Processes", "Replicated", "Shard", "Sharded", "Single", "join_draws",
-    "make_processes",
+    "DrawnBatch", "Processes", "Replicated", "Shard", "Sharded", "join_draws", "make_processes"
 ]  # fmt: skip
 
 
@@ -55,82 +53,80 @@ class Shard:
         own = (draw.indices >= self.start) & (draw.indices < self.stop)
         if own.any():
             part = draw[own]
-            local = Draw.made(
-                part.indices - self.start,
-                part.probabilities,
-                self.sampler.n,
-                part.round,
-                part.tags,
-            )
+            items, n = part.indices - self.start, self.sampler.n
+            local = Draw.made(items, part.probabilities, n, part.round, part.tags)
             self.sampler.update(local, losses[own])
 
 
-class DrawnBatch(NamedTuple):
-    """A batch: what was drawn for it, and the part that is handed out in this process.
+class DrawnBatch(Document):
+    """What was drawn for a batch; for replicated processes, by all of them together."""
 
-    Attributes
-    ----------
-    drawn : Draw
-        The global batch for replicated processes, otherwise the batch of this process.
-    part : Draw
-    shares : ndarray of float64, shape (len(drawn),), or None
-        For sharded items, the share of all batches that comes from the shard of the item.
-    """
+    number: int = integer("the number of the batch", 0, "position.drawn - 1")
+    draw: Draw = nested("what was drawn", Draw)
+    shares: Floats | None = optional(
+        array(
+            "for sharded items, the share of all batches that comes from the shard of the item",
+            SMALLEST, 1.0, dtype=np.float64, shape=("draw.indices.size",),
+        )
+    )  # fmt: skip
 
-    drawn: Draw
-    part: Draw
-    shares: NDArray[np.float64] | None
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the draw or the shares."""
+        if not len(self.draw) or self.draw.nominal is not None:
+            return "draw must be of a fixed size, at least 1"
+        if self.shares is None and scope.find("sharded"):
+            return "shares must be an array: items are sharded"
+        if self.shares is not None and not scope.find("sharded"):
+            return "shares must be None: items are not sharded"
+        return ""
 
 
-class Processes(ABC):
-    """How this process draws and learns, alone or together with others.
+class Processes:
+    """How this process draws and learns: here alone, from all items; see below for the others.
 
     Parameters
     ----------
     connection : Connection
-    n : int
-        The number of items of all processes.
+    settings : Settings
+        Those of the loader, over the items of all processes.
     shards : list of Shard
         Those that this process draws from.
-    batch_size : int
-        Of one process.
     """
 
     sharded: ClassVar[bool] = False
     # Whether a state holds the batches without feedback, which may differ between processes.
     saves_unanswered: ClassVar[bool] = True
+    smallest_batch = 1
 
-    def __init__(
-        self, connection: Connection, n: int, shards: Sequence[Shard], batch_size: int
-    ) -> None:
-        self.connection = connection
+    def __init__(self, connection: Connection, settings: Settings, shards: list[Shard]) -> None:
+        self.connection, self.settings, self.shards = connection, settings, shards
         self.rank, self.world = connection.rank, connection.world
-        self.n = n
-        self.shards = list(shards)
-        self.batch_size = batch_size
-        self.smallest_batch = 1
         # what was drawn so far, as a checksum that replicated processes compare
-        self._progress = zlib.crc32(repr(self.shards[0].sampler).encode())
+        self._progress = zlib.crc32(repr(shards[0].sampler).encode())
 
-    @abstractmethod
-    def draw(self, size: int) -> DrawnBatch:
+    def draw(self, number: int, size: int) -> DrawnBatch:
         """Draw a batch of `size` items for each process."""
+        return DrawnBatch(number=number, draw=self.shards[0].draw(size), shares=None)
 
-    @abstractmethod
-    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
-        """Return a batch from a state, divided as the processes need it now."""
+    def part(self, batch: DrawnBatch) -> Draw:
+        """Return the part of a batch that is handed out in this process."""
+        return batch.draw
 
-    @abstractmethod
-    def learn(self, feedback: Sequence[Feedback]) -> None:
-        """Feed the samplers all feedback for one batch."""
+    def complete(self, batch: DrawnBatch) -> int:
+        """Draw more, if all processes need it for an equal part; return how many items."""
+        return 0
 
     def share(self, feedback: list[Feedback], saving: bool = False) -> list[Feedback]:
         """Return the feedback that this process learns from, given what came in here."""
         return feedback
 
-    def completed(self, batch: DrawnBatch) -> DrawnBatch:
-        """Return a batch that all processes have an equal part of, drawing more if needed."""
-        return batch
+    def learn(self, feedback: Sequence[Feedback]) -> None:
+        """Feed the sampler all feedback for one batch, at once."""
+        draw, losses = feedback[0].draw, feedback[0].losses
+        if len(feedback) > 1:
+            draw = join_draws([part.draw for part in feedback])
+            losses = np.concatenate([part.losses for part in feedback])
+        self.shards[0].sampler.update(draw, losses)
 
     def owns(self, draw: Draw) -> NDArray[np.bool_]:
         """Return which items of a draw belong to the shards of this process."""
@@ -147,55 +143,33 @@ class Processes(ABC):
         self._progress = zlib.crc32(repr(tuple(position)).encode())
 
 
-class Single(Processes):
-    """One process draws from all items."""
-
-    def draw(self, size: int) -> DrawnBatch:
-        """Draw from all items."""
-        drawn = self.shards[0].draw(size)
-        return DrawnBatch(drawn, drawn, None)
-
-    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
-        """Return a batch from a state: this process gets all of it."""
-        return DrawnBatch(drawn, drawn, None)
-
-    def learn(self, feedback: Sequence[Feedback]) -> None:
-        """Update the sampler once, whatever parts the feedback came in."""
-        draw, losses = feedback[0].draw, feedback[0].losses
-        if len(feedback) > 1:
-            draw = join_draws([part.draw for part in feedback])
-            losses = np.concatenate([part.losses for part in feedback])
-        self.shards[0].sampler.update(draw, losses)
-
-
-class Replicated(Single):
+class Replicated(Processes):
     """Every process draws the same global batch and takes its part."""
 
     saves_unanswered = False
 
-    def draw(self, size: int) -> DrawnBatch:
-        """Draw the global batch and take the part of this process."""
-        drawn = self.shards[0].draw(size * self.world)
-        self._progress = zlib.crc32(drawn.indices.tobytes(), self._progress)
-        return self.restored(drawn, None)
+    def draw(self, number: int, size: int) -> DrawnBatch:
+        """Draw the global batch."""
+        batch = super().draw(number, size * self.world)
+        self._progress = zlib.crc32(batch.draw.indices.tobytes(), self._progress)
+        return batch
 
-    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
-        """Return a global batch; the parts are equal if its size can be divided."""
-        size = len(drawn)
-        first, last = self.rank * size // self.world, (self.rank + 1) * size // self.world
-        return DrawnBatch(drawn, drawn[first:last], None)
+    def part(self, batch: DrawnBatch) -> Draw:
+        """Return the part of this process; all are equal if the size can be divided."""
+        size = len(batch.draw)
+        return batch.draw[self.rank * size // self.world : (self.rank + 1) * size // self.world]
 
     def share(self, feedback: list[Feedback], saving: bool = False) -> list[Feedback]:
         """Return the feedback of all processes, the same on each."""
-        width = self.batch_size
+        width = self.settings.batch_size
         return share_feedback(self.connection, feedback, width, self._progress, saving)
 
-    def completed(self, batch: DrawnBatch) -> DrawnBatch:
-        """Return a batch that divides by the number of processes."""
-        missing = -len(batch.drawn) % self.world
-        if not missing:
-            return batch
-        return self.restored(join_draws([batch.drawn, self.shards[0].draw(missing)]), None)
+    def complete(self, batch: DrawnBatch) -> int:
+        """Draw more until the batch divides by the number of processes."""
+        missing = -len(batch.draw) % self.world
+        if missing:
+            batch.draw = join_draws([batch.draw, self.shards[0].draw(missing)])
+        return missing
 
 
 class Sharded(Processes):
@@ -206,58 +180,36 @@ class Sharded(Processes):
     importance of an item is 1 / (n p share) with share = b_s / (world B): the estimate is
     unbiased however unequal the shards are. With one shard of n_s items per process that is the
     usual 1 / (n_s p), times world n_s / n.
-
-    Parameters
-    ----------
-    connection, n, shards, batch_size
-        As for `Processes`.
-    most_shards : int, optional
-        The largest number of shards of any process.
-    share : float, default=1.0
-        The length of an epoch, over n.
     """
 
     sharded = True
 
-    def __init__(
-        self,
-        connection: Connection,
-        n: int,
-        shards: Sequence[Shard],
-        batch_size: int,
-        most_shards: int | None = None,
-        share: float = 1.0,
-    ) -> None:
-        super().__init__(connection, n, shards, batch_size)
-        self._length = draws_in(share, n)
-        self.smallest_batch = len(self.shards) if most_shards is None else most_shards
-        if batch_size < self.smallest_batch:
+    def __init__(self, connection: Connection, settings: Settings, shards: list[Shard]) -> None:
+        super().__init__(connection, settings, shards)
+        # the largest number of shards of any process
+        self.smallest_batch = -(-(settings.shards or self.world) // self.world)
+        if settings.batch_size < self.smallest_batch:
             raise ValueError(
-                f"batch_size={batch_size} is less than the {self.smallest_batch} shards of a "
-                "process; each batch draws from all of them"
+                f"batch_size={settings.batch_size} is less than the {self.smallest_batch} shards "
+                "of a process; each batch draws from all of them"
             )
-        self._ends = np.cumsum([shard.stop - shard.start for shard in self.shards])
+        self._ends = np.cumsum([shard.stop - shard.start for shard in shards])
 
-    def draw(self, size: int) -> DrawnBatch:
+    def draw(self, number: int, size: int) -> DrawnBatch:
         """Draw from every shard of this process."""
         rest = size - len(self.shards)
         sizes = 1 + np.diff(self._ends * rest // self._ends[-1], prepend=0)
         draws = [shard.draw(int(b)) for shard, b in zip(self.shards, sizes, strict=True)]
         starts = np.repeat([shard.start for shard in self.shards], sizes)
         indices = np.concatenate([draw.indices for draw in draws]) + starts
-        drawn = join_draws(draws, indices, self.n)
-        return DrawnBatch(drawn, drawn, np.repeat(sizes / (self.world * size), sizes))
-
-    def restored(self, drawn: Draw, shares: NDArray[np.float64] | None) -> DrawnBatch:
-        """Return what belongs to this process of a batch; it may be empty."""
-        assert shares is not None
-        own = self.owns(drawn)
-        part = drawn[own]
-        return DrawnBatch(part, part, shares[own])
+        drawn = join_draws(draws, indices, self.settings.n)
+        shares = np.repeat(sizes / (self.world * size), sizes)
+        return DrawnBatch(number=number, draw=drawn, shares=shares)
 
     def epoch_length(self) -> int:
         """Return the number of draws in an epoch, which must be the same on every process."""
-        return self._length
+        share = self.settings.share
+        return self.settings.n if share is None else draws_in(share, self.settings.n)
 
     def learn(self, feedback: Sequence[Feedback]) -> None:
         """Feed each shard the losses of its items."""
@@ -268,36 +220,32 @@ class Sharded(Processes):
 
 def make_processes(connection: Connection, settings: Settings) -> Processes:
     """Return the processes that a connection asks for, with their samplers made."""
-    if connection.mode == "sharded":
-        return _make_sharded(connection, settings)
-    if settings.shards is not None:
-        raise ValueError('shards is for distributed="sharded"')
-    kind = Replicated if connection.mode == "replicated" else Single
-    return kind(connection, settings.n, [_make_shard(0, settings)], settings.batch_size)
-
-
-def _make_sharded(connection: Connection, settings: Settings) -> Sharded:
+    if connection.mode != "sharded":
+        if settings.shards is not None:
+            raise ValueError('shards is for distributed="sharded"')
+        kind = Replicated if connection.mode == "replicated" else Processes
+        return kind(connection, settings, [_make_shard(0, settings)])
     if isinstance(settings.sampler, Sampler):
         raise ValueError(
             "with sharded items each shard has a sampler of its own: pass a name, or a function "
             "(n, seed, groups) that returns a sampler"
         )
     n, rank, world = settings.n, connection.rank, connection.world
-    total = world if settings.shards is None else whole("shards", settings.shards, 1)
+    total = world if settings.shards is None else settings.shards
     if not world <= total <= n:
         raise ValueError(
             f"there must be at least as many shards as processes ({world}) and at most as "
             f"many as items ({n}), got shards={total}"
         )
-    made = []
+    shards = []
     for k in range(rank * total // world, (rank + 1) * total // world):
         start, stop = k * n // total, (k + 1) * n // total
         groups = None if settings.groups is None else settings.groups[start:stop]
         words = [int(word) for word in Stream(settings.seed).child(k).words(2)]
         seed = words[0] << 64 | words[1]  # each shard has draws of its own
-        made.append(_make_shard(start, replace(settings, n=stop - start, groups=groups, seed=seed)))
-    share = 1.0 if settings.share is None else settings.share
-    return Sharded(connection, n, made, settings.batch_size, -(-total // world), share)
+        own = replace(settings, n=stop - start, groups=groups, seed=seed)
+        shards.append(_make_shard(start, own))
+    return Sharded(connection, settings, shards)
 
 
 def _make_shard(start: int, settings: Settings) -> Shard:
