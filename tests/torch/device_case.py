@@ -61,6 +61,13 @@ def change_kernels(monkeypatch, folder, module, old, new, more=""):
         )
 
 
+def refuse(sampler, draw, *losses, then=None):
+    """Feed losses that are refused: on the CPU by `update`, elsewhere by what asks for errors."""
+    for batch in losses:
+        sampler.update(draw, on(sampler, batch))
+    (then or sampler.check)()
+
+
 def numbers_of(sampler):
     state = sampler.state_dict()
     return repr(state.get("state", state))

@@ -22,6 +22,7 @@ from device_case import (
     needs_triton,
     numbers_of,
     on,
+    refuse,
     use_kernels,
 )
 from device_oracle import key_of, philox, random_below
@@ -258,18 +259,22 @@ WRONG = {
     "m without a cap": (LEARN, "tl.minimum(new, (1.0 + 1.0 / share) * mean)", "new"),
     "m more than doubles": (LEARN, "tl.minimum(moved, 2.0 * mean)", "moved"),
     "m forgets nothing": (LEARN, "before + count), 1.0 / window)", "before + count), 0.0)"),
-    "duplicates count once": (LEARN, "tl.load(counts + slot, mask=leading, other=1)", "leading"),
+    "duplicates count once": (LEARN, "tl.where(leading, times, 1)", "tl.where(leading, 1, 1)"),
     "one of the duplicates": (LEARN, "tl.where(times == 1.0,", "tl.where(times > 0.0,"),
-    "all duplicates lead": (LEARN, "leading & inside\n", "inside\n"),
-    "the window of one loss": (LEARN, "tl.minimum(visited + times,", "tl.minimum(visited + 1.0,"),
+    "all duplicates lead": (LEARN, "leading & learnt\n", "learnt\n"),
+    "the window of one loss": (LEARN, "tl.maximum(LAST, times))", "tl.maximum(LAST, 1.0))"),
     "D counts first visits": (LEARN, "(visited > 0.0) & (both > 0.0)", "(both > 0.0)"),
-    "guard counts first visits": (LEARN, "known = leading & (visited > 0.0)", "known = leading"),
+    "guard counts first visits": (LEARN, "judged = leading & (visited > 0.0)", "judged = leading"),
     "no clipping": (LEARN, "tl.minimum(square, CLIP * count * moved)", "square"),
-    "no writer": (LEARN, "leading & (swept == 0)", "leading & (swept != 0)"),
-    "half a sweep": (WEIGH, "(away < 2 * size)", "(away < size)"),
+    "no writer": (LEARN, "tl.where(swept == 0, chosen", "tl.where(swept != 0, chosen"),
+    "half a sweep": (WEIGH, "(away < 2 * taken)", "(away < taken)"),
     "a sweep behind": (WEIGH, "+ n - (2 * size) % n) % n", ") % n"),
     "a level forgotten": (WEIGH, "tl.static_range(1, HEIGHT", "tl.static_range(2, HEIGHT"),
     "one program of many": (LEARN, "(row < programs)", "(row < 1)"),
+    "the first of all pairs": (LEARN, "lane[:, None] > lane[None", "lane[:, None] < lane[None"),
+    "pairs count once": (LEARN, "times = found & 65535", "times = found & 1"),
+    "half a sweep at once": (LEARN, "near & (away < 2 * taken)", "near & (away < taken)"),
+    "drawn items not weighed": (LEARN, "(found >= 0) & (own < taken)", "(found < 0) & (own < 0)"),
     "the largest loss lost": (LEARN, "BATCH_LARGEST, largest,", "BATCH_LARGEST, 0.0 * largest,"),
 }  # fmt: skip
 
@@ -280,13 +285,15 @@ WRONG = {
 def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
     text = "import triton\n"
     change_kernels(monkeypatch, tmp_path, *WRONG.get(name, (LEARN, text, text)))
-    monkeypatch.setattr(device_sampler, "learn_launch", lambda size: LearnLaunch(8, 1))
+    one_program = device_sampler.learn_launch
 
     def trial():
-        for rule in ("noisy", "jumping", "sparse"):
-            compare(on_board, 6, RULES[rule], size=13, rounds=3)
-        for rule in ("noisy", "a spike"):
-            compare(on_board, 300, RULES[rule], size=40, rounds=4)
+        for launch in (lambda size: LearnLaunch(8, 1), one_program):
+            monkeypatch.setattr(device_sampler, "learn_launch", launch)
+            for rule in ("noisy", "jumping", "sparse"):
+                compare(on_board, 6, RULES[rule], size=13, rounds=3)
+            for rule in ("noisy", "a spike"):
+                compare(on_board, 300, RULES[rule], size=40, rounds=4)
 
     if name == "right":
         trial()
@@ -559,14 +566,11 @@ def test_bad_losses_are_refused_as_a_whole(new, losses, message):
     draw = sampler.draw(4)
     sampler.update(draw, on(sampler, [1.0, 2.0, 3.0, 4.0]))
     before = numbers_of(sampler)
-    with pytest.raises(ValueError, match=message):  # on the CPU at once
-        sampler.update(draw, on(sampler, losses))
-        sampler.update(draw, on(sampler, [-1.0] * 4))  # the first fault is kept
-        sampler.check()
+    with pytest.raises(ValueError, match=message):
+        refuse(sampler, draw, losses, [-1.0] * 4)  # the first fault is kept
     assert numbers_of(sampler) == before
     with pytest.raises(ValueError, match=message):
-        sampler.update(draw, on(sampler, losses))
-        sampler.state_dict()
+        refuse(sampler, draw, losses, then=sampler.state_dict)
     sampler.update(draw, on(sampler, [1.0] * 4))
     sampler.check()
     assert sampler.gauge.count == 8
@@ -578,13 +582,11 @@ def test_bad_draws_are_refused(new):
     before = numbers_of(sampler)
     draw.indices[1] = 5
     with pytest.raises((IndexError, ValueError), match=r"indices\[1\] (is|must be).* 4"):
-        sampler.update(draw, on(sampler, [1.0] * 3))
-        sampler.check()
+        refuse(sampler, draw, [1.0] * 3)
     draw.indices[1] = 0
     draw.probabilities[2] = 0.0
     with pytest.raises(ValueError, match=r"probabilities\[2\] .*0.0"):
-        sampler.update(draw, on(sampler, [1.0] * 3))
-        sampler.check()
+        refuse(sampler, draw, [1.0] * 3)
     assert numbers_of(sampler) == before
 
 

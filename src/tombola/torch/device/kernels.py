@@ -121,10 +121,15 @@ def replace(board, n, item, new, chosen, HEIGHT: tl.constexpr, GATHER: tl.conste
 
     Integer additions: the sums do not depend on their order.
     """
-    leaf = board + start_of(n, 0, HEIGHT) + item
-    old = tl.load(leaf, mask=chosen, other=0)
+    old = tl.load(board + start_of(n, 0, HEIGHT) + item, mask=chosen, other=0)
+    change(board, n, item, old, new, chosen, HEIGHT, GATHER)
+
+
+@triton.jit
+def change(board, n, item, old, new, chosen, HEIGHT: tl.constexpr, GATHER: tl.constexpr):
+    """Do that where the old weights are known."""
     tl.debug_barrier()  # threads that share an item have all read it
-    tl.store(leaf, new, mask=chosen)
+    tl.store(board + start_of(n, 0, HEIGHT) + item, new, mask=chosen)
     delta = tl.where(chosen, new - old, 0)
     for level in tl.static_range(1, HEIGHT + 1):
         entry = item >> (BITS + FAN_BITS * (level - 1))

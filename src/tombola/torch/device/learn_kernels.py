@@ -48,7 +48,7 @@ from tombola.torch.device.draw_kernels import (
     total_of,
     uniform_weight,
 )
-from tombola.torch.device.kernels import find_slots, finish, is_last, start_of
+from tombola.torch.device.kernels import find_slots, finish, is_last
 from tombola.torch.device.layout import Part, Real, Trouble, Whole
 from tombola.torch.device.weigh_kernels import (
     ACCEPTED,
@@ -65,6 +65,7 @@ from tombola.torch.device.weigh_kernels import (
     WHOLE_BITS,
     exponent_near,
     kappa_after,
+    read,
     rebuild,
     reference,
     relative_grain,
@@ -224,27 +225,29 @@ def grain_of(n, mean, bits):
 
 
 @triton.jit
-def look(
-    n, reals, wholes, scores, places, group_of, levels, seen, losses_of, sums_of, indices,
-    probabilities, losses, size, bits, parts, TILE: tl.constexpr, GROUPED: tl.constexpr,
-):  # fmt: skip
-    """Look for faults, and add up what m and groups learn from.
-
-    Returns the items of this program, which of them are valid, and their squares as whole numbers.
-    """
-    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
+def batch_of(indices, probabilities, losses, size, own):
+    """Return items, probabilities and losses of positions, and which of them there are."""
     inside = own < size
     item = tl.load(indices + own, mask=inside, other=0)
     chance = tl.load(probabilities + own, mask=inside, other=1.0)
-    loss = tl.load(losses + own, mask=inside, other=0.0).to(tl.float64)
-    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    return item, chance, tl.load(losses + own, mask=inside, other=0.0).to(tl.float64), inside
+
+
+@triton.jit
+def look(
+    n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of, levels, seen,
+    losses_of, sums_of, bits, TILE: tl.constexpr, GROUPED: tl.constexpr,
+):  # fmt: skip
+    """Look for faults, and add up what m and groups learn from.
+
+    Returns which items are valid, their squares as whole numbers, what is added up for m, the
+    largest loss, and the first fault.
+    """
     faults = faults_of(n, own, item, chance, loss)
     valid = inside & (faults == NO_FAULT)
-    square = squares_of(loss, unit_for(reals, losses, size))
+    square = squares_of(loss, unit)
     if GROUPED:
-        place = tl.load(places + item, mask=valid, other=0)
         group = tl.load(group_of + place, mask=valid, other=0).to(tl.int64)
-        score = tl.load(scores + place, mask=valid, other=1.0)
         known, _, _ = reference(levels, seen, group, valid, mean)
         counted = tl.minimum(square / score, known * SPAN)
         grains = tl.where(valid, counted / relative_grain(known, bits), 0.0).to(tl.int64)
@@ -264,12 +267,7 @@ def look(
     total, others, largest, fault = tl.reduce(
         (tl.where(valid, counted, 0.0), others, tl.where(valid, loss, 0.0), faults), 0, join_looked
     )
-    row = parts + tl.program_id(0) * PARTS
-    tl.store(row + PART_MEAN, total)
-    tl.store(row + PART_OTHERS, others)
-    tl.atomic_max(reals + BATCH_LARGEST, largest, mask=largest > 0.0, sem="relaxed")
-    tl.atomic_min(wholes + BATCH_FAULT, fault, mask=fault < NO_FAULT, sem="relaxed")
-    return item, valid, grains
+    return valid, grains, total, others, largest, fault
 
 
 @triton.jit
@@ -303,15 +301,28 @@ def enter_kernel(
     DOUBLE says whether losses are float64: what is compiled for one type serves no other.
     """
     n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
-    item, valid, grains = look(
-        n, reals, wholes, scores, places, group_of, levels, seen, losses_of, sums_of, indices,
-        probabilities, losses, size, bits, parts, TILE, GROUPED,
-    )  # fmt: skip
     own = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    item, chance, loss, inside = batch_of(indices, probabilities, losses, size, own)
+    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    known = inside & (item >= 0) & (item < n)
+    place, score = item, loss
+    if GROUPED:
+        place = tl.load(places + item, mask=known, other=0)
+        score = tl.load(scores + place, mask=known, other=1.0)
+    unit = unit_for(reals, losses, size)
+    valid, grains, total, others, largest, fault = look(
+        n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of, levels,
+        seen, losses_of, sums_of, bits, TILE, GROUPED,
+    )  # fmt: skip
+    row = parts + tl.program_id(0) * PARTS
+    tl.store(row + PART_MEAN, total)
+    tl.store(row + PART_OTHERS, others)
+    tl.atomic_max(reals + BATCH_LARGEST, largest, mask=largest > 0.0, sem="relaxed")
+    tl.atomic_min(wholes + BATCH_FAULT, fault, mask=fault < NO_FAULT, sem="relaxed")
     slot = find_slots(table, item, own.to(tl.int64), valid, bits)
     tl.atomic_add(counts + slot, tl.full((TILE,), 1, tl.int64), mask=slot >= 0, sem="relaxed")
     tl.atomic_add(sums + slot, grains, mask=slot >= 0, sem="relaxed")
-    tl.store(slots + own, slot, mask=own < size)
+    tl.store(slots + own, slot, mask=inside)
 
 
 # ---- what they move
@@ -343,14 +354,13 @@ def visit_items(scores, visits, item, average, visited, leading, square, times, 
 
 
 @triton.jit
-def judge(board, n, reals, item, known, square, chance, HEIGHT: tl.constexpr):
+def judge(n, mixing, total, weight, known, square, chance):
     """Return the guard's second moments, with the adaptive probabilities before the batch.
 
     `known` are the last positions of items that had a loss before it, `square` their sums.
     """
     count = n.to(tl.float64)
-    total, spread = uniform_weight(tl.load(reals + MIXING), total_of(board), n)
-    weight = tl.load(board + start_of(n, 0, HEIGHT) + item, mask=known, other=0)
+    total, spread = uniform_weight(mixing, total, n)
     weight = tl.where(total > 0, weight, 0)
     candidate = (weight + spread).to(tl.float64) / (total + n * spread).to(tl.float64)
     uniform = tl.where(known, square / (count * chance), 0.0)
@@ -358,23 +368,16 @@ def judge(board, n, reals, item, known, square, chance, HEIGHT: tl.constexpr):
 
 
 @triton.jit
-def ratio_of(reals):
-    """Return the largest loss so far, this batch included, and the one before relative to it."""
-    old = tl.load(reals + LARGEST_LOSS)
-    largest = tl.maximum(old, tl.load(reals + BATCH_LARGEST))
-    return largest, old / tl.where(largest > 0.0, largest, 1.0)
-
-
-@triton.jit
-def tally(n, reals, fed, inside, chance, loss):
+def tally(n, fed, old_largest, largest, ours_sum, uniform_sum, inside, chance, loss):
     """Return l^2 u^2 and l^2 u less their means before the batch, and u, for the gauge."""
-    largest, ratio = ratio_of(reals)
+    most = tl.maximum(old_largest, largest)
+    ratio = old_largest / tl.where(most > 0.0, most, 1.0)
     count = tl.maximum(fed, 1).to(tl.float64)
-    relative = loss / tl.where(largest > 0.0, largest, 1.0)
+    relative = loss / tl.where(most > 0.0, most, 1.0)
     u = tl.minimum(1.0 / (n.to(tl.float64) * chance), MOST_IMPORTANCE)
     uniform = relative * relative * u
-    ours = uniform * u - tl.load(reals + OURS) * (ratio * ratio) / count
-    uniform -= tl.load(reals + UNIFORM) * (ratio * ratio) / count
+    ours = uniform * u - ours_sum * (ratio * ratio) / count
+    uniform -= uniform_sum * (ratio * ratio) / count
     return tl.where(inside, ours, 0.0), tl.where(inside, uniform, 0.0), tl.where(inside, u, 0.0)
 
 
@@ -389,64 +392,58 @@ def visit_members(scores, visits, place, score, visited, moves, square, times, t
 
 @triton.jit
 def visit(
-    board, n, groups, count, reals, wholes, scores, visits, starts, areas, places, group_of, levels,
-    seen, losses_of, sums_of, indices, probabilities, losses, size, leading, times, total, bits,
-    parts, HEIGHT: tl.constexpr, GROUP_HEIGHT: tl.constexpr, TILE: tl.constexpr,
-    GROUPED: tl.constexpr,
+    board, n, groups, count, reals, scores, visits, starts, areas, group_of, levels, seen,
+    losses_of, sums_of, own, item, place, chance, loss, known, score, visited, weight, taken, unit,
+    fed, mean, largest, leading, times, total, bits, parts, HEIGHT: tl.constexpr,
+    GROUP_HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
-    """Learn from the losses of this program; if the batch has a fault, nothing is learnt.
+    """Learn from the losses of this program at the first `taken` positions of the batch.
 
     The last position of an item in the batch, `leading`, speaks for all its `times` losses. Returns
-    the places whose weights are to be written, -1 elsewhere.
+    the places whose weights are to be written, -1 elsewhere. All reads come before what waits for
+    them: they are made in the order in which they stand.
     """
-    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    fine = tl.load(wholes + BATCH_FAULT) == NO_FAULT
-    item = tl.load(indices + own, mask=own < size, other=0)
-    inside = (own < size) & (item >= 0) & (item < n)  # no read waits for the fault
-    chance = tl.load(probabilities + own, mask=inside, other=1.0)
-    loss = tl.load(losses + own, mask=inside, other=0.0).to(tl.float64)
-    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
-    square = squares_of(loss, unit_for(reals, losses, size))
-    learnt = inside & (own < tl.where(fine, size, 0))
+    mixing, disagreement = tl.load(reals + MIXING), tl.load(reals + DISAGREEMENT)
+    old_largest = tl.load(reals + LARGEST_LOSS)
+    ours_sum, uniform_sum = tl.load(reals + OURS), tl.load(reals + UNIFORM)
+    area = total_of(board)
+    learnt = known & (own < taken)
     leading = leading & learnt
-    ours, uniform, u = tally(n, reals, fed, learnt, chance, loss)
+    square = squares_of(loss, unit)
     if GROUPED:
-        place = tl.load(places + item, mask=inside, other=0)
-        group = tl.load(group_of + place, mask=inside, other=0).to(tl.int64)
-        score = tl.load(scores + place, mask=inside, other=1.0)
-        visited = tl.load(visits + place, mask=inside, other=0).to(tl.float64)
-        known, kappa, before = reference(levels, seen, group, inside, mean)
-        in_group = tl.load(losses_of + group, mask=inside, other=0)
-        of_group = tl.load(sums_of + group, mask=inside, other=0)
-        kappa = kappa_after(known, kappa, before, mean, in_group, of_group, bits)
-        members = tl.load(starts + group + 1, mask=inside, other=1)
-        members -= tl.load(starts + group, mask=inside, other=0)
-        area = tl.load(areas + group, mask=inside, other=1).to(tl.float64)
+        group = tl.load(group_of + place, mask=known, other=0).to(tl.int64)
+        before, kappa, past = reference(levels, seen, group, known, mean)
+        in_group = tl.load(losses_of + group, mask=known, other=0)
+        of_group = tl.load(sums_of + group, mask=known, other=0)
+        members = tl.load(starts + group + 1, mask=known, other=1)
+        members -= tl.load(starts + group, mask=known, other=0)
+        area = tl.load(areas + group, mask=known, other=1).to(tl.float64)
+        candidate = group_probability(
+            board, n, groups, count, starts, areas, place, group, known, HEIGHT, GROUP_HEIGHT
+        )
+        kappa = kappa_after(before, kappa, past, mean, in_group, of_group, bits)
         root = area / (UNSEEN * members.to(tl.float64))
         typical = kappa * root * root
         moves = leading & (typical > 0.0)
-        new = score * (total.to(tl.float64) * relative_grain(known, bits)) / times
+        new = score * (total.to(tl.float64) * relative_grain(before, bits)) / times
         visit_members(scores, visits, place, score, visited, moves, new, times, typical)
         chosen = tl.where(moves, place, -1)
-        candidate = group_probability(
-            board, n, groups, count, starts, areas, place, group, inside, HEIGHT, GROUP_HEIGHT
-        )
         items = n.to(tl.float64)
         guard_uniform = tl.where(learnt, square / (items * chance), 0.0)
         guard_ours = guard_uniform / (items * candidate)
         gap, compared = tl.zeros_like(square), tl.zeros_like(square)
     else:
-        average = tl.load(scores + item, mask=inside, other=0.0)
-        visited = tl.load(visits + item, mask=inside, other=0.0).to(tl.float64)
         _, square = clipped(square, chance, n, mean, fed)
         new = tl.where(times == 1.0, square, total.to(tl.float64) * grain_of(n, mean, bits) / times)
-        known = leading & (visited > 0.0)
-        guard_ours, guard_uniform = judge(board, n, reals, item, known, times * new, chance, HEIGHT)
-        disagreement = tl.load(reals + DISAGREEMENT)
+        judged = leading & (visited > 0.0)
+        guard_ours, guard_uniform = judge(n, mixing, area, weight, judged, times * new, chance)
         gap, compared = visit_items(
-            scores, visits, item, average, visited, leading, new, times, disagreement
+            scores, visits, item, score, visited, leading, new, times, disagreement
         )
         chosen = tl.where(leading, item, -1)
+    ours, uniform, u = tally(
+        n, fed, old_largest, largest, ours_sum, uniform_sum, learnt, chance, loss
+    )
     surprise = tl.where(learnt, -tl.log(chance), 0.0)
     found = tl.reduce(
         (gap, compared, guard_ours, guard_uniform, ours, uniform, ours * ours, uniform * uniform,
@@ -489,16 +486,15 @@ def add_up(parts, programs):
 @triton.jit
 def settle(
     board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size, parts,
-    programs, HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
+    programs, unit, fault, largest, HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
-    """Move all numbers on, or record the fault.
+    """Move all numbers on, or record the fault; return how many losses weights are to follow.
 
-    All that is there is read at once, before anything is written: each wait for memory counts.
+    All numbers are read at once, before anything is written: each wait for memory counts.
     """
-    fault, fed = tl.load(wholes + BATCH_FAULT), tl.load(wholes + FED)
+    fed, old_largest = tl.load(wholes + FED), tl.load(reals + LARGEST_LOSS)
     mean, old_unit = tl.load(reals + MEAN_SQUARE), tl.load(reals + UNIT)
     guard_ours, guard_uniform = tl.load(reals + GUARD_OURS), tl.load(reals + GUARD_UNIFORM)
-    largest, ratio = ratio_of(reals)
     ours_start, uniform_start = tl.load(reals + OURS), tl.load(reals + UNIFORM)
     ours_spread, uniform_spread = tl.load(reals + OURS_SPREAD), tl.load(reals + UNIFORM_SPREAD)
     cross_spread, importance = tl.load(reals + CROSS_SPREAD), tl.load(reals + IMPORTANCE)
@@ -507,6 +503,7 @@ def settle(
     past, start = tl.load(reals + COMPARED), tl.load(reals + DISAGREEMENT)
     root = tl.load(reals + FIRST_ROOT)
     total = total_of(groups if GROUPED else board)
+    taken = size
     if fault == NO_FAULT:
         if programs > 1:
             add_up(parts, programs)
@@ -520,8 +517,9 @@ def settle(
         importance += tl.load(parts + PART_IMPORTANCE)
         squared += tl.load(parts + PART_IMPORTANCE_SQUARED)
         surprise += tl.load(parts + PART_SURPRISE)
-        unit = unit_for(reals, losses, size)
         tl.debug_barrier()  # all threads have read all numbers
+        largest = tl.maximum(old_largest, largest)
+        ratio = old_largest / tl.where(largest > 0.0, largest, 1.0)
 
         # the gauge: sums, and squared distances from the mean (Welford's, for a batch)
         square, fourth = ratio * ratio, ratio * ratio * ratio * ratio
@@ -564,16 +562,19 @@ def settle(
             tl.store(reals + FIRST_ROOT, root)
             tl.store(reals + COMPARED, past + compared)
             tl.store(reals + DISAGREEMENT, disagreement)
-            rescale(
+            rebuilt = rescale(
                 board, n, reals, wholes, scores, visits, mean, disagreement, root, scale, total,
                 cut, cursor, size, HEIGHT,
             )  # fmt: skip
+            taken = tl.where(rebuilt > 0, 0, size)
     else:
         record_trouble(reals, wholes, indices, probabilities, losses, fault)
+        taken = 0 * size
     tl.debug_barrier()
     tl.store(wholes + ACCEPTED, tl.where(fault == NO_FAULT, 1, 0).to(tl.int64))
     tl.store(wholes + BATCH_FAULT, tl.full((), NO_FAULT, tl.int64))
     tl.store(reals + BATCH_LARGEST, tl.full((), 0.0, tl.float64))
+    return taken
 
 
 @triton.jit
@@ -581,19 +582,23 @@ def rescale(
     board, n, reals, wholes, scores, visits, mean, disagreement, root, scale, total, cut, cursor,
     size, HEIGHT: tl.constexpr,
 ):  # fmt: skip
-    """Move the sweep on; change the scale if weights are out of range."""
-    after = total
+    """Move the sweep on; change the scale if weights are out of range.
+
+    Returns 1 if all weights were computed, which then need no more.
+    """
+    after, rebuilt = total, tl.cast(0, tl.int32)
     above = (total > HIGH) | (cut > 0)
     if above | (total < LOW * n):
         if n <= SMALL:
             rebuild(board, n, reals, scores, visits, mean, disagreement, root, HEIGHT)
-            after = tl.maximum(total, total_of(board))
+            after, rebuilt = tl.maximum(total, total_of(board)), tl.cast(1, tl.int32)
         elif cursor + 2 * size >= n:  # once in a pass of the sweep, which then does the rest
             tl.store(reals + SCALE, scale * tl.where(above, 0.5, 2.0))
     tl.store(wholes + CURSOR, (cursor + 2 * size) % n)
     tl.store(wholes + CUT, tl.cast(0, tl.int64))
     written = tl.minimum(n, 3 * tl.cast(size, tl.int64))
     tl.store(wholes + ROOM, (-after + LIMIT) // written)
+    return rebuilt
 
 
 # ---- launches
@@ -610,27 +615,38 @@ def visit_kernel(
     n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
     own = tl.program_id(0) * TILE + tl.arange(0, TILE)
     slot, cursor = tl.load(slots + own, mask=own < size, other=-1), tl.load(wholes + CURSOR)
+    fault, largest = tl.load(wholes + BATCH_FAULT), tl.load(reals + BATCH_LARGEST)
+    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    item, chance, loss, inside = batch_of(indices, probabilities, losses, size, own)
+    known = inside & (item >= 0) & (item < n)
     times = tl.load(counts + slot, mask=slot >= 0, other=1)
     total = tl.load(sums + slot, mask=slot >= 0, other=0)
     leading = is_last(table, slot, own)
-    tl.debug_barrier()  # threads that share a slot have all read it
+    place = item
+    if GROUPED:
+        place = tl.load(places + item, mask=known, other=0)
+    score, visited, weight = read(board, n, scores, visits, place, known, HEIGHT)
+    unit = unit_for(reals, losses, size)
+    tl.debug_barrier()  # threads that share a slot or an item have all read it
     zero = tl.zeros((TILE,), tl.int64)
     tl.store(table + slot, zero, mask=leading)
     tl.store(counts + slot, zero, mask=leading)
     tl.store(sums + slot, zero, mask=leading)
     times = tl.where(leading, times, 1).to(tl.float64)
+    score = tl.where(known, score, 1.0)
     found = visit(
-        board, n, groups, tl.cast(count, tl.int64), reals, wholes, scores, visits, starts, areas,
-        places, group_of, levels, seen, losses_of, sums_of, indices, probabilities, losses, size,
-        leading, times, total, bits, parts, HEIGHT, GROUP_HEIGHT, TILE, GROUPED,
+        board, n, groups, tl.cast(count, tl.int64), reals, scores, visits, starts, areas, group_of,
+        levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score, visited,
+        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, largest, leading, times,
+        total, bits, parts, HEIGHT, GROUP_HEIGHT, GROUPED,
     )  # fmt: skip
     if not GROUPED:
         found = outside_sweep(found, cursor, n, size)
-    tl.store(chosen + own, found, mask=own < size)
+    tl.store(chosen + own, found, mask=inside)
     if finish(board):
         settle(
             board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
-            parts, programs, HEIGHT, GROUPED,
+            parts, programs, unit, fault, largest, HEIGHT, GROUPED,
         )  # fmt: skip
 
 
@@ -643,40 +659,58 @@ def learn_kernel(
 ):  # fmt: skip
     """All of it for a small batch, in one program; with items, their weights as well."""
     n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
-    cursor = tl.load(wholes + CURSOR)
-    item, valid, grains = look(
-        n, reals, wholes, scores, places, group_of, levels, seen, losses_of, sums_of, indices,
-        probabilities, losses, size, bits, parts, TILE, GROUPED,
+    own, cursor = tl.arange(0, TILE), tl.load(wholes + CURSOR)
+    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    item, chance, loss, inside = batch_of(indices, probabilities, losses, size, own)
+    known = inside & (item >= 0) & (item < n)
+    place = item
+    if GROUPED:
+        place = tl.load(places + item, mask=known, other=0)
+    score, visited, weight = read(board, n, scores, visits, place, known, HEIGHT)
+    score = tl.where(known, score, 1.0)
+    unit = unit_for(reals, losses, size)
+    valid, grains, learnt, others, largest, fault = look(
+        n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of, levels,
+        seen, losses_of, sums_of, bits, TILE, GROUPED,
     )  # fmt: skip
     leading, times, total = pairs(item, valid, grains, TILE)
+    tl.store(parts + PART_MEAN, learnt)
+    tl.store(parts + PART_OTHERS, others)
     tl.debug_barrier()
     found = visit(
-        board, n, groups, tl.cast(count, tl.int64), reals, wholes, scores, visits, starts, areas,
-        places, group_of, levels, seen, losses_of, sums_of, indices, probabilities, losses, size,
-        leading, times.to(tl.float64), total, bits, parts, HEIGHT, GROUP_HEIGHT, TILE, GROUPED,
+        board, n, groups, tl.cast(count, tl.int64), reals, scores, visits, starts, areas, group_of,
+        levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score, visited,
+        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, largest, leading,
+        times.to(tl.float64), total, bits, parts, HEIGHT, GROUP_HEIGHT, GROUPED,
     )  # fmt: skip
     if GROUPED:
-        own = tl.arange(0, TILE)
-        tl.store(chosen + own, found, mask=own < size)
+        tl.store(chosen + own, found, mask=inside)
+        tl.debug_barrier()
+        settle(
+            board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
+            parts, 1, unit, fault, largest, HEIGHT, GROUPED,
+        )  # fmt: skip
     else:
         found = outside_sweep(found, cursor, n, size)
-    tl.debug_barrier()
-    settle(
-        board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
-        parts, 1, HEIGHT, GROUPED,
-    )  # fmt: skip
-    if not GROUPED:
+        away = tl.arange(0, 2 * TILE)
+        swept = tl.where(cursor + away < n, cursor + away, cursor + away - n)
+        near = (away < 2 * size) & (away < n)
         tl.debug_barrier()
-        taken = tl.where(tl.load(wholes + ACCEPTED) > 0, size, 0)
+        average, visited, old = read(board, n, scores, visits, swept, near, HEIGHT)
+        score, past, weight = read(board, n, scores, visits, found, found >= 0, HEIGHT)
+        taken = settle(
+            board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
+            parts, 1, unit, fault, largest, HEIGHT, GROUPED,
+        )  # fmt: skip
+        tl.debug_barrier()
         mean, disagreement = tl.load(reals + MEAN_SQUARE), tl.load(reals + DISAGREEMENT)
         root, scale = tl.load(reals + FIRST_ROOT), tl.load(reals + SCALE)
-        room, away = tl.load(wholes + ROOM), tl.arange(0, 2 * TILE)
-        swept = tl.where(cursor + away < n, cursor + away, cursor + away - n)
+        room = tl.load(wholes + ROOM)
         weigh(
-            board, n, wholes, scores, visits, found, (found >= 0) & (taken > tl.arange(0, TILE)), mean, disagreement,
-            root, scale, room, HEIGHT, False,
+            board, n, wholes, found, score, past, weight, (found >= 0) & (own < taken), mean,
+            disagreement, root, scale, room, HEIGHT, False,
         )  # fmt: skip
         weigh(
-            board, n, wholes, scores, visits, swept, (away < 2 * taken) & (away < n),
-            mean, disagreement, root, scale, room, HEIGHT, False,
+            board, n, wholes, swept, average, visited, old, near & (away < 2 * taken), mean,
+            disagreement, root, scale, room, HEIGHT, False,
         )  # fmt: skip

@@ -22,12 +22,21 @@ from tombola.index import real
 from tombola.samplers import default_rule, group_rule
 from tombola.torch.device import layout
 from tombola.torch.device.draw_kernels import power_of_two
-from tombola.torch.device.kernels import BITS, FAN, FAN_BITS, WIDTH, replace, rows_of, start_of
+from tombola.torch.device.kernels import (
+    BITS,
+    FAN,
+    FAN_BITS,
+    WIDTH,
+    change,
+    replace,
+    rows_of,
+    start_of,
+)
 from tombola.torch.device.layout import Real, Whole
 
 __all__ = [
-    "exponent_near", "kappa_after", "rebuild", "reference", "regroup_kernel", "relative_grain",
-    "weigh", "weigh_kernel", "weigh_members_kernel",
+    "exponent_near", "kappa_after", "read", "rebuild", "reference", "regroup_kernel",
+    "relative_grain", "weigh", "weigh_kernel", "weigh_members_kernel",
 ]  # fmt: skip
 
 MEAN_SQUARE = tl.constexpr(Real.MEAN_SQUARE)
@@ -72,22 +81,28 @@ def root_of(average, visits, mean, disagreement):
 
 
 @triton.jit
-def values_of(scores, visits, item, chosen, mean, disagreement, first_root):
+def values_of(average, visited, mean, disagreement, first_root):
     """Return what weights are proportional to; 1 before the first loss, when `first_root` is 0."""
-    average = tl.load(scores + item, mask=chosen, other=0.0)
-    count = tl.load(visits + item, mask=chosen, other=0.0).to(tl.float64)
     known = first_root > 0.0
-    root = root_of(average, count, mean, disagreement)
+    root = root_of(average, visited, mean, disagreement)
     return tl.where(known, root / tl.where(known, first_root, 1.0), 1.0)
 
 
 @triton.jit
-def weights_of(scores, visits, item, chosen, mean, disagreement, first_root, scale, room):
+def weights_of(average, visited, chosen, mean, disagreement, first_root, scale, room):
     """Return weights from 1 to `room`, and how many of them were cut to that."""
-    scaled = values_of(scores, visits, item, chosen, mean, disagreement, first_root) * scale
+    scaled = values_of(average, visited, mean, disagreement, first_root) * scale
     cut = scaled >= room.to(tl.float64)
     weight = tl.where(cut, room, tl.where(cut, 0.0, scaled).to(tl.int64))
     return tl.maximum(weight, 1), tl.sum((chosen & cut).to(tl.int32), 0)
+
+
+@triton.jit
+def read(board, n, scores, visits, item, chosen, HEIGHT: tl.constexpr):
+    """Return h, V and the weight of items."""
+    average = tl.load(scores + item, mask=chosen, other=0.0)
+    visited = tl.load(visits + item, mask=chosen, other=0).to(tl.float64)
+    return average, visited, tl.load(board + start_of(n, 0, HEIGHT) + item, mask=chosen, other=0)
 
 
 @triton.jit
@@ -123,7 +138,8 @@ def rebuild(board, n, reals, scores, visits, mean, disagreement, first_root, HEI
     first = tl.cast(0, tl.int64)
     while first < n:
         item = first + tl.arange(0, BLOCK)
-        value = values_of(scores, visits, item, item < n, mean, disagreement, first_root)
+        average, visited, _ = read(board, n, scores, visits, item, item < n, HEIGHT)
+        value = values_of(average, visited, mean, disagreement, first_root)
         total += tl.sum(tl.where(item < n, value, 0.0), 0)
         first += BLOCK
     scale = TARGET * power_of_two(-exponent_near(total))
@@ -131,8 +147,9 @@ def rebuild(board, n, reals, scores, visits, mean, disagreement, first_root, HEI
     first = tl.cast(0, tl.int64)
     while first < n:
         item = first + tl.arange(0, BLOCK)
+        average, visited, _ = read(board, n, scores, visits, item, item < n, HEIGHT)
         weight, _ = weights_of(
-            scores, visits, item, item < n, mean, disagreement, first_root, scale, room
+            average, visited, item < n, mean, disagreement, first_root, scale, room
         )
         tl.store(board + start_of(n, 0, HEIGHT) + item, weight, mask=item < n)
         first += BLOCK
@@ -147,14 +164,12 @@ def rebuild(board, n, reals, scores, visits, mean, disagreement, first_root, HEI
 
 @triton.jit
 def weigh(
-    board, n, wholes, scores, visits, item, chosen, mean, disagreement, first_root, scale, room,
-    HEIGHT: tl.constexpr, GATHER: tl.constexpr,
+    board, n, wholes, item, average, visited, old, chosen, mean, disagreement, first_root, scale,
+    room, HEIGHT: tl.constexpr, GATHER: tl.constexpr,
 ):  # fmt: skip
     """Write the weights of the chosen items, all different."""
-    weight, cut = weights_of(
-        scores, visits, item, chosen, mean, disagreement, first_root, scale, room
-    )
-    replace(board, n, item, weight, chosen, HEIGHT, GATHER)
+    weight, cut = weights_of(average, visited, chosen, mean, disagreement, first_root, scale, room)
+    change(board, n, item, old, weight, chosen, HEIGHT, GATHER)
     if cut > 0:
         tl.store(wholes + CUT, tl.cast(1, tl.int64))
 
@@ -162,24 +177,25 @@ def weigh(
 @triton.jit(do_not_specialize=["n", "size", "drawn"])
 def weigh_kernel(
     board, n, reals, wholes, scores, visits, chosen, size, drawn, HEIGHT: tl.constexpr
-):
+):  # fmt: skip
     """Write the weights that a batch changes.
 
     The first `drawn` programs have 128 of its positions each, the others a row of the sweep. The
     cursor has passed the sweep already.
     """
     n = tl.cast(n, tl.int64)
+    lane, program = tl.arange(0, WIDTH), tl.program_id(0)
     taken = tl.where(tl.load(wholes + ACCEPTED) > 0, size, 0)
     mean, disagreement = tl.load(reals + MEAN_SQUARE), tl.load(reals + DISAGREEMENT)
     first_root, scale = tl.load(reals + FIRST_ROOT), tl.load(reals + SCALE)
     room, cursor = tl.load(wholes + ROOM), tl.load(wholes + CURSOR)
-    lane, program = tl.arange(0, WIDTH), tl.program_id(0)
     if program < drawn:
         own = program * WIDTH + lane
         item = tl.load(chosen + own, mask=own < size, other=-1)
+        average, visited, old = read(board, n, scores, visits, item, item >= 0, HEIGHT)
         weigh(
-            board, n, wholes, scores, visits, item, (item >= 0) & (own < taken), mean, disagreement,
-            first_root, scale, room, HEIGHT, True,
+            board, n, wholes, item, average, visited, old, (item >= 0) & (own < taken), mean,
+            disagreement, first_root, scale, room, HEIGHT, True,
         )  # fmt: skip
     else:
         cursor = (cursor + n - (2 * size) % n) % n
@@ -187,13 +203,12 @@ def weigh_kernel(
         item = row * WIDTH + lane
         away = tl.where(item < cursor, item + n, item) - cursor
         swept = (item < n) & (away < 2 * taken)
+        average, visited, old = read(board, n, scores, visits, item, swept, HEIGHT)
         weight, cut = weights_of(
-            scores, visits, item, swept, mean, disagreement, first_root, scale, room
+            average, visited, swept, mean, disagreement, first_root, scale, room
         )
-        leaf = board + start_of(n, 0, HEIGHT) + item
-        old = tl.load(leaf, mask=swept, other=0)
         tl.debug_barrier()  # threads that share an item have all read it
-        tl.store(leaf, weight, mask=swept)
+        tl.store(board + start_of(n, 0, HEIGHT) + item, weight, mask=swept)
         add_row(board, n, row, tl.sum(tl.where(swept, weight - old, 0), 0), HEIGHT)
         if cut > 0:
             tl.store(wholes + CUT, tl.cast(1, tl.int64))
