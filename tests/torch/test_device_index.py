@@ -518,7 +518,7 @@ def test_states_of_the_cpu_are_the_hosts():
             {**state, "order": state["order"] * 0},
             to_tensors(tombola.WeightIndex([1]).state_dict()),
         ):
-            with pytest.raises(CheckpointError, match="order|saved with n=1, here it is 39"):
+            with pytest.raises(CheckpointError, match=r"order|saved with n=1, here it is 39"):
                 device_index.load_state_dict(wrong)
         assert repr(device_index.state_dict()) == repr(state)
 

@@ -34,6 +34,11 @@ class DeviceDraw(TensorDraw):
 
     __slots__ = ("_out", "_size", "n", "probabilities")
 
+    _out: Tensor
+    _size: int
+    n: int
+    probabilities: Tensor
+
     def __init__(
         self, indices: Tensor, probabilities: Tensor, importances: Tensor, n: int, number: int
     ) -> None:

@@ -45,6 +45,7 @@ from tombola.torch.device import layout
 from tombola.torch.device.draw_kernels import (
     group_probability,
     power_of_two,
+    quotient,
     total_of,
     uniform_weight,
 )
@@ -394,7 +395,7 @@ def visit_members(scores, visits, place, score, visited, moves, square, times, t
 def visit(
     board, n, groups, count, reals, scores, visits, starts, areas, group_of, levels, seen,
     losses_of, sums_of, own, item, place, chance, loss, known, score, visited, weight, taken, unit,
-    fed, mean, largest, leading, times, total, bits, parts, HEIGHT: tl.constexpr,
+    fed, mean, area, largest, leading, times, total, bits, parts, HEIGHT: tl.constexpr,
     GROUP_HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
     """Learn from the losses of this program at the first `taken` positions of the batch.
@@ -406,7 +407,6 @@ def visit(
     mixing, disagreement = tl.load(reals + MIXING), tl.load(reals + DISAGREEMENT)
     old_largest = tl.load(reals + LARGEST_LOSS)
     ours_sum, uniform_sum = tl.load(reals + OURS), tl.load(reals + UNIFORM)
-    area = total_of(board)
     learnt = known & (own < taken)
     leading = leading & learnt
     square = squares_of(loss, unit)
@@ -417,12 +417,12 @@ def visit(
         of_group = tl.load(sums_of + group, mask=known, other=0)
         members = tl.load(starts + group + 1, mask=known, other=1)
         members -= tl.load(starts + group, mask=known, other=0)
-        area = tl.load(areas + group, mask=known, other=1).to(tl.float64)
+        members_area = tl.load(areas + group, mask=known, other=1).to(tl.float64)
         candidate = group_probability(
             board, n, groups, count, starts, areas, place, group, known, HEIGHT, GROUP_HEIGHT
         )
         kappa = kappa_after(before, kappa, past, mean, in_group, of_group, bits)
-        root = area / (UNSEEN * members.to(tl.float64))
+        root = members_area / (UNSEEN * members.to(tl.float64))
         typical = kappa * root * root
         moves = leading & (typical > 0.0)
         new = score * (total.to(tl.float64) * relative_grain(before, bits)) / times
@@ -486,7 +486,7 @@ def add_up(parts, programs):
 @triton.jit
 def settle(
     board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size, parts,
-    programs, unit, fault, largest, HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
+    programs, unit, fault, largest, total, room, HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
     """Move all numbers on, or record the fault; return how many losses weights are to follow.
 
@@ -502,7 +502,6 @@ def settle(
     scale, cursor, cut = tl.load(reals + SCALE), tl.load(wholes + CURSOR), tl.load(wholes + CUT)
     past, start = tl.load(reals + COMPARED), tl.load(reals + DISAGREEMENT)
     root = tl.load(reals + FIRST_ROOT)
-    total = total_of(groups if GROUPED else board)
     taken = size
     if fault == NO_FAULT:
         if programs > 1:
@@ -564,7 +563,7 @@ def settle(
             tl.store(reals + DISAGREEMENT, disagreement)
             rebuilt = rescale(
                 board, n, reals, wholes, scores, visits, mean, disagreement, root, scale, total,
-                cut, cursor, size, HEIGHT,
+                cut, cursor, size, room, HEIGHT,
             )  # fmt: skip
             taken = tl.where(rebuilt > 0, 0, size)
     else:
@@ -578,26 +577,32 @@ def settle(
 
 
 @triton.jit
+def room_of(total, n, size):
+    """Return the largest weight that the batch may write: the total stays below the limit."""
+    return (-total + LIMIT) // tl.minimum(n, 3 * tl.cast(size, tl.int64))
+
+
+@triton.jit
 def rescale(
     board, n, reals, wholes, scores, visits, mean, disagreement, root, scale, total, cut, cursor,
-    size, HEIGHT: tl.constexpr,
+    size, room, HEIGHT: tl.constexpr,
 ):  # fmt: skip
     """Move the sweep on; change the scale if weights are out of range.
 
     Returns 1 if all weights were computed, which then need no more.
     """
-    after, rebuilt = total, tl.cast(0, tl.int32)
+    rebuilt = tl.cast(0, tl.int32)
     above = (total > HIGH) | (cut > 0)
     if above | (total < LOW * n):
         if n <= SMALL:
             rebuild(board, n, reals, scores, visits, mean, disagreement, root, HEIGHT)
-            after, rebuilt = tl.maximum(total, total_of(board)), tl.cast(1, tl.int32)
+            room, rebuilt = room_of(tl.maximum(total, total_of(board)), n, size), rebuilt + 1
         elif cursor + 2 * size >= n:  # once in a pass of the sweep, which then does the rest
             tl.store(reals + SCALE, scale * tl.where(above, 0.5, 2.0))
-    tl.store(wholes + CURSOR, (cursor + 2 * size) % n)
+    further = cursor + 2 * size
+    tl.store(wholes + CURSOR, further - n * quotient(further, n))
     tl.store(wholes + CUT, tl.cast(0, tl.int64))
-    written = tl.minimum(n, 3 * tl.cast(size, tl.int64))
-    tl.store(wholes + ROOM, (-after + LIMIT) // written)
+    tl.store(wholes + ROOM, room)
     return rebuilt
 
 
@@ -625,7 +630,9 @@ def visit_kernel(
     place = item
     if GROUPED:
         place = tl.load(places + item, mask=known, other=0)
+    area = total_of(groups if GROUPED else board)
     score, visited, weight = read(board, n, scores, visits, place, known, HEIGHT)
+    room = room_of(area, n, size)  # a division that takes as long as these reads
     unit = unit_for(reals, losses, size)
     tl.debug_barrier()  # threads that share a slot or an item have all read it
     zero = tl.zeros((TILE,), tl.int64)
@@ -637,8 +644,8 @@ def visit_kernel(
     found = visit(
         board, n, groups, tl.cast(count, tl.int64), reals, scores, visits, starts, areas, group_of,
         levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score, visited,
-        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, largest, leading, times,
-        total, bits, parts, HEIGHT, GROUP_HEIGHT, GROUPED,
+        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, area, largest, leading,
+        times, total, bits, parts, HEIGHT, GROUP_HEIGHT, GROUPED,
     )  # fmt: skip
     if not GROUPED:
         found = outside_sweep(found, cursor, n, size)
@@ -646,7 +653,7 @@ def visit_kernel(
     if finish(board):
         settle(
             board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
-            parts, programs, unit, fault, largest, HEIGHT, GROUPED,
+            parts, programs, unit, fault, largest, area, room, HEIGHT, GROUPED,
         )  # fmt: skip
 
 
@@ -666,7 +673,9 @@ def learn_kernel(
     place = item
     if GROUPED:
         place = tl.load(places + item, mask=known, other=0)
+    area = total_of(groups if GROUPED else board)
     score, visited, weight = read(board, n, scores, visits, place, known, HEIGHT)
+    room = room_of(area, n, size)  # a division that takes as long as these reads
     score = tl.where(known, score, 1.0)
     unit = unit_for(reals, losses, size)
     valid, grains, learnt, others, largest, fault = look(
@@ -680,7 +689,7 @@ def learn_kernel(
     found = visit(
         board, n, groups, tl.cast(count, tl.int64), reals, scores, visits, starts, areas, group_of,
         levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score, visited,
-        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, largest, leading,
+        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, area, largest, leading,
         times.to(tl.float64), total, bits, parts, HEIGHT, GROUP_HEIGHT, GROUPED,
     )  # fmt: skip
     if GROUPED:
@@ -688,7 +697,7 @@ def learn_kernel(
         tl.debug_barrier()
         settle(
             board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
-            parts, 1, unit, fault, largest, HEIGHT, GROUPED,
+            parts, 1, unit, fault, largest, area, room, HEIGHT, GROUPED,
         )  # fmt: skip
     else:
         found = outside_sweep(found, cursor, n, size)
@@ -700,7 +709,7 @@ def learn_kernel(
         score, past, weight = read(board, n, scores, visits, found, found >= 0, HEIGHT)
         taken = settle(
             board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
-            parts, 1, unit, fault, largest, HEIGHT, GROUPED,
+            parts, 1, unit, fault, largest, area, room, HEIGHT, GROUPED,
         )  # fmt: skip
         tl.debug_barrier()
         mean, disagreement = tl.load(reals + MEAN_SQUARE), tl.load(reals + DISAGREEMENT)

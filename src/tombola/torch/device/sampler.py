@@ -278,10 +278,10 @@ class LearnLaunch(NamedTuple):
 
 def learn_launch(size: int) -> LearnLaunch:
     """Return how to learn from a batch of this size."""
-    if size <= 256:
+    if size <= 128:
         tile = max(32, 1 << (size - 1).bit_length())
         return LearnLaunch(tile, tile // 32)
-    return LearnLaunch(128, 4)
+    return LearnLaunch(64, 2) if size <= 16384 else LearnLaunch(256, 8)
 
 
 class RuleBoard(ABC):
