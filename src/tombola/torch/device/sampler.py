@@ -186,6 +186,10 @@ class DeviceSampler:
         """What the caller passes to `update`: "loss" or "gradient norm"."""
         return str(self._engine.quantity)
 
+    @quantity.setter
+    def quantity(self, quantity: str) -> None:
+        self._engine.quantity = quantity
+
     @property
     def rounds(self) -> int:
         """The number of draws so far, also in CUDA graphs; this waits."""
