@@ -38,8 +38,9 @@ from tombola.solvers.descent import dense, lazy, scaled
 from tombola.solvers.dual import run as dual_run
 from tombola.solvers.newton import run as newton_run
 from tombola.state.describe import describe
-from tombola.torch.device import group_board, vrb_board
+from tombola.torch.device import group_vrb as device_group_vrb
 from tombola.torch.device import index as device_index
+from tombola.torch.device import vrb as device_vrb
 from tombola.torch.loader import checkpoints as loader_checkpoints
 from tombola.torch.loader import device as device_loader
 from tombola.torch.replay import priorities
@@ -110,8 +111,8 @@ STATES = {
         "`WeightedSampler`": weighted.WeightedState,
         "`PrioritizedSampler`": priorities.PriorityState,
         "`WeightIndex` on a device": device_index.IndexState,
-        "`VRB` on a device": vrb_board.VRBBoardState,
-        "`GroupVRB` on a device": group_board.GroupBoardState,
+        "`VRB` on a device": device_vrb.VRBBoardState,
+        "`GroupVRB` on a device": device_group_vrb.GroupBoardState,
     },
     "Files": {
         "Models of `tombola train`": models.ModelState,

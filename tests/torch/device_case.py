@@ -16,6 +16,8 @@ DEVICE = "cuda" if CUDA else "cpu"
 if not CUDA:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before the kernels are imported
 
+from tombola.torch.device import board, group_vrb, launching, sampler, vrb  # noqa: E402
+
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
 
 long = (lambda test: test) if CUDA else pytest.mark.slow  # seconds on a GPU, interpreted a minute
@@ -38,24 +40,37 @@ def on(sampler, values):
     return torch.as_tensor(np.asarray(values), device=sampler.device)
 
 
-def kernels_with(kernels, folder, module, old, new):
-    """Return kernels, those of one module with a piece of its text replaced."""
+def use_kernels(monkeypatch):
+    """Let samplers and indexes on any device run kernels."""
+    monkeypatch.setattr(launching, "runs_kernels", lambda device: True)
+
+
+def change_kernels(monkeypatch, folder, module, old, new, more=""):
+    """Replace a piece of the text of one module of kernels, of which new boards are made."""
     original = importlib.import_module(f"tombola.torch.device.{module}")
     text = pathlib.Path(original.__file__).read_text()
     assert text.count(old) == 1, old
     path = folder / f"{module}_variant.py"
-    path.write_text(text.replace(old, new))
+    path.write_text(text.replace(old, new) + more)
     specification = importlib.util.spec_from_file_location(path.stem, path)
     changed = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(changed)
-    return tuple(
-        getattr(changed, kernel.__name__) if hasattr(changed, kernel.__name__) else kernel
-        for kernel in kernels
-    )
+    for user in (board, sampler, vrb, group_vrb):
+        monkeypatch.setattr(
+            user, "kernels", lambda name: changed if name == module else launching.kernels(name)
+        )
+
+
+def refuse(sampler, draw, *losses, then=None):
+    """Feed losses that are refused: on the CPU by `update`, elsewhere by what asks for errors."""
+    for batch in losses:
+        sampler.update(draw, on(sampler, batch))
+    (then or sampler.check)()
 
 
 def numbers_of(sampler):
-    return repr(sampler.state_dict()["state"])
+    state = sampler.state_dict()
+    return repr(state.get("state", state))
 
 
 def changed(state, path, value):

@@ -9,13 +9,15 @@ import torch
 from device_case import (
     CUDA,
     DEVICE,
+    change_kernels,
     changed,
     cuda_tests,
-    kernels_with,
     long,
     needs_triton,
     numbers_of,
     on,
+    refuse,
+    use_kernels,
 )
 from device_oracle import random_below
 from device_player import Player
@@ -25,11 +27,10 @@ import tombola
 from tombola.checkpoint import CheckpointError
 from tombola.testing import check_sampler
 from tombola.torch import GroupVRB, TensorDraw
-from tombola.torch.device import group_board
 from tombola.torch.device import sampler as device_sampler
 from tombola.torch.device.board import DrawLaunch
-from tombola.torch.device.rule_board import LearnLaunch
-from tombola.torch.device.vrb_layout import Real, Whole
+from tombola.torch.device.layout import Real, Whole
+from tombola.torch.device.sampler import LearnLaunch
 
 # the interpreter's arithmetic is numpy's, which warns where a GPU does not
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -53,9 +54,9 @@ def on_board(monkeypatch):
 
 
 def new_on_board(monkeypatch):
-    monkeypatch.setattr(device_sampler, "runs_kernels", lambda device: True)
+    use_kernels(monkeypatch)
     if not CUDA:  # few programs to interpret
-        monkeypatch.setattr(group_board, "draw_launch", lambda size: DrawLaunch(32, 1, 1))
+        monkeypatch.setattr(device_sampler, "draw_launch", lambda size: DrawLaunch(32, 1, 1))
     return lambda groups=GROUPS, seed=0, **more: GroupVRB(groups, device=DEVICE, seed=seed, **more)
 
 
@@ -131,7 +132,7 @@ def test_one_group_one_item_and_many_groups(on_board):
 
 @needs_triton
 def test_batches_of_several_programs(on_board, monkeypatch):
-    monkeypatch.setattr(group_board, "learn_launch", lambda size: LearnLaunch(16, 1))
+    monkeypatch.setattr(device_sampler, "learn_launch", lambda size: LearnLaunch(16, 1))
     groups = np.arange(300) % 7
     compare(on_board, groups, RULES["noisy"], size=53, rounds=3)
 
@@ -169,15 +170,15 @@ def test_equal_losses_shuffle(on_board):
 
 
 WRONG = {
-    "groups of the end": ("group_kernels", "starts + group + 1)", "starts + group)"),
-    "before forgotten": ("group_kernels", "before(board, n, first, HEIGHT) +", "0 * first +"),
-    "any item too often": ("group_kernels", "by_weight = part > GROUP", "by_weight = part > 3"),
-    "kappa stays": ("group_learn_kernels", "start + (1.0 - rest)", "start + (0.0 * rest)"),
-    "duplicates once": ("group_learn_kernels", "- score) * times / window", "- score) / window"),
-    "no floor of h": ("group_learn_kernels", "tl.maximum(moved, SMALLEST_SCORE)", "moved"),
-    "areas lost": ("group_learn_kernels", "areas + group, weight -", "areas + group, old -"),
-    "level after": ("group_learn_kernels", "LEVEL_BEFORE, level)", "LEVEL_BEFORE, moved)"),
-    "sums kept": ("group_learn_kernels", "tl.store(sums_of + group, zero, mask=inside)", "pass"),
+    "groups of the end": ("draw_kernels", "starts + group + 1)", "starts + group)"),
+    "before forgotten": ("draw_kernels", "before(board, n, first, HEIGHT) +", "0 * first +"),
+    "any item too often": ("draw_kernels", "by_weight = part > GROUP", "by_weight = part > 3"),
+    "kappa stays": ("weigh_kernels", "start + (1.0 - rest)", "start + (0.0 * rest)"),
+    "duplicates once": ("learn_kernels", "- score) * times / window", "- score) / window"),
+    "no floor of h": ("learn_kernels", "tl.maximum(moved, SMALLEST_SCORE)", "moved"),
+    "areas lost": ("weigh_kernels", "areas + group, weight -", "areas + group, old -"),
+    "level after": ("learn_kernels", "LEVEL_BEFORE, mean)", "LEVEL_BEFORE, moved)"),
+    "sums kept": ("weigh_kernels", "tl.store(sums_of + group, zero, mask=inside)", "pass"),
 }  # fmt: skip
 
 
@@ -186,9 +187,8 @@ WRONG = {
 @pytest.mark.parametrize("name", ["right", *WRONG])
 def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
     text = "import triton\n"
-    given = WRONG.get(name, ("group_kernels", text, text))
-    kernels = kernels_with(group_board.load_kernels(), tmp_path, *given)
-    monkeypatch.setattr(group_board, "load_kernels", lambda: kernels)
+    given = WRONG.get(name, ("draw_kernels", text, text))
+    change_kernels(monkeypatch, tmp_path, *given)
 
     def trial():
         for rule in ("noisy", "zeros at first", "sparse"):
@@ -262,6 +262,18 @@ def test_draws_estimate_and_learn(new):
     assert sampler.probabilities().sum().item() == pytest.approx(1.0)
 
 
+def test_the_cpu_draws_what_the_hosts_sampler_does():
+    """Item by item, with the same probabilities."""
+    sampler, host = GroupVRB(GROUPS, device="cpu", seed=4), tombola.GroupVRB(GROUPS, seed=4)
+    for _ in range(30):
+        draw, expected = sampler.draw(7), host.draw(7)
+        assert draw.indices.tolist() == expected.indices.tolist()
+        sampler.update(draw, (draw.indices + 1).double())
+        host.update(expected, expected.indices + 1.0)
+    assert sampler.probabilities().tolist() == host.probabilities().tolist()
+    np.testing.assert_allclose(sampler.group_probabilities(), host.group_probabilities(), 1e-12)
+
+
 def test_groups_may_be_a_tensor(new):
     assert new(torch.tensor([3, 1, 3])).labels == [1, 3]
     with pytest.raises(ValueError, match=r"groups\[1\] is None"):
@@ -273,9 +285,8 @@ def test_bad_losses_are_refused_as_a_whole(new):
     draw = sampler.draw(4)
     sampler.update(draw, on(sampler, [1.0, 2.0, 3.0, 4.0]))
     before = numbers_of(sampler)
-    sampler.update(draw, on(sampler, [1.0, math.nan, 1.0, -1.0]))
-    with pytest.raises(ValueError, match=r"losses\[1\] is nan: losses must be finite"):
-        sampler.check()
+    with pytest.raises(ValueError, match=r"losses\[1\] is nan.*: losses must be finite"):
+        refuse(sampler, draw, [1.0, math.nan, 1.0, -1.0])
     assert numbers_of(sampler) == before
     sampler.update(draw, on(sampler, [1.0] * 4))
     sampler.check()

@@ -8,7 +8,7 @@ import math
 
 import pytest
 import torch
-from device_case import CUDA, changed, cuda_tests
+from device_case import CUDA, changed, cuda_tests, refuse
 from torch.utils.data import DataLoader, TensorDataset
 
 import tombola
@@ -103,13 +103,8 @@ def test_losses_that_are_not_finite_may_be_skipped():
     losses = torch.tensor([1.0, math.nan, math.inf, 2.0], device=DEVICE)
     loader.update(draw, losses, skip_nonfinite=True)
     assert (loader.skipped, loader.sampler.gauge.count) == (2, 2)
-
-    def refused():
-        loader.update(draw, losses)  # on the CPU, it may raise the error itself
-        loader.check()
-
     with pytest.raises(ValueError, match=r"losses\[1\] is nan"):
-        refused()
+        refuse(loader, draw, losses.tolist())
 
 
 def test_refused_losses_change_nothing():
@@ -200,6 +195,8 @@ def test_states_continue_in_the_middle_of_an_epoch():
         next(batches)
 
 
+# of a sampler: the host's on the CPU, with another form of state
+ARGUMENTS = ["sampler"] if CUDA else ["sampler", "parameters"]
 BAD_STATES = [
     (["epoch"], -1, "epoch must be an integer from 0"),
     (["left"], N + 1, "left must be an integer from 0"),
@@ -210,8 +207,13 @@ BAD_STATES = [
     (["counts"], torch.zeros(N, dtype=torch.int32, device="meta"), "counts .* numpy cannot hold"),
     (["counts"], torch.zeros(N, dtype=torch.int32).to_sparse(), "counts .* numpy cannot hold"),
     (["counts"], -torch.arange(N, dtype=torch.int32), r"counts\[1\] must be .* got -1"),
-    (["sampler", "n"], 3, "saved with n=3, here it is 23"),
-    pytest.param(["sampler", "seed"], 10**5000, "seed=one too long to show", id="huge seed"),
+    ([*ARGUMENTS, "n"], 3, "saved with n=3, here it is 23|saved with another n"),
+    pytest.param(
+        [*ARGUMENTS, "seed"],
+        10**5000,
+        "seed=one too long to show|saved with another seed",
+        id="huge seed",
+    ),
 ]
 
 

@@ -1,8 +1,8 @@
 """What runs where the training runs: exact draws without waiting for the host."""
 
-from tombola.torch.device.device_draw import DeviceDraw
+from tombola.torch.device.device_draw import DeviceDraw, IndexDraw
 from tombola.torch.device.group_vrb import GroupVRB
-from tombola.torch.device.index import IndexDraw, WeightIndex
+from tombola.torch.device.index import WeightIndex
 from tombola.torch.device.vrb import VRB
 
 __all__ = ["VRB", "DeviceDraw", "GroupVRB", "IndexDraw", "WeightIndex"]

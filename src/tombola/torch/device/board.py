@@ -1,12 +1,13 @@
 """The index on a device: buffers of fixed address, and launches that never wait for the host."""
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tombola.torch.device.launching import Launcher
+from tombola.torch.device.launching import Launch, Launcher, Plans, kernels
 from tombola.torch.device.layout import (
     CELLS,
     FAN,
@@ -15,10 +16,11 @@ from tombola.torch.device.layout import (
     WIDTH,
     Cell,
     Fault,
+    room_for,
     shape_of,
 )
 
-__all__ = ["Board"]
+__all__ = ["Board", "draw_launch", "power_for", "scratch"]
 
 SMALL = 1024  # batches up to this size are set by one launch, which compares all pairs
 GATHERED = 1024  # from this size on, changes of the top sums are added up within a program first
@@ -62,15 +64,42 @@ def table_warps(size: int) -> int:
 ATTEMPTS = 64  # words for a draw: less than a quarter of them are rejected
 
 
-class Table(NamedTuple):
-    """Scratch memory for large batches, all zero between calls."""
+def scratch(
+    device: torch.device, counts: Callable[[int, int], tuple[int, ...]], roomy: int
+) -> Plans[int, tuple[Any, ...]]:
+    """Return scratch memory by powers of two of the size of a batch: tensors of int64, and bits.
 
-    entries: Tensor  # (2^bits,): item and last position
-    sums: Tensor  # (2^bits,): the sum of the amounts of an item
-    slots: Tensor  # the slot of each position
-    faults: Tensor  # the first fault of each program, in the batch
-    ranges: Tensor  # the same, in the sums
-    bits: int
+    A table has eight slots for each position, and two in batches of more than `roomy`. The tables
+    are kept for good, since a CUDA graph may hold their addresses.
+
+    Parameters
+    ----------
+    device : torch.device
+    counts : function
+        The sizes of the tensors, from the slots of a table and the positions of a batch.
+    roomy : int
+    """
+
+    def make(power: int) -> tuple[Any, ...]:
+        most = 1 << power
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(
+                f"a batch of {most // 2 + 1} to {most} needs scratch memory: make a call of this "
+                "size before the capture of a CUDA graph"
+            )
+        bits = power + (ROOMY_BITS if most <= roomy else 1)
+        tensors = (
+            torch.zeros(count, dtype=torch.int64, device=device)
+            for count in counts(1 << bits, most)
+        )
+        return *tensors, bits
+
+    return Plans(make)
+
+
+def power_for(size: int) -> int:
+    """Return the power of two of the scratch memory for a batch."""
+    return max((size - 1).bit_length(), LEAST_POWER)
 
 
 def key_of(seed: int) -> int:
@@ -92,7 +121,7 @@ class Board:
     """
 
     def __init__(self, weights: Tensor, device: torch.device, seed: int) -> None:
-        self.kernels = load_kernels()
+        self.kernels = kernels("kernels")
         self.shape = shape = shape_of(weights.numel())
         self.memory = torch.zeros(shape.size, dtype=torch.int64, device=device)
         self.cells = self.memory[:CELLS]
@@ -101,16 +130,16 @@ class Board:
             for level, (start, rows) in enumerate(zip(shape.starts, shape.rows, strict=True))
         ]
         self.leaves = self.levels[0][: shape.n]
-        self.tables: dict[int, Table] = {}  # kept for good: a CUDA graph may hold their addresses
+        self.tables = scratch(
+            self.memory.device, lambda full, most: (full, full, most, most // 32, most // 32), ROOMY
+        )
         self.launch = Launcher(self.memory.device)
-        self.load(weights, seed, 0, None)
+        self._draw, self._set = Plans(self._plan_draw), Plans(self._plan_set)
+        self._changes = Plans(self._plan_changes)
+        self.load(weights, seed, 0)
 
-    def load(self, weights: Tensor, seed: int, position: int, order: Any) -> None:
-        """Take over valid weights and the state of the stream; forget faults.
-
-        Draws from a board do not depend on the order of changes before: `order` is not used.
-        """
-        del order
+    def load(self, weights: Tensor, seed: int, position: int) -> None:
+        """Take over valid weights and the state of the stream; forget faults."""
         self.leaves.copy_(weights)
         for level in range(1, len(self.levels)):
             rows = self._rows(level - 1)
@@ -124,11 +153,6 @@ class Board:
         return self.levels[level].view(-1, FAN if level else WIDTH)
 
     @property
-    def order(self) -> None:
-        """There is none."""
-        return None
-
-    @property
     def total(self) -> Tensor:
         """The sum of all weights."""
         return self.levels[-1].sum()
@@ -138,11 +162,11 @@ class Board:
         """The number of draws made."""
         return int(self.cells[Cell.POSITION])
 
-    @property
-    def nbytes(self) -> int:
-        """The memory used, scratch included."""
-        scratch = (part for table in self.tables.values() for part in table[:-1])
-        return sum(part.nbytes for part in (self.memory, *scratch))
+    def tensors(self) -> Iterator[Tensor]:
+        """Return all memory, scratch included."""
+        yield self.memory
+        for *parts, _ in self.tables.values():
+            yield from parts
 
     def fault(self) -> tuple[int, int, int]:
         """Return kind, position and value of the first fault since the last call; this waits."""
@@ -160,91 +184,76 @@ class Board:
                 return k
         return -1
 
-    def draw(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return items, their weights and the total."""
-        indices = torch.empty(size, dtype=torch.int64, device=self.memory.device)
-        weights = torch.empty_like(indices)
-        if size == 0:
-            return indices, weights, self.total
-        total = torch.empty((), dtype=torch.int64, device=self.memory.device)
+    def draw(self, size: int) -> Tensor:
+        """Return items, their weights and the total in one tensor: see `IndexDraw`."""
+        room = room_for(size)
+        out = torch.empty(2 * room + 1, dtype=torch.int64, device=self.memory.device)
+        if size:
+            self._draw[size](out)
+        else:
+            out[0] = self.total
+        return out
+
+    def _plan_draw(self, size: int) -> Launch:
         tile, warps, groups = draw_launch(size)
-        self.launch(
-            self.kernels.draw_kernel, -(-size // tile), self.memory, self.shape.n, indices, weights,
-            total, size, warps=warps, HEIGHT=self.shape.height, TILE=tile, GROUPS=groups,
-            ATTEMPTS=ATTEMPTS,
+        return self.launch(
+            self.kernels.draw_kernel, -(-size // tile), (self.memory, self.shape.n),
+            (size, room_for(size)), warps=warps, HEIGHT=self.shape.height, TILE=tile,
+            GROUPS=groups, ATTEMPTS=ATTEMPTS,
         )  # fmt: skip
-        return indices, weights, total
 
     def set(self, indices: Tensor, weights: Tensor) -> None:
         """Set weights; the last position of an item wins."""
-        size, (n, height, *_, limit) = indices.numel(), self.shape
+        size = indices.numel()
         if size > SMALL:
-            self._change(indices, weights, 0, limit, add=False)
+            self._change(size, None, indices, weights)
         elif size > 0:
-            tile, warps, chunk = set_launch(size)
-            self.launch(
-                self.kernels.set_kernel, -(-size // tile), self.memory, n, limit, indices, weights,
-                size, warps=warps, given=(indices, weights), HEIGHT=height, TILE=tile, CHUNK=chunk,
-                GATHER=size >= GATHERED,
-            )  # fmt: skip
+            self._set[size](indices, weights)
+
+    def _plan_set(self, size: int) -> Launch:
+        tile, warps, chunk = set_launch(size)
+        return self.launch(
+            self.kernels.set_kernel, -(-size // tile),
+            (self.memory, self.shape.n, self.shape.limit), (size,), warps=warps,
+            HEIGHT=self.shape.height, TILE=tile, CHUNK=chunk, GATHER=size >= GATHERED,
+        )  # fmt: skip
 
     def add(self, indices: Tensor, amounts: Tensor, most: int) -> None:
         """Add amounts, each from -most to most, to weights."""
         if indices.numel() > 0:
-            self._change(indices, amounts, -most, most, add=True)
+            self._change(indices.numel(), most, indices, amounts)
 
-    def _change(self, indices: Tensor, values: Tensor, least: int, most: int, *, add: bool) -> None:
-        """Set or add by way of a table: enter the batch, look at its sums, make the changes."""
+    def _change(self, size: int, most: int | None, indices: Tensor, values: Tensor) -> None:
+        """Set, or add amounts up to `most`, by way of a table."""
+        insert, add, apply = self._changes[size, most]
+        insert(indices, values)
+        if add is not None:
+            add(indices)
+        apply(indices, values)
+
+    def _plan_changes(self, change: tuple[int, int | None]) -> tuple[Launch, Launch | None, Launch]:
+        """Enter the batch into a table, look at its sums if amounts are added, make the changes."""
+        size, most = change
         (n, height, *_, limit), board, kernels = self.shape, self.memory, self.kernels
-        size = indices.numel()
-        entries, sums, slots, faults, ranges, bits = self._table(size)
-        warps = table_warps(size)
-        tile, table = 32 * warps, (entries, sums, slots)
+        entries, sums, slots, faults, ranges, bits = self.tables[power_for(size)]
+        warps, table, add = table_warps(size), (entries, sums, slots), most is not None
+        tile = 32 * warps
         programs = -(-size // tile)
-        self.launch(
-            kernels.insert_kernel, programs, board, n, least, most, indices, values, size, *table,
-            faults, bits, warps=warps, given=(indices, values), ADD=add, TILE=tile,
+        insert = self.launch(
+            kernels.insert_kernel, programs,
+            (board, n, 0 if most is None else -most, limit if most is None else most),
+            (size, *table, faults, bits), warps=warps, ADD=add, TILE=tile,
         )  # fmt: skip
-        if add:
-            self.launch(
-                kernels.add_kernel, programs, board, n, limit, indices, size, *table, faults,
-                ranges, warps=warps, given=(indices,), HEIGHT=height, TILE=tile,
-            )  # fmt: skip
-        self.launch(
-            kernels.apply_kernel, programs, board, n, indices, values, size, *table,
-            ranges if add else faults, warps=warps, given=(indices, values), ADD=add,
-            HEIGHT=height, TILE=tile, GATHER=size >= GATHERED,
+        look = self.launch(
+            kernels.add_kernel, programs, (board, n, limit), (size, *table, faults, ranges),
+            warps=warps, HEIGHT=height, TILE=tile,
         )  # fmt: skip
-
-    def _table(self, size: int) -> Table:
-        """Return a table with two slots for each position, or eight while that is cheap."""
-        power = max((size - 1).bit_length(), LEAST_POWER)
-        if power not in self.tables:
-            device = self.memory.device
-            if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-                raise RuntimeError(
-                    f"a batch of {size} needs scratch memory: set or add one of this size before "
-                    "the capture of a CUDA graph"
-                )
-            most = 1 << power
-            bits = power + (ROOMY_BITS if most <= ROOMY else 1)
-            entries, sums, slots, faults, ranges = (
-                torch.zeros(count, dtype=torch.int64, device=device)
-                for count in (1 << bits, 1 << bits, most, most // 32, most // 32)
-            )
-            self.tables[power] = Table(entries, sums, slots, faults, ranges, bits)
-        return self.tables[power]
+        apply = self.launch(
+            kernels.apply_kernel, programs, (board, n),
+            (size, *table, ranges if add else faults), warps=warps, ADD=add, HEIGHT=height,
+            TILE=tile, GATHER=size >= GATHERED,
+        )  # fmt: skip
+        return insert, look if add else None, apply
 
 
 MOST_CHANGES = 1 << POSITION_BITS  # positions of a batch that fit into a table
-
-
-def load_kernels() -> Any:
-    """Return the module of kernels, which needs Triton."""
-    try:
-        from tombola.torch.device import kernels
-    except ImportError as error:
-        raise ImportError(
-            f"an index on a GPU needs Triton, which comes with PyTorch: {error}"
-        ) from error
-    return kernels

@@ -1,5 +1,6 @@
 """GroupVRB on a device: items of the same group share what is learnt from their losses."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -7,17 +8,27 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-import tombola.samplers
-from tombola.samplers.groups import group_numbers
-from tombola.state import same
-from tombola.torch.device import sampler
-from tombola.torch.device.group_board import GroupBoard
-from tombola.torch.device.layout import MOST_ITEMS
-from tombola.torch.device.sampler import DeviceSampler, DeviceState, place_of
-from tombola.torch.device.sampler_host import SamplerHost
+from tombola import samplers
+from tombola.index.real import TARGET
+from tombola.samplers.group_rule import MEMORY, SMALLEST, UNSEEN
+from tombola.samplers.groups import group_numbers, new_groups
+from tombola.state import Floats, Ints, Scope, array, same
+from tombola.torch.device import launching
+from tombola.torch.device.board import Board
+from tombola.torch.device.launching import Launch, kernels, place_of
+from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Whole
+from tombola.torch.device.sampler import (
+    DeviceSampler,
+    DeviceState,
+    RuleBoard,
+    RuleState,
+    sum_fault,
+)
 from tombola.validation import whole
 
 __all__ = ["GroupVRB"]
+
+LARGEST = 2**40  # the largest weight of a member, unless there are so many that less fits
 
 
 class GroupVRBState(DeviceState):
@@ -34,8 +45,8 @@ class GroupVRB(DeviceSampler):
     The rule is that of `tombola.GroupVRB`: a few losses of a group inform about all of its items,
     long before each of them has been drawn. On a CUDA device all of it stays there: `draw` and
     `update` return at once, and both may be captured in a CUDA graph. A batch with a bad loss is
-    refused as a whole, and `check` or `state_dict` raises the error, as for `VRB`. On the CPU a
-    `tombola.GroupVRB` does the work.
+    refused as a whole, and `check` or `state_dict` raises the error, as for `VRB`. The CPU's is a
+    `tombola.GroupVRB` that takes and returns tensors, with the same draws for the same seed.
 
     Parameters
     ----------
@@ -94,13 +105,13 @@ class GroupVRB(DeviceSampler):
         numbers, self.labels = group_numbers(given, labels)
         n, seed = whole("n", len(numbers), 1, MOST_ITEMS + 1), whole("seed", seed, 0, 2**64)
         place, shuffle = place_of(device), bool(shuffle)
-        engine: GroupBoard | SamplerHost
-        if sampler.runs_kernels(place):
-            engine = GroupBoard(numbers, place, seed, shuffle=shuffle)
+        common: dict[str, Any] = {"shuffle": shuffle, "quantity": str(quantity), "seed": seed}
+        engine: GroupBoard | samplers.GroupVRB
+        if launching.runs_kernels(place):
+            engine = GroupBoard(numbers, place, **common)
         else:
-            host = tombola.samplers.GroupVRB(numbers, shuffle=shuffle, seed=seed)
-            engine = SamplerHost(host)
-        super().__init__(n, place, engine, shuffle=shuffle, quantity=str(quantity), seed=seed)
+            engine = samplers.GroupVRB(numbers, **common)
+        super().__init__(n, place, engine, shuffle=shuffle, seed=seed)
         self._numbers = torch.from_numpy(numbers.astype(np.int32))
 
     def group_probabilities(self) -> Tensor:
@@ -111,3 +122,134 @@ class GroupVRB(DeviceSampler):
 
     def _identity(self) -> dict[str, Any]:
         return {**super()._identity(), "groups": self._numbers.numpy()}
+
+
+class GroupBoardState(RuleState):
+    """What changes in `GroupVRB` on a device; items are in the order of groups."""
+
+    scores: Floats = array("h of each item", SMALLEST, 2.0**1000, dtype=np.float64, shape=("n",))
+    visits: NDArray[np.uint8] = array("V of each item", 0, MEMORY, dtype=np.uint8, shape=("n",))
+    levels: Floats = array(
+        "kappa of each group", 0.0, 2.0**1000, dtype=np.float64, shape=("groups",)
+    )
+    seen: Ints = array("losses of each group", 0, 2**60, dtype=np.int64, shape=("groups",))
+    group_weights: Ints = array(
+        "the weight of each group", 1, LIMIT, dtype=np.int64, shape=("groups",)
+    )
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the sums of the weights."""
+        return super().fault(scope) or sum_fault("group_weights", self.group_weights)
+
+
+class GroupBoard(RuleBoard):
+    """Weights, h (`scores`) and V (`visits`) by place, in the order of groups; kappa (`levels`).
+
+    `group_weights` are the leaves of the board of groups.
+    """
+
+    saved_as: ClassVar = GroupBoardState
+    grouped: ClassVar = True
+
+    def __init__(
+        self, numbers: NDArray[np.int32], device: torch.device, *, seed: int, shuffle: bool,
+        quantity: str,
+    ) -> None:  # fmt: skip
+        n, count = numbers.size, int(numbers.max()) + 1
+        order = new_groups(numbers)
+        self.most = min(LARGEST, LIMIT // (2 * n))
+        weights = torch.full((n,), min(UNSEEN, self.most), device=device)
+        scale = TARGET / 2.0 ** n.bit_length()
+        super().__init__(
+            weights, seed, scale=scale, mixing=0.125, shuffle=shuffle, quantity=quantity
+        )
+        place = np.empty(n, dtype=np.int64)
+        place[order.members] = np.arange(n)
+        self.places = torch.from_numpy(place).to(device)
+        self.members = torch.from_numpy(order.members.copy()).to(device)
+        self.group_of = torch.from_numpy(numbers[order.members]).to(device)
+        self.starts = torch.from_numpy(order.starts).to(device)
+        self.sizes = self.starts.diff()
+        self.groups = Board(self._first_weights(), device, seed)
+        self.group_weights, self.group_height = self.groups.leaves, self.groups.shape.height
+        self.scores = torch.ones(n, dtype=torch.float64, device=device)
+        self.visits = torch.zeros(n, dtype=torch.uint8, device=device)
+        self.levels = torch.zeros(count, dtype=torch.float64, device=device)
+        self.areas, self.seen, self.losses_of, self.sums_of = (
+            torch.zeros(count, dtype=torch.int64, device=device) for _ in range(4)
+        )
+        self._add_areas()
+
+    def _first_weights(self) -> Tensor:
+        """Return weights of groups in proportion to their sizes."""
+        return (self.sizes.double() * self.scale).long()
+
+    def _add_areas(self) -> None:
+        """Compute the sum of the weights of each group."""
+        self.areas.zero_().index_add_(0, self.group_of, self.board.leaves)
+
+    def reset(self) -> None:
+        """Return to the initial state, in the same memory."""
+        weights = torch.full_like(self.board.leaves, min(UNSEEN, self.most))
+        self.board.load(weights, self.seed, 0)
+        self.groups.load(self._first_weights(), self.seed, 0)
+        self.scores.fill_(1.0)
+        for part in (self.visits, self.levels, self.seen, self.losses_of, self.sums_of):
+            part.zero_()
+        self._add_areas()
+        self._begin()
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Return all memory, scratch included; that of the board of groups is among it."""
+        yield from super().tensors()
+        yield from self.groups.tensors()
+
+    def _drawn_by(self) -> tuple[Any, tuple[Any, ...], dict[str, int]]:
+        head = (
+            self.board.memory, self.n, self.groups.memory, self.levels.numel(), self.reals,
+            self.wholes, self.starts, self.areas, self.members, self.group_of,
+        )  # fmt: skip
+        kernel = kernels("draw_kernels").group_draw_kernel
+        return kernel, head, {"GROUP_HEIGHT": self.group_height}
+
+    def _groups(self) -> tuple[Any, ...]:
+        return (
+            self.groups.memory, self.levels.numel(), self.starts, self.areas, self.places,
+            self.group_of, self.levels, self.seen, self.losses_of, self.sums_of,
+        )  # fmt: skip
+
+    def _plan_weights(self, size: int, programs: int, chosen: Tensor, bits: int) -> list[Launch]:
+        """Write the weights of members, then those of all groups."""
+        del programs  # in every case
+        launch, kernels = self.board.launch, self.weighing
+        members = launch(
+            kernels.weigh_members_kernel, -(-size // 128),
+            (self.board.memory, self.n, self.most, self.wholes, self.areas, self.group_of,
+             self.scores, chosen, size),
+            warps=4, HEIGHT=self.board.shape.height, TILE=128,
+        )  # fmt: skip
+        groups = launch(
+            kernels.regroup_kernel, self.groups.shape.rows[0],
+            (self.groups.memory, self.levels.numel(), self.reals, self.wholes, self.areas,
+             self.levels, self.seen, self.losses_of, self.sums_of, bits),
+            warps=4, GROUP_HEIGHT=self.group_height,
+        )  # fmt: skip
+        return [members, groups]
+
+    def probabilities(self) -> Tensor:
+        """Return the distribution as of the latest draw, with the feedback since then."""
+        shares = self.group_weights.double() / self.groups.total / self.areas
+        floors = 0.125 / self.n + 0.125 / (self.levels.numel() * self.sizes.double())
+        by_place = 0.75 * shares[self.group_of] * self.board.leaves + floors[self.group_of]
+        return torch.where(self.wholes[Whole.SHUFFLING] > 0, 1.0 / self.n, by_place[self.places])
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state, in the same memory; a bad one raises and changes nothing."""
+        super().load(state)
+        self.groups.load(self.group_weights, self.seed, 0)
+        self.losses_of.zero_()
+        self.sums_of.zero_()
+        self._add_areas()
+
+    def _sizes(self) -> dict[str, Any]:
+        return {"groups": self.levels.numel()}

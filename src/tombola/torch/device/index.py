@@ -1,7 +1,7 @@
 """The public class of the index on a device: arguments, errors and checkpoints."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,16 +9,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tombola.index.layout import is_order, place_type
-from tombola.state import Ints, Scope, array, count, integer, optional
+import tombola.index
+from tombola.state import CheckpointError, Ints, array, count, integer, optional
+from tombola.torch.device import launching
 from tombola.torch.device.board import MOST_CHANGES, Board
-from tombola.torch.device.device_draw import DeviceDraw
-from tombola.torch.device.host import Host
+from tombola.torch.device.device_draw import IndexDraw, unscaled
+from tombola.torch.device.launching import place_of
 from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Fault
-from tombola.torch.tensors import TensorState
+from tombola.torch.tensors import TensorState, from_tensors, to_tensors
 from tombola.validation import whole
 
-__all__ = ["IndexDraw", "WeightIndex"]
+__all__ = ["WeightIndex"]
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOATS = "make the index from float weights: it then takes real numbers"
@@ -26,14 +27,15 @@ NOT_A_NUMBER = -(2**63)  # in place of the integer of NaN
 BEYOND = 2**62 + 2**10  # in place of an integer that no index takes
 LEAST_EXPONENT, LARGEST_EXPONENT = -1020, 1000  # of the scale, so that it is finite
 SPARE_BITS = 10  # real weights may grow to 2^10 times the largest one at first
+MOST_DRAWS = 2**30
 PIECE = 1 << 26  # weights that are searched for the first bad one at a time
 
 
 class IndexState(TensorState):
-    """All that defines a `WeightIndex`."""
+    """All that defines a `WeightIndex` on a CUDA device."""
 
     kind: ClassVar = "torch.WeightIndex"
-    form: ClassVar = 3
+    form: ClassVar = 4
 
     seed: int = integer("the seed of the draws", 0, 2**64 - 1)
     position: int = count("calls of `draw` so far")
@@ -45,80 +47,6 @@ class IndexState(TensorState):
         )
     )
     weights: Ints = array("the integer of each item", 0, "limit", dtype=np.int64, shape=("n",))
-    order: NDArray[Any] | None = optional(
-        array("on the CPU, the order of the columns", 0, "n - 1", dtype="places", shape=("n",))
-    )
-
-    def fault(self, scope: Scope) -> str:
-        """Return what is wrong with the order."""
-        if self.order is None or is_order(self.weights, self.order):
-            return ""
-        return "order must sort the items by the heights of their weights"
-
-
-class IndexDraw(DeviceDraw):
-    """Items drawn, with what their probabilities were; a `DeviceDraw`.
-
-    Probabilities and importances are computed when they are asked for.
-
-    Attributes
-    ----------
-    indices : Tensor of int64, shape (B,)
-        The items; -1 if there was nothing to draw from.
-    weights : Tensor, shape (B,)
-        Their weights when they were drawn: int64, or float64 if the weights are real.
-    total : Tensor, shape ()
-        The total when they were drawn.
-    """
-
-    __slots__ = ("_scale", "_total", "_units")
-
-    def __init__(
-        self,
-        indices: Tensor,
-        units: Tensor,
-        total: Tensor,
-        n: int,
-        number: int,
-        scale: float | None,
-    ) -> None:
-        self.indices, self.n, self.number = indices, n, number
-        self._units, self._total, self._scale = units, total, scale
-        self.shares, self.shards = None, 1
-        self._feedback_only = False
-        self._weights = None
-
-    @property
-    def probabilities(self) -> Tensor:  # type: ignore[override]
-        """The probability of each item at the time of the draw, float64."""
-        return self._units.double() / self._total
-
-    @property
-    def importances(self) -> Tensor:  # type: ignore[override]
-        """What each loss is multiplied by: 1 / (n p), float32."""
-        return self._doubles().float()
-
-    @property
-    def weights(self) -> Tensor:
-        """The weight of each item at the time of the draw."""
-        return _unscaled(self._units, self._scale)
-
-    @property
-    def total(self) -> Tensor:
-        """The sum of all weights at the time of the draw."""
-        return _unscaled(self._total, self._scale)
-
-    def _mapped(self, change: Callable[[Tensor], Tensor]) -> "IndexDraw":
-        indices, units = change(self.indices), change(self._units)
-        total = self._total.to(units.device)
-        return IndexDraw(indices, units, total, self.n, self.number, self._scale)
-
-    def __reduce__(self) -> Any:
-        parts = (self.indices, self._units, self._total, self.n, self.number, self._scale)
-        return IndexDraw, parts
-
-    def __repr__(self) -> str:
-        return f"IndexDraw({len(self)} of {self.n} items, draw {self.number})"
 
 
 class WeightIndex:
@@ -127,24 +55,25 @@ class WeightIndex:
     On a CUDA device everything stays there: `draw`, `set` and `add` launch kernels and return at
     once, whatever the number of items, and may be captured in a CUDA graph; every replay continues
     the stream of draws. Item i is drawn with probability ``weights[i] / total``, exactly, after any
-    number of changes. `draw`, `set`, `add`, `weights`, `total` and states are those of
-    `tombola.WeightIndex`; on the CPU they use its board.
+    number of changes. The CPU's is a `tombola.WeightIndex` that takes and returns tensors, with the
+    same draws for the same seed.
 
-    Real weights are drawn by integers on one scale, a power of two that is chosen once: the weight
-    times the scale, rounded down, but at least 1 if the weight is positive. An integer can be up to
-    ``2^62 // n``, and the scale leaves room for weights of 1024 times the largest one at first (of
-    1024, if all are 0 at first): with n = 10^6, the unit is at most 2^-31 of the largest weight. It
-    is at least 2^-1000: positive weights below that are drawn equally often.
+    On a CUDA device, real weights are drawn by integers on one scale, a power of two that is chosen
+    once: the weight times the scale, rounded down, but at least 1 if the weight is positive. An
+    integer can be up to ``2^62 // n``, and the scale leaves room for weights of 1024 times the
+    largest one at first (of 1024, if all are 0 at first): with n = 10^6, the unit is at most 2^-31
+    of the largest weight. It is at least 2^-1000: positive weights below that are drawn equally
+    often.
 
-    The device cannot raise errors without waiting. A batch with a bad item or weight is therefore
-    refused as a whole, nothing changes, and `check` or `state_dict` raises the error of the first
-    such batch. This is so on the CPU as well.
+    A CUDA device cannot raise errors without waiting. A batch with a bad item or weight is
+    therefore refused as a whole, nothing changes, and `check` or `state_dict` raises the error of
+    the first such batch. On the CPU, the call itself raises it.
 
     Parameters
     ----------
     weights : Tensor or array-like of int or float, shape (n,)
-        Integers are exact, from 0 to ``2^62 // n`` each, so that no total can overflow. Floats are
-        real weights, finite and not negative.
+        Integers are exact, from 0 to ``2^62 // n`` each on a CUDA device, so that no total can
+        overflow. Floats are real weights, finite and not negative.
     device : torch.device or str, optional
         Where the index is; by default where `weights` are.
     seed : int, default=0
@@ -164,18 +93,15 @@ class WeightIndex:
     --------
     >>> index = WeightIndex(torch.tensor([1, 2, 0, 5]), seed=1)
     >>> draw = index.draw(6)
-    >>> draw.indices
-    tensor([1, 1, 3, 3, 1, 3])
+    >>> draw.indices                                     # as tombola.WeightIndex([1, 2, 0, 5], 1)
+    tensor([1, 0, 3, 3, 1, 3])
     >>> draw.probabilities
-    tensor([0.2500, 0.2500, 0.6250, 0.6250, 0.2500, 0.6250], dtype=torch.float64)
+    tensor([0.2500, 0.1250, 0.6250, 0.6250, 0.2500, 0.6250], dtype=torch.float64)
     >>> index.set(torch.tensor([3, 0]), torch.tensor([0, 6]))
     >>> index.add(torch.tensor([1, 1]), torch.tensor([1, 1]))
     >>> index.weights, index.total
     (tensor([6, 4, 0, 0]), tensor(10))
-    >>> index.set(torch.tensor([0, 4]), torch.tensor([1, 1]))       # refused
-    >>> index.check()
-    Traceback (most recent call last):
-    IndexError: items[1] is 4, out of range for an index of 4 items
+    >>> index.check()                                    # on a CUDA device, errors come here
     >>> index = WeightIndex(torch.tensor([0.5, 0.0, 1.5]), seed=1)
     >>> index.add(torch.tensor([1]), torch.tensor([2.0]))
     >>> index.weights, index.total
@@ -196,24 +122,20 @@ class WeightIndex:
             raise ValueError(
                 f"weights must be those of 1 to 2^38 items, got {given.numel()} of them"
             )
-        self._n, self._limit = given.numel(), LIMIT // given.numel()
-        place = given.device if device is None else torch.device(device)
-        if place.type == "cuda" and place.index is None:
-            place = torch.device("cuda", torch.cuda.current_device())
+        self._n, self._limit, self._seed = given.numel(), LIMIT // given.numel(), seed
+        self._device = given.device if device is None else place_of(device)
         self._exponent: int | None = None
+        self._draws = 0
+        self._engine: Any
+        self._on_host = not launching.runs_kernels(self._device)
+        if self._on_host:
+            self._engine = tombola.index.WeightIndex(_array(given), seed)
+            return
         if given.dtype.is_floating_point:
             self._exponent = _exponent_for(given, self._limit)
             given = _integers(given, 2.0**self._exponent)
         self._check_range(given)
-        self._seed = seed
-        self._device = place
-        self._draws = 0
-        self._engine = engine_of(place)(given, place, seed)
-
-    @property
-    def _scale(self) -> float | None:
-        """What real weights are multiplied by; None if weights are integers."""
-        return None if self._exponent is None else 2.0**self._exponent
+        self._engine = Board(given, self._device, seed)
 
     def draw(self, size: int) -> IndexDraw:
         """Draw items, with replacement.
@@ -229,10 +151,17 @@ class WeightIndex:
             Items, probabilities and importances, and the weights. With a total of zero the items
             are -1, and `check` raises.
         """
-        drawn = self._engine.draw(whole("size", size, 0, 2**30))
+        if type(size) is not int or not 0 <= size < MOST_DRAWS:
+            size = whole("size", size, 0, MOST_DRAWS)
+        drawn = self._engine.draw(size)
+        if self._on_host:
+            index, items = self._engine, torch.tensor(drawn.indices)
+            units, total = index._index.weights[drawn.indices], torch.tensor(int(index._total[0]))
+            exponent = None if index._real is None else index._real.exponent
+            return IndexDraw(items, torch.from_numpy(units), total, self._n, drawn.round, exponent)
         number = self._draws
         self._draws += size > 0
-        return IndexDraw(*drawn, self._n, number, self._scale)
+        return IndexDraw.within(drawn, size, self._n, number, self._exponent)
 
     def set(self, items: Any, weights: Any) -> None:
         """Set the weights of items; if an item occurs more than once, its last weight wins.
@@ -242,7 +171,10 @@ class WeightIndex:
         items : Tensor or array-like of int, shape (k,)
         weights : Tensor or array-like of int or float, shape (k,)
         """
-        self._engine.set(*self._batch(items, weights, "weights"))
+        if self._on_host:
+            self._engine.set(self._given("items", items), self._given("weights", weights))
+        else:
+            self._engine.set(*self._batch(items, weights, "weights"))
 
     def add(self, items: Any, deltas: Any) -> None:
         """Add to the weights of items; if an item occurs more than once, all its deltas count.
@@ -251,22 +183,29 @@ class WeightIndex:
         ----------
         items : Tensor or array-like of int, shape (k,)
         deltas : Tensor or array-like of int or float, shape (k,)
-            Integers from -m to m with ``m = 2^62 // max(n, k)``. A real delta is rounded towards 0,
-            but to at least one unit if it is not 0. If a weight would leave the range from 0 to
-            ``2^62 // n``, the batch is refused.
+            On a CUDA device, integers from -m to m with ``m = 2^62 // max(n, k)``; a real delta is
+            rounded towards 0, but to at least one unit if it is not 0. If a weight would leave the
+            range from 0 to ``2^62 // n``, the batch is refused.
         """
+        if self._on_host:
+            self._engine.add(self._given("items", items), self._given("deltas", deltas))
+            return
         places, changes = self._batch(items, deltas, "deltas")
         self._engine.add(places, changes, LIMIT // max(self._n, places.numel()))
 
     @property
     def total(self) -> Tensor:
         """The exact sum of all weights, on the device: int64, or float64 for real weights."""
-        return _unscaled(self._engine.total, self._scale)
+        if self._on_host:
+            return torch.from_numpy(np.asarray(self._engine.total))
+        return unscaled(self._engine.total, self._exponent)
 
     @property
     def weights(self) -> Tensor:
-        """A copy of all weights, on the device; real weights as they were rounded, float64."""
-        return _unscaled(self._engine.leaves.clone(), self._scale)
+        """A copy of all weights, on the device; real ones are rounded on a CUDA device, float64."""
+        if self._on_host:
+            return torch.from_numpy(self._engine.weights)
+        return unscaled(self._engine.leaves.clone(), self._exponent)
 
     @property
     def device(self) -> torch.device:
@@ -281,21 +220,30 @@ class WeightIndex:
     @property
     def nbytes(self) -> int:
         """The memory used by the index, in bytes."""
-        return self._engine.nbytes
+        if self._on_host:
+            return int(self._engine.nbytes)
+        return sum(part.nbytes for part in self._engine.tensors())
 
     def probabilities(self, items: Any) -> Tensor:
         """Return the present probabilities of items, float64; NaN for an item out of range."""
         given = self._tensor("items", items)
         inside = (given >= 0) & (given < self._n)
-        units = self._engine.leaves[torch.where(inside, given, 0)].double()
+        places = torch.where(inside, given, 0)
+        if self._on_host:
+            real, weights = self._engine._real, self._engine._index.weights
+            chosen = torch.from_numpy(weights if real is None else real.values)[places]
+            return torch.where(inside, chosen.double() / self.total, float("nan"))
+        units = self._engine.leaves[places].double()
         return torch.where(inside, units / self._engine.total, float("nan"))
 
     def check(self) -> None:
         """Raise the error of the first call that was refused since the last check; this waits.
 
         Nothing has changed by a call that was refused, and it is forgotten once its error was
-        raised.
+        raised. On the CPU there is nothing to check: calls raise errors themselves.
         """
+        if self._on_host:
+            return
         kind, where, value = self._engine.fault()
         if kind != Fault.NONE:
             raise self._error(kind, where, value)
@@ -303,7 +251,7 @@ class WeightIndex:
     def verify(self) -> None:
         """Check every sum, in O(n); raise a RuntimeError that locates a violation."""
         level = self._engine.verify()
-        if level >= 0:
+        if not self._on_host and level >= 0:
             raise RuntimeError(
                 f"the index is corrupt at its sums of level {level}; please report this as a bug"
             )
@@ -311,30 +259,48 @@ class WeightIndex:
     def state_dict(self) -> dict[str, Any]:
         """Return all that defines the index; raises as `check` does.
 
-        The state holds tensors on the CPU and integers only, and may be loaded on any device. What
-        the order of changes was matters for the draws on the CPU, and is None elsewhere.
+        The state holds tensors on the CPU and integers only. One of a CUDA device loads on any
+        CUDA device. That of the CPU is the state of a `tombola.WeightIndex`, as tensors.
         """
+        if self._on_host:
+            state: dict[str, Any] = to_tensors(self._engine.state_dict())
+            return state
         self.check()
         return IndexState(
             seed=self._seed,
             position=self._engine.position,
             exponent=self._exponent,
             weights=self._engine.leaves.numpy(force=True),
-            order=self._engine.order,
         ).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, in the same memory; a bad state raises and changes nothing."""
-        read = IndexState.from_state_dict(
-            state, n=self._n, limit=self._limit, places=place_type(self._n)
-        )
-        self._engine.load(torch.from_numpy(read.weights), read.seed, read.position, read.order)
+        if self._on_host:
+            index = tombola.index.WeightIndex.from_state_dict(from_tensors(state))
+            if len(index) != self._n:
+                raise CheckpointError(f"saved with n={len(index)}, here it is {self._n}")
+            self._engine, self._seed = index, index.seed
+            return
+        read = IndexState.from_state_dict(state, n=self._n, limit=self._limit)
+        self._engine.load(torch.from_numpy(read.weights), read.seed, read.position)
         self._seed, self._exponent, self._draws = read.seed, read.exponent, read.position
+
+    def _given(self, name: str, values: Any) -> NDArray[Any]:
+        """Return items or weights as an array, for the host's index, which looks at them."""
+        if isinstance(values, Tensor):
+            self._check_device(name, values)
+            return _array(values)
+        return np.asarray(values)
+
+    def _check_device(self, name: str, given: Tensor) -> None:
+        if given.device != self._device:
+            raise ValueError(f"{name} is on {given.device}, the index on {self._device}")
 
     def _batch(self, items: Any, values: Any, name: str) -> tuple[Tensor, Tensor]:
         """Return a batch as contiguous int64 tensors on the device; kernels look at the values."""
         places = self._tensor("items", items)
-        given = self._tensor(name, values, self._scale)
+        scale = None if self._exponent is None else 2.0**self._exponent
+        given = self._tensor(name, values, scale)
         if places.shape != given.shape:
             raise ValueError(
                 f"items and {name} must have the same length, got {len(places)} and {len(given)}"
@@ -352,8 +318,7 @@ class WeightIndex:
         """
         if isinstance(values, Tensor):
             tensor = values
-            if tensor.device != self._device:
-                raise ValueError(f"{name} is on {tensor.device}, the index on {self._device}")
+            self._check_device(name, tensor)
         else:
             tensor = torch.as_tensor(np.asarray(values), device=self._device)
             tensor = tensor if tensor.numel() else tensor.long()  # an empty list is of floats
@@ -437,9 +402,10 @@ class WeightIndex:
         return f"WeightIndex(n={self._n}, device='{self._device}', seed={self._seed})"
 
 
-def engine_of(device: torch.device) -> type[Board] | type[Host]:
-    """Return what does the work on a device."""
-    return Host if device.type == "cpu" else Board
+def _array(values: Tensor) -> NDArray[Any]:
+    """Return a tensor of any type as an array; floats are of float64."""
+    exact = values.double() if values.dtype.is_floating_point else values
+    return exact.numpy(force=True)
 
 
 def _check_integers(name: str, values: Tensor) -> None:
@@ -469,8 +435,3 @@ def _integers(values: Tensor, scale: float) -> Tensor:
     sizes = torch.nan_to_num(real.abs() * scale, nan=0.0, posinf=beyond).clamp_(max=beyond)
     units = torch.maximum(sizes.long(), (real != 0).long())
     return torch.where(real.isnan(), NOT_A_NUMBER, torch.where(real < 0, -units, units))
-
-
-def _unscaled(units: Tensor, scale: float | None) -> Tensor:
-    """Return the weights that integers stand for."""
-    return units if scale is None else units.double() / scale

@@ -121,10 +121,15 @@ def replace(board, n, item, new, chosen, HEIGHT: tl.constexpr, GATHER: tl.conste
 
     Integer additions: the sums do not depend on their order.
     """
-    leaf = board + start_of(n, 0, HEIGHT) + item
-    old = tl.load(leaf, mask=chosen, other=0)
+    old = tl.load(board + start_of(n, 0, HEIGHT) + item, mask=chosen, other=0)
+    change(board, n, item, old, new, chosen, HEIGHT, GATHER)
+
+
+@triton.jit
+def change(board, n, item, old, new, chosen, HEIGHT: tl.constexpr, GATHER: tl.constexpr):
+    """Do that where the old weights are known."""
     tl.debug_barrier()  # threads that share an item have all read it
-    tl.store(leaf, new, mask=chosen)
+    tl.store(board + start_of(n, 0, HEIGHT) + item, new, mask=chosen)
     delta = tl.where(chosen, new - old, 0)
     for level in tl.static_range(1, HEIGHT + 1):
         entry = item >> (BITS + FAN_BITS * (level - 1))
@@ -226,23 +231,15 @@ def random_below(key, position, lane, total, ATTEMPTS: tl.constexpr):
     return dart.to(tl.int64), left
 
 
-@triton.jit(do_not_specialize=["n", "size"])
+@triton.jit(do_not_specialize=["n", "size", "room"])
 def draw_kernel(
-    board,
-    n,
-    indices,
-    weights,
-    totals,
-    size,
-    HEIGHT: tl.constexpr,
-    TILE: tl.constexpr,
-    GROUPS: tl.constexpr,
+    board, n, out, size, room, HEIGHT: tl.constexpr, TILE: tl.constexpr, GROUPS: tl.constexpr,
     ATTEMPTS: tl.constexpr = 64,
-):
-    """Draw `size` items: indices[j] = i with probability weights[i] / total.
+):  # fmt: skip
+    """Draw `size` items: out[j] = i with probability weights[i] / total.
 
-    Also returns the weight of each item drawn, and the total. A total of zero gives items -1. The
-    last program to finish advances the position of the stream.
+    From `room` on are the weights of the items drawn, and at 2 `room` the total. A total of zero
+    gives items -1. The last program to finish advances the position of the stream.
     """
     n = tl.cast(n, tl.int64)
     lane = tl.program_id(0) * TILE + tl.arange(0, TILE)
@@ -252,12 +249,12 @@ def draw_kernel(
     dart, unlucky = random_below(key, position, lane, total, ATTEMPTS)
     item = descend(board, n, dart, HEIGHT, GROUPS)
     weight = tl.load(board + start_of(n, 0, HEIGHT) + item)
-    tl.store(indices + lane, tl.where(total > 0, item, -1), mask=lane < size)
-    tl.store(weights + lane, weight, mask=lane < size)
+    tl.store(out + lane, tl.where(total > 0, item, -1), mask=lane < size)
+    tl.store(out + room + lane, weight, mask=lane < size)
     if unlucky > 0:
         record(board, UNLUCKY, position, 0)
     if finish(board):
-        tl.store(totals, total)
+        tl.store(out + 2 * room, total)
         tl.store(board + POSITION, position + 1)
         if total == 0:
             record(board, EMPTY, position, 0)
@@ -268,17 +265,9 @@ def draw_kernel(
 
 @triton.jit(do_not_specialize=["n", "limit", "size"])
 def set_kernel(
-    board,
-    n,
-    limit,
-    indices,
-    weights,
-    size,
-    HEIGHT: tl.constexpr,
-    TILE: tl.constexpr,
-    CHUNK: tl.constexpr,
-    GATHER: tl.constexpr,
-):
+    board, n, limit, indices, weights, size, HEIGHT: tl.constexpr, TILE: tl.constexpr,
+    CHUNK: tl.constexpr, GATHER: tl.constexpr,
+):  # fmt: skip
     """Set weights: the last position of an item wins, and a batch with a fault changes nothing.
 
     Every program looks at the whole batch, for faults and for later positions of its own items.
@@ -341,21 +330,9 @@ def find_slots(table, item, position, valid, bits):
 
 @triton.jit(do_not_specialize=["n", "least", "most", "size", "bits"])
 def insert_kernel(
-    board,
-    n,
-    least,
-    most,
-    indices,
-    values,
-    size,
-    table,
-    sums,
-    slots,
-    faults,
-    bits,
-    ADD: tl.constexpr,
-    TILE: tl.constexpr,
-):
+    board, n, least, most, indices, values, size, table, sums, slots, faults, bits,
+    ADD: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
     """Enter a batch into the table and look for faults; with ADD, sum up the amounts of an item."""
     n, least, most = tl.cast(n, tl.int64), tl.cast(least, tl.int64), tl.cast(most, tl.int64)
     position = tl.program_id(0) * TILE + tl.arange(0, TILE)
@@ -388,19 +365,9 @@ def is_last(table, slot, position):
 
 @triton.jit(do_not_specialize=["n", "limit", "size"])
 def add_kernel(
-    board,
-    n,
-    limit,
-    indices,
-    size,
-    table,
-    sums,
-    slots,
-    faults,
-    ranges,
-    HEIGHT: tl.constexpr,
+    board, n, limit, indices, size, table, sums, slots, faults, ranges, HEIGHT: tl.constexpr,
     TILE: tl.constexpr,
-):
+):  # fmt: skip
     """Look for items that would leave the range of weights: a fault at their last position.
 
     Faults of the batch itself come first: with one of them, sums may mean nothing.
@@ -421,20 +388,9 @@ def add_kernel(
 
 @triton.jit(do_not_specialize=["n", "size"])
 def apply_kernel(
-    board,
-    n,
-    indices,
-    values,
-    size,
-    table,
-    sums,
-    slots,
-    faults,
-    ADD: tl.constexpr,
-    HEIGHT: tl.constexpr,
-    TILE: tl.constexpr,
-    GATHER: tl.constexpr,
-):
+    board, n, indices, values, size, table, sums, slots, faults, ADD: tl.constexpr,
+    HEIGHT: tl.constexpr, TILE: tl.constexpr, GATHER: tl.constexpr,
+):  # fmt: skip
     """Make the changes of a batch without a fault; clear the table; record the fault of another.
 
     `faults` are those of the programs of the launch before this one.

@@ -1,65 +1,154 @@
-"""Launches that cost the host little: a kernel is looked up once for each way to cut it."""
+"""Launches that cost the host little: everything but the addresses of a call is prepared once."""
 
-from typing import Any
+import importlib
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["Launcher"]
+__all__ = ["Launch", "Launcher", "Plans", "kernels", "place_of", "runs_kernels"]
 
 ALIGNED = 16  # bytes: Triton reads wider where all tensors begin at multiples of this
+MOST_PLANS = 1024
+
+Key = TypeVar("Key", bound=Hashable)
+Plan = TypeVar("Plan")
+
+
+def place_of(device: torch.device | str | None) -> torch.device:
+    """Return a device with its number, by default torch's default device."""
+    place = torch.get_default_device() if device is None else torch.device(device)
+    if place.type == "cuda" and place.index is None:
+        place = torch.device("cuda", torch.cuda.current_device())
+    return place
+
+
+def runs_kernels(device: torch.device) -> bool:
+    """Return whether kernels do the work on a device, not the host's sampler."""
+    return device.type != "cpu"
+
+
+def kernels(name: str) -> Any:
+    """Return a module of kernels, which needs Triton."""
+    try:
+        return importlib.import_module(f"tombola.torch.device.{name}")
+    except ImportError as error:
+        raise ImportError(f"a GPU needs Triton, which comes with PyTorch: {error}") from error
+
+
+class Plans(dict[Key, Plan]):
+    """What is made once for each size of a call, and then looked up."""
+
+    def __init__(self, make: Callable[[Key], Plan]) -> None:
+        self._make = make
+
+    def __missing__(self, key: Key) -> Plan:
+        if len(self) >= MOST_PLANS:
+            self.clear()
+        self[key] = self._make(key)
+        return self[key]
 
 
 class Launcher:
-    """Launches kernels on one device.
+    """Makes launches on one device; what is compiled for one serves all of its kind.
 
-    Triton looks at every argument of every launch to find the compiled kernel, which takes longer
-    than the launch itself. Here the arguments of a kind of launch never change their types, and
-    what was compiled for the first one serves all. It takes addresses in place of tensors.
+    The types of arguments depend on the kernel and its constants only, which are the key here.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._compiled: dict[Any, Any] = {}
-        self._stream: Any = None  # a function that returns the current stream, as a number
+        self.compiled: dict[Any, Any] = {}
 
     def __call__(
-        self,
-        kernel: Any,
-        programs: int,
-        *arguments: Any,
-        warps: int,
-        given: tuple[Tensor, ...] = (),
-        **constants: Any,
-    ) -> None:
-        """Launch a kernel.
+        self, kernel: Any, programs: int, head: tuple[Any, ...], tail: tuple[Any, ...] = (),
+        *, warps: int, **constants: Any,
+    ) -> "Launch":  # fmt: skip
+        """Return a launch.
 
         Parameters
         ----------
-        kernel, programs, arguments, warps
-            What to launch, how often, and on how many warps each.
-        given : tuple of Tensor
-            Those of the arguments that come from the user, and may begin anywhere.
+        kernel, programs, warps
+            What to launch, in how many programs, and on how many warps each.
+        head, tail : tuples of Tensor and int
+            The arguments before and after the tensors of a call, without compile-time arguments.
         constants
             The compile-time arguments, all and in order.
         """
-        if self.device.type == "cuda" and self.device.index != torch.cuda.current_device():
-            with torch.cuda.device(self.device):
-                self(kernel, programs, *arguments, warps=warps, given=given, **constants)
-            return
-        key: Any = (id(kernel), warps, *constants.values())
-        for part in given:
-            if part.data_ptr() % ALIGNED:
-                key = None
-        compiled = self._compiled.get(key)
-        if compiled is not None:
-            values = (part.data_ptr() if isinstance(part, Tensor) else part for part in arguments)
-            stream = self._stream(self.device.index)
-            compiled[(programs, 1, 1)](*values, *constants.values(), stream=stream)
-            return
-        compiled = kernel[(programs,)](*arguments, **constants, num_warps=warps)
-        if key is not None and hasattr(compiled, "run"):  # the interpreter returns None
-            from triton.runtime import driver
+        return Launch(self, kernel, programs, head, tail, warps, constants)
 
-            self._compiled[key] = compiled
-            self._stream = driver.active.get_current_stream
+
+class Launch:
+    """A kernel with its arguments; a call adds the tensors that differ from call to call.
+
+    Triton looks at every argument of every launch to find the compiled kernel, which takes longer
+    than the launch itself. After the first launch of a kind, compiled code is called directly, with
+    addresses in place of tensors. Tensors that begin at an odd address take the long way.
+
+    Multiplications and additions are rounded one by one, as on the host.
+    """
+
+    def __init__(
+        self, launcher: Launcher, kernel: Any, programs: int, head: tuple[Any, ...],
+        tail: tuple[Any, ...], warps: int, constants: dict[str, Any],
+    ) -> None:  # fmt: skip
+        self._launcher, self._kernel, self._programs = launcher, kernel, programs
+        self._head, self._tail, self._warps, self._constants = head, tail, warps, constants
+        self._key = (kernel, warps, *constants.values())
+        self._run: Any = None
+        self._index = launcher.device.index
+
+    def __call__(self, *given: Tensor) -> None:
+        """Launch the kernel on tensors whose types are the same in every call."""
+        addresses = [part.data_ptr() for part in given]
+        for address in addresses:
+            if address % ALIGNED:
+                self._run_any(*given)
+                return
+        if self._run is None:
+            self._begin(*given)
+        elif self._index != torch.cuda.current_device():
+            with torch.cuda.device(self._index):
+                self(*given)
+        else:
+            self._run(
+                self._programs, 1, 1, self._stream(self._index), self._function, self._packed,
+                None, None, None, *self._first, *addresses, *self._last,
+            )  # fmt: skip
+
+    def _begin(self, *given: Tensor) -> None:
+        """Compile the kernel, unless it is done, and keep what the next launch needs."""
+        compiled = self._launcher.compiled.get(self._key)
+        if compiled is None:
+            compiled = self._run_any(*given)
+            if not hasattr(compiled, "run"):  # the interpreter returns None
+                return
+            self._launcher.compiled[self._key] = compiled
+            self._bind(compiled)
+        else:
+            self._bind(compiled)
+            self(*given)
+
+    def _bind(self, compiled: Any) -> None:
+        from triton.runtime import driver
+
+        self._stream = driver.active.get_current_stream
+        self._function, self._packed = compiled.function, compiled.packed_metadata
+        self._first = tuple(map(_address, self._head))
+        self._last = (*map(_address, self._tail), *self._constants.values())
+        self._run = compiled.run
+
+    def _run_any(self, *given: Tensor) -> Any:
+        """Launch by way of Triton, which compiles what is needed."""
+        device = self._launcher.device
+        if device.type == "cuda" and device.index != torch.cuda.current_device():
+            with torch.cuda.device(device):
+                return self._run_any(*given)
+        return self._kernel[(self._programs,)](
+            *self._head, *given, *self._tail, **self._constants, num_warps=self._warps,
+            enable_fp_fusion=False,
+        )  # fmt: skip
+
+
+def _address(argument: Any) -> Any:
+    return argument.data_ptr() if isinstance(argument, Tensor) else argument

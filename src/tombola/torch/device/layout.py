@@ -1,38 +1,32 @@
-"""The board: leaves and sums of an index in one tensor, as the device sees them.
+"""What is where on a device: the board of an index, and the numbers of a sampler.
 
-Leaves are the weights of the items. Level 1 holds the sums of rows of 128 leaves, level 2 the sums
-of rows of 32 of level 1, level 3 those of rows of 32 of level 2, and so on up to the level that
-fits into one row. Every level is padded with zeros to whole rows, so that no read needs a mask. The
-tensor is
+The board is one tensor: leaves are the weights of the items, level 1 holds the sums of rows of 128
+leaves, level 2 the sums of rows of 32 of level 1, level 3 those of rows of 32 of level 2, and so on
+up to the level that fits into one row. Every level is padded with zeros to whole rows, so that no
+read needs a mask. The tensor is
 
     | cells | level `height` | level `height` - 1 | ... | level 1 | leaves |
 
 With n items the cost is 8 bytes for a leaf and 8/128 (1 + 1/32 + 1/1024 + ...) = 0.065 for its
-sums.
+sums. Cells are numbers that kernels of one call leave for those of the next, so that a call in a
+CUDA graph starts where the one before it ended.
 
-Cells are numbers that kernels of one call leave for those of the next, so that a call in a CUDA
-graph starts where the one before it ended.
+`VRB` and `GroupVRB` have a board of weights, arrays h (`scores`) and V (`visits`) as in
+`tombola.samplers.default_rule`, and two small tensors of numbers, `Reals` and `Wholes`. The
+programs of an update leave their sums, `Part`, for the last one of them.
 """
 
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from tombola.gauge import Tally
+from tombola.state import Record, count, derived, integer, real
 
 __all__ = [
-    "BITS",
-    "CELLS",
-    "FAN",
-    "FAN_BITS",
-    "LIMIT",
-    "LINE",
-    "MOST_ITEMS",
-    "NO_FAULT",
-    "POSITION_BITS",
-    "ROOMY_BITS",
-    "WIDTH",
-    "Cell",
-    "Fault",
-    "Shape",
-    "shape_of",
-]
+    "BITS", "CELLS", "FAN", "FAN_BITS", "LIMIT", "LINE", "MOST_ITEMS", "NEVER", "NO_FAULT",
+    "POSITION_BITS", "ROOMY_BITS", "WIDTH", "Cell", "Fault", "Part", "Real", "Reals", "Shape",
+    "Trouble", "Whole", "Wholes", "room_for", "shape_of",
+]  # fmt: skip
 
 BITS, FAN_BITS = 7, 5
 WIDTH = 1 << BITS  # leaves in a row: more, and sums take less memory
@@ -93,7 +87,115 @@ def shape_of(n: int) -> Shape:
     while rows[-1] > 1 or len(rows) == 1:
         rows.append(-(-rows[-1] // FAN))
     starts, end = [], CELLS
-    for level, count in reversed(list(enumerate(rows))):
+    for level, many in reversed(list(enumerate(rows))):
         starts.append(end)
-        end += count * (FAN if level else WIDTH)
+        end += many * (FAN if level else WIDTH)
     return Shape(n, len(rows) - 1, tuple(reversed(starts)), tuple(rows), end, LIMIT // n)
+
+
+def room_for(size: int) -> int:
+    """Return the entries of a part of a draw, so that all parts begin at multiples of 16 bytes."""
+    return size + size % 2
+
+
+# ---- the numbers of a sampler
+
+NEVER = 2**62  # draws left in a block that never ends
+LARGEST_SUM = 1e300
+
+
+class Reals(Record):
+    """Numbers of float64, in the order of their places."""
+
+    mixing: float = real("theta of the latest draw", 2.0**-60, 1.0)
+    unit: float = real(
+        "a power of two near 1 / (the first loss); 0: not yet known", 0.0, LARGEST_SUM, default=0.0
+    )
+    mean_square: float = real("m; the level of all groups", 0.0, LARGEST_SUM, default=0.0)
+    disagreement: float = real("D, with a margin for rounding", -1e-9, 1.0 + 1e-9, default=0.0)
+    compared: float = real("losses averaged in D", 0.0, LARGEST_SUM, default=0.0)
+    first_root: float = real(
+        "the initial sqrt(m): values are relative to it", 0.0, LARGEST_SUM, default=0.0
+    )
+    scale: float = real("integer weight per unit of value; a power of two", 2.0**-1000, 2.0**1000)
+    guard_ours: float = real("second moment of adaptive draws", 0.0, LARGEST_SUM, default=0.0)
+    guard_uniform: float = real("second moment of uniform draws", 0.0, LARGEST_SUM, default=0.0)
+    ours: float = Tally.ours
+    ours_spread: float = Tally.ours_spread
+    uniform: float = Tally.uniform
+    uniform_spread: float = Tally.uniform_spread
+    cross_spread: float = Tally.cross_spread
+    importance: float = Tally.importance
+    importance_squared: float = Tally.importance_squared
+    surprise: float = Tally.surprise
+    largest_loss: float = Tally.largest_loss
+    largest_importance: float = Tally.largest_importance
+    bad_value: float = derived("what was at fault", default=0.0)
+    batch_largest: float = derived("the largest loss of this batch", default=0.0)
+    level_before: float = derived("the level of all groups before it", default=0.0)
+
+
+class Wholes(Record):
+    """Numbers of int64, in the order of their places."""
+
+    fed: int = count("losses received", default=0)
+    left: int = integer("draws left in this block", "least_left", "block")
+    shuffling: int = integer("1 while shuffled epochs are dealt", 0, 1, default=0)
+    dealt: int = count("items dealt so far, in all shuffled epochs", default=0)
+    cursor: int = integer("the item that is refreshed next", 0, "n - 1", default=0)
+    drawn: int = count("items drawn", default=0)
+    rounds: int = count("calls of `draw`", default=0)
+    trouble: int = derived(
+        "the kind of the first fault since the last check: one of `Trouble`", default=0
+    )
+    where: int = derived("its position in the batch", default=0)
+    batch_fault: int = derived(
+        "the first one of this batch: position * KINDS + kind", default=NO_FAULT
+    )
+    accepted: int = derived("1 if it has none", default=0)
+    room: int = derived(
+        "the largest weight that it may write: the total cannot overflow", default=0
+    )
+    cut: int = integer("1 if a weight was cut to that, and the scale must change", 0, 1, default=0)
+
+
+def places(kind: type[Record]) -> Any:
+    """Return where each number is, by its name in capitals.
+
+    >>> places(Wholes).LEFT
+    1
+    """
+    return SimpleNamespace(**{name.upper(): k for k, name in enumerate(kind.declared)})
+
+
+Real, Whole = places(Reals), places(Wholes)
+
+
+class Part:
+    """Which sum over the losses of one program is in which column."""
+
+    MEAN = 0  # of l^2 / (n p) ...
+    OTHERS = 1  # ... and how many differ from m
+    GAP = 2  # of distances minus D ...
+    COMPARED = 3  # ... and their number
+    GUARD_OURS = 4
+    GUARD_UNIFORM = 5
+    OURS = 6  # of the gauge, less their means before
+    UNIFORM = 7
+    OURS_SQUARED = 8
+    UNIFORM_SQUARED = 9
+    CROSS = 10
+    IMPORTANCE = 11
+    IMPORTANCE_SQUARED = 12
+    SURPRISE = 13
+    SIZE = 16
+
+
+class Trouble:
+    """Kinds of faults of a batch of losses, in the order in which they are reported."""
+
+    NONE = 0
+    INDEX = 1  # an item is out of range
+    PROBABILITY = 2  # not from 2^-200 to 1
+    LOSS = 3  # negative or not finite
+    KINDS = 4

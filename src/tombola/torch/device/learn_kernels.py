@@ -1,7 +1,7 @@
-"""Triton kernels of what `VRB` learns from a batch: the rule of `tombola.samplers.default_rule`.
+"""Triton kernels of what `VRB` and `GroupVRB` learn from a batch, all at once.
 
-A batch is learnt from at once. With B losses l, of items drawn with probability p, after u others,
-and z = l^2 / (n p):
+**Items**: the rule of `tombola.samplers.default_rule`. With B losses l, of items drawn with
+probability p, after u others, and z = l^2 / (n p):
 
     w = max(1 / (u + B), 1 / max(n, B))
     m <- (1 - B w) m + w sum of min(z, (1 + 1/w) m),   or of z while m is 0
@@ -13,10 +13,25 @@ in the batch, of mean square x:
 
 and D moves by the distance between x and h before. For B = 1 this is the rule of the host.
 
-Two launches: `enter` puts the items of the batch into a table, with the number of their losses and
-the sum of their squares as whole numbers, which are the same in any order; `visit` moves h and V,
-and its last program all numbers. A small batch has one program, and one launch. The weights follow
-in `tombola.torch.device.weigh_kernels`.
+**Groups**: the rule of `tombola.samplers.group_rule`. Squared losses count relative to h of their
+item: r = l^2 / h. With b losses in group c, of mean r, after s others:
+
+    kappa_c moves towards r by 1 - (s + 1)(s + 2) / ((s + b + 1)(s + b + 2))
+    the level of all groups (kept as m) likewise by 1 - u (u + 1) / ((u + B)(u + B + 1))
+
+A group without losses before starts from the level. For each item with k losses in the batch, of
+mean square x, and its group's level L = kappa_c (A_c / (2^20 n_c))^2:
+
+    h <- max(1/16, h + (x / L - h) k / (1 + min(V + k, max(15, k)))),   V <- min(V + k, 15)
+
+For steady losses this is the rule of the host. Each r counts as at most 2^24 kappa_c.
+
+**Launches.** Losses of the same item are counted and their squares summed, as whole numbers, which
+are the same in any order. A small batch has one program, `learn_kernel`, which compares all pairs
+of its items, and writes the weights of `VRB` as well. A large one has a table of items: `enter`
+fills it; `visit` moves h and V, and its last program all numbers. The weights follow in
+`tombola.torch.device.weigh_kernels`. With GROUPED a kernel is that of `GroupVRB`; without, those of
+its arguments that are about groups are not read.
 
 Importing this module needs Triton.
 """
@@ -25,27 +40,44 @@ import triton
 import triton.language as tl
 
 from tombola.index import real
-from tombola.samplers import default_rule, weighted
+from tombola.samplers import default_rule, group_rule, weighted
 from tombola.torch.device import layout
-from tombola.torch.device.kernels import (
-    find_slots,
-    finish,
-    is_last,
-    start_of,
+from tombola.torch.device.draw_kernels import (
+    group_probability,
+    power_of_two,
+    quotient,
+    total_of,
+    uniform_weight,
 )
-from tombola.torch.device.vrb_kernels import power_of_two, total_of, uniform_weight
-from tombola.torch.device.vrb_layout import Part, Real, Trouble, Whole
-from tombola.torch.device.weigh_kernels import exponent_near, rebuild
+from tombola.torch.device.kernels import find_slots, finish, is_last
+from tombola.torch.device.layout import Part, Real, Trouble, Whole
+from tombola.torch.device.weigh_kernels import (
+    ACCEPTED,
+    CURSOR,
+    CUT,
+    DISAGREEMENT,
+    FIRST_ROOT,
+    LEVEL_BEFORE,
+    MEAN_SQUARE,
+    ROOM,
+    ROOMY_BITS,
+    SCALE,
+    UNSEEN,
+    WHOLE_BITS,
+    exponent_near,
+    kappa_after,
+    read,
+    rebuild,
+    reference,
+    relative_grain,
+    weigh,
+)
 
 __all__ = ["enter_kernel", "learn_kernel", "visit_kernel"]
 
 MIXING = tl.constexpr(Real.MIXING)
 UNIT = tl.constexpr(Real.UNIT)
-MEAN_SQUARE = tl.constexpr(Real.MEAN_SQUARE)
-DISAGREEMENT = tl.constexpr(Real.DISAGREEMENT)
 COMPARED = tl.constexpr(Real.COMPARED)
-FIRST_ROOT = tl.constexpr(Real.FIRST_ROOT)
-SCALE = tl.constexpr(Real.SCALE)
 GUARD_OURS = tl.constexpr(Real.GUARD_OURS)
 GUARD_UNIFORM = tl.constexpr(Real.GUARD_UNIFORM)
 OURS = tl.constexpr(Real.OURS)
@@ -61,13 +93,9 @@ LARGEST_IMPORTANCE = tl.constexpr(Real.LARGEST_IMPORTANCE)
 BAD_VALUE = tl.constexpr(Real.BAD_VALUE)
 BATCH_LARGEST = tl.constexpr(Real.BATCH_LARGEST)
 FED = tl.constexpr(Whole.FED)
-CURSOR = tl.constexpr(Whole.CURSOR)
 TROUBLE = tl.constexpr(Whole.TROUBLE)
 WHERE = tl.constexpr(Whole.WHERE)
 BATCH_FAULT = tl.constexpr(Whole.BATCH_FAULT)
-ACCEPTED = tl.constexpr(Whole.ACCEPTED)
-ROOM = tl.constexpr(Whole.ROOM)
-CUT = tl.constexpr(Whole.CUT)
 PART_MEAN = tl.constexpr(Part.MEAN)
 PART_OTHERS = tl.constexpr(Part.OTHERS)
 PART_GAP = tl.constexpr(Part.GAP)
@@ -95,8 +123,6 @@ LARGEST = tl.constexpr(2.0**250)  # what a loss counts as at most, relative to t
 FIRST_LARGEST = tl.constexpr(2.0**20)  # the same, squared, for duplicates in the first batch
 SMALLEST = tl.constexpr(2.0**-200)  # of probabilities, as for a `tombola.Draw`
 MOST_IMPORTANCE = tl.constexpr(2.0**200)  # in the gauge: keeps its fourth power finite
-WHOLE_BITS = tl.constexpr(62)  # of a sum of squares as a whole number
-ROOMY_BITS = tl.constexpr(layout.ROOMY_BITS)
 HIGH = tl.constexpr(real.HIGH)
 LOW = tl.constexpr(real.LOW)
 SMALL = tl.constexpr(weighted.SMALL)
@@ -105,6 +131,11 @@ NO_FAULT = tl.constexpr(layout.NO_FAULT)
 INFINITY = tl.constexpr(float("inf"))
 ROWS = tl.constexpr(64)  # programs at a time, in sums over all
 BLOCK = tl.constexpr(1024)  # losses at a time, where one program looks at all
+SPAN = tl.constexpr(2.0**24)  # r counts as at most this times what its group had before
+MEMORY = tl.constexpr(float(group_rule.MEMORY))
+SMALLEST_SCORE = tl.constexpr(group_rule.SMALLEST)
+GROUP_BITS = tl.constexpr(int(real.TARGET).bit_length() - 1)  # of the total of groups ...
+GROUP_SLACK = tl.constexpr(5)  # ... within this many bits
 
 
 # ---- faults
@@ -164,11 +195,16 @@ def share_of(fed, n, size):
 
 
 @triton.jit
-def squares_of(loss, chance, n, unit, mean, fed):
+def squares_of(loss, unit):
+    """Return squared losses in the unit of the sampler."""
+    root = tl.minimum(loss * unit, LARGEST)
+    return root * root
+
+
+@triton.jit
+def clipped(square, chance, n, mean, fed):
     """Return l^2 / (n p), and l^2, at most 8 n times the m that it alone would lead to."""
     count = n.to(tl.float64)
-    root = tl.minimum(loss * unit, LARGEST)
-    square = root * root
     new = square / (count * chance)
     share = tl.maximum(1.0 / (fed.to(tl.float64) + 1.0), 1.0 / count)
     moved = (1.0 - share) * mean + share * new
@@ -186,69 +222,111 @@ def grain_of(n, mean, bits):
     return power_of_two(exponent_near(most) - WHOLE_BITS + bits - ROOMY_BITS)
 
 
-# ---- first launch: the table
+# ---- the items of a batch
 
 
 @triton.jit
-def enter(
-    n, reals, wholes, indices, probabilities, losses, size, table, counts, sums, bits, parts,
-    TILE: tl.constexpr,
-):  # fmt: skip
-    """Look for faults, and put the items of this program into the table; return their slots."""
-    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
+def batch_of(indices, probabilities, losses, size, own):
+    """Return items, probabilities and losses of positions, and which of them there are."""
     inside = own < size
     item = tl.load(indices + own, mask=inside, other=0)
     chance = tl.load(probabilities + own, mask=inside, other=1.0)
-    loss = tl.load(losses + own, mask=inside, other=0.0).to(tl.float64)
-    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    return item, chance, tl.load(losses + own, mask=inside, other=0.0).to(tl.float64), inside
+
+
+@triton.jit
+def look(
+    n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of, levels, seen,
+    losses_of, sums_of, bits, TILE: tl.constexpr, GROUPED: tl.constexpr,
+):  # fmt: skip
+    """Look for faults, and add up what m and groups learn from.
+
+    Returns which items are valid, their squares as whole numbers, what is added up for m, the
+    largest loss, and the first fault.
+    """
     faults = faults_of(n, own, item, chance, loss)
     valid = inside & (faults == NO_FAULT)
-    slot = find_slots(table, item, own.to(tl.int64), valid, bits)
-    new, square = squares_of(loss, chance, n, unit_for(reals, losses, size), mean, fed)
-    grains = tl.minimum(
-        square / grain_of(n, mean, bits), power_of_two(-bits + WHOLE_BITS + ROOMY_BITS)
-    )
-    grains = tl.where(valid, grains, 0.0).to(tl.int64)
-    tl.atomic_add(counts + slot, tl.full((TILE,), 1, tl.int64), mask=slot >= 0, sem="relaxed")
-    tl.atomic_add(sums + slot, grains, mask=slot >= 0, sem="relaxed")
-    share, _ = share_of(fed, n, size)
-    capped = tl.where(mean > 0.0, tl.minimum(new, (1.0 + 1.0 / share) * mean), new)
-    others = tl.where(valid & (new != mean), 1.0, 0.0)
+    square = squares_of(loss, unit)
+    if GROUPED:
+        group = tl.load(group_of + place, mask=valid, other=0).to(tl.int64)
+        known, _, _ = reference(levels, seen, group, valid, mean)
+        counted = tl.minimum(square / score, known * SPAN)
+        grains = tl.where(valid, counted / relative_grain(known, bits), 0.0).to(tl.int64)
+        one = tl.full((TILE,), 1, tl.int64)
+        tl.atomic_add(losses_of + group, one, mask=valid, sem="relaxed")
+        tl.atomic_add(sums_of + group, grains, mask=valid, sem="relaxed")
+        others = tl.zeros((TILE,), tl.float64)
+    else:
+        new, square = clipped(square, chance, n, mean, fed)
+        grains = tl.minimum(
+            square / grain_of(n, mean, bits), power_of_two(-bits + WHOLE_BITS + ROOMY_BITS)
+        )
+        grains = tl.where(valid, grains, 0.0).to(tl.int64)
+        share, _ = share_of(fed, n, size)
+        counted = tl.where(mean > 0.0, tl.minimum(new, (1.0 + 1.0 / share) * mean), new)
+        others = tl.where(valid & (new != mean), 1.0, 0.0)
     total, others, largest, fault = tl.reduce(
-        (tl.where(valid, capped, 0.0), others, tl.where(valid, loss, 0.0), faults), 0, join_entered
+        (tl.where(valid, counted, 0.0), others, tl.where(valid, loss, 0.0), faults), 0, join_looked
     )
+    return valid, grains, total, others, largest, fault
+
+
+@triton.jit
+def join_looked(total, others, largest, fault, a, b, c, d):
+    """Return sums, the largest loss, and the first fault."""
+    return total + a, others + b, tl.maximum(largest, c), tl.minimum(fault, d)
+
+
+@triton.jit
+def pairs(item, valid, grains, TILE: tl.constexpr):
+    """Return which positions are the last of their item, its number of losses, and their sum."""
+    lane = tl.arange(0, TILE)
+    key = tl.where(valid, item, -1 - lane)
+    later = lane[:, None] > lane[None, :]
+    found = tl.sum(tl.where(key[:, None] == key[None, :], tl.where(later, 65537, 1), 0), 0)
+    times = found & 65535
+    total = grains
+    if tl.max(times, 0) > 1:
+        total = tl.sum(tl.where(key[:, None] == key[None, :], grains[:, None], 0), 0)
+    return valid & (found < 65536), times, total
+
+
+@triton.jit(do_not_specialize=["n", "size", "bits"])
+def enter_kernel(
+    n, reals, wholes, scores, places, group_of, levels, seen, losses_of, sums_of, indices,
+    probabilities, losses, size, table, counts, sums, slots, bits, parts, TILE: tl.constexpr,
+    DOUBLE: tl.constexpr, GROUPED: tl.constexpr,
+):  # fmt: skip
+    """The first launch for a large batch: the table.
+
+    DOUBLE says whether losses are float64: what is compiled for one type serves no other.
+    """
+    n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
+    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    item, chance, loss, inside = batch_of(indices, probabilities, losses, size, own)
+    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    known = inside & (item >= 0) & (item < n)
+    place, score = item, loss
+    if GROUPED:
+        place = tl.load(places + item, mask=known, other=0)
+        score = tl.load(scores + place, mask=known, other=1.0)
+    unit = unit_for(reals, losses, size)
+    valid, grains, total, others, largest, fault = look(
+        n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of, levels,
+        seen, losses_of, sums_of, bits, TILE, GROUPED,
+    )  # fmt: skip
     row = parts + tl.program_id(0) * PARTS
     tl.store(row + PART_MEAN, total)
     tl.store(row + PART_OTHERS, others)
     tl.atomic_max(reals + BATCH_LARGEST, largest, mask=largest > 0.0, sem="relaxed")
     tl.atomic_min(wholes + BATCH_FAULT, fault, mask=fault < NO_FAULT, sem="relaxed")
-    return slot
+    slot = find_slots(table, item, own.to(tl.int64), valid, bits)
+    tl.atomic_add(counts + slot, tl.full((TILE,), 1, tl.int64), mask=slot >= 0, sem="relaxed")
+    tl.atomic_add(sums + slot, grains, mask=slot >= 0, sem="relaxed")
+    tl.store(slots + own, slot, mask=inside)
 
 
-@triton.jit
-def join_entered(total, others, largest, fault, a, b, c, d):
-    """Return sums, the largest loss, and the first fault."""
-    return total + a, others + b, tl.maximum(largest, c), tl.minimum(fault, d)
-
-
-@triton.jit(do_not_specialize=["n", "size", "bits"])
-def enter_kernel(
-    n, reals, wholes, indices, probabilities, losses, size, table, counts, sums, slots, bits, parts,
-    TILE: tl.constexpr, DOUBLE: tl.constexpr,
-):  # fmt: skip
-    """The first launch for a large batch.
-
-    DOUBLE says whether losses are float64: what is compiled for one type serves no other.
-    """
-    slot = enter(
-        tl.cast(n, tl.int64), reals, wholes, indices, probabilities, losses, size, table, counts,
-        sums, tl.cast(bits, tl.int64), parts, TILE,
-    )  # fmt: skip
-    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    tl.store(slots + own, slot, mask=own < size)
-
-
-# ---- second launch: items
+# ---- what they move
 
 
 @triton.jit
@@ -277,14 +355,13 @@ def visit_items(scores, visits, item, average, visited, leading, square, times, 
 
 
 @triton.jit
-def judge(board, n, reals, item, known, square, chance, HEIGHT: tl.constexpr):
+def judge(n, mixing, total, weight, known, square, chance):
     """Return the guard's second moments, with the adaptive probabilities before the batch.
 
     `known` are the last positions of items that had a loss before it, `square` their sums.
     """
     count = n.to(tl.float64)
-    total, spread = uniform_weight(tl.load(reals + MIXING), total_of(board), n)
-    weight = tl.load(board + start_of(n, 0, HEIGHT) + item, mask=known, other=0)
+    total, spread = uniform_weight(mixing, total, n)
     weight = tl.where(total > 0, weight, 0)
     candidate = (weight + spread).to(tl.float64) / (total + n * spread).to(tl.float64)
     uniform = tl.where(known, square / (count * chance), 0.0)
@@ -292,64 +369,82 @@ def judge(board, n, reals, item, known, square, chance, HEIGHT: tl.constexpr):
 
 
 @triton.jit
-def ratio_of(reals):
-    """Return the largest loss so far, this batch included, and the one before relative to it."""
-    old = tl.load(reals + LARGEST_LOSS)
-    largest = tl.maximum(old, tl.load(reals + BATCH_LARGEST))
-    return largest, old / tl.where(largest > 0.0, largest, 1.0)
-
-
-@triton.jit
-def tally(n, reals, fed, inside, chance, loss):
+def tally(n, fed, old_largest, largest, ours_sum, uniform_sum, inside, chance, loss):
     """Return l^2 u^2 and l^2 u less their means before the batch, and u, for the gauge."""
-    largest, ratio = ratio_of(reals)
+    most = tl.maximum(old_largest, largest)
+    ratio = old_largest / tl.where(most > 0.0, most, 1.0)
     count = tl.maximum(fed, 1).to(tl.float64)
-    relative = loss / tl.where(largest > 0.0, largest, 1.0)
+    relative = loss / tl.where(most > 0.0, most, 1.0)
     u = tl.minimum(1.0 / (n.to(tl.float64) * chance), MOST_IMPORTANCE)
     uniform = relative * relative * u
-    ours = uniform * u - tl.load(reals + OURS) * (ratio * ratio) / count
-    uniform -= tl.load(reals + UNIFORM) * (ratio * ratio) / count
+    ours = uniform * u - ours_sum * (ratio * ratio) / count
+    uniform -= uniform_sum * (ratio * ratio) / count
     return tl.where(inside, ours, 0.0), tl.where(inside, uniform, 0.0), tl.where(inside, u, 0.0)
 
 
 @triton.jit
+def visit_members(scores, visits, place, score, visited, moves, square, times, typical):
+    """Move h, relative to what is typical of the group, and V; of items with `times` losses."""
+    window = 1.0 + tl.minimum(visited + times, tl.maximum(MEMORY, times))
+    moved = score + (square / tl.where(moves, typical, 1.0) - score) * times / window
+    tl.store(scores + place, tl.maximum(moved, SMALLEST_SCORE), mask=moves)
+    tl.store(visits + place, tl.minimum(visited + times, MEMORY).to(tl.uint8), mask=moves)
+
+
+@triton.jit
 def visit(
-    board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table, counts,
-    sums, slot, bits, parts, chosen, HEIGHT: tl.constexpr, TILE: tl.constexpr,
+    board, n, groups, count, reals, scores, visits, starts, areas, group_of, levels, seen,
+    losses_of, sums_of, own, item, place, chance, loss, known, score, visited, weight, taken, unit,
+    fed, mean, area, largest, leading, times, total, bits, parts, HEIGHT: tl.constexpr,
+    GROUP_HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
-    """Learn from the losses of this program, and clear its part of the table.
+    """Learn from the losses of this program at the first `taken` positions of the batch.
 
-    The last position of an item in the batch speaks for all. Where the batch has a fault, nothing
-    is learnt. `chosen` receives the items whose weights are to be written, -1 elsewhere.
+    The last position of an item in the batch, `leading`, speaks for all its `times` losses. Returns
+    the places whose weights are to be written, -1 elsewhere. All reads come before what waits for
+    them: they are made in the order in which they stand.
     """
-    own = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    fine = tl.load(wholes + BATCH_FAULT) == NO_FAULT
-    inside = own < tl.where(fine, size, 0)
-    item = tl.load(indices + own, mask=inside, other=0)
-    average = tl.load(scores + item, mask=inside, other=0.0)
-    visited = tl.load(visits + item, mask=inside, other=0.0).to(tl.float64)
-    leading = is_last(table, slot, own)
-    times = tl.load(counts + slot, mask=leading, other=1).to(tl.float64)
-    total = tl.load(sums + slot, mask=leading, other=0).to(tl.float64)
-    tl.debug_barrier()  # threads that share a slot or an item have all read it
-    zero = tl.zeros((TILE,), tl.int64)
-    tl.store(table + slot, zero, mask=leading)
-    tl.store(counts + slot, zero, mask=leading)
-    tl.store(sums + slot, zero, mask=leading)
-    leading = leading & inside
-
-    chance = tl.load(probabilities + own, mask=inside, other=1.0)
-    loss = tl.load(losses + own, mask=inside, other=0.0).to(tl.float64)
-    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
-    _, square = squares_of(loss, chance, n, unit_for(reals, losses, size), mean, fed)
-    new = tl.where(times == 1.0, square, total * grain_of(n, mean, bits) / times)
-    gap, compared = visit_items(
-        scores, visits, item, average, visited, leading, new, times, tl.load(reals + DISAGREEMENT)
+    mixing, disagreement = tl.load(reals + MIXING), tl.load(reals + DISAGREEMENT)
+    old_largest = tl.load(reals + LARGEST_LOSS)
+    ours_sum, uniform_sum = tl.load(reals + OURS), tl.load(reals + UNIFORM)
+    learnt = known & (own < taken)
+    leading = leading & learnt
+    square = squares_of(loss, unit)
+    if GROUPED:
+        group = tl.load(group_of + place, mask=known, other=0).to(tl.int64)
+        before, kappa, past = reference(levels, seen, group, known, mean)
+        in_group = tl.load(losses_of + group, mask=known, other=0)
+        of_group = tl.load(sums_of + group, mask=known, other=0)
+        members = tl.load(starts + group + 1, mask=known, other=1)
+        members -= tl.load(starts + group, mask=known, other=0)
+        members_area = tl.load(areas + group, mask=known, other=1).to(tl.float64)
+        candidate = group_probability(
+            board, n, groups, count, starts, areas, place, group, known, HEIGHT, GROUP_HEIGHT
+        )
+        kappa = kappa_after(before, kappa, past, mean, in_group, of_group, bits)
+        root = members_area / (UNSEEN * members.to(tl.float64))
+        typical = kappa * root * root
+        moves = leading & (typical > 0.0)
+        new = score * (total.to(tl.float64) * relative_grain(before, bits)) / times
+        visit_members(scores, visits, place, score, visited, moves, new, times, typical)
+        chosen = tl.where(moves, place, -1)
+        items = n.to(tl.float64)
+        guard_uniform = tl.where(learnt, square / (items * chance), 0.0)
+        guard_ours = guard_uniform / (items * candidate)
+        gap, compared = tl.zeros_like(square), tl.zeros_like(square)
+    else:
+        _, square = clipped(square, chance, n, mean, fed)
+        new = tl.where(times == 1.0, square, total.to(tl.float64) * grain_of(n, mean, bits) / times)
+        judged = leading & (visited > 0.0)
+        guard_ours, guard_uniform = judge(n, mixing, area, weight, judged, times * new, chance)
+        gap, compared = visit_items(
+            scores, visits, item, score, visited, leading, new, times, disagreement
+        )
+        chosen = tl.where(leading, item, -1)
+    ours, uniform, u = tally(
+        n, fed, old_largest, largest, ours_sum, uniform_sum, learnt, chance, loss
     )
-    known = leading & (visited > 0.0)
-    guard_ours, guard_uniform = judge(board, n, reals, item, known, times * new, chance, HEIGHT)
-    ours, uniform, u = tally(n, reals, fed, inside, chance, loss)
-    surprise = tl.where(inside, -tl.log(chance), 0.0)
+    surprise = tl.where(learnt, -tl.log(chance), 0.0)
     found = tl.reduce(
         (gap, compared, guard_ours, guard_uniform, ours, uniform, ours * ours, uniform * uniform,
          ours * uniform, u, u * u, surprise, u), 0, add_all,
@@ -358,13 +453,19 @@ def visit(
     for which in tl.static_range(12):
         tl.store(row + PART_GAP + which, found[which])
     tl.atomic_max(reals + LARGEST_IMPORTANCE, found[12], mask=found[12] > 0.0, sem="relaxed")
-    away = item - tl.load(wholes + CURSOR)
+    return chosen
+
+
+@triton.jit
+def outside_sweep(chosen, cursor, n, size):
+    """Return the chosen items without those whose weight the sweep writes; -1 for these."""
+    away = chosen - cursor
     away = tl.where(away < 0, away + n, away)
-    swept = away < 2 * size  # the sweep writes its weight
-    tl.store(chosen + own, tl.where(leading & (swept == 0), item, -1), mask=own < size)
+    swept = away < 2 * size
+    return tl.where(swept == 0, chosen, -1)
 
 
-# ---- its last program: numbers
+# ---- the last program: numbers
 
 
 @triton.jit
@@ -383,141 +484,242 @@ def add_up(parts, programs):
 
 
 @triton.jit
-def settle_gauge(reals, fed, size, sums):
-    """Move the gauge on: sums, and squared distances from the mean (Welford's, for a batch)."""
-    largest, ratio = ratio_of(reals)
-    square, fourth = ratio * ratio, ratio * ratio * ratio * ratio
-    before, count = fed.to(tl.float64), tl.cast(size, tl.float64)
-    ours, uniform = tl.load(sums + PART_OURS), tl.load(sums + PART_UNIFORM)
-    grown, after = count / tl.maximum(before, 1.0), before + count
-    ours_start, uniform_start = tl.load(reals + OURS) * square, tl.load(reals + UNIFORM) * square
-    spread = tl.maximum(tl.load(sums + PART_OURS_SQUARED) - ours * ours / after, 0.0)
-    ours_spread = tl.load(reals + OURS_SPREAD) * fourth + spread
-    spread = tl.maximum(tl.load(sums + PART_UNIFORM_SQUARED) - uniform * uniform / after, 0.0)
-    uniform_spread = tl.load(reals + UNIFORM_SPREAD) * fourth + spread
-    spread = tl.load(sums + PART_CROSS) - ours * uniform / after
-    cross_spread = tl.load(reals + CROSS_SPREAD) * fourth + spread
-    importance = tl.load(reals + IMPORTANCE) + tl.load(sums + PART_IMPORTANCE)
-    squared = tl.load(reals + IMPORTANCE_SQUARED) + tl.load(sums + PART_IMPORTANCE_SQUARED)
-    surprise = tl.load(reals + SURPRISE) + tl.load(sums + PART_SURPRISE)
-    tl.debug_barrier()  # all threads have read them
-    tl.store(reals + OURS, ours_start + (ours + ours_start * grown))
-    tl.store(reals + UNIFORM, uniform_start + (uniform + uniform_start * grown))
-    tl.store(reals + OURS_SPREAD, ours_spread)
-    tl.store(reals + UNIFORM_SPREAD, uniform_spread)
-    tl.store(reals + CROSS_SPREAD, cross_spread)
-    tl.store(reals + IMPORTANCE, importance)
-    tl.store(reals + IMPORTANCE_SQUARED, squared)
-    tl.store(reals + SURPRISE, surprise)
-    tl.store(reals + LARGEST_LOSS, largest)
-
-
-@triton.jit
-def settle_rule(n, reals, fed, size, unit, sums):
-    """Move m, D and the guard on; return m, D and the root that values are relative to."""
-    mean, old_unit = tl.load(reals + MEAN_SQUARE), tl.load(reals + UNIT)
-    before, start = tl.load(reals + COMPARED), tl.load(reals + DISAGREEMENT)
-    root = tl.load(reals + FIRST_ROOT)
-    ours = tl.load(reals + GUARD_OURS) + tl.load(sums + PART_GUARD_OURS)
-    uniform = tl.load(reals + GUARD_UNIFORM) + tl.load(sums + PART_GUARD_UNIFORM)
-    share, rest = share_of(fed, n, size)
-    moved = rest * mean + share * tl.load(sums + PART_MEAN)
-    mean = tl.where(tl.load(sums + PART_OTHERS) > 0.0, moved, mean)
-    mean = tl.where(mean < FAINT, 0.0, mean)
-    root = tl.where((old_unit == 0.0) & (unit > 0.0), tl.sqrt(mean), root)
-    compared = tl.load(sums + PART_COMPARED)
-    window = tl.maximum(n.to(tl.float64), compared)
-    share = tl.maximum(1.0 / (before + compared + 1.0), 1.0 / window)
-    disagreement = start + share * tl.load(sums + PART_GAP)
-    tl.debug_barrier()  # all threads have read them
-    tl.store(reals + UNIT, unit)
-    tl.store(reals + MEAN_SQUARE, mean)
-    tl.store(reals + FIRST_ROOT, root)
-    tl.store(reals + COMPARED, before + compared)
-    tl.store(reals + DISAGREEMENT, disagreement)
-    tl.store(reals + GUARD_OURS, ours)
-    tl.store(reals + GUARD_UNIFORM, uniform)
-    return mean, disagreement, root
-
-
-@triton.jit
 def settle(
-    board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, parts, programs,
-    HEIGHT: tl.constexpr,
+    board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size, parts,
+    programs, unit, fault, largest, total, room, HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
-    """Move all numbers on, or record the fault; change the scale where weights are out of range."""
-    fault = tl.load(wholes + BATCH_FAULT)
+    """Move all numbers on, or record the fault; return how many losses weights are to follow.
+
+    All numbers are read at once, before anything is written: each wait for memory counts.
+    """
+    fed, old_largest = tl.load(wholes + FED), tl.load(reals + LARGEST_LOSS)
+    mean, old_unit = tl.load(reals + MEAN_SQUARE), tl.load(reals + UNIT)
+    guard_ours, guard_uniform = tl.load(reals + GUARD_OURS), tl.load(reals + GUARD_UNIFORM)
+    ours_start, uniform_start = tl.load(reals + OURS), tl.load(reals + UNIFORM)
+    ours_spread, uniform_spread = tl.load(reals + OURS_SPREAD), tl.load(reals + UNIFORM_SPREAD)
+    cross_spread, importance = tl.load(reals + CROSS_SPREAD), tl.load(reals + IMPORTANCE)
+    squared, surprise = tl.load(reals + IMPORTANCE_SQUARED), tl.load(reals + SURPRISE)
+    scale, cursor, cut = tl.load(reals + SCALE), tl.load(wholes + CURSOR), tl.load(wholes + CUT)
+    past, start = tl.load(reals + COMPARED), tl.load(reals + DISAGREEMENT)
+    root = tl.load(reals + FIRST_ROOT)
+    taken = size
     if fault == NO_FAULT:
-        fed, cursor = tl.load(wholes + FED), tl.load(wholes + CURSOR)
         if programs > 1:
             add_up(parts, programs)
-        unit = unit_for(reals, losses, size)
-        settle_gauge(reals, fed, size, parts)
-        mean, disagreement, root = settle_rule(n, reals, fed, size, unit, parts)
-        total, cut = total_of(board), tl.load(wholes + CUT)
-        above = (total > HIGH) | (cut > 0)
-        tl.debug_barrier()
-        if above | (total < LOW * n):
-            if n <= SMALL:
-                rebuild(board, n, reals, scores, visits, mean, disagreement, root, HEIGHT)
-            elif cursor + 2 * size >= n:  # once in a pass of the sweep, which then does the rest
-                scale = tl.load(reals + SCALE) * tl.where(above, 0.5, 2.0)
-                tl.debug_barrier()
-                tl.store(reals + SCALE, scale)
-        tl.store(wholes + CURSOR, (cursor + 2 * size) % n)
+        learnt, others = tl.load(parts + PART_MEAN), tl.load(parts + PART_OTHERS)
+        gap, compared = tl.load(parts + PART_GAP), tl.load(parts + PART_COMPARED)
+        guard_ours += tl.load(parts + PART_GUARD_OURS)
+        guard_uniform += tl.load(parts + PART_GUARD_UNIFORM)
+        ours, uniform = tl.load(parts + PART_OURS), tl.load(parts + PART_UNIFORM)
+        ours_squared = tl.load(parts + PART_OURS_SQUARED)
+        uniform_squared, cross = tl.load(parts + PART_UNIFORM_SQUARED), tl.load(parts + PART_CROSS)
+        importance += tl.load(parts + PART_IMPORTANCE)
+        squared += tl.load(parts + PART_IMPORTANCE_SQUARED)
+        surprise += tl.load(parts + PART_SURPRISE)
+        tl.debug_barrier()  # all threads have read all numbers
+        largest = tl.maximum(old_largest, largest)
+        ratio = old_largest / tl.where(largest > 0.0, largest, 1.0)
+
+        # the gauge: sums, and squared distances from the mean (Welford's, for a batch)
+        square, fourth = ratio * ratio, ratio * ratio * ratio * ratio
+        before, count = fed.to(tl.float64), tl.cast(size, tl.float64)
+        grown, after = count / tl.maximum(before, 1.0), before + count
+        ours_start, uniform_start = ours_start * square, uniform_start * square
+        spread = tl.maximum(ours_squared - ours * ours / after, 0.0)
+        tl.store(reals + OURS_SPREAD, ours_spread * fourth + spread)
+        spread = tl.maximum(uniform_squared - uniform * uniform / after, 0.0)
+        tl.store(reals + UNIFORM_SPREAD, uniform_spread * fourth + spread)
+        tl.store(reals + CROSS_SPREAD, cross_spread * fourth + (cross - ours * uniform / after))
+        tl.store(reals + OURS, ours_start + (ours + ours_start * grown))
+        tl.store(reals + UNIFORM, uniform_start + (uniform + uniform_start * grown))
+        tl.store(reals + IMPORTANCE, importance)
+        tl.store(reals + IMPORTANCE_SQUARED, squared)
+        tl.store(reals + SURPRISE, surprise)
+        tl.store(reals + LARGEST_LOSS, largest)
+        tl.store(reals + GUARD_OURS, guard_ours)
+        tl.store(reals + GUARD_UNIFORM, guard_uniform)
+        tl.store(reals + UNIT, unit)
         tl.store(wholes + FED, fed + size)
-        tl.store(wholes + CUT, tl.cast(0, tl.int64))
-        written = tl.minimum(n, 3 * tl.cast(size, tl.int64))
-        spare = -tl.maximum(total, total_of(board)) + LIMIT
-        tl.store(wholes + ROOM, spare // written)
+        if GROUPED:
+            rest = before * (before + 1.0) / (after * (after + 1.0))
+            moved = mean + (1.0 - rest) * (learnt / count - mean)
+            grown = tl.where(moved > 0.0, moved, 1.0) / tl.where(mean > 0.0, mean, 1.0)
+            off = exponent_near(total.to(tl.float64) * tl.sqrt(grown)) - GROUP_BITS
+            off = tl.where((off > GROUP_SLACK) | (off < -GROUP_SLACK), off, 0)
+            tl.store(reals + LEVEL_BEFORE, mean)
+            tl.store(reals + SCALE, scale * power_of_two(-off))
+            tl.store(reals + MEAN_SQUARE, moved)
+        else:
+            share, rest = share_of(fed, n, size)
+            mean = tl.where(others > 0.0, rest * mean + share * learnt, mean)
+            mean = tl.where(mean < FAINT, 0.0, mean)
+            root = tl.where((old_unit == 0.0) & (unit > 0.0), tl.sqrt(mean), root)
+            window = tl.maximum(n.to(tl.float64), compared)
+            share = tl.maximum(1.0 / (past + compared + 1.0), 1.0 / window)
+            disagreement = start + share * gap
+            tl.store(reals + MEAN_SQUARE, mean)
+            tl.store(reals + FIRST_ROOT, root)
+            tl.store(reals + COMPARED, past + compared)
+            tl.store(reals + DISAGREEMENT, disagreement)
+            rebuilt = rescale(
+                board, n, reals, wholes, scores, visits, mean, disagreement, root, scale, total,
+                cut, cursor, size, room, HEIGHT,
+            )  # fmt: skip
+            taken = tl.where(rebuilt > 0, 0, size)
     else:
         record_trouble(reals, wholes, indices, probabilities, losses, fault)
+        taken = 0 * size
     tl.debug_barrier()
     tl.store(wholes + ACCEPTED, tl.where(fault == NO_FAULT, 1, 0).to(tl.int64))
     tl.store(wholes + BATCH_FAULT, tl.full((), NO_FAULT, tl.int64))
     tl.store(reals + BATCH_LARGEST, tl.full((), 0.0, tl.float64))
+    return taken
 
 
-@triton.jit(do_not_specialize=["n", "size", "bits", "programs"])
-def visit_kernel(
-    board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table, counts,
-    sums, slots, bits, parts, chosen, programs, HEIGHT: tl.constexpr, TILE: tl.constexpr,
-    DOUBLE: tl.constexpr,
+@triton.jit
+def room_of(total, n, size):
+    """Return the largest weight that the batch may write: the total stays below the limit."""
+    return (-total + LIMIT) // tl.minimum(n, 3 * tl.cast(size, tl.int64))
+
+
+@triton.jit
+def rescale(
+    board, n, reals, wholes, scores, visits, mean, disagreement, root, scale, total, cut, cursor,
+    size, room, HEIGHT: tl.constexpr,
 ):  # fmt: skip
-    """The second launch for a large batch."""
+    """Move the sweep on; change the scale if weights are out of range.
+
+    Returns 1 if all weights were computed, which then need no more.
+    """
+    rebuilt = tl.cast(0, tl.int32)
+    above = (total > HIGH) | (cut > 0)
+    if above | (total < LOW * n):
+        if n <= SMALL:
+            rebuild(board, n, reals, scores, visits, mean, disagreement, root, HEIGHT)
+            room, rebuilt = room_of(tl.maximum(total, total_of(board)), n, size), rebuilt + 1
+        elif cursor + 2 * size >= n:  # once in a pass of the sweep, which then does the rest
+            tl.store(reals + SCALE, scale * tl.where(above, 0.5, 2.0))
+    further = cursor + 2 * size
+    tl.store(wholes + CURSOR, further - n * quotient(further, n))
+    tl.store(wholes + CUT, tl.cast(0, tl.int64))
+    tl.store(wholes + ROOM, room)
+    return rebuilt
+
+
+# ---- launches
+
+
+@triton.jit(do_not_specialize=["n", "count", "size", "bits", "programs"])
+def visit_kernel(
+    board, n, groups, count, reals, wholes, scores, visits, starts, areas, places, group_of, levels,
+    seen, losses_of, sums_of, indices, probabilities, losses, size, table, counts, sums, slots,
+    bits, parts, chosen, programs, HEIGHT: tl.constexpr, GROUP_HEIGHT: tl.constexpr,
+    TILE: tl.constexpr, DOUBLE: tl.constexpr, GROUPED: tl.constexpr,
+):  # fmt: skip
+    """The second launch for a large batch: h, V and all numbers; clears the table."""
     n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
     own = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    slot = tl.load(slots + own, mask=own < size, other=-1)
-    visit(
-        board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table,
-        counts, sums, slot, bits, parts, chosen, HEIGHT, TILE,
+    slot, cursor = tl.load(slots + own, mask=own < size, other=-1), tl.load(wholes + CURSOR)
+    fault, largest = tl.load(wholes + BATCH_FAULT), tl.load(reals + BATCH_LARGEST)
+    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    item, chance, loss, inside = batch_of(indices, probabilities, losses, size, own)
+    known = inside & (item >= 0) & (item < n)
+    times = tl.load(counts + slot, mask=slot >= 0, other=1)
+    total = tl.load(sums + slot, mask=slot >= 0, other=0)
+    leading = is_last(table, slot, own)
+    place = item
+    if GROUPED:
+        place = tl.load(places + item, mask=known, other=0)
+    area = total_of(groups if GROUPED else board)
+    score, visited, weight = read(board, n, scores, visits, place, known, HEIGHT)
+    room = room_of(area, n, size)  # a division that takes as long as these reads
+    unit = unit_for(reals, losses, size)
+    tl.debug_barrier()  # threads that share a slot or an item have all read it
+    zero = tl.zeros((TILE,), tl.int64)
+    tl.store(table + slot, zero, mask=leading)
+    tl.store(counts + slot, zero, mask=leading)
+    tl.store(sums + slot, zero, mask=leading)
+    times = tl.where(leading, times, 1).to(tl.float64)
+    score = tl.where(known, score, 1.0)
+    found = visit(
+        board, n, groups, tl.cast(count, tl.int64), reals, scores, visits, starts, areas, group_of,
+        levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score, visited,
+        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, area, largest, leading,
+        times, total, bits, parts, HEIGHT, GROUP_HEIGHT, GROUPED,
     )  # fmt: skip
+    if not GROUPED:
+        found = outside_sweep(found, cursor, n, size)
+    tl.store(chosen + own, found, mask=inside)
     if finish(board):
         settle(
-            board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, parts,
-            programs, HEIGHT,
+            board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
+            parts, programs, unit, fault, largest, area, room, HEIGHT, GROUPED,
         )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["n", "size", "bits", "programs"])
+@triton.jit(do_not_specialize=["n", "count", "size", "bits"])
 def learn_kernel(
-    board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table, counts,
-    sums, slots, bits, parts, chosen, programs, HEIGHT: tl.constexpr, TILE: tl.constexpr,
-    DOUBLE: tl.constexpr,
+    board, n, groups, count, reals, wholes, scores, visits, starts, areas, places, group_of, levels,
+    seen, losses_of, sums_of, indices, probabilities, losses, size, bits, parts, chosen,
+    HEIGHT: tl.constexpr, GROUP_HEIGHT: tl.constexpr, TILE: tl.constexpr, DOUBLE: tl.constexpr,
+    GROUPED: tl.constexpr,
 ):  # fmt: skip
-    """The only launch for a small batch: one program does it all."""
+    """All of it for a small batch, in one program; with items, their weights as well."""
     n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
-    slot = enter(
-        n, reals, wholes, indices, probabilities, losses, size, table, counts, sums, bits, parts,
-        TILE,
+    own, cursor = tl.arange(0, TILE), tl.load(wholes + CURSOR)
+    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    item, chance, loss, inside = batch_of(indices, probabilities, losses, size, own)
+    known = inside & (item >= 0) & (item < n)
+    place = item
+    if GROUPED:
+        place = tl.load(places + item, mask=known, other=0)
+    area = total_of(groups if GROUPED else board)
+    score, visited, weight = read(board, n, scores, visits, place, known, HEIGHT)
+    room = room_of(area, n, size)  # a division that takes as long as these reads
+    score = tl.where(known, score, 1.0)
+    unit = unit_for(reals, losses, size)
+    valid, grains, learnt, others, largest, fault = look(
+        n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of, levels,
+        seen, losses_of, sums_of, bits, TILE, GROUPED,
     )  # fmt: skip
+    leading, times, total = pairs(item, valid, grains, TILE)
+    tl.store(parts + PART_MEAN, learnt)
+    tl.store(parts + PART_OTHERS, others)
     tl.debug_barrier()
-    visit(
-        board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, table,
-        counts, sums, slot, bits, parts, chosen, HEIGHT, TILE,
+    found = visit(
+        board, n, groups, tl.cast(count, tl.int64), reals, scores, visits, starts, areas, group_of,
+        levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score, visited,
+        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, area, largest, leading,
+        times.to(tl.float64), total, bits, parts, HEIGHT, GROUP_HEIGHT, GROUPED,
     )  # fmt: skip
-    tl.debug_barrier()
-    settle(
-        board, n, reals, wholes, scores, visits, indices, probabilities, losses, size, parts,
-        programs, HEIGHT,
-    )  # fmt: skip
+    if GROUPED:
+        tl.store(chosen + own, found, mask=inside)
+        tl.debug_barrier()
+        settle(
+            board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
+            parts, 1, unit, fault, largest, area, room, HEIGHT, GROUPED,
+        )  # fmt: skip
+    else:
+        found = outside_sweep(found, cursor, n, size)
+        away = tl.arange(0, 2 * TILE)
+        swept = tl.where(cursor + away < n, cursor + away, cursor + away - n)
+        near = (away < 2 * size) & (away < n)
+        tl.debug_barrier()
+        average, visited, old = read(board, n, scores, visits, swept, near, HEIGHT)
+        score, past, weight = read(board, n, scores, visits, found, found >= 0, HEIGHT)
+        taken = settle(
+            board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
+            parts, 1, unit, fault, largest, area, room, HEIGHT, GROUPED,
+        )  # fmt: skip
+        tl.debug_barrier()
+        mean, disagreement = tl.load(reals + MEAN_SQUARE), tl.load(reals + DISAGREEMENT)
+        root, scale = tl.load(reals + FIRST_ROOT), tl.load(reals + SCALE)
+        room = tl.load(wholes + ROOM)
+        weigh(
+            board, n, wholes, found, score, past, weight, (found >= 0) & (own < taken), mean,
+            disagreement, root, scale, room, HEIGHT, False,
+        )  # fmt: skip
+        weigh(
+            board, n, wholes, swept, average, visited, old, near & (away < 2 * taken), mean,
+            disagreement, root, scale, room, HEIGHT, False,
+        )  # fmt: skip

@@ -1,15 +1,24 @@
 """The Variance Reducer Bandit on a device."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-import tombola.samplers
-from tombola.torch.device import sampler
-from tombola.torch.device.layout import MOST_ITEMS
-from tombola.torch.device.sampler import DeviceSampler, DeviceState, place_of
-from tombola.torch.device.sampler_host import SamplerHost
-from tombola.torch.device.vrb_board import VRBBoard
+from tombola import samplers
+from tombola.index.real import DEVICE_TARGET
+from tombola.state import Floats, array
+from tombola.torch.device import launching
+from tombola.torch.device.launching import Launch, kernels, place_of
+from tombola.torch.device.layout import MOST_ITEMS, WIDTH, Real, Whole
+from tombola.torch.device.sampler import (
+    DeviceSampler,
+    DeviceState,
+    RuleBoard,
+    RuleState,
+)
 from tombola.validation import whole
 
 __all__ = ["VRB"]
@@ -27,12 +36,12 @@ class VRB(DeviceSampler):
     The rule is that of ``tombola.VRB(n)``: it learns from the losses of drawn items which items
     cause the noise, and deals shuffled epochs while adaptive draws do not pay. On a CUDA device all
     of it stays there: `draw` and `update` launch one to three kernels each and return at once, and
-    both may be captured in a CUDA graph; every replay continues. On the CPU a `tombola.VRB` does
-    the work.
+    both may be captured in a CUDA graph; every replay continues. The CPU's is a `tombola.VRB` that
+    takes and returns tensors, with the same draws for the same seed.
 
-    The device cannot raise errors without waiting. A batch with a loss that is negative or not
+    A CUDA device cannot raise errors without waiting. A batch with a loss that is negative or not
     finite is therefore refused as a whole, nothing is learnt from it, and `check` or `state_dict`
-    raises the error of the first such batch. This is so on the CPU as well.
+    raises the error of the first such batch. On the CPU, `update` raises it.
 
     Parameters
     ----------
@@ -64,13 +73,9 @@ class VRB(DeviceSampler):
     >>> for _ in range(200):
     ...     draw = sampler.draw(32)
     ...     sampler.update(draw, losses[draw.indices])
-    >>> sampler.check()
+    >>> sampler.check()                                      # on a CUDA device, errors come here
     >>> bool(sampler.probabilities().argmax() == 99)
     True
-    >>> sampler.update(draw, losses[draw.indices] - 1)       # refused
-    >>> sampler.check()
-    Traceback (most recent call last):
-    ValueError: losses[0] is -0.8999999761581421: losses must be finite and not negative
     """
 
     saved_as: ClassVar = VRBState
@@ -86,9 +91,68 @@ class VRB(DeviceSampler):
     ) -> None:
         n, seed = whole("n", n, 1, MOST_ITEMS + 1), whole("seed", seed, 0, 2**64)
         place, shuffle = place_of(device), bool(shuffle)
-        engine: VRBBoard | SamplerHost
-        if sampler.runs_kernels(place):
-            engine = VRBBoard(n, place, seed, shuffle=shuffle)
+        common: dict[str, Any] = {"shuffle": shuffle, "quantity": str(quantity), "seed": seed}
+        engine: VRBBoard | samplers.VRB
+        if launching.runs_kernels(place):
+            engine = VRBBoard(n, place, **common)
         else:
-            engine = SamplerHost(tombola.samplers.VRB(n, shuffle=shuffle, seed=seed))
-        super().__init__(n, place, engine, shuffle=shuffle, quantity=str(quantity), seed=seed)
+            engine = samplers.VRB(n, **common)
+        super().__init__(n, place, engine, shuffle=shuffle, seed=seed)
+
+
+class VRBBoardState(RuleState):
+    """What changes in `VRB` on a device."""
+
+    scores: Floats = array("h of each item", 0.0, 2.0**1020, dtype=np.float64, shape=("n",))
+    visits: NDArray[np.float32] = array(
+        "V of each item", 0.0, 2.0**100, dtype=np.float32, shape=("n",)
+    )
+
+
+class VRBBoard(RuleBoard):
+    """Weights, h (`scores`) and V (`visits`) of all items."""
+
+    saved_as: ClassVar = VRBBoardState
+
+    grouped: ClassVar = False
+
+    def __init__(
+        self, n: int, device: torch.device, *, seed: int, shuffle: bool, quantity: str
+    ) -> None:
+        scale = DEVICE_TARGET / 2.0 ** n.bit_length()  # of n weights of value 1
+        weights = torch.full((n,), int(scale), device=device)
+        super().__init__(weights, seed, scale=scale, mixing=1.0, shuffle=shuffle, quantity=quantity)
+        self.scores = torch.zeros(n, dtype=torch.float64, device=device)
+        self.visits = torch.zeros(n, dtype=torch.float32, device=device)
+
+    def reset(self) -> None:
+        """Return to the initial state, in the same memory."""
+        self.board.load(torch.full_like(self.board.leaves, int(self.scale)), self.seed, 0)
+        self.scores.zero_()
+        self.visits.zero_()
+        self._begin()
+
+    def _drawn_by(self) -> tuple[Any, tuple[Any, ...], dict[str, int]]:
+        head = (self.board.memory, self.n, self.reals, self.wholes)
+        return kernels("draw_kernels").draw_kernel, head, {}
+
+    def _plan_weights(self, size: int, programs: int, chosen: Tensor, bits: int) -> list[Launch]:
+        if programs == 1:
+            return []
+        drawn, rows = -(-size // WIDTH), min(self.board.shape.rows[0], 2 * size // WIDTH + 3)
+        state = (self.board.memory, self.n, self.reals, self.wholes, self.scores, self.visits)
+        return [
+            self.board.launch(
+                self.weighing.weigh_kernel, drawn + rows, (*state, chosen, size, drawn), warps=4,
+                HEIGHT=self.board.shape.height,
+            )
+        ]  # fmt: skip
+
+    def probabilities(self) -> Tensor:
+        """Return the distribution as of the latest draw, with the feedback since then."""
+        n, mixing, total = self.n, self.reals[Real.MIXING], self.board.total
+        share = mixing / (1.0 - mixing) * total
+        uniform = (mixing >= 1.0) | (share >= 2.0**61) | (self.wholes[Whole.SHUFFLING] > 0)
+        spread = (torch.where(uniform, 0.0, share) / n).long() + 1
+        chances = (self.board.leaves + spread).double() / (total + n * spread).double()
+        return torch.where(uniform, 1.0 / n, chances)
