@@ -110,7 +110,7 @@ def _model(folder: Path) -> "SavedModel":
     if not folder.exists():
         raise CommandError(f"there is no folder {folder}")
     try:
-        if folder.is_dir() and not read_record(folder)["finished"]:
+        if folder.is_dir() and not read_record(folder).finished:
             raise CommandError(f"the run in {folder} is not finished: continue it with --resume")
         return read_model(folder)
     except FileNotFoundError:
