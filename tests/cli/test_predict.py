@@ -71,7 +71,7 @@ def predict(home, task, file="new.csv", out="p.csv", *more):
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("file", ["new.csv", "new.parquet", "new.csv.gz"])
 def test_the_file_holds_what_the_model_predicts(home, task, file, capsys, monkeypatch):
-    monkeypatch.setattr(csv_files, "PIECE", 7)
+    monkeypatch.setattr(csv_files, "BLOCK", 500)
     assert predict(home, task, file) == 0
     found = pd.read_csv("p.csv")
     model = load_model(home / task)

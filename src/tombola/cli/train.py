@@ -88,6 +88,11 @@ def run(options: argparse.Namespace) -> int:
     from tombola.cli.train_fit import fit
     from tombola.cli.train_scores import held_out
 
+    try:  # before anything is written: for example, squares of numbers may overflow
+        plan.estimator.parts(data.X, data.y)[0].make()
+    except ValueError as error:
+        raise DataError(str(error)) from None
+
     rows = Data(**data.record(), notes=list(data.notes), held_out=held_out(data))
     record = Begun(
         command="train", finished=False, settings=_settings(options, data, plan), data=rows,

@@ -18,6 +18,7 @@ from tombola.datasets.libsvm import LibsvmFile
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import Source, opened
 from tombola.datasets.table import Table
+from tombola.datasets.table_files import TableFile
 
 __all__ = ["read", "read_table"]
 
@@ -175,9 +176,9 @@ def _parts(source: Source, reading: Reading, progress: Progress | None) -> dict[
     elif source.kind in ("npz", "npy"):
         parts = read_arrays(source, reading)
     else:
-        file = CsvFile(source, reading) if source.kind == "csv" else ArrowFile(source, reading)
-        headed = getattr(file, "headed", True)
-        parts = assembled(source.name, file.names, file.load(progress), reading, headed=headed)
+        kind: type[TableFile] = CsvFile if source.kind == "csv" else ArrowFile
+        file = kind(source, reading)
+        parts = assembled(source.name, file.names, file.load(progress), reading, headed=file.headed)
     return {**parts, "read_as": read_as}
 
 

@@ -17,6 +17,7 @@ from tombola.datasets.preparer import Preparer
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import Source, opened
 from tombola.datasets.table import Table
+from tombola.datasets.table_files import TableFile
 
 __all__ = ["new_rows"]
 
@@ -84,9 +85,10 @@ def _table_rows(
         raise DataError(
             f"{source.name} is a table, but the model was trained on sparse rows: use LIBSVM or NPZ"
         )
-    file = CsvFile(source, reading) if source.kind == "csv" else ArrowFile(source, reading)
+    kind: type[TableFile] = CsvFile if source.kind == "csv" else ArrowFile
+    file = kind(source, reading)
     kinds = prepare.kinds
-    _check_columns(source.name, file.names, list(kinds), getattr(file, "headed", True))
+    _check_columns(source.name, file.names, list(kinds), file.headed)
     known = {*kinds, *trained.drop, trained.target}
     others = [repr(name) for name in file.names if name not in known]
     if others:

@@ -118,14 +118,14 @@ def unique_names(names: list[str]) -> tuple[list[str], tuple[str, ...]]:
     >>> unique_names(["a", "b", "a"])
     (['a', 'b', 'a.1'], ("Another column named 'a' is called 'a.1'.",))
     """
-    found: list[str] = []
-    notes = []
+    found: dict[str, None] = {}
+    given, notes = set(names), []
     for name in names:
         number, new = 0, name
-        while new in found or (number and new in names):
+        while new in found or (number and new in given):
             number += 1
             new = f"{name}.{number}"
         if number:
             notes.append(f"Another column named {name!r} is called {new!r}.")
-        found.append(new)
-    return found, tuple(notes)
+        found[new] = None
+    return list(found), tuple(notes)
