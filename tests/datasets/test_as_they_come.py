@@ -130,6 +130,27 @@ def test_a_column_that_begins_with_numbers_may_be_text(tmp_path, monkeypatch):
     assert data.columns == ("a=0", "a=1", "a=a", "a=b", "b")
 
 
+def test_types_that_are_said(tmp_path):
+    text = rows(40, lambda k: f"{k % 2:03},{k % 3},1/{k % 9 + 1}/2020,{k % 2}")
+    frame = pd.DataFrame({"zip": [k % 2 for k in range(40)], "y": [0, 1] * 20})
+    frame.to_parquet(tmp_path / "t.parquet")
+    path = given(tmp_path, "zip,b,d,y\n" + text)
+    said = {"zip": "text", "b": "number", "d": "date"}
+    data = read(path, "y", types=said, dates="day-first")
+    assert data.columns[:3] == ("zip=000", "zip=001", "b")
+    assert read(path, "y", dates="day-first").columns[:2] == ("zip", "b")
+    assert read(path, "y", types={"d": "text"}).columns[2] == "d=1/1/2020"
+    assert read(tmp_path / "t.parquet", "y", types={"zip": "text"}).columns == ("zip=0", "zip=1")
+    with pytest.raises(DataError, match=r"line 2 of t.csv, column 'd': '1/1/2020' is not a number"):
+        read(path, "y", types={"d": "number"})
+    with pytest.raises(DataError, match=r"line 2 of t.csv, column 'zip': '000' is not a date"):
+        read(path, "y", types={"zip": "date"})
+    with pytest.raises(DataError, match=r"there is no column 'zap': did you mean 'zip'"):
+        read(path, "y", types={"zap": "text"})
+    with pytest.raises(DataError, match=r"type of 'zip' must be number, text or date, got 'words'"):
+        read(path, "y", types={"zip": "words"})
+
+
 def test_rows_that_are_wrong(tmp_path, monkeypatch):
     bad = tmp_path / "bad.csv"
     bad.write_text("a,y\n" + "1,0\n2,1\n" * 20 + "x,1\n")

@@ -10,7 +10,7 @@ from tombola.datasets.csv_files import ArrowBatch
 from tombola.datasets.reading import Reading, unique_names
 from tombola.datasets.sources import Source
 from tombola.datasets.table import Column, Table, Words
-from tombola.datasets.table_files import TableFile, Typed, new_column
+from tombola.datasets.table_files import Cells, TableFile, Typed, new_column
 
 __all__ = ["ArrowFile", "as_table"]
 
@@ -66,18 +66,25 @@ class ArrowFile(TableFile):
         text: Collection[int] = (),
     ) -> Iterator[Any]:
         """Yield some rows at a time, and report how many there were."""
-        done = 0
+        from pyarrow import string
+
+        done, said = 0, self.reading.types
         with self._opened() as (_, batches, rows):
             for batch in batches:
-                columns = {j: batch.column(j) for j in chosen}
+                columns = {
+                    j: batch.column(j).cast(string()) if self.names[j] in said else batch.column(j)
+                    for j in chosen
+                }
                 yield ArrowBatch(columns, batch.num_rows, self.style)
                 done += batch.num_rows
                 if progress is not None and rows:
                     progress(done, rows)
 
-    def column(self, j: int) -> Typed:
-        """Return an empty column for what the file holds."""
+    def column(self, j: int) -> Typed | Cells:
+        """Return an empty column for what the file holds, or is said to hold."""
         name = self.names[j]
+        if name in self.reading.types:
+            return Cells(self.style, self.reading.skip_bad_rows, self.reading.types[name])
         drop = f" (--drop {name} leaves it out)"
         return new_column(self.types[j], self.style, f"{name!r} of {self.source.name}", drop)
 
@@ -100,16 +107,14 @@ def as_table(X: Any, *, settle: bool = True) -> Table | None:
         return X
     if not (hasattr(X, "__arrow_c_stream__") or hasattr(X, "__dataframe__")):
         return None
-    names = list(map(str, X.columns))
-    _, notes = unique_names(names)
-    if notes:
-        twice = next(name for k, name in enumerate(names) if name in names[:k])
-        raise DataError(f"the frame has two columns named {twice!r}")
-    if not names:
+    given = _arrow(X)
+    if not given.num_columns:
         raise DataError("the frame has no columns")
     columns: dict[str, Column] = {}
     forms: dict[str, str] = {}
-    for name, chunks in zip(names, _arrow(X).columns, strict=True):
+    for name, chunks in zip(given.column_names, given.columns, strict=True):
+        if name in columns:
+            raise DataError(f"the frame has two columns named {name!r}")
         growing = new_column(chunks.type, Style(), repr(name))
         batch = ArrowBatch({0: chunks.combine_chunks()}, len(chunks), Style())
         growing.add(batch, 0)
@@ -124,18 +129,17 @@ def as_table(X: Any, *, settle: bool = True) -> Table | None:
 
 
 def _arrow(X: Any) -> Any:
-    """Return a frame as a table of pyarrow; cells of mixed types become text."""
+    """Return a frame as a table of pyarrow; of pandas, other objects than text become text."""
     import pyarrow
     from pyarrow import interchange
 
     if not hasattr(X, "__arrow_c_stream__"):
         return interchange.from_dataframe(X)
-    try:
-        return pyarrow.table(X)
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):  # pandas columns of any objects
-        texts = {
-            name: X[name].where(X[name].isna(), X[name].astype(str))
-            for name in X.columns
-            if X[name].dtype.kind == "O"
-        }
-        return pyarrow.table(X.assign(**texts))
+    if hasattr(X, "iloc"):
+        X = X.set_axis(list(map(str, X.columns)), axis=1).reset_index(drop=True)
+        twice = X.columns[X.columns.duplicated()]
+        if len(twice):
+            raise DataError(f"the frame has two columns named {twice[0]!r}")
+        objects = [name for name in X.columns if str(X[name].dtype) == "object"]
+        X = X.assign(**{name: X[name].map(str, na_action="ignore") for name in objects})
+    return pyarrow.table(X)

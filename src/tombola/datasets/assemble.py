@@ -80,7 +80,7 @@ def assembled(
 
 def check_names(names: Sequence[str], reading: Reading) -> None:
     """Refuse names of columns that do not exist."""
-    for name in (*reading.drop, *reading.keep):
+    for name in (*reading.drop, *reading.keep, *reading.types):
         if name not in names:
             raise no_such("column", name, names)
 

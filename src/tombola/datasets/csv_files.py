@@ -65,11 +65,13 @@ class CsvFile(TableFile):
 
     def column(self, j: int) -> Cells:
         """Return an empty column."""
-        return Cells(self.style, self.reading.skip_bad_rows)
+        kind = self.reading.types.get(self.names[j])
+        return Cells(self.style, self.reading.skip_bad_rows, kind)
 
     def settle(self, loaded: Loaded, j: int, text: Words) -> Column:
         """Return text as what it stands for; refuse numbers with commas."""
-        if self.style == Style(self.style.missing) and all(map(COMMA.match, text.values)):
+        plain = self.style == Style(self.style.missing) and self.names[j] not in self.reading.types
+        if plain and all(map(COMMA.match, text.values)):
             row = int(np.flatnonzero(text.codes == 0)[0])
             raise DataError(
                 f"{self.place(row)} of {self.source.name}, column {self.names[j]!r}: "

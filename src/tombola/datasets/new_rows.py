@@ -22,7 +22,7 @@ from tombola.datasets.table_files import TableFile
 __all__ = ["new_rows"]
 
 PIECE = 2**14  # rows of an array at a time
-STYLE = ("features", "missing", "decimal", "thousands", "encoding")  # options that stay the same
+STYLE = ("features", "missing", "decimal", "thousands", "encoding", "types")  # as in training
 
 
 def new_rows(

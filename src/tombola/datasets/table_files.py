@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +59,11 @@ class TableFile(ABC):
 
     def load(self, progress: Progress | None = None) -> Loaded:
         """Return all columns that are not dropped."""
-        chosen = [j for j, name in enumerate(self.names) if name not in self.reading.drop]
+        types, dropped = self.reading.types, set(self.reading.drop)
+        chosen = [j for j, name in enumerate(self.names) if name not in dropped]
         columns = {j: self.column(j) for j in chosen}
-        for batch in self.batches(chosen, progress):
+        text = [j for j in chosen if types.get(self.names[j]) in ("text", "date")]
+        for batch in self.batches(chosen, progress, text):
             for j, column in columns.items():
                 column.add(batch, j)
         again = {j: WordList(self.style) for j in chosen if columns[j].was_text}
@@ -74,14 +76,19 @@ class TableFile(ABC):
         loaded = Loaded({}, self.place, notes=list(self.notes), skipped=self.skipped)
         for j in chosen:
             found = columns.pop(j).column(self, loaded, self.names[j])
-            text = isinstance(found, Words)
-            loaded.columns[self.names[j]] = self.settle(loaded, j, found) if text else found
+            settled = self.settle(loaded, j, found) if isinstance(found, Words) else found
+            loaded.columns[self.names[j]] = settled
         return loaded
 
     def settle(self, loaded: Loaded, j: int, text: Words) -> Column:
         """Return text as what it stands for; refuse dates with other text among them."""
         name = self.names[j]
+        kind = self.reading.types.get(name)
+        if kind == "text":
+            return text
         column, form, odd, unsure = settled(text, self.reading.dates)
+        if form is None and kind == "date" and text.values:
+            self._refuse(int(np.flatnonzero(text.codes == 0)[0]), name, text.values[0], "a date")
         if form is None:
             return column
         loaded.forms[name] = form
@@ -89,11 +96,7 @@ class TableFile(ABC):
             assert isinstance(column, np.ndarray)
             rows = np.flatnonzero(np.isnat(column) & (text.codes >= 0)).tolist()
             if not self.reading.skip_bad_rows:
-                raise DataError(
-                    f"{self.place(rows[0])} of {self.source.name}, column {name!r}: "
-                    f"{text.values[odd]!r} is not a date, unlike most values of the column "
-                    f"(--missing {quoted(text.values[odd])} takes it for a missing value)"
-                )
+                self._refuse(rows[0], name, text.values[odd], "a date", ", unlike most values")
             loaded.bad[f"{name!r} is not a date"] = rows
         if unsure:
             other = "day-first" if form.startswith("month") else "month-first"
@@ -102,6 +105,14 @@ class TableFile(ABC):
                 "order)."
             )
         return column
+
+    def _refuse(self, row: int, name: str, value: str, what: str, unlike: str = "") -> NoReturn:
+        """Raise the error about a cell that is not what its column is."""
+        unlike = f"{unlike} of the column" if unlike else ""
+        raise DataError(
+            f"{self.place(row)} of {self.source.name}, column {name!r}: {value!r} is not {what}"
+            f"{unlike} (--missing {quoted(value)} takes it for a missing value)"
+        )
 
     def pieces(self, kinds: dict[str, str], progress: Progress | None = None) -> Iterator[Table]:
         """Yield some rows at a time, of columns whose kind is known; dates stay text."""
@@ -126,22 +137,25 @@ class TableFile(ABC):
 
 
 class Cells:
-    """A column of a text file: numbers, or text if fewer than half of its values are numbers."""
+    """A column of a text file: numbers, or text if fewer than half of its values are numbers.
 
-    def __init__(self, style: Style, keep: bool) -> None:
-        self._style, self._keep = style, keep
+    Or what it is said to be: `kind`. With `keep`, all rows with text among numbers are kept.
+    """
+
+    def __init__(self, style: Style, keep: bool, kind: str | None = None) -> None:
+        self._style, self._keep, self._kind = style, keep, kind
         self._parts: list[NDArray[np.float64]] = []
         self._known = self._odd = self._size = 0
         self._first: tuple[int, str] = (0, "")  # of those that are not numbers: row and text ...
         self._rows = array("q")  # ... and all rows, if they are to be skipped
-        self.words: WordList | None = None
+        self.words: WordList | None = WordList(style) if kind in ("text", "date") else None
 
     def add(self, batch: Any, j: int) -> None:
         """Append a column of a batch."""
         if self.words is None:
             values, odd = batch.numbers(j)
             known = int(np.count_nonzero(values == values))
-            if not (len(odd) > known and self._known == 0):
+            if self._kind == "number" or not (len(odd) > known and self._known == 0):
                 self._note(values, known, odd, batch, j)
                 return
             self.words = WordList(self._style)
@@ -160,7 +174,7 @@ class Cells:
     @property
     def was_text(self) -> bool:
         """Whether most values are text, though the first ones are numbers."""
-        return self.words is None and self._known < self._odd
+        return self.words is None and self._kind is None and self._known < self._odd
 
     def column(self, file: TableFile, loaded: Loaded, name: str) -> Column:
         """Return the column; refuse a few cells of text among numbers, or mark their rows."""
@@ -171,6 +185,8 @@ class Cells:
                 self._fault(file, loaded, name)
             return found
         text = self.words.column()
+        if self._kind is not None:
+            return text
         values, odd = self._style.numbers(text.values)
         counts = np.bincount(text.codes[text.codes >= 0], minlength=len(values))
         self._odd = int(counts[odd].sum())
@@ -189,12 +205,8 @@ class Cells:
             loaded.bad[f"{name!r} is not a number"] = list(self._rows)
             return
         row, value = self._first
-        value = str(value).strip()
-        raise DataError(
-            f"{file.place(row)} of {file.source.name}, column {name!r}: {value!r} is "
-            f"not a number, unlike {count(self._known, 'other value')} of the column (--missing "
-            f"{quoted(value)} takes it for a missing value)"
-        )
+        unlike = f", unlike {count(self._known, 'other value')}" if self._known else ""
+        file._refuse(row, name, str(value).strip(), "a number", unlike)
 
     def of_kind(self, kind: str, batch: Any, j: int, where: str, place: Any) -> Column:
         """Return what was added as the kind that the column was in training."""
