@@ -5,12 +5,13 @@ import csv
 import io
 import shutil
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from tombola.cli.arguments import add_data_arguments, number_from, whole_number
 from tombola.cli.data import OpenData, check_clusters, name_of, open_data, wants_scale
 from tombola.cli.errors import CommandError
-from tombola.cli.folders import check_folder
+from tombola.cli.output import check_folder, owned, say
 from tombola.cli.train_record import Begun, Code, Data, Finished, Settings, read_record
 from tombola.datasets import DataError
 from tombola.report.record import versions
@@ -27,6 +28,7 @@ __all__ = ["add_arguments", "run"]
 SOLVERS = ("auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd")
 LINEAR = ("solver", "alpha", "l1_ratio")  # the options of linear models only
 CLUSTERING = ("n_clusters",)  # the options of clustering only
+INTERRUPTED = "interrupted; the same command with --resume continues"
 EPOCHS = 100  # the default of the estimators
 
 
@@ -100,16 +102,18 @@ def run(options: argparse.Namespace) -> int:
     )  # fmt: skip
     if options.resume:
         _check_same(folder, record)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "run.json", record.json())
-    (folder / "state").mkdir(exist_ok=True)
-    try:
-        trained = fit(data, plan, options.jobs, folder / "state", resume=options.resume)
-    except (CommandError, DataError):
-        if not options.resume:  # training failed: leave nothing behind
-            shutil.rmtree(folder)
-        raise
-    _save(folder, trained, record)
+    with owned(folder, resume=options.resume):
+        try:
+            write_text(folder / "run.json", record.json())
+            (folder / "state").mkdir(exist_ok=True)
+            trained = fit(data, plan, options.jobs, folder / "state", resume=options.resume)
+            _save(folder, trained, record)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(INTERRUPTED) from None
+        except (CommandError, DataError):
+            if not options.resume:  # training failed: leave nothing behind
+                shutil.rmtree(folder)
+            raise
     return 0
 
 
@@ -213,6 +217,8 @@ def _save(folder: Path, trained: "Trained", begun: Begun) -> None:
     write_text(folder / "trace.csv", text.getvalue())
     report(record, trace).save(folder / "report.html")
     write_text(folder / "run.json", ended)
-    print("\n".join(summary(record, trace)))
-    print(f"{folder}: model.npz, trace.csv, run.json, report.html")
-    print(f"new rows: tombola predict {folder} FILE")
+    say(
+        *summary(record, trace),
+        f"{folder}: model.npz, trace.csv, run.json, report.html",
+        f"new rows: tombola predict {quote(str(folder))} FILE",
+    )

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tombola.cli.data import OpenData
 from tombola.cli.errors import CommandError
+from tombola.cli.output import as_cell
 from tombola.cli.progress import Progress
 from tombola.cli.train_record import PartRecord
 from tombola.datasets import DataError
@@ -38,7 +39,6 @@ from tombola.state.archive import File
 
 __all__ = ["Recorder", "Trained", "fit", "marks_of"]
 
-INTERRUPTED = "interrupted; the same command with --resume continues"
 STEPS = 1000  # of the progress of a part
 SAVE_EVERY = 5.0  # seconds between two checkpoints; more if writing one takes long
 QUARTERS = 4  # evaluations in the first epoch
@@ -360,7 +360,8 @@ def fit(data: OpenData, plan: Plan, jobs: int, folder: Path, *, resume: bool) ->
 
             label = data.name if classes is None else classes[1] if count == 1 else part.label
             held = _held_part(data, model, classes, k)
-            recorders[k] = Recorder(str(label), folder / f"{k}.npz", resume, held, tell)
+            name = as_cell(str(label))  # also in trace.csv
+            recorders[k] = Recorder(name, folder / f"{k}.npz", resume, held, tell)
             return recorders[k]
 
         model.observe = observe
@@ -368,8 +369,6 @@ def fit(data: OpenData, plan: Plan, jobs: int, folder: Path, *, resume: bool) ->
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the verdict says it
                 model.fit(data.X, data.y)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(INTERRUPTED) from None
         except DivergenceError as error:
             raise CommandError(str(error)) from None
         except ValueError as error:  # for example, numbers whose squares overflow

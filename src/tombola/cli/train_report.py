@@ -21,7 +21,8 @@ def summary(record: Finished, trace: Trace) -> list[str]:
     """Return the lines for the terminal."""
     data = record.data
     lines = [
-        f"{data.name}: {record.settings.task}, {data.rows:,} rows x {data.columns:,} columns",
+        f"{data.name}: {record.settings.task}, {count(data.rows, 'row')} x "
+        f"{count(data.columns, 'column')}",
         *(f"  {note}" for note in data.notes),
         f"{how(record)}; {record.seconds:.1f} s in the solver",
         f"objective {_objectives(courses(record.parts, trace))}; {record.verdict}",
@@ -92,7 +93,10 @@ def report(record: Finished, trace: Trace) -> "Page":
         f"{capital(record.verdict)}.{held}",
     )
     page.heading("The data")
-    page.text(f"{data.rows:,} rows to train on, {data.columns:,} columns; from {data.source}.")
+    page.text(
+        f"{count(data.rows, 'row')} to train on, {count(data.columns, 'column')}; from "
+        f"{data.source}."
+    )
     for note in data.notes:
         page.text(note)
     page.text(f"SHA-256 `{data.checksum}`.")

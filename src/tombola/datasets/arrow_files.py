@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from shlex import quote
 from typing import Any
 
 from tombola.datasets.base import DataError, Progress
@@ -85,7 +86,7 @@ class ArrowFile(TableFile):
         name = self.names[j]
         if name in self.reading.types:
             return Cells(self.style, self.reading.skip_bad_rows, self.reading.types[name])
-        drop = f" (--drop {name} leaves it out)"
+        drop = f" (--drop {quote(name)} leaves it out)"
         return new_column(self.types[j], self.style, f"{name!r} of {self.source.name}", drop)
 
     def place(self, row: int) -> str:

@@ -25,6 +25,7 @@ BLOCK = 2**22  # bytes that pyarrow converts at a time
 WIDE = 1000  # columns: from here on Python's reader takes less time than pyarrow's, by rows
 PIECE = 2**20  # cells that Python's reader converts at a time
 LONGEST = 2**24  # characters of a field
+LONGEST_LINE = 2**28  # characters of a line
 
 
 class CsvFile(TableFile):
@@ -37,7 +38,7 @@ class CsvFile(TableFile):
     def __init__(self, source: Source, reading: Reading) -> None:
         super().__init__(source, reading)
         with source.text(reading.encoding) as file:
-            first_line = next((line for line in file if line.strip()), "")
+            first_line = next((line for line in self._lines_of(file) if line.strip()), "")
         if not first_line:
             raise DataError(f"{source.name} is empty: it has only blank lines")
         self.separator = _separator(first_line, reading.decimal)
@@ -195,11 +196,23 @@ class CsvFile(TableFile):
                     f"first line has {width}"
                 )
 
+    def _lines_of(self, file: TextIO) -> Iterator[str]:
+        """Yield the lines of a file; refuse one that would fill the memory, as of a packed bomb."""
+        for line in iter(lambda: file.readline(LONGEST_LINE), ""):
+            if len(line) == LONGEST_LINE:
+                raise DataError(
+                    f"{self.source.name} has a line of {LONGEST_LINE:,} characters or more: that "
+                    "is no table"
+                )
+            yield line
+
     def _records(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
         """Yield the first line and the fields of each record; skip blank lines."""
         line, name = 1, self.source.name
         blanks = self.separator == " "
-        lines: Iterable[str] = (it.strip() + "\n" for it in file) if blanks else file
+        lines: Iterable[str] = self._lines_of(file)
+        if blanks:
+            lines = (it.strip() + "\n" for it in lines)
         csv.field_size_limit(LONGEST)
         reader = csv.reader(lines, delimiter=self.separator, skipinitialspace=blanks)
         try:

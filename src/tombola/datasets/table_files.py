@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Collection, Iterator
+from shlex import quote
 from typing import Any, NoReturn
 
 import numpy as np
@@ -111,15 +112,21 @@ class TableFile(ABC):
         unlike = f"{unlike} of the column" if unlike else ""
         raise DataError(
             f"{self.place(row)} of {self.source.name}, column {name!r}: {value!r} is not {what}"
-            f"{unlike} (--missing {quoted(value)} takes it for a missing value)"
+            f"{unlike} (--missing {quote(value)} takes it for a missing value)"
         )
 
-    def pieces(self, kinds: dict[str, str], progress: Progress | None = None) -> Iterator[Table]:
-        """Yield some rows at a time, of columns whose kind is known; dates stay text."""
+    def pieces(
+        self, kinds: dict[str, str], progress: Progress | None = None
+    ) -> Iterator[tuple[Table, list[int]]]:
+        """Yield some rows at a time, of columns whose kind is known; dates stay text.
+
+        And the rows with text among numbers, which are an error unless they are to be skipped.
+        """
         chosen = {j: name for j, name in enumerate(self.names) if name in kinds}
         start, text = 0, [j for j, name in chosen.items() if kinds[name] != "number"]
         for batch in self.batches(chosen, progress, text):
             columns: dict[str, Column] = {}
+            bad: list[int] = []
 
             def place(row: int, start: int = start) -> str:
                 return f"{self.place(start + row)} of {self.source.name}"
@@ -128,9 +135,10 @@ class TableFile(ABC):
                 column = self.column(j)
                 column.add(batch, j)
                 columns[name] = column.of_kind(kinds[name], batch, j, f", column {name!r}", place)
+                bad += column.bad
             start += batch.num_rows
             if batch.num_rows:
-                yield Table(columns, place=place)
+                yield Table(columns, place=place), bad
 
 
 # --- columns that grow --------------------------------------------------------------------------
@@ -148,6 +156,7 @@ class Cells:
         self._known = self._odd = self._size = 0
         self._first: tuple[int, str] = (0, "")  # of those that are not numbers: row and text ...
         self._rows = array("q")  # ... and all rows, if they are to be skipped
+        self.bad: list[int] = []
         self.words: WordList | None = WordList(style) if kind in ("text", "date") else None
 
     def add(self, batch: Any, j: int) -> None:
@@ -221,6 +230,9 @@ class Cells:
         words.add(batch.cells(j))
         text = words.column()
         if kind == "number" and as_truth(text) is None:
+            if self._keep:
+                self.bad = positions
+                return values
             value = str(batch.cells(j)[odd]).strip()
             raise DataError(
                 f"{place(odd)}{where}: {value!r} is not a number, as the column was in training"
@@ -232,6 +244,7 @@ class Typed:
     """A column of Arrow: numbers, dates, durations in days, or text."""
 
     was_text = False
+    bad: tuple[int, ...] = ()
 
     def __init__(self, kind: Any, style: Style) -> None:
         from pyarrow import types
@@ -302,8 +315,3 @@ def new_column(kind: Any, style: Style, where: str, drop: str = "") -> Typed:
             f"{drop}"
         )
     return column
-
-
-def quoted(value: str) -> str:
-    """Return a word as it is typed in a shell."""
-    return value if value.isalnum() else f'"{value}"'
