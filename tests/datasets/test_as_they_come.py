@@ -178,6 +178,22 @@ def test_a_damaged_package_is_named(tmp_path):
             read(tmp_path / name, "y")
 
 
+@pytest.mark.parametrize("name", ["t.arrow", "stream.arrow", "t.feather", "t.csv.gz"])
+def test_flipped_bytes_are_an_error_or_another_value(name, tmp_path):
+    """pyarrow trusts the offsets of an Arrow file, and would read anywhere."""
+    path = tmp_path / name
+    WRITERS[name](FRAME, path)
+    whole = path.read_bytes()
+    refused = 0
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x9F]) + whole[at + 1 :])
+        try:
+            read_table(path, "y", impute=True)
+        except DataError:
+            refused += 1
+    assert refused > 20
+
+
 def test_arrays_by_any_key_and_any_shape(tmp_path):
     images, label = RNG.normal(size=(30, 4, 4)), np.arange(30) % 3
     np.savez(tmp_path / "t.npz", images=images, label=label, names=np.array(["x"] * 30))

@@ -52,7 +52,7 @@ class ArrowFile(TableFile):
                         mapped.seek(0)
                         batches = reader = pyarrow.ipc.open_stream(mapped)
                     yield reader.schema, batches, 0
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, UnicodeError) as error:
             if isinstance(error, PermissionError):
                 raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -72,6 +72,7 @@ class ArrowFile(TableFile):
         done, said = 0, self.reading.types
         with self._opened() as (_, batches, rows):
             for batch in batches:
+                batch.validate(full=True)  # a damaged file may hold offsets to anywhere
                 columns = {
                     j: batch.column(j).cast(string()) if self.names[j] in said else batch.column(j)
                     for j in chosen

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,7 +103,7 @@ class Source:
             raw: Any = file if progress is None else _Watched(file, size, progress)
             try:
                 yield _unpacked(raw, self.packing, self.name)
-            except (gzip.BadGzipFile, EOFError) as error:
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise DataError(f"{self.name} is damaged: {error}") from None
             except OSError as error:
                 if error.errno is not None or self.packing is None:
