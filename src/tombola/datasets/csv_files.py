@@ -133,9 +133,6 @@ class CsvFile(TableFile):
         """Yield the rows after the first ones, which are done."""
         from pyarrow import csv, dictionary, float64, int32, string
 
-        def on_odd_row(row: Any) -> str:
-            return "error" if row.text.strip() else "skip"
-
         encoding, text = self.source.encoding(self.reading.encoding), dictionary(int32(), string())
         with (
             self.source.binary(progress) as file,
@@ -146,9 +143,7 @@ class CsvFile(TableFile):
                     column_names=[str(j) for j in range(len(self.names))],
                     encoding="utf8" if encoding == "utf-8-sig" else encoding,
                 ),
-                csv.ParseOptions(
-                    delimiter=self.separator, invalid_row_handler=on_odd_row
-                ),
+                csv.ParseOptions(delimiter=self.separator),
                 csv.ConvertOptions(
                     column_types={str(j): float64() if j in numbers else text for j in chosen},
                     include_columns=[str(j) for j in chosen], decimal_point=self.style.decimal,
