@@ -250,7 +250,7 @@ class ResultFile(OfFile):
 class OfRun(OfFile):
     """A folder of `tombola train`, interrupted, with one file damaged, and --resume."""
 
-    kind, inside, share = "run", ("state", "parts"), 0.1
+    kind, inside, share = "run", ("result", "state", "parts"), 0.1
     arguments = ("train", "iris", "--epochs", "3", "--solver", "adagrad", "--sampler", "vrb")
 
     def __init__(self, name, file, how="fields", inside=None, arguments=None):
@@ -679,7 +679,7 @@ def all_targets(only=()):
     found += [ResultFile(name, how) for name in ("dual", "lazy") for how in BLIND]
     found += [OfRun("state of a class", "state/1.npz")]
     found += [OfRun("state of a class", "state/1.npz", how) for how in BLIND]
-    found += [OfRun("rule of a class", "state/1.rule", how, ()) for how in ("fields", *BLIND)]
+    found += [OfRun("fit of a class", "state/1.npz", "fields", ())]
     found += [OfRun("state by columns", "state/0.npz", how, (), BY_COLUMNS)
               for how in ("fields", *BLIND)]  # fmt: skip
     found += [OfRun("record", "run.json", "bytes"), OfRecord("record", "run.json")]

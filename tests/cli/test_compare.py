@@ -147,7 +147,7 @@ WRONG = {
     "there is no folder short": lambda: shutil.rmtree("short"),
     "short holds no run of `tombola train`, default does": experiment,
     "short holds a run that has not ended": unfinished,
-    "short holds a run of another version, without 'parts'": older,
+    "the state is incomplete: it has no parts": older,
     "short has no trace.csv": lambda: Path("short/trace.csv").unlink(),
     "short/run.json is not the record of a run": lambda: Path("short/run.json").write_text("{"),
     "a sound run of `tombola train` (trace.csv lacks rows)": empty_trace,

@@ -11,7 +11,6 @@ from dirt import DIRT, GOOD, MARK, PAGE, summary, table
 from tombola.cli import train
 from tombola.cli.data import open_data
 from tombola.cli.main import COMMANDS, main
-from tombola.cli.train_fit import Fit
 
 REFUSED = [name for name, case in DIRT.items() if case.then is not None]
 LET_IN = [name for name, case in DIRT.items() if not isinstance(case.then, str)]
@@ -46,7 +45,7 @@ def test_what_a_person_could_read_is_let_in(kind, tmp_path, monkeypatch):
     train.add_arguments(parser)
     options = parser.parse_args([case.file, *(case.arguments if case.then is None else case.then)])
     data = open_data(options, hold_out=True)
-    Fit(data, train._plan(options, data))
+    train._plan(options, data).estimator.parts(data.X, data.y)[0].make()
     if case.then is None:
         assert any(case.said in note for note in data.notes)
 

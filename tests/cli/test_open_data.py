@@ -1,15 +1,15 @@
 """The data that commands train on, and predictions from saved arrays with numpy alone."""
 
 import argparse
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from tombola.cli.arguments import add_data_arguments
 from tombola.cli.data import open_data
-from tombola.cli.train_fit import Fit
+from tombola.cli.train_fit import Trained
 from tombola.cli.train_report import snippet
 from tombola.datasets import DataError, public
 from tombola.estimators.plan import ESTIMATORS, Plan
@@ -130,21 +130,20 @@ def test_the_snippet_predicts_with_the_saved_arrays(kind, sparse, tmp_path, monk
     extra = ["--task", "clustering"] if kind == "clustering" else []
     data = opened("t.npz", "--impute", "mean", *extra)
     own = {"n_clusters": 5} if kind == "clustering" else {"alpha": 0.1}
-    fit = Fit(data, Plan(ESTIMATORS[data.task](**own)))
-    width = 4 if kind == "clustering" else 5
-    shape = (5, width) if kind == "clustering" else (width,)
-    fit.outcomes = [SimpleNamespace(solution=RNG.normal(size=shape)) for _ in fit.parts]
-    np.savez("model.npz", **fit.model())
+    plan = Plan(ESTIMATORS[data.task](**own))
+    model, Z = clone(plan.estimator), data.X.toarray() if sparse else data.X
+    outputs = 3 if kind == "three" else 1
+    model.coef_, model.intercept_ = RNG.normal(size=(outputs, 4)), RNG.normal(size=outputs)
+    model.cluster_centers_, model.classes_ = RNG.normal(size=(5, 4)), np.unique(y)
+    np.savez("model.npz", **Trained(data, plan, model, []).arrays())
     names = {"X": X}
-    exec(snippet(fit), names)
+    exec(snippet(data, model), names)
 
-    Z = data.X.toarray() if sparse else data.X
     if kind == "clustering":
-        centres = fit.outcomes[0].solution
-        expected = np.linalg.norm(Z[:, None] - centres[None], axis=2).argmin(axis=1)
+        expected = np.linalg.norm(Z[:, None] - model.cluster_centers_[None], axis=2).argmin(axis=1)
         np.testing.assert_array_equal(names["predicted"], expected)
         return
-    scores = np.column_stack([Z @ o.solution[:-1] + o.solution[-1] for o in fit.outcomes])
+    scores = Z @ model.coef_.T + model.intercept_
     if kind == "regression":
         np.testing.assert_allclose(names["predicted"], scores[:, 0])
     elif kind == "two":

@@ -71,7 +71,7 @@ def predict(home, task, file="new.csv", out="p.csv", *more):
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("file", ["new.csv", "new.parquet", "new.csv.gz"])
 def test_the_file_holds_what_the_model_predicts(home, task, file, capsys, monkeypatch):
-    monkeypatch.setattr(csv_files, "PIECE", 7)
+    monkeypatch.setattr(csv_files, "BLOCK", 500)
     assert predict(home, task, file) == 0
     found = pd.read_csv("p.csv")
     model = load_model(home / task)
@@ -442,3 +442,29 @@ def test_messages_do_not_repeat_what_a_model_holds(at, home, tmp_path, capsys):
     message = capsys.readouterr().err
     assert len(message) < 6000
     assert message.removesuffix("\n").isprintable()
+
+
+@pytest.mark.parametrize("out", ["p.csv", "p.npz", "p.parquet"])
+def test_rows_that_cannot_be_used_are_left_out_on_request(out, home, capsys):
+    lines = (home / "new.csv").read_text().splitlines()
+    lines[3:3] = [lines[1].replace(lines[1].split(",")[1], wrong) for wrong in ("big", "inf")]
+    lines.insert(5, "1,2")
+    cells = lines[7].split(",")
+    cells[4] = "2021-02-03"
+    lines[7] = ",".join(cells)
+    (home / "dirty.csv").write_text("\n".join(lines) + "\n")
+    assert predict(home, "classification", "dirty.csv", "no.csv") == 2
+    assert predict(home, "classification", "dirty.csv", out, "--skip-bad-rows") == 0
+    assert "4 rows were left out: the first column of the answer says" in capsys.readouterr().out
+    assert predict(home, "classification", "new.csv", "whole.csv") == 0
+    whole = pd.read_csv("whole.csv").drop(index=[3])
+    places = [f"line {k + 1}" for k in range(1, len(lines)) if k not in (3, 4, 5, 7)]
+    if out == "p.npz":
+        with np.load(out) as found:
+            assert found["place"].tolist() == places
+            assert (found["predicted"] == whole["predicted"]).all()
+            assert found["probabilities"].shape == (len(places), 3)
+        return
+    found = pd.read_csv(out) if out == "p.csv" else pd.read_parquet(out)
+    assert found["place"].tolist() == places
+    pd.testing.assert_frame_equal(found.drop(columns="place"), whole.reset_index(drop=True))

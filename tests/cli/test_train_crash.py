@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tombola.checkpoint import read
-from tombola.cli import train_part
+from tombola.cli import train_fit
 from tombola.cli.main import main
 
 ARGUMENTS = ["breast_cancer", "--epochs", "3000", "--test", "0", "--alpha", "0.01", "--tol", "0"]
@@ -26,7 +26,7 @@ TOTAL = 3000 * 569
 
 def rounds_saved(folder):
     path = folder / "state" / "0.npz"
-    return read(path)["rounds"] if path.exists() else 0
+    return read(path)["result"]["rounds"] if path.exists() else 0
 
 
 def torment(folder, kills, seed):
@@ -39,7 +39,7 @@ def torment(folder, kills, seed):
     for life in range(kills + 1):
         child = os.fork()
         if child == 0:
-            train_part.SAVE_EVERY = 0.0
+            train_fit.SAVE_EVERY = 0.0
             os._exit(main(["train", *ARGUMENTS, "--out", str(folder / "run"), "--resume"]))
         if life < kills:
             time.sleep(rng.uniform(0.05, 0.25))
@@ -61,7 +61,9 @@ def test_killed_and_resumed(tmp_path):
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.splitlines()[-1]) >= 2, "no run was killed half-way"
     assert main(["train", *ARGUMENTS, "--out", str(tmp_path / "whole")]) == 0
-    ends = [read(tmp_path / name / "state" / "0.npz")["state"] for name in ("run", "whole")]
+    ends = [
+        read(tmp_path / name / "state" / "0.npz")["result"]["state"] for name in ("run", "whole")
+    ]
     assert_same(*ends)
     with np.load(tmp_path / "run/model.npz") as run, np.load(tmp_path / "whole/model.npz") as whole:
         for name in whole.files:

@@ -12,9 +12,8 @@ import pytest
 
 from states import assert_same, same
 from tombola.checkpoint import CheckpointError, read, write
-from tombola.cli import train_part, train_scores
+from tombola.cli import train_fit, train_scores
 from tombola.cli.main import main
-from tombola.cli.train_rule import Book, RuleState
 from tombola.estimators.stopping import Watch
 from tombola.state.files import read_json
 
@@ -71,7 +70,7 @@ SHAPE = SimpleNamespace(shape=(31,), value=lambda w: w @ w)  # of the problem
 
 
 def loaded_columns(path):
-    return train_part.ColumnsState.load(path, problem=SHAPE, most=100)
+    return train_fit.ColumnsState.load(path, problem=SHAPE, most=100)
 
 
 COLUMN_NAMES = ("rounds", "gaps", "seconds")
@@ -140,81 +139,72 @@ def test_an_honest_state_by_columns_is_taken(here):
     assert main(["train", *COLUMNS, "--out", "columns", "--resume"]) == 0
 
 
-WRONG_RULES = [
+WRONG_ROWS = [
     (["class"], "Result"),
     (["class"], REMOVED),
-    (["rules"], REMOVED),
-    (["rules"], np.zeros(3)),
-    (["rules"], [1, 2]),
-    (["rules"], []),
-    (["rules", -1, "rounds"], REMOVED),
-    (["rules", -1, "rounds"], "x"),
-    (["rules", -1, "rounds"], 10**30),
-    (["rules", -1, "rule"], None),
-    (["rules", -1, "rule", "epoch"], "x"),
-    (["rules", -1, "rule", "epoch"], REMOVED),
-    (["rules", -1, "rule", "epoch"], 2**62),
-    (["rules", -1, "rule", "idle"], -1),
-    (["rules", -1, "rule", "best"], None),
-    (["rules", -1, "rule", "best"], float("nan")),
-    (["rules", -1, "rule", "converged"], np.zeros(2)),
-    (["rules", -1, "rule", "solution"], np.zeros(3)),
-    (["rules", -1, "rule", "solution"], np.full(5, np.inf)),
-    (["rules", -1, "gaps"], REMOVED),
-    (["rules", -1, "gaps"], [1]),
-    (["rules", -1, "gaps", "4"], np.arange(2)),
-    (["rules", -1, "gaps", "4"], "x"),
-    (["rules", -1, "gaps", "4"], None),
-    (["rules", -1, "losses"], np.zeros((4, 2))),
-    (["rules", -1, "losses", "4"], float("nan")),
+    (["result"], REMOVED),
+    (["result"], np.zeros(3)),
+    (["result", "rounds"], "x"),
+    (["result", "rounds"], 0),
+    (["result", "state", "asked"], 5),
+    (["rule"], None),
+    (["rule", "epoch"], "x"),
+    (["rule", "epoch"], REMOVED),
+    (["rule", "epoch"], 2**59),
+    (["rule", "idle"], -1),
+    (["rule", "best"], None),
+    (["rule", "best"], float("nan")),
+    (["rule", "converged"], np.zeros(2)),
+    (["rule", "solution"], np.zeros(3)),
+    (["rule", "solution"], np.full(5, np.inf)),
+    (["gaps"], REMOVED),
+    (["gaps"], [1]),
+    (["gaps", "4"], np.arange(2)),
+    (["gaps", "4"], "x"),
+    (["gaps", "4"], None),
+    (["losses"], np.zeros((4, 2))),
+    (["losses", "4"], float("nan")),
 ]
 
 
-@pytest.mark.parametrize("at", range(len(WRONG_RULES)))
-def test_a_crafted_rule_is_refused(at, here, capsys):
-    way, value = WRONG_RULES[at]
-    changed("rows/state/1.rule", way, value)
-    book, rounds = book_of(4, range(400)), read("rows/state/1.npz")["rounds"]
-    with pytest.raises(CheckpointError, match=rf"^rows/state/1.rule.*({way[-1]}|fit|is of)"):
-        book.load(Path("rows/state/1.rule"), rounds)
+@pytest.mark.parametrize("at", range(len(WRONG_ROWS)))
+def test_a_crafted_state_by_rows_is_refused(at, here, capsys):
+    way, value = WRONG_ROWS[at]
+    changed("rows/state/1.npz", way, value)
+    recorder = recorder_of("rows/state/1.npz", 4, range(400))
+    before = recorder.rule.state().to_dict()
+    with pytest.raises(CheckpointError, match=rf"^rows/state/1.npz.*({way[-1]}|fit|is of)"):
+        recorder.loaded_rows()
+    assert same(recorder.rule.state().to_dict(), before)
+    assert recorder.gaps == {}
     if at == 0:
         said = refused("rows", ROWS, capsys)
-        assert "the saved run cannot be continued: rows/state/1.rule: the state is of" in said
+        assert "the saved run cannot be continued: rows/state/1.npz: the state is of" in said
 
 
-def test_an_honest_rule_is_taken(here):
-    book, rounds = book_of(4, range(400)), read("rows/state/1.npz")["rounds"]
-    book.load(Path("rows/state/1.rule"), rounds)
-    assert_same(book.state(rounds).to_dict(), read("rows/state/1.rule")["rules"][-1])
+def test_an_honest_state_by_rows_is_taken(here):
+    saved, recorder = read("rows/state/1.npz"), recorder_of("rows/state/1.npz", 4, range(400))
+    assert recorder.loaded_rows().rounds == saved["result"]["rounds"]
+    assert_same(recorder.rule.state().to_dict(), saved["rule"])
 
 
-@pytest.mark.parametrize("rounds", ["1", "12", "04", "", "x"])
-def test_rounds_that_were_noted_are_marks(rounds, tmp_path):
-    book, path = book_of(), tmp_path / "0.rule"
-    RuleState(rules=[book.state(0)]).save(path)
-    changed(path, ["rules", 0, "gaps"], {"0": 0.5, "8": 0.25})
-    book.load(path, 0)
-    assert book.gaps == {0: 0.5, 8: 0.25}
-    changed(path, ["rules", 0, "gaps", rounds], 0.25)
-    with pytest.raises(CheckpointError, match=r"rules.0: gaps and losses must be those at marks"):
-        book.load(path, 0)
+@pytest.mark.parametrize("rounds", ["401", "04", "", "x"])
+def test_rounds_that_were_noted_are_marks(rounds, here):
+    changed("rows/state/1.npz", ["gaps"], {"0": 0.5, "8": 0.25})
+    recorder = recorder_of("rows/state/1.npz", 4, range(400))
+    recorder.loaded_rows()
+    assert recorder.gaps == {0: 0.5, 8: 0.25}
+    changed("rows/state/1.npz", ["gaps", rounds], 0.25)
+    with pytest.raises(CheckpointError, match=r"gaps and losses must be those at marks"):
+        recorder.loaded_rows()
 
 
-def book_of(d=3, marks=(0, 4, 8)):
+def recorder_of(path, d, marks):
+    """An observer that has begun a part of d columns."""
+    recorder = train_fit.Recorder("a", Path(path), True, None, lambda share: None)
     problem = SimpleNamespace(shape=(d + 1,))
-    return Book(marks, Watch(problem, None, True, 0.1, None, None), None)
-
-
-def test_a_book_that_refuses_stays_as_it_is(tmp_path):
-    book, path = book_of(), tmp_path / "0.rule"
-    before = book.state(0).to_dict()
-    RuleState(rules=[book.state(4)]).save(path)
-    changed(path, ["rules", 0, "rule", "epoch"], 1)
-    changed(path, ["rules", 0, "losses", "4"], 7)
-    with pytest.raises(CheckpointError, match=r"losses.4 must be a float"):
-        book.load(path, 4)
-    assert same(book.state(0).to_dict(), before)
-    assert book.saved is None
+    recorder.rule, recorder.marks = Watch(problem, None, True, 0.1, None, None), marks
+    return recorder
 
 
 # --- run.json -----------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ HORIZONS = {"a": [10, 100], "b": [100, 1000], "c": [100, 1000], "d": [1000, 3000
 
 
 def stop_the_clock():
-    from tombola.cli import train_part
+    from tombola.cli import train_fit
     from tombola.solvers import base
 
-    base.time = train_part.time = STOPPED
-    train_part.SAVE_EVERY = 0.0
+    base.time = train_fit.time = STOPPED
+    train_fit.SAVE_EVERY = 0.0
 
 
 def train(arguments, folder):

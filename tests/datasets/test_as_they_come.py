@@ -11,9 +11,10 @@ import pytest
 import scipy.sparse as sp
 from pyarrow import feather
 
-from tombola.datasets import DataError, arrow_files, csv_files, read, read_table
+from tombola.datasets import DataError, arrow_files, csv_files, read, read_table, sources
 from tombola.datasets.dates import parse, written_as
 from tombola.datasets.encode import HASHED
+from tombola.datasets.reading import Reading
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({
@@ -83,17 +84,77 @@ def test_a_table_is_the_same_in_all_formats(name, tmp_path):
     assert any(noted in note for note in data.notes) == (name == "index.csv")
 
 
-def test_pieces_make_a_whole(tmp_path, monkeypatch):
-    for name in ("t.csv", "t.parquet"):
-        WRITERS[name](FRAME, tmp_path / name)
-        whole = read(tmp_path / name, "y")
-        for module in (csv_files, arrow_files):
-            monkeypatch.setattr(module, "PIECE", 7)
-        np.testing.assert_array_equal(read(tmp_path / name, "y").X, whole.X)
-        monkeypatch.undo()
+SMALL = {
+    "pyarrow": ("t.csv", csv_files, {"BLOCK": 200}),
+    "python": ("t.csv", csv_files, {"WIDE": 1, "PIECE": 35}),
+    "parquet": ("t.parquet", arrow_files, {"PIECE": 7}),
+}
+
+
+@pytest.mark.parametrize("reader", SMALL)
+def test_pieces_make_a_whole(reader, tmp_path, monkeypatch):
+    name, module, sizes = SMALL[reader]
+    WRITERS[name](FRAME, tmp_path / name)
+    whole = read(tmp_path / name, "y")
+    for size, value in sizes.items():
+        monkeypatch.setattr(module, size, value)
+    file = module.ArrowFile if reader == "parquet" else module.CsvFile
+    with sources.opened(tmp_path / name) as source:
+        columns = range(5)
+        assert len([*file(source, Reading()).batches(columns)]) > 5
+    np.testing.assert_array_equal(read(tmp_path / name, "y").X, whole.X)
+
+
+@pytest.mark.parametrize("late", ["7,x\n", "8,9,2\n", "k,2\n", "1.5,3,\n", '"a\nb",2\n', ""])
+def test_both_readers_of_text_say_the_same(late, tmp_path, monkeypatch):
+    """Where pyarrow stops, Python's reader goes on with the same rows, or the same error."""
+    path = given(tmp_path, "a,y\n" + rows(300, lambda k: f"{k},{k % 3}") + late + "3,1\n" * 9)
+    found = []
+    for wide in (1000, 1):
+        monkeypatch.setattr(csv_files, "WIDE", wide)
+        for block in (150, 2**20):
+            monkeypatch.setattr(csv_files, "BLOCK", block)
+            try:
+                data = read(path, "y")
+                found.append((data.X.tolist(), data.y.tolist(), data.columns))
+            except DataError as error:
+                found.append(str(error))
+    assert all(it == found[0] for it in found)
+    assert isinstance(found[0], str) == (late not in ("1.5,3,\n", ""))
+
+
+def test_a_column_that_begins_with_numbers_may_be_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_files, "BLOCK", 100)
+    text = rows(100, lambda k: f"{k % 2 if k < 30 else 'ab'[k % 2]},{k},{k % 2}")
+    data = read(given(tmp_path, "a,b,y\n" + text), "y")
+    assert data.columns == ("a=0", "a=1", "a=a", "a=b", "b")
+
+
+def test_types_that_are_said(tmp_path):
+    text = rows(40, lambda k: f"{k % 2:03},{k % 3},1/{k % 9 + 1}/2020,{k % 2}")
+    frame = pd.DataFrame({"zip": [k % 2 for k in range(40)], "y": [0, 1] * 20})
+    frame.to_parquet(tmp_path / "t.parquet")
+    path = given(tmp_path, "zip,b,d,y\n" + text)
+    said = {"zip": "text", "b": "number", "d": "date"}
+    data = read(path, "y", types=said, dates="day-first")
+    assert data.columns[:3] == ("zip=000", "zip=001", "b")
+    assert read(path, "y", dates="day-first").columns[:2] == ("zip", "b")
+    assert read(path, "y", types={"d": "text"}).columns[2] == "d=1/1/2020"
+    assert read(tmp_path / "t.parquet", "y", types={"zip": "text"}).columns == ("zip=0", "zip=1")
+    with pytest.raises(DataError, match=r"line 2 of t.csv, column 'd': '1/1/2020' is not a number"):
+        read(path, "y", types={"d": "number"})
+    with pytest.raises(DataError, match=r"line 2 of t.csv, column 'zip': '000' is not a date"):
+        read(path, "y", types={"zip": "date"})
+    with pytest.raises(DataError, match=r"there is no column 'zap': did you mean 'zip'"):
+        read(path, "y", types={"zap": "text"})
+    with pytest.raises(DataError, match=r"type of 'zip' must be number, text or date, got 'words'"):
+        read(path, "y", types={"zip": "words"})
+
+
+def test_rows_that_are_wrong(tmp_path, monkeypatch):
     bad = tmp_path / "bad.csv"
     bad.write_text("a,y\n" + "1,0\n2,1\n" * 20 + "x,1\n")
-    monkeypatch.setattr(csv_files, "PIECE", 7)
+    monkeypatch.setattr(csv_files, "BLOCK", 20)
     with pytest.raises(DataError, match=r"line 42 of bad.csv, column 'a': 'x' is not a number"):
         read(bad, "y")
 
@@ -115,6 +176,22 @@ def test_a_damaged_package_is_named(tmp_path):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(DataError, match=f"{name} is damaged"):
             read(tmp_path / name, "y")
+
+
+@pytest.mark.parametrize("name", ["t.arrow", "stream.arrow", "t.feather", "t.csv.gz"])
+def test_flipped_bytes_are_an_error_or_another_value(name, tmp_path):
+    """pyarrow trusts the offsets of an Arrow file, and would read anywhere."""
+    path = tmp_path / name
+    WRITERS[name](FRAME, path)
+    whole = path.read_bytes()
+    refused = 0
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x9F]) + whole[at + 1 :])
+        try:
+            read_table(path, "y", impute=True)
+        except DataError:
+            refused += 1
+    assert refused > 20
 
 
 def test_arrays_by_any_key_and_any_shape(tmp_path):

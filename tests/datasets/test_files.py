@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from pyarrow import parquet
 from sklearn.datasets import dump_svmlight_file
 
-from tombola.datasets import DataError, read
+from tombola.datasets import DataError, csv_files, read
 from tombola.datasets.base import checksum_of_file
 from tombola.datasets.reading import Reading
 
@@ -170,10 +170,11 @@ def test_missing_values_are_kept_for_imputation(tmp_path):
     np.testing.assert_array_equal(data.X[1, 1:], [0, 0, 1])
 
 
-def test_progress_is_reported(tmp_path):
+def test_progress_is_reported(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
-    path.write_text("a,y\n" + "1,0\n2,1\n" * 40_000)
+    path.write_text("a,y\n" + "1.0000,0\n2.0000,1\n" * 500_000)
     seen = []
+    monkeypatch.setattr(csv_files, "BLOCK", 2**18)
     read(path, "y", progress=lambda done, total: seen.append((done, total)))
     assert len(seen) > 30
     assert all(total == path.stat().st_size for _, total in seen)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -65,6 +66,38 @@ def test_frames_and_files_give_the_same_numbers(tmp_path):
     np.testing.assert_array_equal(other.transform(data[4:5]), one.transform(table[4:5]))
     shuffled = data[data.columns[::-1]].assign(more=1)  # by name; others are ignored
     np.testing.assert_array_equal(other.transform(shuffled), one.transform(table))
+
+
+class OldFrame:
+    """A frame of a library that has only the older protocol."""
+
+    def __init__(self, frame):
+        self.__dataframe__ = frame.__dataframe__
+
+
+class ArrowFrame:
+    """A frame of a library that has only Arrow's protocol."""
+
+    def __init__(self, frame):
+        self.__arrow_c_stream__ = pa.table(frame).__arrow_c_stream__
+
+
+@pytest.mark.filterwarnings("ignore:The DataFrame interchange protocol")
+@pytest.mark.parametrize("kind", [OldFrame, ArrowFrame, pa.table])
+def test_frames_of_any_library(kind):
+    data = frame().astype({"kind": "string"})
+    prepare = Preparer(impute="mean").fit(data)
+    other = Preparer(impute="mean").fit(kind(data))
+    np.testing.assert_array_equal(prepare.transform(data), other.transform(kind(data)))
+    assert prepare.notes_ == other.notes_
+
+
+def test_objects_in_a_frame_are_text():
+    mixed = pd.DataFrame({"a": np.array([1, "x", None, 2.5, "x"], dtype=object)})
+    names = Preparer(impute="mean").fit(mixed).get_feature_names_out().tolist()
+    assert names == ["a=1", "a=2.5", "a=x", "a=(missing)"]
+    with pytest.raises(DataError, match="two columns named 'a'"):
+        Preparer().fit(pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]))
 
 
 def test_frequencies_are_those_of_the_training_rows():

@@ -2,13 +2,13 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from tombola.cli.arguments import add_data_arguments, number_from, whole_number
 from tombola.cli.data import OpenData, check_clusters, open_data
 from tombola.cli.errors import CommandError
+from tombola.cli.output import check_new_file, say
 from tombola.cli.progress import Progress
 from tombola.datasets import DataError
 from tombola.report.record import versions
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure, print the advice, and save the page if one is asked for."""
     if options.html is not None:
-        _check_page(options.html)
+        check_new_file(options.html, "--html")
     data = open_data(options, hold_out=True)
     if options.n_clusters is not None and data.task != "clustering":
         raise CommandError(f"--n-clusters is not for {data.task}")
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(_record(data, options, advice.as_dict()), indent=1, allow_nan=False))
     else:
-        print(f"{data.name}: {advice}")
+        say(*f"{data.name}: {advice}".split("\n"))
     if options.html is not None:
         from tombola.advice.page import page_of
 
@@ -77,16 +77,8 @@ def run(options: argparse.Namespace) -> int:
         page.text(f"From {data.source}; SHA-256 `{data.checksum}`.")
         page.text(", ".join(f"{name} {value}" for name, value in versions().items()) + ".")
         page.save(options.html)
-        print(f"the page is {options.html}", file=sys.stderr)
+        say(f"the page is {options.html}", error=True)
     return 0
-
-
-def _check_page(path: Path) -> None:
-    """Refuse a path that the page cannot be written to, before anything is computed."""
-    if path.exists():
-        raise CommandError(f"{path} exists already: name another with --html, or remove it")
-    if not path.parent.is_dir():
-        raise CommandError(f"there is no folder {path.parent} to write {path.name} into")
 
 
 def _record(data: OpenData, options: argparse.Namespace, advice: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tombola.datasets import TASKS
 from tombola.datasets.dates import ORDERS
 from tombola.datasets.encode import ENCODE
 from tombola.datasets.prepare import IMPUTE
+from tombola.datasets.reading import KINDS
 
 __all__ = ["add_data_arguments", "add_data_folder", "number_from", "whole_number"]
 
@@ -79,6 +80,11 @@ def _add_file_arguments(group: Any) -> None:
         choices=tuple(ORDERS),
         help="the order in 1/2/2024, where the file leaves it open",
     )
+    group.add_argument(
+        "--type", dest="types", metavar="COLUMN=KIND", action=_Types, default={},
+        help="a column is number, text or date, whatever it looks like (zip=text); may be given "
+        "several times",
+    )  # fmt: skip
     group.add_argument("--features", metavar="KEY", help="the rows in an NPZ file; default: X")
     group.add_argument(
         "--skip-bad-rows", action="store_true",
@@ -102,6 +108,16 @@ class _Names(_Words):
 
     def _parts(self, text: str) -> list[str]:
         return [part.strip() for part in text.split(",") if part.strip()]
+
+
+class _Types(argparse.Action):
+    """Collects the kinds of columns."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        name, mark, kind = values.rpartition("=")
+        if not mark or kind not in KINDS:
+            parser.error(f"argument --type: {values!r} is not COLUMN={'|'.join(KINDS)}")
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest), name: kind})
 
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,6 @@ __all__ = ["TrainRun", "comparison", "is_run", "read_run", "write_runs"]
 # the settings that decide what is minimised; the others decide how
 PROBLEM = ("task", "target", "impute", "scale", "alpha", "l1_ratio", "n_clusters")
 NUMBERS = ("epoch", "seconds", "objective", "variance_ratio", "gap", "held_out_loss")
-NEEDED = ("settings", "data", "versions", "parts", "scores", "seconds", "verdict", "code")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +34,7 @@ class TrainRun:
     ----------
     label : str
         Its name among other runs.
-    record : dict
+    record : Finished
         What run.json holds.
     trace : list of dict
         The rows of trace.csv.
@@ -43,7 +42,7 @@ class TrainRun:
     """
 
     label: str
-    record: dict[str, Any]
+    record: Finished
     trace: list[dict[str, Any]]
     parts: list[Course]
 
@@ -56,22 +55,15 @@ def is_run(folder: Path) -> bool:
 def read_run(folder: Path, label: str) -> TrainRun:
     """Return a run that has ended, or raise an error that says what is wrong with its folder."""
     try:
-        record = read_record(folder)
-        if not record["finished"]:
+        if not read_record(folder).finished:
             raise CommandError(
                 f"{folder} holds a run that has not ended: the same command with --resume "
                 "continues it"
             )
-        missing = [name for name in NEEDED if name not in record]
-        missing += ["held_out"] if "held_out" not in record["data"] else []
-        if missing:
-            raise CommandError(
-                f"{folder} holds a run of another version, without {missing[0]!r}: train again"
-            )
-        Finished.read(record)
+        record = read_record(folder, Finished)
         with (folder / "trace.csv").open(encoding="utf-8", newline="") as file:
             trace: list[dict[str, Any]] = list(csv.DictReader(file))
-        parts = courses(record["parts"], trace)
+        parts = courses(record.parts, trace)
         if not parts or not all(len(part.epochs) for part in parts):
             raise ValueError("trace.csv lacks rows")
         _check_trace(parts, trace)
@@ -152,7 +144,7 @@ def comparison(runs: Sequence[TrainRun]) -> "Page":
     _add_scores(page, runs)
     page.heading("The runs")
     for run in runs:
-        page.text(f"**{run.label}**: {how(run.record)}. {run.record['data']['source']}.")
+        page.text(f"**{run.label}**: {how(run.record)}. {run.record.data.source}.")
     return page
 
 
@@ -167,16 +159,16 @@ def _lead(runs: Sequence[TrainRun], objective: str | None) -> str:
             if len(same) == 1 else
             f"{_words([run.label for run in same])} have the same objective, the least of all."
         )  # fmt: skip
-    names = [name for name in runs[0].record["scores"] if meaning(name).better]
-    names = [name for name in names if all(name in run.record["scores"] for run in runs)]
+    names = [name for name in runs[0].record.scores if meaning(name).better]
+    names = [name for name in names if all(name in run.record.scores for run in runs)]
     if _same_rows(runs) and names:
         best, name = _best(runs, names[0]), names[0]
-        value = runs[best[0]].record["scores"][name]
+        value = runs[best[0]].record.scores[name]
         who = _words([runs[k].label for k in best])
         many = len(best) > 1
         said.append(f"On the rows held out, {who} {'have' if many else 'has'} the best {name}, "
                     f"{value:.4g}.")  # fmt: skip
-    going = [run.label for run in runs if run.record["verdict"].startswith("not settled")]
+    going = [run.label for run in runs if run.record.verdict.startswith("not settled")]
     if going:
         said.append(f"Not settled: {_words(going)}.")
     return " ".join(said) or "The runs are of different problems: there is no best one."
@@ -188,16 +180,16 @@ def _words(names: Sequence[str]) -> str:
 
 def _settings(run: TrainRun) -> dict[str, Any]:
     """Return all that was set, and what ran."""
-    data, first = run.record["data"], run.record["parts"][0]
+    data, first = run.record.data, run.record.parts[0]
     return {
-        "data": data["name"],
-        "SHA-256 of the data": data["checksum"][:12],
-        "rows": data["rows"],
-        "columns": data["columns"],
-        **run.record["settings"],
-        "solver that ran": first["solver"],
-        "sampler that ran": first["sampler"],
-        **run.record["versions"],
+        "data": data.name,
+        "SHA-256 of the data": data.checksum[:12],
+        "rows": data.rows,
+        "columns": data.columns,
+        **vars(run.record.settings),
+        "solver that ran": first.solver,
+        "sampler that ran": first.sampler,
+        **run.record.versions,
     }
 
 
@@ -222,14 +214,14 @@ def _not_comparable(runs: Sequence[TrainRun]) -> str | None:
     """Return why objectives cannot be compared, None where they can."""
     first = runs[0].record
     for run in runs[1:]:
-        if run.record["data"]["checksum"] != first["data"]["checksum"]:
+        if run.record.data.checksum != first.data.checksum:
             return f"{runs[0].label} and {run.label} are of different data"
         if not _same_split(first, run.record):
             return f"{runs[0].label} and {run.label} are trained on different rows"
         if [part.name for part in run.parts] != [part.name for part in runs[0].parts]:
             return f"{runs[0].label} and {run.label} have different classes"
         for name in PROBLEM:
-            ours, theirs = (record["settings"].get(name) for record in (first, run.record))
+            ours, theirs = (getattr(it.settings, name) for it in (first, run.record))
             if ours != theirs:
                 return f"{runs[0].label} has {name} = {ours}, {run.label} has {name} = {theirs}"
     return None
@@ -239,23 +231,24 @@ def _same_rows(runs: Sequence[TrainRun]) -> bool:
     """Return whether the same rows were held out in all runs."""
     first = runs[0].record
     return all(
-        run.record["data"]["held_out"] is not None
-        and run.record["data"]["checksum"] == first["data"]["checksum"]
+        run.record.data.held_out is not None
+        and run.record.data.checksum == first.data.checksum
         and _same_split(first, run.record)
         for run in runs
     )
 
 
-def _same_split(first: dict[str, Any], second: dict[str, Any]) -> bool:
+def _same_split(first: Finished, second: Finished) -> bool:
     """Return whether two runs on the same data hold out the same rows.
 
     Their checksums are equal unless the columns were prepared otherwise. A split is made from the
     target, the share and the seed.
     """
-    if first["data"]["held_out"] == second["data"]["held_out"]:
+    ours, theirs = first.data.held_out, second.data.held_out
+    if (ours and vars(ours)) == (theirs and vars(theirs)):
         return True
     return all(
-        first["settings"][name] == second["settings"][name]
+        getattr(first.settings, name) == getattr(second.settings, name)
         for name in ("task", "target", "test", "seed")
     )
 
@@ -280,14 +273,14 @@ def _floors(runs: Sequence[TrainRun], *, comparable: bool) -> list[list[float]]:
 
 
 def _ending(run: TrainRun, floors: Sequence[float]) -> list[Any]:
-    epochs = max(part["epochs"] for part in run.record["parts"])
-    verdict = run.record["verdict"].partition(":")[0]
+    epochs = max(part.epochs for part in run.record.parts)
+    verdict = run.record.verdict.partition(":")[0]
     last, least = _objective(run), float(np.mean(floors))
     above = None
     if least > 0:
         share = max(last - least, 0.0) / least
         above = percent(share, up=True)
-    return [run.label, epochs, run.record["seconds"], last, least, above, verdict]
+    return [run.label, epochs, run.record.seconds, last, least, above, verdict]
 
 
 def _add_curves(page: "Page", runs: Sequence[TrainRun], floors: Sequence[Sequence[float]]) -> None:
@@ -300,14 +293,14 @@ def _add_curves(page: "Page", runs: Sequence[TrainRun], floors: Sequence[Sequenc
 
 def _add_scores(page: "Page", runs: Sequence[TrainRun]) -> None:
     """Add the scores on the rows held out, with the best marked where they are comparable."""
-    names = dict.fromkeys(name for run in runs for name in run.record["scores"])
+    names = dict.fromkeys(name for run in runs for name in run.record.scores)
     if not names:
         return
     page.heading("On the rows held out")
     same = _same_rows(runs)
     rows = []
     for name in names:
-        values = [run.record["scores"].get(name) for run in runs]
+        values = [run.record.scores.get(name) for run in runs]
         best = _best(runs, name) if same and None not in values else []
         shown = [None if value is None else f"{value:.4g}" for value in values]
         who = ", ".join(f"**{runs[k].label}**" for k in best)
@@ -319,7 +312,7 @@ def _add_scores(page: "Page", runs: Sequence[TrainRun]) -> None:
 
 def _best(runs: Sequence[TrainRun], name: str) -> list[int]:
     """Return the runs with the best score; none where no direction is better."""
-    values, better = [run.record["scores"][name] for run in runs], meaning(name).better
+    values, better = [run.record.scores[name] for run in runs], meaning(name).better
     if not better:
         return []
     top = max(values) if better == "higher" else min(values)

@@ -32,7 +32,7 @@ __all__ = ["OpenData", "check_clusters", "name_of", "open_data", "wants_scale"]
 FILE_OPTIONS = {
     name: getattr(Reading(), name)
     for name in ("features", "drop", "keep", "missing", "decimal", "thousands", "encoding",
-                 "dates", "skip_bad_rows")
+                 "dates", "types", "skip_bad_rows")
 }  # fmt: skip
 
 

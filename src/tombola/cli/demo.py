@@ -5,7 +5,7 @@ import json
 import time
 from pathlib import Path
 
-from tombola.cli.folders import check_folder
+from tombola.cli.output import check_folder, owned
 from tombola.cli.progress import Progress
 from tombola.demo import clusters, linear, photograph
 from tombola.demo.page import headline, page, picture, summary
@@ -46,13 +46,13 @@ def run(options: argparse.Namespace, size: Size = FULL) -> int:
                 progress(done, total)
     sections = [part.show(rows[name], pictures[name]) for name, part in PARTS.items()]
     seconds = time.monotonic() - began
-    options.out.mkdir(parents=True, exist_ok=True)
-    page(sections, size, seconds).save(options.out / "report.html")
-    write_text(options.out / "rows.csv", as_csv(row for part in rows.values() for row in part))
-    about = {"settings": size._asdict(), **versions()}
-    write_text(options.out / "about.json", json.dumps(about, indent=2) + "\n")
-    with replaced_file(options.out / "demo.png") as file:
-        picture(rows, pictures["clusters"]).savefig(file, format="png", dpi=110)
+    with owned(options.out, resumable=False):
+        page(sections, size, seconds).save(options.out / "report.html")
+        write_text(options.out / "rows.csv", as_csv(row for part in rows.values() for row in part))
+        about = {"settings": size._asdict(), **versions()}
+        write_text(options.out / "about.json", json.dumps(about, indent=2) + "\n")
+        with replaced_file(options.out / "demo.png") as file:
+            picture(rows, pictures["clusters"]).savefig(file, format="png", dpi=110)
     print(f"\n{headline(sections)}\n\n" + "\n".join(summary(sections)))
     print(f"\n{seconds:.0f} seconds. Page: {options.out / 'report.html'}")
     return 0

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import tombola
 from tombola.cli.errors import CommandError
+from tombola.cli.output import say
 from tombola.datasets import DataError
-from tombola.validation import legible
 
 __all__ = ["main"]
 
@@ -56,8 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)
     except KeyboardInterrupt as interruption:
-        message = str(interruption) or "interrupted"
-        print(f"\ntombola: {message}", file=sys.stderr)
+        print(file=sys.stderr)
+        say(f"tombola: {str(interruption) or 'interrupted'}", error=True)
         return INTERRUPTED
     except ImportError as error:
         missing = _missing_extra(error)
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         message = f"this needs {missing}, which is not installed: pip install tombola[cli]"
     except MemoryError as error:
-        message = f"there is not enough memory: {error}"
+        message = f"there is not enough memory{f': {error}' if str(error) else ''}"
     except BrokenPipeError:  # the reader has closed the pipe: `tombola datasets | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         message = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
     except (CommandError, DataError) as error:
         message = str(error)
-    print(f"tombola: {legible(message)}", file=sys.stderr)
+    say(f"tombola: {message}", error=True)
     return BAD_INPUT
 
 

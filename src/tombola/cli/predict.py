@@ -12,9 +12,11 @@ import numpy as np
 
 from tombola.cli.data import name_of
 from tombola.cli.errors import CommandError
+from tombola.cli.output import as_cell, check_new_file, say
 from tombola.cli.progress import Progress
 from tombola.cli.train_record import read_record
 from tombola.datasets import DataError
+from tombola.datasets.base import count
 from tombola.state import CheckpointError
 from tombola.state.files import replaced_file
 
@@ -43,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--impute", choices=("median",),
         help="fill in missing values, though there were none in training; default: as in training",
     )  # fmt: skip
+    parser.add_argument(
+        "--skip-bad-rows", action="store_true",
+        help="leave out rows of a table that cannot be used instead of stopping there; the first "
+        "column of the answer is then the line (of text) or row that it is for",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,10 +58,7 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(
             f"--out {options.out} must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}"
         )
-    if options.out.exists():
-        raise CommandError(f"{options.out} exists already: name another with --out, or remove it")
-    if not options.out.parent.is_dir():
-        raise CommandError(f"there is no folder {options.out.parent} to write to")
+    check_new_file(options.out, "--out")
     model = _model(options.run)
     if model.prepare.impute is None:
         model.prepare.impute = options.impute
@@ -63,16 +67,25 @@ def run(options: argparse.Namespace) -> int:
 
     notes: list[str] = []
     counts: dict[Any, int] = {}
+    skips = options.skip_bad_rows
     names, classes = _names(model), getattr(model.estimator, "classes_", None)
+    names = ["place", *names] if skips else names
     with (
         Progress(f"predicting {name_of(options.file)}") as progress,
         replaced_file(options.out) as file,
         _writer(file, options.out.suffix.lower(), names, classes) as write,
     ):
-        rows = new_rows(options.file, model.prepare, model.read_as, notes=notes, progress=progress)
+        rows = new_rows(
+            options.file, model.prepare, model.read_as, notes=notes, skip_bad_rows=skips,
+            progress=progress,
+        )  # fmt: skip
         for piece in rows:
+            done = 0
             for columns in predicted(model, piece):
-                write(columns)
+                size = len(columns[0])
+                places = [piece.place(done + k).split(" of ")[0] for k in range(size * skips)]
+                write([np.array(places), *columns] if skips else columns)
+                done += size
                 found, numbers = np.unique(columns[0], return_counts=True)
                 if model.task != "regression":
                     for value, number in zip(found.tolist(), numbers.tolist(), strict=True):
@@ -110,7 +123,7 @@ def _model(folder: Path) -> "SavedModel":
     if not folder.exists():
         raise CommandError(f"there is no folder {folder}")
     try:
-        if folder.is_dir() and not read_record(folder)["finished"]:
+        if folder.is_dir() and not read_record(folder).finished:
             raise CommandError(f"the run in {folder} is not finished: continue it with --resume")
         return read_model(folder)
     except FileNotFoundError:
@@ -129,14 +142,13 @@ def _say(
     options: argparse.Namespace, model: "SavedModel", counts: dict[Any, int], notes: Sequence[str]
 ) -> None:
     total = counts.pop(None, 0)
-    print(f"{name_of(options.file)}: {total:,} rows, {model.task}")
-    for note in notes:
-        print(f"  {note}")
+    say(f"{name_of(options.file)}: {count(total, 'row')}, {model.task}")
+    say(*(f"  {note}" for note in notes))
     most = sorted(counts.items(), key=lambda it: -it[1])
     if most:
         shown = ", ".join(f"{value} {number:,}" for value, number in most[:10])
-        print(f"predicted: {shown}" + (f" and {len(most) - 10:,} more" if len(most) > 10 else ""))
-    print(f"{options.out}")
+        say(f"predicted: {shown}" + (f" and {len(most) - 10:,} more" if len(most) > 10 else ""))
+    say(f"{options.out}")
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -152,17 +164,18 @@ def _writer(file: IO[bytes], suffix: str, names: Sequence[str], classes: Any) ->
         kept: list[list[Any]] = []
         yield kept.append
         columns = [np.concatenate(parts) for parts in zip(*kept, strict=True)]
-        arrays: dict[str, Any] = {names[0]: columns[0]}
-        if len(columns) > 1:
-            arrays["probabilities"] = np.column_stack(columns[1:])
+        many = 0 if classes is None else len(classes)
+        arrays: dict[str, Any] = dict(zip(names, columns[: len(columns) - many], strict=False))
+        if many:
+            arrays["probabilities"] = np.column_stack(columns[-many:])
             arrays["classes"] = classes
         np.savez(file, **arrays)
     else:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         writer = csv.writer(text, lineterminator="\n", delimiter="\t" if suffix == ".tsv" else ",")
-        writer.writerow(names)
+        writer.writerow(map(as_cell, names))
         yield lambda columns: writer.writerows(
-            zip(*(column.tolist() for column in columns), strict=True)
+            zip(*(map(as_cell, column.tolist()) for column in columns), strict=True)
         )
         text.detach()
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tombola.cli.compare import is_run, write_runs
 from tombola.cli.errors import CommandError
+from tombola.cli.output import check_new_file, say
 from tombola.cli.reproduce import experiments, find
 
 __all__ = ["add_arguments", "run"]
@@ -38,15 +39,13 @@ def run(options: argparse.Namespace) -> int:
         )
     several = trained[0] and len(options.folders) > 1
     path = options.out or options.folders[0] / ("comparison.html" if several else "report.html")
-    if options.out is not None and path.exists():
-        raise CommandError(f"{path} exists already: choose another file with --out")
-    if not path.parent.is_dir():
-        raise CommandError(f"there is no folder {path.parent} to write {path.name} into")
+    if options.out is not None:
+        check_new_file(path, "--out")
     if trained[0]:
         write_runs(options.folders, path)
     else:
         _write_experiments(options.folders, path)
-    print(f"{path}")
+    say(f"{path}")
     return 0
 
 

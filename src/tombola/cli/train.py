@@ -3,23 +3,23 @@
 import argparse
 import csv
 import io
-import json
 import shutil
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from tombola.cli.arguments import add_data_arguments, number_from, whole_number
 from tombola.cli.data import OpenData, check_clusters, name_of, open_data, wants_scale
 from tombola.cli.errors import CommandError
-from tombola.cli.folders import check_folder
-from tombola.cli.train_record import read_record
+from tombola.cli.output import check_folder, owned, say
+from tombola.cli.train_record import Begun, Code, Data, Finished, Settings, read_record
 from tombola.datasets import DataError
 from tombola.report.record import versions
 from tombola.samplers.registry import GROUPED, NAMES
 from tombola.state.files import write_text
 
 if TYPE_CHECKING:
-    from tombola.cli.train_fit import Fit
+    from tombola.cli.train_fit import Trained
     from tombola.estimators.plan import Plan
 
 __all__ = ["add_arguments", "run"]
@@ -28,6 +28,7 @@ __all__ = ["add_arguments", "run"]
 SOLVERS = ("auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd")
 LINEAR = ("solver", "alpha", "l1_ratio")  # the options of linear models only
 CLUSTERING = ("n_clusters",)  # the options of clustering only
+INTERRUPTED = "interrupted; the same command with --resume continues"
 EPOCHS = 100  # the default of the estimators
 
 
@@ -86,32 +87,33 @@ def run(options: argparse.Namespace) -> int:
     data = open_data(options, hold_out=True)
     plan = _plan(options, data)
 
-    from tombola.cli.train_fit import Fit
+    from tombola.cli.train_fit import fit
     from tombola.cli.train_scores import held_out
 
-    try:
-        fit = Fit(data, plan, options.jobs)
-    except ValueError as error:  # for example, numbers whose squares overflow
+    try:  # before anything is written: for example, squares of numbers may overflow
+        plan.estimator.parts(data.X, data.y)[0].make()
+    except ValueError as error:
         raise DataError(str(error)) from None
-    record = {
-        "command": "train",
-        "settings": _settings(options, data, plan),
-        "data": {**data.record(), "notes": list(data.notes), "held_out": held_out(data)},
-        "versions": versions(),
-        "finished": False,
-    }
+
+    rows = Data(**data.record(), notes=list(data.notes), held_out=held_out(data))
+    record = Begun(
+        command="train", finished=False, settings=_settings(options, data, plan), data=rows,
+        versions=versions(),
+    )  # fmt: skip
     if options.resume:
         _check_same(folder, record)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "run.json", _as_json(record))
-    (folder / "state").mkdir(exist_ok=True)
-    try:
-        fit.run(folder / "state", resume=options.resume)
-    except CommandError:
-        if not options.resume:  # training failed: leave nothing behind
-            shutil.rmtree(folder)
-        raise
-    _save(folder, fit, record)
+    with owned(folder, resume=options.resume):
+        try:
+            write_text(folder / "run.json", record.json())
+            (folder / "state").mkdir(exist_ok=True)
+            trained = fit(data, plan, options.jobs, folder / "state", resume=options.resume)
+            _save(folder, trained, record)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(INTERRUPTED) from None
+        except (CommandError, DataError):
+            if not options.resume:  # training failed: leave nothing behind
+                shutil.rmtree(folder)
+            raise
     return 0
 
 
@@ -142,26 +144,26 @@ def _plan(options: argparse.Namespace, data: OpenData) -> "Plan":
     return Plan(estimator)
 
 
-def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan") -> dict[str, Any]:
+def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan") -> Settings:
     """Return all settings, besides the data, that decide the outcome."""
     own = CLUSTERING if data.task == "clustering" else LINEAR
-    return {
-        "target": options.target,
-        "task": data.task,
-        "impute": options.impute,
-        "encode": data.preparer.encode,
-        "reading": data.reading(),
-        "scale": data.preparation is not None and wants_scale(options, data.task),
+    return Settings(
+        target=options.target,
+        task=data.task,
+        impute=options.impute,
+        encode=data.preparer.encode,
+        reading=data.reading(),
+        scale=data.preparation is not None and wants_scale(options, data.task),
+        sampler=options.sampler,
+        epochs=options.epochs,
+        tol=plan.estimator.tol,
+        test=options.test,
+        seed=options.seed,
         **{name: getattr(plan.estimator, name) for name in own},
-        "sampler": options.sampler,
-        "epochs": options.epochs,
-        "tol": plan.estimator.tol,
-        "test": options.test,
-        "seed": options.seed,
-    }
+    )
 
 
-def _check_same(folder: Path, record: dict[str, Any]) -> None:
+def _check_same(folder: Path, record: Begun) -> None:
     """Refuse to resume a run that has other settings or data."""
     if not (folder / "run.json").exists():
         if folder.is_dir() and any(entry.suffix != ".part" for entry in folder.iterdir()):
@@ -169,15 +171,15 @@ def _check_same(folder: Path, record: dict[str, Any]) -> None:
             raise CommandError(f"{folder} holds no run of `tombola train`: it has no run.json")
         return
     before = read_record(folder)
-    settings, checksum = before["settings"], before["data"]["checksum"]
-    for name, value in record["settings"].items():
-        if settings.get(name) != value:
+    settings = vars(before.settings)
+    for name, value in vars(record.settings).items():
+        if settings[name] != value:
             raise CommandError(
-                f"{folder} was begun with {name} = {_shown(settings.get(name))}, this is {value}: "
+                f"{folder} was begun with {name} = {_shown(settings[name])}, this is {value}: "
                 "resume with the same arguments, or use another folder"
             )
-    if checksum != record["data"]["checksum"]:
-        raise CommandError(f"{folder} was begun with other data than {record['data']['source']}")
+    if before.data.checksum != record.data.checksum:
+        raise CommandError(f"{folder} was begun with other data than {record.data.source}")
 
 
 def _shown(value: Any) -> str:
@@ -185,41 +187,38 @@ def _shown(value: Any) -> str:
     return text if len(text) < 100 else f"{text[:96]} ..."
 
 
-def _save(folder: Path, fit: "Fit", record: dict[str, Any]) -> None:
+def _save(folder: Path, trained: "Trained", begun: Begun) -> None:
     from tombola.cli.train_report import report, snippet, summary
     from tombola.cli.train_scores import scores_of
     from tombola.cli.train_verdict import courses, verdict
     from tombola.models import save_model
 
-    record = {
-        **record,
-        "scores": scores_of(fit),
-        "parts": fit.record(),
-        "seconds": sum(outcome.seconds for outcome in fit.outcomes),
-        "code": {"predict": snippet(fit), "fit": fit.plan.code()},
-        "finished": True,
-    }
+    data, plan, trace = trained.data, trained.plan, trained.trace
+    parts = [recorder.record for recorder in trained.recorders]
+    record = Finished(
+        **{**vars(begun), "finished": True},
+        parts=parts,
+        scores=scores_of(trained),
+        seconds=sum(part.seconds for part in parts),
+        verdict=verdict(courses(parts, trace), plan.estimator.tol),
+        code=Code(predict=snippet(data, trained.model), fit=plan.code()),
+    )
+    text = io.StringIO()
     try:
-        _as_json(record)
+        ended = record.json()
     except ValueError:  # nothing that training ends with, but a state may hold any number
         raise CommandError(
             "the run cannot be finished: its objective or a score is not a finite number"
         ) from None
-    text = io.StringIO()
-    names, rows = fit.trace()
-    csv.writer(text, lineterminator="\n").writerows([names, *rows])
-    trace = [dict(zip(names, row, strict=True)) for row in rows]
-    record["verdict"] = verdict(courses(record["parts"], trace), fit.plan.estimator.tol)
-    save_model(
-        folder / "model.npz", fit.plan.estimator, fit.model(), fit.data.preparer, fit.data.read_as
-    )
+    writer = csv.DictWriter(text, trace[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(trace)
+    save_model(folder / "model.npz", plan.estimator, trained.arrays(), data.preparer, data.read_as)
     write_text(folder / "trace.csv", text.getvalue())
     report(record, trace).save(folder / "report.html")
-    write_text(folder / "run.json", _as_json(record))
-    print("\n".join(summary(record, trace)))
-    print(f"{folder}: model.npz, trace.csv, run.json, report.html")
-    print(f"new rows: tombola predict {folder} FILE")
-
-
-def _as_json(record: dict[str, Any]) -> str:
-    return json.dumps(record, indent=2, allow_nan=False) + "\n"
+    write_text(folder / "run.json", ended)
+    say(
+        *summary(record, trace),
+        f"{folder}: model.npz, trace.csv, run.json, report.html",
+        f"new rows: tombola predict {quote(str(folder))} FILE",
+    )

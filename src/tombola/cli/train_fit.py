@@ -1,186 +1,391 @@
-"""The fit of `tombola train`: the plan of an estimator, run so that it can be interrupted."""
+"""The fit of `tombola train`: the estimator's own, observed, with checkpoints to resume from."""
 
 import math
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from tombola.cli.data import OpenData
+from tombola.cli.errors import CommandError
+from tombola.cli.output import as_cell
 from tombola.cli.progress import Progress
-from tombola.cli.train_part import Job, Outcome, minimise
-from tombola.cli.train_rule import Held
-from tombola.estimators.base import Part, draw_seeds
+from tombola.cli.train_record import PartRecord
+from tombola.datasets import DataError
+from tombola.estimators.base import Observer, Part
 from tombola.estimators.plan import Plan
-from tombola.solvers.base import interruptions
+from tombola.estimators.stopping import Watch, WatchState
+from tombola.solvers import DivergenceError, Result, Trace
+from tombola.solvers.gap import relative_gap, unit_of
+from tombola.solvers.lasso.working_sets import SparseResult
+from tombola.state import (
+    CheckpointError,
+    Floats,
+    Scope,
+    array,
+    mapping,
+    nested,
+    optional,
+    real,
+)
+from tombola.state.archive import File
 
-__all__ = ["Fit"]
+__all__ = ["Recorder", "Trained", "fit", "marks_of"]
 
-INTERRUPTED = "interrupted; the same command with --resume continues"
 STEPS = 1000  # of the progress of a part
+SAVE_EVERY = 5.0  # seconds between two checkpoints; more if writing one takes long
+QUARTERS = 4  # evaluations in the first epoch
+EACH = 10  # epochs that are each followed by an evaluation; later ones are rarer
+GROWTH = 1.15  # of the epochs from one evaluation to the next
+TRACE = ("problem", "epoch", "rounds", "item_gradients", "seconds", "objective", "variance_ratio",
+         "gap", "held_out_loss")  # fmt: skip
 
 
-class Fit:
-    """The fit of a plan, part by part, with checkpoints.
+def marks_of(epochs: int, rounds_per_epoch: int) -> list[int]:
+    """Return the rounds at which to evaluate: often at first, and always at the last one.
 
-    It ends in the model that ``plan.model().fit(X, y)`` fits, to the bit.
+    A run may end at any epoch, so that evaluations at equal distances would miss a short one.
+
+    Examples
+    --------
+    >>> marks_of(3, 100)
+    [0, 25, 50, 75, 100, 200, 300]
+    >>> marks_of(30, 1)
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 23, 27, 30]
+    """
+    marks = [round(rounds_per_epoch * k / QUARTERS) for k in range(QUARTERS)]
+    epoch = 1
+    while epoch < epochs:
+        marks.append(epoch * rounds_per_epoch)
+        epoch = epoch + 1 if epoch < EACH else math.ceil(GROWTH * epoch)
+    return sorted({*marks, epochs * rounds_per_epoch})
+
+
+# --- checkpoints --------------------------------------------------------------------------------
+
+
+class RowsState(File):
+    """A fit by rows: the result so far, what its stopping rule knows, and what was noted."""
+
+    kind = "Rows"
+    result: Mapping[str, Any] = mapping("as `tombola.solvers.Result` declares it")
+    rule: WatchState | None = optional(nested("what the stopping rule knows", WatchState))
+    gaps: Mapping[str, float] = mapping("by rounds", real("relative", -math.inf, math.inf))
+    losses: Mapping[str, float] = mapping("by rounds", real("held out", -math.inf, math.inf))
+
+    def fault(self, scope: Scope) -> str:
+        """Return what does not fit the result, the stopping rule or the marks of a run."""
+        if (self.rule is None) != (scope.find("shape") == ()):
+            return "rule must be there, unless the solver ends by itself"
+        if not {*self.gaps, *self.losses} <= scope.find("marks").keys():
+            return "gaps and losses must be those at marks"
+        rounds = self.result.get("rounds")
+        late = self.rule is not None and type(rounds) is int and self.rule.epoch > rounds
+        return "rule.epoch must be at most the rounds of the result" if late else ""
+
+
+class ColumnsState(File):
+    """The result of a fit by columns."""
+
+    kind = "Columns"
+    rounds: Floats = array("at which the rest was noted", 0.0, "most")
+    gaps: Floats = array("relative duality gaps", 0.0, shape=("rounds.size",))
+    seconds: Floats = array("since the start", 0.0, shape=("rounds.size",))
+    gap: float = real("the last of gaps")
+    solution: Floats = array("at the end", shape="problem.shape")
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the order of a trace, or with the solution."""
+        rounds = self.rounds
+        if not rounds.size or (rounds != np.floor(rounds)).any() or (np.diff(rounds) <= 0).any():
+            return "rounds must be whole numbers in rising order, at least one"
+        if (np.diff(self.seconds) < 0).any():
+            return "seconds must be in rising order"
+        if self.gap != self.gaps[-1]:
+            return f"gap must be the last of gaps, {self.gaps[-1]}"
+        with np.errstate(over="ignore", invalid="ignore"):
+            sound = math.isfinite(scope.find("problem").value(self.solution))
+        return "" if sound else "solution must have a finite objective"
+
+
+# --- the observer of a part ---------------------------------------------------------------------
+
+
+class Recorder(Observer):
+    """Keeps the fit of a part: its checkpoints, its trace, and how it ended.
+
+    Parameters
+    ----------
+    name : str
+        Of the part.
+    path : Path
+        Of the checkpoint.
+    resume : bool
+        Whether to continue from the checkpoint, if there is one.
+    held : problem or None
+        The same part of the rows held out.
+    tell : callable
+        Called with the share that is done.
+
+    Attributes
+    ----------
+    record : PartRecord
+        How the part ended.
+    rows : list of dict
+        The trace from the start to the end; NaN for what is not known.
+    """
+
+    record: PartRecord
+    rows: list[dict[str, Any]]
+
+    def __init__(
+        self, name: str, path: Path, resume: bool, held: Any, tell: Callable[[float], None]
+    ) -> None:
+        self.name, self.path, self.resume, self.held, self.tell = name, path, resume, held, tell
+        self.gaps: dict[int, float] = {}
+        self.losses: dict[int, float] = {}
+        self.seconds: dict[int, float] = {}  # by columns; by rows the trace of the result has them
+
+    def begin(self, problem: Any, choice: Any, rule: Any) -> Any:
+        """Return the saved result, if it is to be continued."""
+        self.problem, self.choice = problem, choice
+        self.rule = rule if isinstance(rule, Watch) else None
+        self.by_columns = choice.stop == "columns"
+        self.unit = math.nan if choice.stop == "batches" else unit_of(problem)
+        if not self.by_columns:
+            self.marks = marks_of(choice.rounds // choice.epoch, choice.epoch)
+        self.due, self.began = time.monotonic() + SAVE_EVERY, time.perf_counter()
+        if not (self.resume and self.path.exists()):
+            return None
+        try:
+            return self.loaded_columns() if self.by_columns else self.loaded_rows()
+        except CheckpointError as error:
+            raise CommandError(f"the saved run cannot be continued: {error}") from None
+
+    def progress(self, share: float) -> bool:
+        """Pass the share on; return whether a checkpoint is due."""
+        self.tell(share)
+        return time.monotonic() >= self.due and not self.by_columns
+
+    def epoch(self, rounds: int, solution: Any, gap: float) -> None:
+        """Note the gap, if it is known, and at marks the loss on the rows held out."""
+        if self.by_columns:
+            self.seconds[rounds] = time.perf_counter() - self.began
+            self.gaps[rounds] = gap / self.unit
+        elif rounds in self.marks:
+            known = self.rule is not None and self.rule.reduced and self.rule.tol is not None
+            self.note(rounds, solution, self.rule.gap if self.rule and known else math.nan)
+
+    def note(self, rounds: int, solution: Any, gap: float) -> None:
+        """Note the gap, and the mean loss on the rows held out, without the penalty."""
+        self.gaps[rounds] = float(gap)
+        if self.held is not None and rounds not in self.losses:
+            penalty = getattr(self.held, "penalty", lambda solution: 0.0)
+            self.losses[rounds] = float(self.held.value(solution)) - float(penalty(solution))
+
+    def keep(self, result: Any) -> None:
+        """Write the checkpoint."""
+        began = time.monotonic()
+        if self.by_columns:
+            self.epoch(result.rounds, None, result.gap * self.unit)
+            self.gaps[result.rounds] = float(result.gap)
+            rounds, *others = (
+                np.array([*it], dtype=np.float64)
+                for it in (self.gaps, self.gaps.values(), self.seconds.values())
+            )
+            ColumnsState(
+                rounds=rounds, gaps=others[0], seconds=others[1], gap=float(result.gap),
+                solution=result.solution,
+            ).save(self.path)  # fmt: skip
+        else:
+            RowsState(
+                result=result.state_dict(), rule=None if self.rule is None else self.rule.state(),
+                gaps=_by_rounds(self.gaps), losses=_by_rounds(self.losses),
+            ).save(self.path)  # fmt: skip
+        now = time.monotonic()
+        self.due = now + max(SAVE_EVERY, 20 * (now - began))
+
+    def loaded_rows(self) -> Result:
+        """Return the saved result; set the stopping rule and the notes to what they were then."""
+        marks = {str(mark): mark for mark in self.marks}
+        shape = () if self.rule is None else self.rule.solution.shape
+        saved = RowsState.load(self.path, shape=shape, marks=marks)
+        try:
+            result = Result.from_state_dict(saved.result)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise CheckpointError(f"{self.path} is not a sound result: {error}") from None
+        if self.rule is not None and saved.rule is not None:
+            self.rule.restore(saved.rule)
+        self.gaps = {marks[mark]: gap for mark, gap in saved.gaps.items()}
+        self.losses = {marks[mark]: loss for mark, loss in saved.losses.items()}
+        return result
+
+    def loaded_columns(self) -> SparseResult:
+        """Return the saved result; only a finished part has one."""
+        saved = ColumnsState.load(self.path, problem=self.problem, most=self.choice.rounds)
+        rounds = saved.rounds.astype(np.int64).tolist()
+        self.gaps = dict(zip(rounds, saved.gaps.tolist(), strict=True))
+        self.seconds = dict(zip(rounds, saved.seconds.tolist(), strict=True))
+        return SparseResult(saved.solution, saved.gap, rounds[-1])
+
+    def end(self, result: Any, gap: float, converged: bool) -> None:
+        """Note how the part ended."""
+        self.tell(1.0)
+        choice, problem, stop = self.choice, self.problem, self.choice.stop
+        if stop == "descent":
+            gap = relative_gap(problem, result.solution)
+        self.note(result.rounds, result.solution, gap)
+        trace = self.trace_by_columns(result) if self.by_columns else Trace(**vars(result.trace))
+        if trace.rounds[-1] < result.rounds:  # it ended before the last mark
+            value = problem.value(result.solution)
+            trace.add(result.rounds, result.item_gradients, result.seconds, value, math.nan)
+        gaps = (self.gaps.get(int(mark), math.nan) for mark in trace.rounds)
+        losses = (self.losses.get(int(mark), math.nan) for mark in trace.rounds)
+        columns = [
+            column.tolist() for column in (trace.rounds / choice.epoch, *vars(trace).values())
+        ]
+        self.rows = [
+            dict(zip(TRACE, (self.name, *row), strict=True))
+            for row in zip(*columns, gaps, losses, strict=True)
+        ]
+        batches = stop == "batches" or not choice.tol
+        drawn = stop not in ("columns", "certified")
+        rule = {"descent": "objective", "batches": "batches"}.get(stop, "gap")
+        self.record = PartRecord(
+            problem=self.name,
+            solver=type(choice.solver).__name__,
+            sampler="Shuffle" if self.by_columns else type(choice.sampler).__name__,
+            epochs=self.rows[-1]["epoch"],
+            seconds=self.rows[-1]["seconds"],
+            objective=self.rows[-1]["objective"],
+            rule="change" if stop == "reduced" and math.isnan(gap) else rule,
+            ended=bool(result.rounds < choice.rounds if batches else converged),
+            gap=_known(gap),
+            objective_at_0=_known(self.unit),
+            second_moment_ratio=_known(result.sampler.gauge.second_moment_ratio) if drawn else None,
+        )
+
+    def trace_by_columns(self, result: SparseResult) -> Trace:
+        """Return the trace of a fit by columns, whose objective is computed at its end only."""
+        rounds = np.array([*self.gaps])
+        unknown = np.full(len(rounds), math.nan)
+        objective = unknown.copy()
+        objective[-1] = self.problem.value(result.solution)
+        seconds = np.array([*self.seconds.values()])
+        return Trace(rounds, rounds * self.problem.n, seconds, objective, unknown)
+
+
+def _by_rounds(noted: dict[int, float]) -> dict[str, float]:
+    return {str(rounds): value for rounds, value in noted.items() if not math.isnan(value)}
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+# --- the fit ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What was trained: the fitted estimator, and what was recorded of each part."""
+
+    data: OpenData
+    plan: Plan
+    model: Any
+    recorders: list[Recorder]
+
+    @property
+    def trace(self) -> list[dict[str, Any]]:
+        """The rows of the trace, part by part."""
+        return [row for recorder in self.recorders for row in recorder.rows]
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays that predict."""
+        ready, model = self.data.preparation, self.model
+        arrays: dict[str, Any] = {"columns": np.array(self.data.columns, dtype=str)}
+        if ready is not None:
+            arrays |= {"fill": ready.fill, "mean": ready.mean, "scale": ready.scale}
+        if self.plan.task == "clustering":
+            return {**arrays, "centres": model.cluster_centers_}
+        if self.plan.task == "classification":
+            arrays["classes"] = model.classes_
+        coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+        return {**arrays, "coef": coef, "intercept": intercept}
+
+
+def fit(data: OpenData, plan: Plan, jobs: int, folder: Path, *, resume: bool) -> Trained:
+    """Fit the estimator of a plan, with a checkpoint of each part in a folder.
 
     Parameters
     ----------
     data : OpenData
         X is already prepared, so the plan has no scaling.
     plan : Plan
-    jobs : int, default=1
+    jobs : int
         Threads, over the parts; the model does not depend on it. Each keeps the tables of one
         part in memory, and all share the rows.
+    folder : Path
+    resume : bool
+        Whether to continue from the checkpoints.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C, with all parts saved.
+    CommandError
+        If a checkpoint is damaged, or the fit fails.
     """
+    classes = np.unique(data.y) if plan.task == "classification" else None  # type: ignore[arg-type]
+    count = 1 if classes is None or len(classes) == 2 else len(classes)
+    model = clone(plan.estimator)
+    if classes is not None:
+        model.set_params(n_jobs=jobs)
+    recorders: dict[int, Recorder] = {}
+    done, lock = [0.0] * count, threading.Lock()
+    with Progress(f"training, {count} classes" if count > 1 else "training") as progress:
 
-    def __init__(self, data: OpenData, plan: Plan, jobs: int = 1) -> None:
-        self.data, self.plan, self.jobs = data, plan, jobs
-        y: Any = data.y
-        self.classes = np.unique(y) if plan.task == "classification" else None
-        self.parts: list[Part] = plan.estimator.parts(data.X, y)
-        self.names = [self._name(part) for part in self.parts]
-        self.outcomes: list[Outcome] = []
-        self.parts[0].make()  # raises an error if X is unfit, before anything is written
-        self._lock = threading.Lock()
-        self._stops: Callable[[], bool] = lambda: False  # whether all parts are to pause
+        def observe(k: int, part: Part) -> Recorder:
+            def tell(share: float) -> None:
+                with lock:
+                    done[k] = max(done[k], share)
+                    progress(round(STEPS * sum(done)), STEPS * count)
 
-    def run(self, folder: Path, *, resume: bool) -> None:
-        """Minimise all parts, with checkpoints in a folder; `resume` starts from them.
+            label = data.name if classes is None else classes[1] if count == 1 else part.label
+            held = _held_part(data, model, classes, k)
+            name = as_cell(str(label))  # also in trace.csv
+            recorders[k] = Recorder(name, folder / f"{k}.npz", resume, held, tell)
+            return recorders[k]
 
-        Raises
-        ------
-        KeyboardInterrupt
-            After Ctrl-C, with all parts saved.
-        """
-        count = len(self.parts)
-        seeds = draw_seeds(self.plan.estimator.random_state, count)
-        done = [0.0] * count
-        what = f"training, {count} classes" if count > 1 else "training"
-        with Progress(what) as progress:
-
-            def make(k: int) -> Job:
-                def tell(share: float) -> bool:
-                    with self._lock:
-                        done[k] = max(done[k], share)
-                        progress(round(STEPS * sum(done)), STEPS * count)
-                    return self._stops()
-
-                path, held = folder / f"{k}.npz", self._held_part(k)
-                return Job(self.parts[k], seeds[k], path, resume, held, tell)
-
-            try:
-                several = min(self.jobs, count) > 1
-                found = self._in_threads(make) if several else self._in_turn(make)
-            except KeyboardInterrupt:  # between two parts
-                raise KeyboardInterrupt(INTERRUPTED) from None
-        if len(found) < count or None in found:
-            raise KeyboardInterrupt(INTERRUPTED)
-        self.outcomes = [outcome for outcome in found if outcome is not None]
-
-    def _in_turn(self, make: Any) -> list[Outcome | None]:
-        """Minimise one part after the other, until one is interrupted."""
-        found: list[Outcome | None] = []
-        for k in range(len(self.parts)):
-            found.append(minimise(self.plan.estimator, make(k)))
-            if found[-1] is None:
-                break
-        return found
-
-    def _in_threads(self, make: Any) -> list[Outcome | None]:
-        """Minimise parts side by side; on Ctrl-C, or when one fails, all of them pause and save."""
-        failed = threading.Event()
-
-        def work(k: int) -> Outcome | None:
-            if self._stops():
-                return None
-            try:
-                return minimise(self.plan.estimator, make(k))
-            except BaseException:
-                failed.set()
-                raise
-
-        with interruptions() as interrupted, ThreadPoolExecutor(self.jobs) as pool:
-            self._stops = lambda: interrupted() or failed.is_set()
-            tasks = [pool.submit(work, k) for k in range(len(self.parts))]
-            while not all(task.done() for task in tasks):
-                wait(tasks, timeout=0.1)  # Ctrl-C is noted meanwhile
-        return [task.result() for task in tasks]
-
-    def _held_part(self, k: int) -> Held | None:
-        """Return a part of the rows held out, of classes that were trained on."""
-        X, y, estimator = self.data.X_test, self.data.y_test, self.plan.estimator
-        if X is None:
-            return None
-        if self.classes is None or y is None:
-            return Held(estimator.parts(X, y)[k].make())
-        known = np.isin(y, self.classes)
-        if not known.any():
-            return None
-        if not known.all():
-            X, y = X[known], y[known]
-        return Held(estimator.parts(X, y, classes=self.classes)[k].make())
-
-    def _name(self, part: Part) -> str:
-        if self.classes is None:
-            return self.data.name
-        return str(self.classes[1] if part.label is None else part.label)
-
-    # --- the result ---------------------------------------------------------------------------
-
-    @property
-    def solution(self) -> Any:
-        """The solutions of all parts, one per row; for clustering the centres."""
-        if self.plan.task == "clustering":
-            return self.outcomes[0].solution
-        return np.stack([outcome.solution for outcome in self.outcomes])
-
-    def model(self) -> dict[str, Any]:
-        """Return the arrays that predict."""
-        ready, w = self.data.preparation, self.solution
-        arrays: dict[str, Any] = {"columns": np.array(self.data.columns, dtype=str)}
-        if ready is not None:
-            arrays |= {"fill": ready.fill, "mean": ready.mean, "scale": ready.scale}
-        if self.plan.task == "clustering":
-            return {**arrays, "centres": w}
-        if self.classes is not None:
-            arrays["classes"] = self.classes
-        return {**arrays, "coef": w[:, :-1], "intercept": w[:, -1]}
-
-    def trace(self) -> tuple[list[str], list[list[Any]]]:
-        """Return the columns and the rows of the trace, part by part."""
-        names = ["problem", "epoch", "rounds", "item_gradients", "seconds", "objective",
-                 "variance_ratio", "gap", "held_out_loss"]  # fmt: skip
-        rows: list[list[Any]] = []
-        for name, outcome in zip(self.names, self.outcomes, strict=True):
-            columns = (outcome.epochs, *vars(outcome.trace).values(), outcome.gaps, outcome.held)
-            numbers = zip(*(column.tolist() for column in columns), strict=True)
-            rows += [[name, *row] for row in numbers]
-        return names, rows
-
-    def record(self) -> list[dict[str, Any]]:
-        """Return how each part ended, for the record of the run; None for what is not known."""
-        return [
-            {
-                "problem": name,
-                "solver": outcome.solver,
-                "sampler": outcome.sampler,
-                "epochs": float(outcome.epochs[-1]),
-                "seconds": outcome.seconds,
-                "objective": float(outcome.trace.objective[-1]),
-                "rule": outcome.rule,
-                "ended": bool(outcome.ended),
-                "gap": _known(outcome.gap),
-                "objective_at_0": _known(outcome.unit),
-                "second_moment_ratio": _known(outcome.second_moment),
-            }
-            for name, outcome in zip(self.names, self.outcomes, strict=True)
-        ]
+        model.observe = observe
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the verdict says it
+                model.fit(data.X, data.y)
+        except DivergenceError as error:
+            raise CommandError(str(error)) from None
+        except ValueError as error:  # for example, numbers whose squares overflow
+            raise DataError(str(error)) from None
+    return Trained(data, plan, model, [recorders[k] for k in range(count)])
 
 
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _held_part(data: OpenData, model: Any, classes: Any, k: int) -> Any:
+    """Return a part of the rows held out, of classes that were trained on; None without any."""
+    X, y = data.X_test, data.y_test
+    if X is None:
+        return None
+    if classes is None or y is None:
+        return model.parts(X, y)[k].make()
+    known = np.isin(y, classes)
+    if not known.any():
+        return None
+    if not known.all():
+        X, y = X[known], y[known]
+    return model.parts(X, y, classes=classes)[k].make()

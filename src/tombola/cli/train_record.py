@@ -1,5 +1,6 @@
-"""The record of a run of `tombola train`, run.json, as it is read from a folder."""
+"""The record of a run of `tombola train`, run.json: declared, written and read here."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tombola.state import (
 )
 from tombola.state.files import read_json
 
-__all__ = ["Finished", "read_record"]
+__all__ = ["Begun", "Code", "Data", "Finished", "HeldOut", "PartRecord", "Settings", "read_record"]
 
 
 class Entries(Document):
@@ -27,41 +28,48 @@ class Entries(Document):
 
     open_ended = True
 
-
-class BegunData(Entries):
-    """The data of a run that was begun."""
-
-    checksum: str = text("the SHA-256 of the file")
-
-
-class Begun(Entries):
-    """The record of a run that was begun."""
-
-    command: str = exactly("train", "what made the folder")
-    finished: bool = flag("whether it has ended")
-    settings: Mapping[str, Any] = mapping("what a resumed run must have in common")
-    data: BegunData = nested("the rows", BegunData)
+    def shown(self) -> dict[str, Any]:
+        """Return the entries that have a value."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 class Settings(Entries):
-    """The settings that a page shows."""
+    """All settings, besides the data, that decide the outcome: those of the command line."""
 
-    task: str = text("what the model does")
     target: str | None = optional(text("the column that is predicted"))
+    task: str = text("what the model does")
+    impute: str | None = optional(text("what replaces missing values"))
+    encode: str = text("what becomes of text with many values")
+    reading: Mapping[str, Any] = mapping("how the file was read, if that is not the default")
+    scale: bool = flag("whether columns are scaled")
+    solver: str | None = optional(text("of a linear model"))
+    alpha: float | None = optional(number("the strength of its penalty"))
+    l1_ratio: float | None = optional(number("the share of l1 in it"))
+    n_clusters: int | None = optional(count("clusters"))
+    sampler: str = text("how rows are drawn")
     epochs: int = count("at most")
+    tol: float | None = optional(number("the tolerance that ends it"))
     test: float | None = optional(number("the share of rows held out"))
     seed: int = count("of all draws")
 
 
-class Data(BegunData):
-    """The data of a run that has ended."""
+class HeldOut(Entries):
+    """The rows held out."""
+
+    rows: int = count("their number")
+    checksum: str = text("of the rows, as prepared")
+
+
+class Data(Entries):
+    """The rows."""
 
     name: str = text("of the data set")
     source: str = text("where it is from")
     rows: int = count("to train on")
     columns: int = count("of the prepared rows")
     notes: list[str] = listed("what was done to the rows", text("a sentence"))
-    held_out: Mapping[str, Any] | None = optional(mapping("how rows were held out"))
+    checksum: str = text("the SHA-256 of the file")
+    held_out: HeldOut | None = optional(nested("rows to test on", HeldOut))
 
 
 class PartRecord(Entries):
@@ -73,7 +81,7 @@ class PartRecord(Entries):
     epochs: float = number("that it took")
     seconds: float = number("that it took")
     objective: float = number("at the end")
-    rule: str = text("what ends it")
+    rule: str = text("what ends it", ("gap", "change", "objective", "batches"))
     ended: bool = flag("whether that happened")
     gap: float | None = optional(number("the relative duality gap"))
     objective_at_0: float | None = optional(number("what the gap is relative to"))
@@ -87,12 +95,23 @@ class Code(Entries):
     fit: str = text("that fit the same model")
 
 
-class Finished(Entries):
-    """The record of a run that has ended."""
+class Begun(Entries):
+    """The record of a run that was begun."""
 
-    settings: Settings = nested("of the run", Settings)
+    command: str = exactly("train", "what made the folder")
+    finished: bool = flag("whether it has ended")
+    settings: Settings = nested("what a resumed run must have in common", Settings)
     data: Data = nested("the rows", Data)
     versions: Mapping[str, str] = mapping("of the packages", text("a version"))
+
+    def json(self) -> str:
+        """Return the text of run.json; raise a ValueError if a number is not finite."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+
+class Finished(Begun):
+    """The record of a run that has ended."""
+
     parts: list[PartRecord] = listed("how each part ended", PartRecord)
     scores: Mapping[str, float] = mapping("on the rows held out", number("a score"))
     seconds: float = number("of all parts")
@@ -100,14 +119,12 @@ class Finished(Entries):
     code: Code = nested("that does the same", Code)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """Return the record of a run that was begun, or raise a CommandError."""
+def read_record(folder: Path, kind: type[Begun] = Begun) -> Any:
+    """Return the record of a run, of a kind, or raise a CommandError."""
     path = folder / "run.json"
     try:
-        record = read_json(path)
-        Begun.read(record)
+        return kind.read(read_json(path))
     except ValueError as error:
         raise CommandError(
             f"{path} is not the record of a run of `tombola train`: {error}"
         ) from None
-    return record

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tombola.cli.train_record import HeldOut
+
 if TYPE_CHECKING:
     from tombola.cli.data import OpenData
-    from tombola.cli.train_fit import Fit
+    from tombola.cli.train_fit import Trained
 
 __all__ = ["Meaning", "held_out", "meaning", "scores_of"]
 
@@ -57,7 +59,7 @@ def meaning(name: str) -> Meaning:
     return next((it for start, it in MEANINGS.items() if name.startswith(start)), Meaning("", ""))
 
 
-def held_out(data: "OpenData") -> dict[str, Any] | None:
+def held_out(data: "OpenData") -> HeldOut | None:
     """Return the number of rows held out and a checksum of them, as prepared."""
     X: Any = data.X_test
     if X is None:
@@ -65,35 +67,32 @@ def held_out(data: "OpenData") -> dict[str, Any] | None:
     digest = hashlib.sha256()
     for array in (X.data, X.indices, X.indptr) if hasattr(X, "tocsr") else (X,):
         digest.update(np.ascontiguousarray(array).tobytes())
-    return {"rows": int(X.shape[0]), "checksum": digest.hexdigest()}
+    return HeldOut(rows=int(X.shape[0]), checksum=digest.hexdigest())
 
 
-def scores_of(fit: "Fit") -> dict[str, float]:
+def scores_of(trained: "Trained") -> dict[str, float]:
     """Return the scores of the model on the rows held out; none where there are none."""
-    data, w = fit.data, fit.solution
-    if data.X_test is None:
+    data, model, task = trained.data, trained.model, trained.plan.task
+    X, truth = data.X_test, data.y_test
+    if X is None:
         return {}
-    if fit.plan.task == "clustering":
-        (part,) = fit.plan.estimator.parts(data.X_test)
-        return {"mean squared distance to the nearest centre": part.make().value(w)}
-    outputs = np.asarray(data.X_test @ w[:, :-1].T) + w[:, -1]
-    truth: Any = data.y_test
-    if fit.classes is not None:
-        return _class_scores(fit.classes, data.y, outputs, truth)
-    errors = truth - outputs[:, 0]
-    spread = float(((truth - truth.mean()) ** 2).mean())
-    found = {"root mean squared error": float(np.sqrt((errors**2).mean()))}
+    if task == "clustering":
+        return {"mean squared distance to the nearest centre": -model.score(X) / X.shape[0]}
+    assert truth is not None
+    predicted = model.predict(X)
+    if task == "classification":
+        return _class_scores(model, data.y, predicted, X, truth)
+    mean_squared, spread = float(((truth - predicted) ** 2).mean()), float(truth.var())
+    found = {"root mean squared error": mean_squared**0.5}
     if spread > 0:
-        found["R squared"] = 1.0 - float((errors**2).mean()) / spread
+        found["R squared"] = 1.0 - mean_squared / spread
     return found
 
 
-def _class_scores(classes: Any, y: Any, outputs: Any, truth: Any) -> dict[str, float]:
+def _class_scores(model: Any, y: Any, predicted: Any, X: Any, truth: Any) -> dict[str, float]:
     from sklearn.metrics import average_precision_score
 
-    two = len(classes) == 2
-    numbers = (outputs[:, 0] > 0).astype(int) if two else outputs.argmax(axis=1)
-    right = classes[numbers] == truth
+    classes, right = model.classes_, predicted == truth
     shares = [right[truth == label].mean() for label in classes if (truth == label).any()]
     commonest = max(classes, key=lambda label: (y == label).sum())
     found = {
@@ -101,8 +100,8 @@ def _class_scores(classes: Any, y: Any, outputs: Any, truth: Any) -> dict[str, f
         "accuracy of the commonest class": float((truth == commonest).mean()),
         "mean accuracy over the classes": float(np.mean(shares)),
     }
-    if two and (truth == classes[1]).any():
+    if len(classes) == 2 and (truth == classes[1]).any():
         found[f"average precision of {classes[1]}"] = float(
-            average_precision_score(truth == classes[1], outputs[:, 0])
+            average_precision_score(truth == classes[1], model.decision_function(X))
         )
     return found

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tombola.cli.train_record import PartRecord
+
 __all__ = ["TOLERANCE", "Course", "courses", "percent", "verdict"]
 
 TOLERANCE = 1e-4  # relative gap of a run that has settled, where none is asked for
@@ -61,27 +63,27 @@ class Course:
         return self.gap <= tol
 
 
-def courses(parts: Sequence[dict[str, Any]], trace: Sequence[dict[str, Any]]) -> list[Course]:
+def courses(parts: Sequence[PartRecord], trace: Sequence[dict[str, Any]]) -> list[Course]:
     """Return how the parts went, from the record of a run and the rows of its trace."""
     found = []
     for part in parts:
-        rows = [row for row in trace if row["problem"] == part["problem"]]
+        rows = [row for row in trace if row["problem"] == part.problem]
         columns = {
             name: np.array([float(row[name]) for row in rows])
             for name in ("epoch", "seconds", "objective", "held_out_loss", "gap")
         }
-        unit = part["objective_at_0"]
+        unit = part.objective_at_0
         found.append(
             Course(
-                name=part["problem"],
+                name=part.problem,
                 epochs=columns["epoch"],
                 seconds=columns["seconds"],
                 objective=columns["objective"],
                 held=columns["held_out_loss"],
                 gaps=columns["gap"],
                 unit=math.nan if unit is None else float(unit),
-                rule=part["rule"],
-                ended=bool(part["ended"]),
+                rule=part.rule,
+                ended=bool(part.ended),
             )
         )
     return found

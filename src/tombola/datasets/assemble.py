@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def assembled(
         )
     held = None if target is None else names[column_number(names, target)]
     if held in reading.drop:
-        raise DataError(f"the target {held!r} cannot be dropped: leave out --drop {held}")
+        raise DataError(f"the target {held!r} cannot be dropped: leave out --drop {quote(held)}")
     columns = {name: it for name, it in loaded.columns.items() if name not in reading.drop}
     n = max((len(missing_in(column)) for column in columns.values()), default=0)
     if not n:
@@ -80,7 +81,7 @@ def assembled(
 
 def check_names(names: Sequence[str], reading: Reading) -> None:
     """Refuse names of columns that do not exist."""
-    for name in (*reading.drop, *reading.keep):
+    for name in (*reading.drop, *reading.keep, *reading.types):
         if name not in names:
             raise no_such("column", name, names)
 
@@ -118,9 +119,7 @@ def _without_index(
         if what and name not in keep and len(used) > 1:
             del used[name]
             notes.append(
-                f"The column {name!r} {what} and was left out (--keep {name} uses it)."
-                if " " not in name
-                else f'The column {name!r} {what} and was left out (--keep "{name}" uses it).'
+                f"The column {name!r} {what} and was left out (--keep {quote(name)} uses it)."
             )
     return used
 

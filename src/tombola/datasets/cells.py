@@ -1,4 +1,4 @@
-"""Cells of text files: which are missing, which are numbers, and what the others are."""
+"""Cells of text: which are missing, which are numbers, and what the others are."""
 
 import functools
 import math
@@ -15,7 +15,7 @@ from tombola.datasets.table import Column, Words, as_truth
 
 __all__ = ["Style", "WordList", "as_number", "settled"]
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # in upper or lower case
+MISSING = ("", "na", "n/a", "nan", "null", "none")  # in upper or lower case
 
 
 @functools.lru_cache(maxsize=2**14)
@@ -49,14 +49,38 @@ class Style:
                 f"{self.decimal!r} and {self.thousands!r}"
             )
         more = {word.strip().lower() for word in self.missing}
-        object.__setattr__(self, "words", MISSING | more)
+        object.__setattr__(self, "words", frozenset(MISSING) | more)
+
+    @property
+    def nulls(self) -> list[str]:
+        """Missing values as they are usually written, for readers that distinguish case."""
+        given = {*self.words, *self.missing}
+        return sorted({made for it in given for made in (it, it.upper(), it.title(), _nan(it))})
 
     def is_missing(self, cell: str) -> bool:
         """Return whether a cell stands for a missing value."""
         return cell.strip().lower() in self.words
 
-    def numbers(self, cells: Sequence[str]) -> tuple[NDArray[np.float64], list[int]]:
-        """Return the cells as numbers, and the positions of those that are text."""
+    def number(self, cell: str) -> float:
+        """Return the number in a cell, or NaN if it is not a number."""
+        if self.thousands:
+            cell = cell.replace(self.thousands, "")
+        if self.decimal != ".":
+            if "." in cell:
+                return math.nan
+            cell = cell.replace(self.decimal, ".")
+        return as_number(cell)
+
+    def numbers(self, cells: Any) -> tuple[NDArray[np.float64], list[int]]:
+        """Return the cells as numbers, and the positions of those that are text.
+
+        Parameters
+        ----------
+        cells : sequence of str, or array of pyarrow
+            Of numbers, text, or a dictionary of text; nulls are missing, too.
+        """
+        if hasattr(cells, "dictionary_encode"):
+            return self._numbers_of_array(cells)
         if not self.missing and self.decimal == "." and not self.thousands:
             try:
                 if "_" not in "".join(cells):  # only Python reads 1_000 as a number
@@ -71,15 +95,35 @@ class Style:
                     odd.append(k)
         return values, odd
 
-    def number(self, cell: str) -> float:
-        """Return the number in a cell, or NaN if it is not a number."""
+    def _numbers_of_array(self, cells: Any) -> tuple[NDArray[np.float64], list[int]]:
+        """Convert each different cell: by pyarrow if it can, else one by one."""
+        import pyarrow
+        from pyarrow import compute, types
+
+        if types.is_floating(cells.type):
+            return cells.to_numpy(zero_copy_only=False), []  # not a copy
+        coded = cells.dictionary_encode()  # of a dictionary: itself
+        plain = coded.dictionary
         if self.thousands:
-            cell = cell.replace(self.thousands, "")
+            plain = compute.replace_substring(plain, self.thousands, "")
+        dots = self.decimal != "." and compute.any(compute.match_substring(plain, ".")).as_py()
         if self.decimal != ".":
-            if "." in cell:
-                return math.nan
-            cell = cell.replace(self.decimal, ".")
-        return as_number(cell)
+            plain = compute.replace_substring(plain, self.decimal, ".")
+        odd: list[int] = []
+        try:
+            if dots:
+                raise pyarrow.ArrowInvalid
+            numbers = plain.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
+        except pyarrow.ArrowInvalid:
+            numbers, odd = self.numbers(coded.dictionary.to_pylist())
+        codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        marks = np.zeros(len(numbers) + 1, dtype=bool)
+        marks[odd] = True
+        return np.append(numbers, np.nan)[codes], np.flatnonzero(marks[codes]).tolist()
+
+
+def _nan(word: str) -> str:
+    return "NaN" if word == "nan" else word
 
 
 class WordList:
@@ -87,30 +131,32 @@ class WordList:
 
     def __init__(self, style: Style) -> None:
         self._style = style
-        self._cells: dict[str, int] = {}  # the code of each cell as it is written
+        self._cells: dict[str | None, int] = {}  # the code of each cell as it is written
         self._values: dict[str, int] = {}
         self._parts: list[NDArray[np.int32]] = []
 
-    def add(self, cells: Sequence[str]) -> None:
-        """Append cells, as they are written."""
-        known = self._cells
-        for cell in dict.fromkeys(cells):  # in order: the same codes in each run
-            if cell in known:
-                continue
-            word = cell.strip()
-            missing = self._style.is_missing(word)
-            known[cell] = -1 if missing else self._values.setdefault(word, len(self._values))
-        self._parts.append(np.fromiter(map(known.__getitem__, cells), np.int32, len(cells)))
+    def add(self, cells: Any) -> None:
+        """Append cells: a sequence of str, or an array of pyarrow, of text or a dictionary of it.
 
-    def add_coded(self, codes: NDArray[Any], values: Sequence[str]) -> None:
-        """Append cells that are codes of values already, -1 if they are missing."""
-        mine = [
-            -1
-            if self._style.is_missing(value)
-            else self._values.setdefault(value, len(self._values))
-            for value in values
-        ]
-        self._parts.append(np.array([*mine, -1], dtype=np.int32)[codes])
+        Codes are in the order of appearance, the same in each run.
+        """
+        if not hasattr(cells, "dictionary_encode"):
+            self._parts.append(np.array(self._codes(cells), dtype=np.int32))
+            return
+        coded = cells.dictionary_encode()  # of a dictionary: itself
+        codes = np.array([*self._codes(coded.dictionary.to_pylist()), -1], dtype=np.int32)
+        self._parts.append(codes[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
+
+    def _codes(self, cells: Sequence[str | None]) -> list[int]:
+        known = self._cells
+        return [known[cell] if cell in known else self._code(cell) for cell in cells]
+
+    def _code(self, cell: str | None) -> int:
+        word = "" if cell is None else cell.strip()
+        missing = self._style.is_missing(word)
+        code = -1 if missing else self._values.setdefault(word, len(self._values))
+        self._cells[cell] = code
+        return code
 
     def column(self) -> Words:
         """Return the column; nothing can be added any more."""

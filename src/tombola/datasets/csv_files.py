@@ -4,70 +4,56 @@ import csv
 import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, TextIO
 
 import numpy as np
 
 from tombola.datasets.base import DataError, Progress, count
-from tombola.datasets.cells import Style, WordList, settled
+from tombola.datasets.cells import Style
 from tombola.datasets.reading import Loaded, Reading, unique_names
 from tombola.datasets.sources import Source
-from tombola.datasets.table import Column, Table, as_truth
+from tombola.datasets.table import Column, Words
+from tombola.datasets.table_files import Cells, TableFile
 
 __all__ = ["CsvFile"]
 
 SEPARATORS = ",;\t|"
 COMMA = re.compile(r"[+-]?\d+(,\d+)+(\.\d*)?$")  # 1,5 or 1,000.5
-PIECE = 2**13  # rows that are converted at a time
+BLOCK = 2**22  # bytes that pyarrow converts at a time
+WIDE = 1000  # columns: from here on Python's reader takes less time than pyarrow's, by rows
+PIECE = 2**20  # cells that Python's reader converts at a time
 LONGEST = 2**24  # characters of a field
+LONGEST_LINE = 2**28  # characters of a line
 
 
-class CsvFile:
+class CsvFile(TableFile):
     """A table in a text file, separated by commas, semicolons, tabs, bars or blanks.
 
-    Attributes
-    ----------
-    names : list of str
-        The names of the columns; numbers from 0 if there is no header.
-    notes : tuple of str
+    pyarrow reads regular files. Where it stops, and for very wide files, Python's csv reader goes
+    on: it knows separators at the end of lines, and says which line is wrong.
     """
 
     def __init__(self, source: Source, reading: Reading) -> None:
-        self.source, self.reading = source, reading
-        self.style: Style = reading.style
+        super().__init__(source, reading)
         with source.text(reading.encoding) as file:
-            first_line = next((line for line in file if line.strip()), "")
+            first_line = next((line for line in self._lines_of(file) if line.strip()), "")
         if not first_line:
             raise DataError(f"{source.name} is empty: it has only blank lines")
         self.separator = _separator(first_line, reading.decimal)
         with source.text(reading.encoding) as file:
-            _, first = next(self._records(file))
-        self.headed = self._is_header(first)
+            records = self._records(file)
+            _, first = next(records)
+            self.headed = self._is_header(first)
+            second, _ = next(records, (0, first))
+        self._begin = second - 1 if self.headed else 0  # lines before the rows
         names = [cell.strip() or f"column {j}" for j, cell in enumerate(first)]
         self.names, self.notes = unique_names(names)
         if not self.headed:
             self.names = list(map(str, range(len(first))))
             self.notes = ("There is no header: columns are numbered from 0.",)
-        self.skipped: list[str] = []
-
-    # --- records ------------------------------------------------------------------------------
-
-    def _records(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
-        """Yield the first line and the fields of each record; skip blank lines."""
-        line, name = 1, self.source.name
-        blanks = self.separator == " "
-        lines: Iterable[str] = (it.strip() + "\n" for it in file) if blanks else file
-        csv.field_size_limit(LONGEST)
-        reader = csv.reader(lines, delimiter=self.separator, skipinitialspace=blanks)
-        try:
-            for record in reader:
-                if len(record) > 1 or (record and record[0].strip()):
-                    yield line, record
-                line = reader.line_num + 1
-        except csv.Error as error:
-            raise DataError(f"line {line} of {name} cannot be read: {error}") from None
+        self.regular = self.separator != " " and len(self.names) < WIDE and self._begin >= 0
 
     def _is_header(self, record: Sequence[str]) -> bool:
         """Return whether a line has names: not only numbers, and no fractions."""
@@ -78,170 +64,195 @@ class CsvFile:
         )
         return named and all(math.isnan(number) or number.is_integer() for number in numbers)
 
-    def _pieces(self, progress: Progress | None = None) -> Iterator[tuple[list[int], list[Any]]]:
-        """Yield the lines and the columns of some rows at a time, as cells of text."""
-        width, skip = len(self.names), self.reading.skip_bad_rows
-        self.skipped = []
-        lines: list[int] = []
-        rows: list[list[str]] = []
-        with self.source.text(self.reading.encoding, progress) as file:
-            records = self._records(file)
-            if self.headed:
-                next(records)
-            for line, record in records:
-                if len(record) > width and not any(cell.strip() for cell in record[width:]):
-                    del record[width:]  # separators at the end of the line
-                if len(record) != width:
-                    if not skip:
-                        raise DataError(
-                            f"line {line} of {self.source.name} has "
-                            f"{count(len(record), 'field')}, but the first line has {width}"
-                        )
-                    self.skipped.append(f"line {line}")
-                    continue
-                lines.append(line)
-                rows.append(record)
-                if len(rows) == PIECE:
-                    yield lines, list(zip(*rows, strict=True))
-                    lines, rows = [], []
-        if rows:
-            yield lines, list(zip(*rows, strict=True))
+    def column(self, j: int) -> Cells:
+        """Return an empty column."""
+        kind = self.reading.types.get(self.names[j])
+        return Cells(self.style, self.reading.skip_bad_rows, kind)
 
-    # --- all of it ----------------------------------------------------------------------------
-
-    def load(self, progress: Progress | None = None) -> Loaded:
-        """Return all columns: numbers in a first pass, text in a second one.
-
-        A column is text if fewer than half of its values are numbers.
-        """
-        numbers: list[list[Any]] = [[] for _ in self.names]
-        texts: dict[int, _Text] = {}
-        lines = array("q")
-        for here, cells in self._pieces(progress):
-            for j, column in enumerate(cells):
-                values, odd = self.style.numbers(column)
-                numbers[j].append(values)
-                if odd:
-                    if j not in texts:
-                        texts[j] = _Text(len(lines) + odd[0], column[odd[0]].strip())
-                    texts[j].count += len(odd)
-                    if self.reading.skip_bad_rows:
-                        texts[j].rows.extend(len(lines) + k for k in odd)
-            lines.extend(here)
-
-        def place(row: int) -> str:
-            return f"line {lines[row]}"
-
-        loaded = Loaded({}, place, notes=list(self.notes), skipped=self.skipped)
-        found: dict[int, Column] = {}
-        words: dict[int, WordList] = {}
-        for j, name in enumerate(self.names):
-            parts = numbers[j]
-            column = np.concatenate(parts) if parts else np.zeros(0)
-            parts.clear()
-            if j in texts:
-                known = int((~np.isnan(column)).sum())
-                if known < texts[j].count:
-                    words[j] = WordList(self.style)
-                    continue
-                self._number_fault(loaded, name, texts[j], known)
-            found[j] = column
-        self._load_words(words, progress)
-        for j, name in enumerate(self.names):
-            if j in words:
-                loaded.columns[name] = self._settle(loaded, name, words.pop(j))
-            else:
-                loaded.columns[name] = found.pop(j)
-        return loaded
-
-    def _number_fault(self, loaded: Loaded, name: str, text: "_Text", known: int) -> None:
-        """Refuse a column of numbers with some text in it, or mark these rows."""
-        if self.reading.skip_bad_rows:
-            loaded.bad[f"{name!r} is not a number"] = list(text.rows)
-            return
-        raise DataError(
-            f"{loaded.place(text.row)} of {self.source.name}, column {name!r}: {text.value!r} is "
-            f"not a number, unlike {count(known, 'other value')} of the column (--missing "
-            f"{_quoted(text.value)} takes it for a missing value)"
-        )
-
-    def _load_words(self, words: dict[int, WordList], progress: Progress | None) -> None:
-        if words:
-            for _, cells in self._pieces(progress):
-                for j, column in words.items():
-                    column.add(cells[j])
-
-    def _settle(self, loaded: Loaded, name: str, words: WordList) -> Column:
-        """Return a column of text, or what it stands for."""
-        text = words.column()
-        if self.style == Style(self.style.missing) and all(map(COMMA.match, text.values)):
+    def settle(self, loaded: Loaded, j: int, text: Words) -> Column:
+        """Return text as what it stands for; refuse numbers with commas."""
+        plain = self.style == Style(self.style.missing) and self.names[j] not in self.reading.types
+        if plain and all(map(COMMA.match, text.values)):
             row = int(np.flatnonzero(text.codes == 0)[0])
             raise DataError(
-                f"{loaded.place(row)} of {self.source.name}, column {name!r}: {text.values[0]!r} "
-                "has a comma, as have all values of the column: read it with --decimal , or "
-                "--thousands ,"
+                f"{self.place(row)} of {self.source.name}, column {self.names[j]!r}: "
+                f"{text.values[0]!r} has a comma, as have all values of the column: read it with "
+                "--decimal , or --thousands ,"
             )
-        return settle_column(loaded, name, text, self.reading, self.source.name)
+        return super().settle(loaded, j, text)
 
-    # --- by pieces ----------------------------------------------------------------------------
+    def place(self, row: int) -> str:
+        """Return the line of a row."""
+        return f"line {self._lines[row]}"
 
-    def pieces(self, kinds: dict[str, str], progress: Progress | None = None) -> Iterator[Table]:
-        """Yield some rows at a time, of columns whose kind is known; dates stay text."""
-        chosen = {j: name for j, name in enumerate(self.names) if name in kinds}
-        for lines, cells in self._pieces(progress):
-            columns: dict[str, Column] = {}
+    @cached_property
+    def _lines(self) -> "array[int]":
+        """The first lines of all rows, which only messages need."""
+        with self.source.text(self.reading.encoding) as file:
+            return array("q", (line for line, _ in self._rows(file)))
 
-            def place(row: int, lines: list[int] = lines) -> str:
-                return f"line {lines[row]} of {self.source.name}"
+    # --- batches ------------------------------------------------------------------------------
 
-            for j, name in chosen.items():
-                if kinds[name] == "number":
-                    columns[name], odd = self.style.numbers(cells[j])
-                    if not odd:
-                        continue
-                words = WordList(self.style)
-                words.add(cells[j])
-                columns[name] = text = words.column()
-                if kinds[name] == "number" and as_truth(text) is None:
-                    raise DataError(
-                        f"{place(odd[0])}, column {name!r}: {cells[j][odd[0]].strip()!r} is not a "
-                        "number, as the column was in training"
-                    )
-            yield Table(columns, place=place)
+    def batches(
+        self,
+        chosen: Collection[int],
+        progress: Progress | None = None,
+        text: Collection[int] = (),
+    ) -> Iterator[Any]:
+        """Yield some rows at a time; columns in `text` are not converted to numbers.
+
+        pyarrow converts what are numbers in its first block. If there is something else further
+        down, it goes on with text, and if it cannot read a row, Python does.
+        """
+        import pyarrow
+
+        done = 0
+        if self.regular:
+            sure = [j for j in chosen if j not in text and not self.style.thousands]
+            for typed in (True, False):
+                try:
+                    numbers = self._numbers(sure) if typed and sure else ()
+                    for batch in self._by_pyarrow(chosen, numbers, done, progress):
+                        yield batch
+                        done += batch.num_rows
+                    return
+                except (pyarrow.ArrowInvalid, UnicodeError):
+                    continue
+            self.regular = False
+        yield from self._by_python(done, progress)
+
+    def _numbers(self, chosen: Collection[int]) -> list[int]:
+        """Return the columns that hold numbers in the first block, and nothing else."""
+        first = next(self._by_pyarrow(chosen, (), 0, None), None)
+        found = {} if first is None else {j: first.numbers(j) for j in chosen}
+        return [j for j, (values, odd) in found.items() if not odd and (values == values).any()]
+
+    def _by_pyarrow(
+        self, chosen: Collection[int], numbers: Collection[int], done: int, progress: Any
+    ) -> Iterator[Any]:
+        """Yield the rows after the first ones, which are done."""
+        from pyarrow import csv, dictionary, float64, int32, string
+
+        encoding, text = self.source.encoding(self.reading.encoding), dictionary(int32(), string())
+        with (
+            self.source.binary(progress) as file,
+            csv.open_csv(
+                file,
+                csv.ReadOptions(
+                    block_size=BLOCK, skip_rows=self._begin,
+                    column_names=[str(j) for j in range(len(self.names))],
+                    encoding="utf8" if encoding == "utf-8-sig" else encoding,
+                ),
+                csv.ParseOptions(delimiter=self.separator),
+                csv.ConvertOptions(
+                    column_types={str(j): float64() if j in numbers else text for j in chosen},
+                    include_columns=[str(j) for j in chosen], decimal_point=self.style.decimal,
+                    null_values=self.style.nulls, strings_can_be_null=True,
+                ),
+            ) as reader,
+        ):  # fmt: skip
+            for batch in reader:
+                rows = batch.slice(min(done, batch.num_rows))
+                done -= batch.num_rows - rows.num_rows
+                if rows.num_rows:
+                    columns = dict(zip(chosen, rows.columns, strict=True))
+                    yield ArrowBatch(columns, rows.num_rows, self.style)
+
+    def _by_python(self, done: int, progress: Progress | None) -> Iterator["Records"]:
+        """Yield the rows after the first ones, which are done."""
+        most = max(1, PIECE // len(self.names))
+        rows: list[list[str]] = []
+        with self.source.text(self.reading.encoding, progress) as file:
+            for k, (_, record) in enumerate(self._rows(file)):
+                if k >= done:
+                    rows.append(record)
+                if len(rows) == most:
+                    yield Records(rows, self.style)
+                    rows = []
+        if rows:
+            yield Records(rows, self.style)
+
+    def _rows(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
+        """Yield the first line and the fields of each row; refuse or skip those of other width."""
+        width, self.skipped = len(self.names), []
+        records = self._records(file)
+        if self.headed:
+            next(records)
+        for line, record in records:
+            if len(record) > width and not any(cell.strip() for cell in record[width:]):
+                del record[width:]  # separators at the end of the line
+            if len(record) == width:
+                yield line, record
+            elif self.reading.skip_bad_rows:
+                self.skipped.append(f"line {line}")
+            else:
+                raise DataError(
+                    f"line {line} of {self.source.name} has {count(len(record), 'field')}, but the "
+                    f"first line has {width}"
+                )
+
+    def _lines_of(self, file: TextIO) -> Iterator[str]:
+        """Yield the lines of a file; refuse one that would fill the memory, as of a packed bomb."""
+        for line in iter(lambda: file.readline(LONGEST_LINE), ""):
+            if len(line) == LONGEST_LINE:
+                raise DataError(
+                    f"{self.source.name} has a line of {LONGEST_LINE:,} characters or more: that "
+                    "is no table"
+                )
+            yield line
+
+    def _records(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
+        """Yield the first line and the fields of each record; skip blank lines."""
+        line, name = 1, self.source.name
+        blanks = self.separator == " "
+        lines: Iterable[str] = self._lines_of(file)
+        if blanks:
+            lines = (it.strip() + "\n" for it in lines)
+        csv.field_size_limit(LONGEST)
+        reader = csv.reader(lines, delimiter=self.separator, skipinitialspace=blanks)
+        try:
+            for record in reader:
+                if len(record) > 1 or (record and record[0].strip()):
+                    yield line, record
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(f"line {line} of {name} cannot be read: {error}") from None
 
 
-@dataclass
-class _Text:
-    """The cells of a column that are not numbers: the first one, their number, and their rows."""
+class ArrowBatch:
+    """Rows that pyarrow has read."""
 
-    row: int
-    value: str
-    count: int = 0
-    rows: "array[int]" = field(default_factory=lambda: array("q"))  # if they are to be skipped
+    def __init__(self, columns: dict[int, Any], num_rows: int, style: Style) -> None:
+        self._columns, self.num_rows, self._style = columns, num_rows, style
+
+    def cells(self, j: int) -> Any:
+        """Return a column as pyarrow has it."""
+        return self._columns[j]
+
+    def numbers(self, j: int) -> Any:
+        """Return a column as numbers, and the positions of those that are text."""
+        return self._style.numbers(self._columns[j])
 
 
-def settle_column(loaded: Loaded, name: str, text: Any, reading: Reading, file: str) -> Column:
-    """Return text as what it stands for; refuse dates with other text among them."""
-    column, form, odd, unsure = settled(text, reading.dates)
-    if form is None:
-        return column
-    loaded.forms[name] = form
-    if odd is not None:
-        assert isinstance(column, np.ndarray)
-        rows = np.flatnonzero(np.isnat(column) & (text.codes >= 0)).tolist()
-        if not reading.skip_bad_rows:
-            raise DataError(
-                f"{loaded.place(rows[0])} of {file}, column {name!r}: {text.values[odd]!r} is not "
-                f"a date, unlike most values of the column (--missing {_quoted(text.values[odd])} "
-                "takes it for a missing value)"
-            )
-        loaded.bad[f"{name!r} is not a date"] = rows
-    if unsure:
-        other = "day-first" if form.startswith("month") else "month-first"
-        loaded.notes.append(
-            f"The dates in {name!r} were taken as {form} (--dates {other} takes the other order)."
-        )
-    return column
+class Records:
+    """Rows that Python has read: converted row by row, as there may be many more columns."""
+
+    def __init__(self, rows: list[list[str]], style: Style) -> None:
+        self._rows, self.num_rows = rows, len(rows)
+        self._values = np.empty((len(rows), len(rows[0])))
+        self._odd: dict[int, list[int]] = {}
+        for k, row in enumerate(rows):
+            self._values[k], odd = style.numbers(row)
+            for j in odd:
+                self._odd.setdefault(j, []).append(k)
+
+    def cells(self, j: int) -> list[str]:
+        """Return a column as it is written."""
+        return [row[j] for row in self._rows]
+
+    def numbers(self, j: int) -> Any:
+        """Return a column as numbers, and the positions of those that are text."""
+        return self._values[:, j].copy(), self._odd.get(j, [])
 
 
 def _separator(line: str, decimal: str) -> str:
@@ -253,7 +264,3 @@ def _separator(line: str, decimal: str) -> str:
     if decimal in line and decimal in SEPARATORS:
         return decimal
     return " " if len(line.split()) > 1 and '"' not in line else ","
-
-
-def _quoted(value: str) -> str:
-    return value if value.isalnum() else f'"{value}"'

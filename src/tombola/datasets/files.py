@@ -1,7 +1,7 @@
 """Read files of tables and arrays, or refuse them with a reason."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from tombola.datasets.libsvm import LibsvmFile
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import Source, opened
 from tombola.datasets.table import Table
+from tombola.datasets.table_files import TableFile
 
 __all__ = ["read", "read_table"]
 
@@ -38,6 +39,7 @@ def read(
     thousands: str = "",
     encoding: str | None = None,
     dates: str | None = None,
+    types: Mapping[str, str] | None = None,
     impute: bool = False,
     skip_bad_rows: bool = False,
     encode: str = "auto",
@@ -78,6 +80,8 @@ def read(
     dates : {"day-first", "month-first"}, optional
         The order in dates like 1/2/2024 where the file does not show it; by default the month, and
         the day in 1.2.2024.
+    types : dict of str to {"number", "text", "date"}, optional
+        What columns hold, by name, where that is not to be guessed: text keeps 01234 as it is.
     impute : bool, default=False
         Whether values may be missing; X then holds NaN. Missing text is a value of its own.
     skip_bad_rows : bool, default=False
@@ -113,8 +117,8 @@ def read(
     """
     data = read_table(
         path, target, task=task, features=features, drop=drop, keep=keep, missing=missing,
-        decimal=decimal, thousands=thousands, encoding=encoding, dates=dates, impute=impute,
-        skip_bad_rows=skip_bad_rows, progress=progress,
+        decimal=decimal, thousands=thousands, encoding=encoding, dates=dates, types=types or {},
+        impute=impute, skip_bad_rows=skip_bad_rows, progress=progress,
     )  # fmt: skip
     if not isinstance(data.X, Table):
         return data
@@ -175,9 +179,9 @@ def _parts(source: Source, reading: Reading, progress: Progress | None) -> dict[
     elif source.kind in ("npz", "npy"):
         parts = read_arrays(source, reading)
     else:
-        file = CsvFile(source, reading) if source.kind == "csv" else ArrowFile(source, reading)
-        headed = getattr(file, "headed", True)
-        parts = assembled(source.name, file.names, file.load(progress), reading, headed=headed)
+        kind: type[TableFile] = CsvFile if source.kind == "csv" else ArrowFile
+        file = kind(source, reading)
+        parts = assembled(source.name, file.names, file.load(progress), reading, headed=file.headed)
     return {**parts, "read_as": read_as}
 
 

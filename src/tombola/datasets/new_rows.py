@@ -10,18 +10,20 @@ import numpy as np
 from tombola.datasets.arrays import rows_of
 from tombola.datasets.arrow_files import ArrowFile
 from tombola.datasets.assemble import refuse_infinite
-from tombola.datasets.base import DataError, Progress, in_words, no_such
+from tombola.datasets.base import DataError, Progress, count, in_words, no_such
 from tombola.datasets.csv_files import CsvFile
+from tombola.datasets.dates import moments
 from tombola.datasets.libsvm import LibsvmFile
 from tombola.datasets.preparer import Preparer
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import Source, opened
-from tombola.datasets.table import Table
+from tombola.datasets.table import Table, Words, missing_in
+from tombola.datasets.table_files import TableFile
 
 __all__ = ["new_rows"]
 
 PIECE = 2**14  # rows of an array at a time
-STYLE = ("features", "missing", "decimal", "thousands", "encoding")  # options that stay the same
+STYLE = ("features", "missing", "decimal", "thousands", "encoding", "types")  # as in training
 
 
 def new_rows(
@@ -30,6 +32,7 @@ def new_rows(
     read_as: dict[str, Any],
     *,
     notes: list[str] | None = None,
+    skip_bad_rows: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[Any]:
     """Yield the rows of a file, some at a time, as `prepare.transform` takes them.
@@ -47,6 +50,9 @@ def new_rows(
         How these were read: `Dataset.read_as`.
     notes : list of str, optional
         What is ignored is appended to it, in one sentence each.
+    skip_bad_rows : bool, default=False
+        Whether rows of a table that cannot be used are left out: then `place` of what is yielded
+        says where its rows are in the file.
     progress : callable, optional
         Called from time to time with the amount read and the total.
 
@@ -57,9 +63,12 @@ def new_rows(
         value that does not fit.
     """
     trained = Reading(**{k: v for k, v in read_as.get("reading", {}).items()})
-    reading = Reading(**{name: getattr(trained, name) for name in STYLE})
+    same = {name: getattr(trained, name) for name in STYLE}
+    reading = Reading(**same, skip_bad_rows=skip_bad_rows)
     notes = [] if notes is None else notes
     with opened(path) as source:
+        if skip_bad_rows and source.kind in ("libsvm", "npz", "npy"):
+            raise DataError(f"--skip-bad-rows is for tables, and {source.name} is none")
         if source.kind == "libsvm":
             yield from _sparse_rows(source, prepare, reading, read_as, progress)
         elif source.kind in ("npz", "npy"):
@@ -84,18 +93,23 @@ def _table_rows(
         raise DataError(
             f"{source.name} is a table, but the model was trained on sparse rows: use LIBSVM or NPZ"
         )
-    file = CsvFile(source, reading) if source.kind == "csv" else ArrowFile(source, reading)
+    kind: type[TableFile] = CsvFile if source.kind == "csv" else ArrowFile
+    file = kind(source, reading)
     kinds = prepare.kinds
-    _check_columns(source.name, file.names, list(kinds), getattr(file, "headed", True))
+    _check_columns(source.name, file.names, list(kinds), file.headed)
     known = {*kinds, *trained.drop, trained.target}
     others = [repr(name) for name in file.names if name not in known]
     if others:
         were = "was" if len(others) == 1 else "were"
         column = "The column" if len(others) == 1 else "The columns"
         notes.append(f"{column} {in_words(others)} {were} not used in training: ignored.")
-    rows = False
-    for table in file.pieces(kinds, progress):
+    rows, left = False, 0
+    for table, odd in file.pieces(kinds, progress):
         rows = True
+        if reading.skip_bad_rows:
+            good = _good_rows(table, odd, prepare)
+            left += len(table) - len(good)
+            table = _chosen(table, good)
         refuse_infinite(
             table.names, table.columns.values(), table.place,
             ": every row gets a prediction, so correct or remove it",
@@ -103,6 +117,36 @@ def _table_rows(
         yield table
     if not rows:
         raise DataError(f"{source.name} has a header but no rows")
+    left += len(file.skipped)
+    if left:
+        notes.append(
+            f"{count(left, 'row')} {'was' if left == 1 else 'were'} left out: the first column of "
+            "the answer says which rows are there."
+        )
+
+
+def _good_rows(table: Table, odd: Sequence[int], prepare: Preparer) -> Any:
+    """Return the rows that `prepare.transform` takes."""
+    bad = np.zeros(len(table), dtype=bool)
+    bad[list(odd)] = True
+    rules = () if prepare.encoding_ is None else prepare.encoding_.rules
+    forms = {rule.column: getattr(rule, "form", None) for rule in rules}
+    for name, column in table.columns.items():
+        if prepare.impute is None:
+            bad |= missing_in(column)
+        if isinstance(column, Words):
+            form = forms.get(name)
+            if form is not None:
+                bad |= np.isin(column.codes, moments(column.values, form)[1])
+        elif column.dtype.kind == "f":
+            bad |= np.isinf(column)
+    return np.flatnonzero(~bad)
+
+
+def _chosen(table: Table, rows: Any) -> Table:
+    chosen = table[rows]
+    chosen.place = lambda row: table.place(int(rows[row]))
+    return chosen
 
 
 def _check_columns(file: str, names: Sequence[str], wanted: Sequence[str], headed: bool) -> None:

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tombola.datasets.arrow_files import as_table
 from tombola.datasets.assemble import refuse_missing
 from tombola.datasets.base import DataError, count
 from tombola.datasets.encode import Encoding, fit_encoding
-from tombola.datasets.frames import as_table
 from tombola.datasets.prepare import IMPUTE, Preparation, fit_preparation
 from tombola.datasets.table import Table
 

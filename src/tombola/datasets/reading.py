@@ -1,6 +1,6 @@
 """The options of reading a file, and tables as they come out of one."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,7 +10,9 @@ from tombola.datasets.dates import ORDERS
 from tombola.datasets.table import Column, Place
 from tombola.validation import brief
 
-__all__ = ["Loaded", "Reading", "unique_names"]
+__all__ = ["KINDS", "Loaded", "Reading", "unique_names"]
+
+KINDS = ("number", "text", "date")
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Reading:
     thousands: str = ""
     encoding: str | None = None
     dates: str | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
     impute: bool = False
     skip_bad_rows: bool = False
 
@@ -43,6 +46,12 @@ class Reading:
             )
         if self.dates is not None and self.dates not in ORDERS:
             raise DataError(f"dates must be {' or '.join(ORDERS)}, got {self.dates!r}")
+        for name, kind in self.types.items():
+            if kind not in KINDS:
+                raise DataError(
+                    f"the type of {name!r} must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got "
+                    f"{kind!r}"
+                )
         for name in ("drop", "keep", "missing"):
             given = getattr(self, name)
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
@@ -70,6 +79,12 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, Collection) and all(map(_is_text, value)))
 
 
+def _are_types(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(it, str) for pair in value.items() for it in pair
+    )
+
+
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
@@ -80,6 +95,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     **dict.fromkeys(("drop", "keep", "missing"), (_are_texts, "a string or several")),
     **dict.fromkeys(("decimal", "thousands"), (_is_text, "a string")),
+    "types": (_are_types, "a dict of strings"),
     **dict.fromkeys(("impute", "skip_bad_rows"), (_is_flag, "a bool")),
 }
 
@@ -118,14 +134,14 @@ def unique_names(names: list[str]) -> tuple[list[str], tuple[str, ...]]:
     >>> unique_names(["a", "b", "a"])
     (['a', 'b', 'a.1'], ("Another column named 'a' is called 'a.1'.",))
     """
-    found: list[str] = []
-    notes = []
+    found: dict[str, None] = {}
+    given, notes = set(names), []
     for name in names:
         number, new = 0, name
-        while new in found or (number and new in names):
+        while new in found or (number and new in given):
             number += 1
             new = f"{name}.{number}"
         if number:
             notes.append(f"Another column named {name!r} is called {new!r}.")
-        found.append(new)
-    return found, tuple(notes)
+        found[new] = None
+    return list(found), tuple(notes)

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,19 +103,24 @@ class Source:
             raw: Any = file if progress is None else _Watched(file, size, progress)
             try:
                 yield _unpacked(raw, self.packing, self.name)
-            except (gzip.BadGzipFile, EOFError) as error:
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise DataError(f"{self.name} is damaged: {error}") from None
             except OSError as error:
                 if error.errno is not None or self.packing is None:
                     raise
                 raise DataError(f"{self.name} is damaged: {error}") from None
 
+    def encoding(self, given: str | None) -> str:
+        """Return the encoding of text: by default UTF-8, or UTF-16 by a byte order mark."""
+        if given is not None:
+            return given
+        with self.binary() as file:
+            return BYTE_ORDER.get(file.read(2), "utf-8-sig")
+
     @contextmanager
     def text(self, encoding: str | None, progress: Progress | None = None) -> Iterator[TextIO]:
-        """Open the file as text, by default UTF-8, or UTF-16 if a byte order mark says so."""
-        if encoding is None:
-            with self.binary() as file:
-                encoding = BYTE_ORDER.get(file.read(2), "utf-8-sig")
+        """Open the file as text; by default see `encoding`."""
+        encoding = self.encoding(encoding)
         with self.binary(progress) as file:
             try:
                 yield io.TextIOWrapper(file, encoding=encoding, newline="")

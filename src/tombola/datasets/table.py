@@ -182,11 +182,12 @@ def _nothing(kind: str, n: int) -> Column:
 
 def _as_dates(table: Table, name: str, column: Words, form: str) -> NDArray[Any]:
     dates, odd = moments(column.values, form)
-    if odd:
-        row = int(np.flatnonzero(column.codes == odd[0])[0])
+    rows = np.flatnonzero(np.isin(column.codes, odd))
+    if rows.size:
+        value = column.values[column.codes[rows[0]]]
         raise DataError(
-            f"{table.place(row)}, column {name!r}: {column.values[odd[0]]!r} is not a date written "
-            f"as {form}, as in training"
+            f"{table.place(int(rows[0]))}, column {name!r}: {value!r} is not a date written as "
+            f"{form}, as in training"
         )
     known: NDArray[Any] = np.append(dates, np.datetime64("NaT", "us"))[column.codes]
     return known

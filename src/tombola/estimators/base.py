@@ -1,6 +1,6 @@
 """What all estimators share: validated rows, seeds, and the parts of a fit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -19,6 +19,7 @@ __all__ = [
     "AcceptsSparse",
     "DrawingEstimator",
     "LinearPrediction",
+    "Observer",
     "Part",
     "checked_rows",
     "checked_weights",
@@ -56,6 +57,35 @@ class Part(NamedTuple):
     label: Any
     make: Callable[[], Any]
     groups: NDArray[Any] | None
+
+
+class Observer:
+    """What a caller sees of the fit of a part, and may do to it; this one lets it run.
+
+    Attributes
+    ----------
+    marks : sequence of int
+        The rounds after which the objective is evaluated, for the trace of the result.
+    epoch : callable or None
+        Called after each epoch, or round by columns, with the rounds done, the solution (None by
+        columns) and the duality gap if the solver has just computed it, else NaN.
+    """
+
+    marks: Sequence[int] = ()
+    epoch: Callable[[int, Any, float], None] | None = None
+
+    def begin(self, problem: Any, choice: Any, rule: Any) -> Any:
+        """Return the result to continue from, with the stopping rule as it was then; or None."""
+
+    def progress(self, share: float) -> bool:
+        """Note the share of rounds that is done; return whether to pause, which calls `keep`."""
+        return False
+
+    def keep(self, result: Any) -> None:
+        """Note what was reached at a pause, or at the end."""
+
+    def end(self, result: Any, gap: float, converged: bool) -> None:
+        """Note the result, its relative duality gap (NaN if unknown), and if it is within tol."""
 
 
 def draw_seeds(random_state: Any, count: int, calls: int = 0) -> list[int]:
@@ -132,6 +162,9 @@ class DrawingEstimator(AcceptsSparse, BaseEstimator):
 
     warm_start: bool = False
     verbose: int = 0
+
+    # makes the observer of the k-th part of a fit, perhaps in a thread
+    observe: ClassVar[Any] = staticmethod(lambda k, part: Observer())
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],

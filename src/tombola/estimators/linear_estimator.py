@@ -1,7 +1,6 @@
 """Linear models that are fitted by draws of rows: parameters, parts, and the fit of all parts."""
 
 import functools
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,11 +26,12 @@ from tombola.estimators.base import (
 )
 from tombola.estimators.familiar import check_values, check_words
 from tombola.estimators.parameters import LinearParameters
-from tombola.estimators.part_fit import PartFit, Past, Task, fit_part
+from tombola.estimators.part_fit import PartFit, Past, Stopped, Task, fit_part
 from tombola.estimators.stopping import HeldOut, split_rows
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
 from tombola.samplers.registry import UNGROUPED
+from tombola.solvers.base import interruptions
 from tombola.solvers.choice import DESCENTS, STOPS, Choice, choose
 
 __all__ = ["LinearEstimator", "of_descents"]
@@ -222,18 +222,31 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
             )
             for k, part in enumerate(parts)
         ]
-        ended, n_jobs = threading.Event(), getattr(self, "n_jobs", None)
+        failures: list[BaseException] = []
 
-        def go_on(done: int, rounds: int) -> None:
-            if ended.is_set():
-                raise Ended
+        def attempt(k: int, task: Task) -> PartFit | None:
+            try:
+                return None if stop() else fit_part(self, task, self.observe(k, task.part), stop)
+            except Stopped:
+                return None
+            except BaseException as error:
+                failures.append(error)
+                return None
 
-        try:
-            fits: list[PartFit] = Parallel(n_jobs=n_jobs, require="sharedmem")(
-                delayed(fit_part)(self, task, go_on) for task in tasks
+        with interruptions() as interrupted:
+
+            def stop() -> bool:
+                return bool(failures) or interrupted()
+
+            n_jobs = getattr(self, "n_jobs", None)
+            found: list[PartFit | None] = Parallel(n_jobs=n_jobs, require="sharedmem")(
+                delayed(attempt)(k, task) for k, task in enumerate(tasks)
             )
-        finally:
-            ended.set()
+        if failures:
+            raise failures[0]
+        if interrupted():
+            raise KeyboardInterrupt
+        fits = [fit for fit in found if fit is not None]
         self._calls += 1
         self._past: list[Past | None] = [fit.past for fit in fits]
         self._set_fitted(fits)
@@ -287,7 +300,3 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
         both = np.hstack([coef, intercept]) if self.fit_intercept else coef
         rows = both if parts == 1 and len(both) > 1 else both[k]
         return np.asarray(rows, dtype=np.float64)
-
-
-class Ended(Exception):  # noqa: N818
-    """Another part of the fit has failed, or Ctrl-C was pressed."""

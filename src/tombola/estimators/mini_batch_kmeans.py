@@ -1,6 +1,7 @@
 """Mini-batch k-means, with rows drawn by a sampler."""
 
 import copy
+import math
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -21,6 +22,7 @@ from tombola.estimators.base import (
 )
 from tombola.estimators.clusters import Clusters, clustering_problem
 from tombola.estimators.lloyd import assign
+from tombola.estimators.part_fit import run_rows
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
 from tombola.samplers.registry import UNGROUPED, make_sampler
@@ -204,16 +206,10 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         seed = draw_seeds(self.random_state, 1, past["calls"])[0]
         choice = self.choose(problem, seed, part.groups, epochs=epochs)
         watch = _Watch(problem, self.verbose, choice.tol)
-        result = choice.solver.minimize(
-            problem,
-            sampler=choice.sampler,
-            rounds=choice.rounds,
-            start=start,
-            carry=past["carried"],
-            until=watch,
-        )
-        if result.interrupted:
-            raise KeyboardInterrupt
+        observer = self.observe(0, part)
+        begin = {"start": start, "carry": past["carried"]}
+        result = run_rows(problem, choice, watch, observer, begin)
+        observer.end(result, math.nan, watch.converged)
         self._past = {"calls": past["calls"] + 1, "carried": result.state["carried"]}
         self.cluster_centers_ = result.solution
         found = assign(problem, result.solution)
@@ -229,7 +225,7 @@ class _Watch:
 
     def __init__(self, problem: Any, verbose: int, tol: float | None) -> None:
         self.verbose, self.tol = verbose, tol or 0.0
-        self.epoch = 0
+        self.epoch, self.converged = 0, False
         self.before: NDArray[np.float64] | None = None
         self.spread = 0.0
         if tol:
@@ -247,4 +243,5 @@ class _Watch:
                 f"epoch {self.epoch}"
                 + (f": centres moved by {moved**0.5:.6g}" if before is not None else "")
             )
-        return bool(self.tol) and moved <= self.tol * self.spread
+        self.converged = bool(self.tol) and moved <= self.tol * self.spread
+        return self.converged

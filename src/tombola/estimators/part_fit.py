@@ -1,4 +1,4 @@
-"""The fit of one part of a linear model: one problem, solved as the estimator chooses."""
+"""The fit of one part of a model: one problem, solved as the estimator chooses, and observed."""
 
 import copy
 import math
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.estimators.base import Part
+from tombola.estimators.base import Observer, Part
 from tombola.estimators.long_rows import describe_long_rows, is_far
 from tombola.estimators.stopping import EarlyStopping, HeldOut, Watch
 from tombola.problems.linear import LinearProblem
@@ -18,11 +18,15 @@ from tombola.solvers import AdaGrad, Result
 from tombola.solvers.choice import Choice
 from tombola.solvers.descent.adagrad import SquaresCarried
 
-__all__ = ["PartFit", "Past", "Task", "fit_part"]
+__all__ = ["PartFit", "Past", "Stopped", "Task", "fit_part", "run_rows"]
 
 
 LONG = 10.0  # a row this many times as long as the median one can keep a solver from its goal ...
 LONG_FOR_A_RATE = 3.0  # ... and one with a rate, which the longest row determines
+
+
+class Stopped(Exception):  # noqa: N818
+    """The fit of a part was stopped: another part failed, or Ctrl-C was pressed."""
 
 
 class Past(NamedTuple):
@@ -57,8 +61,8 @@ class PartFit(NamedTuple):
     long: str = ""  # about long rows, where they may have kept the solver from its goal
 
 
-def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None) -> PartFit:
-    """Minimise a part, as the estimator chooses."""
+def fit_part(model: Any, task: Task, observer: Observer, stop: Callable[[], bool]) -> PartFit:
+    """Minimise a part, as the estimator chooses; raise `Stopped` once `stop` returns True."""
     part, start, past = task.part, task.start, task.past
     problem = part.make()
     choice: Choice = model.choose(problem, task.seed, part.groups, epochs=task.epochs)
@@ -66,8 +70,9 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
     if model.verbose:
         label = "" if part.label is None else f"class {part.label}, "
     if choice.stop == "columns":
-        return fit_columns(problem, choice, start, label, progress)
-    solver, sampler, tol = choice.solver, choice.sampler, choice.tol
+        return fit_columns(problem, choice, start, label, observer, stop)
+    sampler: Any = choice.sampler
+    solver, tol = choice.solver, choice.tol
     same = past is not None and past.solver == choice.name
     levels = past.levels if past is not None else {}
     if isinstance(sampler, GroupVRB) and same:
@@ -75,25 +80,23 @@ def fit_part(model: Any, task: Task, progress: Callable[[int, int], None] | None
     carried = past.carried if past is not None and same else None
     if start is not None and carried is None and isinstance(solver, AdaGrad):
         carried = as_after_an_epoch(problem, start)
-    if choice.stop == "certified":
-        result = minimise_certified(problem, choice, start, label, progress)
+    rule: Any = None
+    if choice.stop != "certified" and task.held is not None:
+        rule = EarlyStopping(task.held, tol, model.n_iter_no_change, label)
+    elif choice.stop != "certified":
+        rule = Watch(problem, sampler, choice.stop == "reduced", tol, label, start)
+    begin = {"start": start, "carry": carried}
+    result = run_rows(problem, choice, rule, observer, begin, label=label, stop=stop)
+    if rule is None:
         epochs = max(-(-result.rounds // choice.epoch), 1)
         gap = solver.gap(problem, result)
         solution, converged = result.solution, tol is None or gap <= tol
     else:
-        watch: Any
-        if task.held is not None:
-            watch = EarlyStopping(task.held, tol, model.n_iter_no_change, label)
-        else:
-            watch = Watch(problem, sampler, choice.stop == "reduced", tol, label, start)
-        result = solver.minimize(
-            problem, sampler=sampler, rounds=choice.rounds, start=start, carry=carried,
-            until=watch, progress=progress,
-        )  # fmt: skip
-        raise_interrupt(result)
-        epochs, converged = watch.epoch, tol is None or watch.converged
-        gap = watch.gap if choice.stop == "reduced" else math.nan
-        solution = result.solution if task.held is None else watch.solution
+        epochs, converged = rule.epoch, tol is None or rule.converged
+        gap = rule.gap if choice.stop == "reduced" else math.nan
+        solution = result.solution if task.held is None else rule.solution
+    observer.end(result, gap, converged)
+    sampler = result.sampler
     long, descent = "", choice.stop == "descent"
     if tol is not None and (descent or not converged):
         least = LONG_FOR_A_RATE if descent else LONG
@@ -119,17 +122,26 @@ def fit_columns(
     choice: Choice,
     start: NDArray[np.float64] | None,
     label: str | None,
-    progress: Callable[[int, int], None] | None,
+    observer: Observer,
+    stop: Callable[[], bool],
 ) -> PartFit:
     """Minimise a part by working sets of columns; with a label, print the gap in each round."""
 
     def report(turn: int, gap: float, size: int) -> None:
-        if progress is not None:
-            progress(turn, choice.rounds)
+        observer.progress(turn / choice.rounds)
+        if stop():
+            raise Stopped
+        if observer.epoch is not None:
+            observer.epoch(turn, None, gap)
         if label is not None:
             print(f"{label}round {turn}: duality gap {gap:.3g}, {size} columns")
 
-    result = choice.solver.minimize(problem, rounds=choice.rounds, start=start, report=report)
+    result = observer.begin(problem, choice, None)
+    if result is None:
+        result = choice.solver.minimize(problem, rounds=choice.rounds, start=start, report=report)
+        observer.keep(result)
+    converged = bool(result.gap <= choice.solver.tol)
+    observer.end(result, result.gap, converged)
     return PartFit(
         solution=result.solution.reshape(1, -1),
         past=Past(choice.name, {}, {}),
@@ -137,40 +149,82 @@ def fit_columns(
         draws=0,
         epochs=max(result.rounds, 1),
         gap=result.gap,
-        converged=result.gap <= choice.solver.tol,
+        converged=converged,
     )
 
 
-def minimise_certified(
-    problem: LinearProblem,
+def run_rows(
+    problem: Any,
     choice: Choice,
-    start: NDArray[np.float64] | None,
-    label: str | None,
-    progress: Callable[[int, int], None] | None,
+    rule: Any,
+    observer: Observer,
+    begin: dict[str, Any],
+    *,
+    label: str | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Run a solver that ends by itself; with a label it pauses each epoch to print the gap."""
+    """Minimise by draws of rows, to the last round or until the stopping rule ends it.
+
+    It pauses when the observer asks for it, and with a label after each epoch of a solver that
+    ends by itself, to print the gap. Pauses do not change the result.
+
+    Parameters
+    ----------
+    problem, choice
+    rule : callable or None
+        Called after each epoch, with an attribute `converged`; None if the solver ends by itself.
+    observer : Observer
+    begin : dict
+        The arguments of `minimize` for a new run: start, carry.
+    label : str or None
+    stop : callable
+        Returns whether to stop: the observer keeps what was reached, and `Stopped` is raised.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C, when the observer has kept what was reached.
+    """
     solver, rounds = choice.solver, choice.rounds
-    every = rounds if label is None else choice.epoch
-    begin: dict[str, Any] = {"start": start}
-    done = epoch = 0
-    while True:
-        done, epoch = min(done + every, rounds), epoch + 1
-        result: Result = solver.minimize(
-            problem, sampler=choice.sampler, rounds=done, progress=progress, **begin
-        )
-        if label is not None:
+    every = choice.epoch if label is not None and rule is None else rounds
+    told, paused, epoch = 0, False, 0
+
+    def progress(done: int, goal: int) -> bool:
+        nonlocal paused
+        paused = observer.progress(done / max(rounds, 1)) or stop()
+        return paused
+
+    def until(done: int, solution: NDArray[np.float64], loss: float) -> bool:
+        ends = rule is not None and bool(rule(done, solution, loss))
+        if observer.epoch is not None:
+            observer.epoch(done, solution, math.nan)
+        return ends
+
+    result: Result | None = observer.begin(problem, choice, rule)
+    if result is not None:
+        begin, told = {"resume": result}, result.rounds
+    while result is None or not (rule is not None and rule.converged):
+        paused, goal = False, min(told + every, rounds)
+        found: Result = solver.minimize(
+            problem, sampler=choice.sampler, rounds=goal, progress=progress,
+            trace=[mark for mark in observer.marks if mark <= goal],
+            until=None if rule is None and observer.epoch is None else until, **begin,
+        )  # fmt: skip
+        idle = result is not None and found.rounds == told
+        result, told, begin = found, found.rounds, {"resume": found}
+        if not idle:
+            observer.keep(result)
+        if label is not None and rule is None:
+            epoch += 1
             gap = solver.gap(problem, result)
-            print(f"{label}epoch {epoch}: round {result.rounds}, relative duality gap {gap:.3g}")
-        raise_interrupt(result)
-        if result.rounds < done or done == rounds:
-            return result
-        begin = {"resume": result}
-
-
-def raise_interrupt(result: Result) -> None:
-    """Raise the KeyboardInterrupt that ended a run."""
-    if result.interrupted:
-        raise KeyboardInterrupt
+            print(f"{label}epoch {epoch}: round {told}, relative duality gap {gap:.3g}")
+        if result.interrupted:
+            raise KeyboardInterrupt
+        if stop():
+            raise Stopped
+        if idle or told == rounds or (told < goal and not paused):
+            break
+    return result
 
 
 def as_after_an_epoch(problem: LinearProblem, solution: NDArray[Any]) -> dict[str, Any]:

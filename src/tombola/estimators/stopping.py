@@ -13,10 +13,21 @@ from sklearn.utils.extmath import safe_sparse_dot
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
 from tombola.solvers.gap import duality_gap, unit_of
+from tombola.state import Document, Floats, array, count, flag, integer, real
 
-__all__ = ["EarlyStopping", "HeldOut", "Watch", "split_rows"]
+__all__ = ["EarlyStopping", "HeldOut", "Watch", "WatchState", "split_rows"]
 
 PATIENCE = 5  # epochs without progress after which AdaGrad and SGD stop
+
+
+class WatchState(Document):
+    """What a `Watch` knows."""
+
+    epoch: int = count("epochs so far")
+    idle: int = integer("the last of them without progress", 0, "epoch")
+    best: float = real("the best objective so far", -math.inf, math.inf)
+    solution: Floats = array("after the last epoch", shape="shape")
+    converged: bool = flag("whether it has said to stop")
 
 
 class Watch:
@@ -73,6 +84,16 @@ class Watch:
         if self._gap is None:
             self._gap = duality_gap(self.problem, self.solution) / self._unit
         return self._gap
+
+    def state(self) -> WatchState:
+        """Return what it knows."""
+        return WatchState(**{name: getattr(self, name) for name in WatchState.declared})
+
+    def restore(self, state: WatchState) -> None:
+        """Set it to what it knew."""
+        for name, value in vars(state).items():
+            setattr(self, name, value)
+        self._gap = None
 
     @cached_property
     def _unit(self) -> float:

@@ -8,12 +8,15 @@ import re
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
+from unicodedata import category
 
 from tombola.state.files import write_text
 
 __all__ = ["Page"]
 
 WIDEST, NARROWEST = 126, 68  # screen pixels per inch of a figure
+
+UNSEEN = ("Cc", "Cf", "Cs")  # categories of control codes, formats and halves of characters
 
 # One or more numbers, as in "1.5 [never, 2.25]", "12%" or "-3.1e-05 s".
 NUMBERS = re.compile(r"([-+<>~]?\d[\d,.]*(e[-+]?\d+)?%?|never|[\s\[\](),])+([a-zA-Z]{1,3})?")
@@ -107,7 +110,7 @@ class Page:
     def __init__(self, title: str, lead: str = "") -> None:
         self.title = title
         self._figures = self._tables = 0
-        self._parts = [f"<h1>{html.escape(title)}</h1>"]
+        self._parts = [f"<h1>{safe(title)}</h1>"]
         if lead:
             self._parts.append(f'<p class="lead">{_inline(lead)}</p>')
 
@@ -121,7 +124,7 @@ class Page:
 
     def code(self, text: str) -> None:
         """Add a block of code."""
-        self._parts.append(f"<pre><code>{html.escape(text.strip(chr(10)))}</code></pre>")
+        self._parts.append(f"<pre><code>{safe(text.strip(chr(10)))}</code></pre>")
 
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = ""
@@ -187,7 +190,7 @@ class Page:
             "<head>",
             '<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{html.escape(self.title)}</title>",
+            f"<title>{safe(self.title)}</title>",
             f"<style>{STYLE}</style>",
             "</head>",
             "<body>",
@@ -204,13 +207,19 @@ class Page:
         write_text(path, self.html())
 
 
+def safe(text: str) -> str:
+    """Return text as HTML: no markup, no control codes, nothing that turns its direction round."""
+    shown = (" " if category(it) in UNSEEN and it not in "\n\t" else it for it in text)
+    return html.escape("".join(shown))
+
+
 def _inline(text: str) -> str:
     """Return a text as HTML, with code and bold words."""
     parts = re.split(r"`([^`]+)`", text)  # the odd ones are code
     for k, part in enumerate(parts):
-        safe = html.escape(part)
-        bold = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", safe)
-        parts[k] = f"<code>{safe}</code>" if k % 2 else bold
+        shown = safe(part)
+        bold = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", shown)
+        parts[k] = f"<code>{shown}</code>" if k % 2 else bold
     return "".join(parts)
 
 
@@ -256,6 +265,6 @@ def _inline_svg(figure: Any, prefix: str, description: str) -> str:
     wide, narrow = (round(figure.get_size_inches()[0] * k) for k in (WIDEST, NARROWEST))
     return (
         f'<svg {box.group() if box else ""} role="img" '
-        f'aria-label="{html.escape(description)}" '
+        f'aria-label="{safe(description)}" '
         f'style="max-width:{wide}px;min-width:{narrow}px">{body.strip()}'
     )
