@@ -8,14 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.samplers import Sampler
 from tombola.solvers.certified import Bounds, CertifiedSolver, Goal, check_dual, checked_tolerance
 from tombola.solvers.gap import best_constant
-from tombola.solvers.newton.run import (
-    NewtonProgress,
-    NewtonRun,
-    Sample,
-    Scratch,
-    Survey,
-    survey_rows,
-)
+from tombola.solvers.newton.run import NewtonProgress, NewtonRun, Survey
 from tombola.solvers.result import Result
 from tombola.solvers.run import new_batch
 from tombola.state import cell
@@ -26,6 +19,7 @@ __all__ = ["Newton"]
 # rows in a sample: MULTIPLE for each column, LARGE if that is less, but not more than 1/8 of all;
 # and 1/64 of all at least
 MULTIPLE, LARGE = 20, 2000
+SMALL = 2**20  # products in the Hessian of all rows, up to which it is used in place of samples
 
 
 class Newton(CertifiedSolver):
@@ -108,8 +102,8 @@ class Newton(CertifiedSolver):
         bounds = result.state["parts"]["bounds"]
         if not result.state["parts"]["progress"]["ahead"]:
             return float(bounds["gap"])
-        run = self._begin(problem, result.solution, self._default_sampler(problem))
-        primal, dual = survey_rows(run)
+        with np.errstate(over="ignore", invalid="ignore"):
+            primal, dual = self._begin(problem, result.solution).pass_over()
         return float(primal - max(dual, bounds["dual"]))
 
     def rounds_per_epoch(self, problem: Any) -> int:
@@ -129,18 +123,20 @@ class Newton(CertifiedSolver):
         if self.sample_size is not None:
             return max(2, min(int(problem.n), self.sample_size))
         n, width = int(problem.n), int(problem.d + problem.fit_intercept)
-        return max(2, min(n, max(MULTIPLE * width, min(LARGE, n // 8), n // 64)))
+        size = max(MULTIPLE * width, min(LARGE, n // 8), n // 64)
+        return max(2, n if n * width**2 <= SMALL or 2 * size > n else size)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> NewtonRun:
-        model, n, d, m = problem.model, problem.n, problem.d, self._rows_drawn(problem)
-        width = d + problem.fit_intercept
+    def _begin(
+        self, problem: Any, start: ArrayLike | None, sampler: Sampler | None = None
+    ) -> NewtonRun:
+        model, n, m = problem.model, problem.n, self._rows_drawn(problem)
         intercept, value = best_constant(problem)
         best = problem.as_matrix(None)
         if problem.fit_intercept:
-            best[0, d] = intercept
+            best[0, -1] = intercept
         squares = np.where(model.weights > 0, model.norms, 0.0) ** 2
         return NewtonRun(
-            batch=new_batch(m),
+            batch=new_batch(m if m < n else 0),  # all rows are not drawn
             progress=cell(NewtonProgress(ahead=int(start is not None))),
             model=model,
             options=cell(Goal(tolerance=self.tol * value)),
@@ -148,22 +144,11 @@ class Newton(CertifiedSolver):
             best=best,
             bounds=cell(Bounds(primal=value, gap=value)),
             survey=Survey(
-                np.zeros(n),
-                np.zeros(n),
-                np.sqrt(squares + (model.weights * squares).mean()),
-                np.zeros(n),
-            ),
-            sample=Sample(np.zeros(m, dtype=np.int64), np.zeros(m), np.zeros(m), np.zeros(m)),
-            scratch=Scratch(
-                z=np.zeros(1),
-                slope=np.zeros(1),
-                sides=np.zeros((2, d)),
-                gradient=np.zeros(width),
-                correction=np.zeros(width),
-                model_gradient=np.zeros(width),
-                hessian=np.zeros((width, width)),
-                step=np.zeros(width),
-                block=np.zeros((8, width)),
+                slopes=np.zeros(n),
+                curves=np.zeros(n),
+                reaches=np.sqrt(squares + (model.weights * squares).mean()),
+                scores=np.zeros(n),
+                gradient=np.zeros(best.size),
             ),
         )
 
@@ -172,7 +157,7 @@ class Newton(CertifiedSolver):
         if not run.progress[0].ahead:
             return best
         present = np.array(run.w).reshape(problem.shape)
-        return present if problem.value(present) <= run.bounds[0].primal else best
+        return present if run.all_rows().value(run.w[0]) <= run.bounds[0].primal else best
 
     def _all_losses(self, problem: Any, run: NewtonRun) -> NDArray[np.float64]:
         return np.array(run.survey.scores)
