@@ -94,8 +94,9 @@ class Slow:
     def next(self, w, items, importances, corrected):
         """The minimum over a sample; the same rules for its end as the kernel has."""
         m, factors, zero = len(items), self.s[items] * importances, np.zeros(w.size)
-        if not corrected and m < self.it.n and m >= NESTED * w.size:
-            ahead = self.descended(w, items[: m // 8], factors[: m // 8], zero)
+        if not corrected and m >= NESTED * w.size:
+            head = slice(m // 8) if m < self.it.n else slice(None, None, 8)
+            ahead = self.descended(w, items[head], factors[head], zero)
             if self.sampled(ahead, items, factors)[0] <= self.sampled(w, items, factors)[0]:
                 w = ahead
         c = self.gradient(w) - self.sampled(w, items, factors)[1] if corrected else zero

@@ -86,7 +86,7 @@ class Linear(State):
     def derivatives(self, items: Any, z: Floats) -> tuple[Floats, Floats, Floats]:
         """Return phi, phi' and phi'' of items (a slice, or integers) at inner products z.
 
-        In numpy, for a loss with one output; by default its methods are called item by item.
+        In numpy; by default the methods of a loss with one output are called item by item.
         """
         numbers = np.arange(self.targets.size)[items]
         out = np.empty((3, numbers.size))

@@ -150,26 +150,28 @@ def dual_value(model: Linear, a: Floats, u: Floats, factor: float, penalty: Pena
 
 def unit_of(problem: LinearProblem) -> float:
     """Return the objective at w = 0 with the best intercept; if that is 0, without one."""
-    if not isinstance(problem, Softmax):
-        best = best_constant(problem)[1]
-    else:
-        shares, mean = class_shares(problem), float(problem.model.weights.mean())
-        if not problem.fit_intercept:
-            shares = np.full(problem.outputs, 1.0 / problem.outputs)
-        shares = shares[shares > 0.0]
-        best = mean * float(-(shares * np.log(shares)).sum())
+    best = best_constant(problem)[1]
     plain = problem.value(None)
     return best if best > EXACT * plain else plain or 1.0
 
 
-def best_constant(problem: LinearProblem) -> tuple[float, float]:
-    """Return the best intercept for w = 0, 0 without one, and the objective there."""
-    found: tuple[float, float] = problem.once("constant", find_constant)
+def best_constant(problem: LinearProblem) -> tuple[Any, float]:
+    """Return the best intercept for w = 0, 0 without one, and the objective there.
+
+    For `Softmax` it is an array, an intercept for each class.
+    """
+    found: tuple[Any, float] = problem.once("constant", find_constant)
     return found
 
 
-def find_constant(problem: LinearProblem) -> tuple[float, float]:
+def find_constant(problem: LinearProblem) -> tuple[Any, float]:
     """Do as `best_constant`."""
+    if isinstance(problem, Softmax):
+        shares, mean = class_shares(problem), float(problem.model.weights.mean())
+        if not problem.fit_intercept:
+            shares = np.full(problem.outputs, 1.0 / problem.outputs)
+        logs = np.log(np.maximum(shares, math.exp(-WIDE)))
+        return logs - logs.mean(), mean * float(-(shares * logs).sum())
     if not problem.fit_intercept:
         return 0.0, value_of_constant(problem.model, 0.0)[0] / problem.n
     model, targets = problem.model, problem.model.targets

@@ -14,7 +14,7 @@ from tombola.solvers.run import new_batch
 from tombola.state import cell
 from tombola.validation import whole
 
-__all__ = ["Newton"]
+__all__ = ["SMALL", "Newton"]
 
 # rows in a sample: MULTIPLE for each column, LARGE if that is less, but not more than 1/8 of all;
 # and 1/64 of all at least
@@ -23,7 +23,7 @@ SMALL = 2**20  # products in the Hessian of all rows, up to which it is used in 
 
 
 class Newton(CertifiedSolver):
-    """Newton's method on samples of the rows that matter: for many rows of few columns.
+    """Newton's method on samples of the rows that matter, or on all rows if they are few.
 
     A round is a pass over all rows, which yields the objective P, its exact gradient and a lower
     bound on the minimum, and then the minimum over m rows drawn by p, which stand for all:
@@ -44,16 +44,22 @@ class Newton(CertifiedSolver):
         The run ends when the duality gap is at most `tol` times the objective at w = 0 with the
         best intercept. 0: after all rounds.
     sample_size : int, optional
-        The number of rows in a sample; by default 20 for each column, and not less than 2,000
-        (or an eighth of all) and a 64th of all. With n it is Newton's method on all rows.
+        The number of rows in a sample; by default 20 for each column and class, and not less than
+        2,000 (or an eighth of all) and a 64th of all. With n, the default where that would be more
+        than half of all rows or their Hessian costs little, it is Newton's method on all rows.
     seed : int, default=0
         For the sampler if none is given.
 
     Notes
     -----
-    For smooth losses with l2 > 0 and l1 = 0. A round takes O(n d + k (m d^2 + d^3)), with k steps
-    on the sample: 5 to 10 in the first round, then one or two. If d is in the hundreds or n is
-    below 30 d, `SDCA` is faster. `item_gradients` counts the rows visited, in passes and samples.
+    For smooth losses, softmax among them, with l2 > 0 and l1 = 0. A round takes
+    O(n d + k (m d^2 + d^3)), with k steps on the sample: 5 to 10 in the first round, then one or
+    two. The units of columns do not matter. If d is in the hundreds or n is below 30 d, `SDCA` is
+    faster on well-conditioned rows. `item_gradients` counts the rows visited, in passes and
+    samples. Nothing is compiled: passes are matrix products, with BLAS's threads.
+
+    For softmax, steps are those of conjugate gradients on the sample, preconditioned by a block of
+    the Hessian for each class.
 
     A step that raises P is cut to a quarter until P falls, and the rows that mattered beyond are
     drawn in the next sample, too. After two such rounds in succession there are rows that samples
@@ -123,8 +129,10 @@ class Newton(CertifiedSolver):
         if self.sample_size is not None:
             return max(2, min(int(problem.n), self.sample_size))
         n, width = int(problem.n), int(problem.d + problem.fit_intercept)
-        size = max(MULTIPLE * width, min(LARGE, n // 8), n // 64)
-        return max(2, n if n * width**2 <= SMALL or 2 * size > n else size)
+        classes = int(problem.outputs)
+        size = max(MULTIPLE * width * classes, min(LARGE, n // 8), n // 64)
+        whole = n * width**2 <= SMALL or (2 if classes == 1 else 4) * size > n
+        return max(2, n if whole else size)
 
     def _begin(
         self, problem: Any, start: ArrayLike | None, sampler: Sampler | None = None
@@ -133,7 +141,7 @@ class Newton(CertifiedSolver):
         intercept, value = best_constant(problem)
         best = problem.as_matrix(None)
         if problem.fit_intercept:
-            best[0, -1] = intercept
+            best[:, -1] = intercept
         squares = np.where(model.weights > 0, model.norms, 0.0) ** 2
         return NewtonRun(
             batch=new_batch(m if m < n else 0),  # all rows are not drawn
@@ -148,7 +156,7 @@ class Newton(CertifiedSolver):
                 curves=np.zeros(n),
                 reaches=np.sqrt(squares + (model.weights * squares).mean()),
                 scores=np.zeros(n),
-                gradient=np.zeros(best.size),
+                gradient=np.zeros(problem.shape),
             ),
         )
 
@@ -157,7 +165,7 @@ class Newton(CertifiedSolver):
         if not run.progress[0].ahead:
             return best
         present = np.array(run.w).reshape(problem.shape)
-        return present if run.all_rows().value(run.w[0]) <= run.bounds[0].primal else best
+        return present if run.all_rows().value(run.point) <= run.bounds[0].primal else best
 
     def _all_losses(self, problem: Any, run: NewtonRun) -> NDArray[np.float64]:
         return np.array(run.survey.scores)

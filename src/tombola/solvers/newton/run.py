@@ -45,11 +45,11 @@ class NewtonProgress(Progress):
 class Survey(State):
     """What a pass saw of each row, (n,) each, and the gradient."""
 
-    slopes: Floats = derived("s_i phi'")
-    curves: Floats = derived("s_i phi''")
+    slopes: Floats = derived("s_i phi'; with several classes, its norm")
+    curves: Floats = derived("s_i phi''; with several classes, its trace")
     reaches: Floats = derived("sqrt(|x_i|^2 + mean |x|^2), the same for all passes")
     scores: Floats = derived("how much the row matters")
-    gradient: Floats = derived("(width,): of P")
+    gradient: Floats = derived("of P, in the shape of a solution")
 
 
 class NewtonRun(CertifiedRun):
@@ -71,7 +71,7 @@ class NewtonRun(CertifiedRun):
             elif batch.items.size == 0:
                 self.minimise_all()
             else:
-                self.minimise_sample(progress.passes > 0)
+                self.minimise_sample()
         progress.ahead = 1
         return -1
 
@@ -95,15 +95,29 @@ class NewtonRun(CertifiedRun):
 
     def glance(self) -> None:
         """Write slopes and curvatures at w = 0, where all inner products are the intercept."""
-        model, survey, w = self.model, self.survey, self.w[0]
-        constant = w[-1] if model.settings[0].intercept else 0.0
-        for begin in range(0, survey.slopes.size, CHUNK):
-            part = slice(begin, begin + CHUNK)
-            weights = model.weights[part]
-            _, slopes, curves = model.derivatives(part, np.full(weights.size, constant))
-            np.multiply(weights, slopes, out=survey.slopes[part])
-            np.multiply(weights, curves, out=survey.curves[part])
+        model, w, n = self.model, self.point, self.survey.slopes.size
+        constant = w[..., -1] if model.settings[0].intercept else np.zeros(w.shape[:-1])
+        for begin in range(0, n, CHUNK):
+            part = slice(begin, min(begin + CHUNK, n))
+            z = np.broadcast_to(constant, (part.stop - begin, *constant.shape))
+            _, slopes, curves = model.derivatives(part, z)
+            self.note(part, (slopes.T * model.weights[part]).T, curves)
         self.fill_scores(0.0)
+
+    def note(self, part: slice, slopes: Floats, curves: Floats) -> None:
+        """Keep slopes, which have their weights, and curvatures: for several classes, their size.
+
+        That is the norm of the slopes, and the trace of diag(p) - p p'.
+        """
+        if slopes.ndim == 2:
+            slopes, curves = np.sqrt((slopes**2).sum(axis=1)), 1.0 - (curves**2).sum(axis=1)
+        self.survey.slopes[part] = slopes
+        np.multiply(self.model.weights[part], curves, out=self.survey.curves[part])
+
+    @property
+    def point(self) -> Floats:
+        """W, a vector for one output."""
+        return self.w[0] if self.w.shape[0] == 1 else self.w
 
     def settle(self) -> None:
         """Pass over all rows at w; if P has risen, go back towards the best point until it falls.
@@ -136,35 +150,69 @@ class NewtonRun(CertifiedRun):
 
         The bound is -inf if it would be further than `reach` from P.
         """
-        model, survey, w = self.model, self.survey, self.w[0]
+        model, survey, w = self.model, self.survey, self.point
         intercept, l2 = model.settings[0].intercept, model.settings[0].l2
-        n, d = survey.slopes.size, w.size - intercept
-        constant = w[d] if intercept else 0.0
+        n, d = survey.slopes.size, w.shape[-1] - intercept
         loss = conjugate = above = 0.0  # the last: of those with a_i > 0
-        total = np.zeros(d)
+        total, sums = np.zeros((*w.shape[:-1], d)), np.zeros(w.shape[:-1])
         for where, matrix in blocks(model.rows):
             weights = model.weights[where]
-            z = matrix @ w[:d] + constant
+            z = matrix @ w[..., :d].T
+            if intercept:
+                z += w[..., d]
             if not weights.all():
                 z[weights == 0.0] = 0.0  # it may have overflowed
             losses, slopes, curves = model.derivatives(where, z)
-            losses, slopes = weights * losses, weights * slopes
-            survey.slopes[where] = slopes
-            np.multiply(weights, curves, out=survey.curves[where])
-            conjugates = slopes * z - losses  # phi(z) + phi*(-a) = -a z
+            losses, slopes = weights * losses, (slopes.T * weights).T
+            self.note(where, slopes, curves)
+            conjugates = (slopes * z).reshape(losses.size, -1).sum(axis=1) - losses
             loss += float(losses.sum())
-            conjugate += float(conjugates.sum())
-            above += float(conjugates[slopes < 0.0].sum()) if intercept else 0.0
-            total += slopes @ matrix
+            conjugate += float(conjugates.sum())  # phi(z) + phi*(-a) = -a z
+            if intercept and slopes.ndim == 1:
+                above += float(conjugates[slopes < 0.0].sum())
+            total += slopes.T @ matrix
+            sums += slopes.sum(axis=0)
         self.progress[0].item_gradients += n
-        survey.gradient[:d] = total / n + l2 * w[:d]
+        survey.gradient[..., :d] = total / n + l2 * w[..., :d]
         if intercept:
-            survey.gradient[d] = survey.slopes.sum() / n
-        primal = loss / n + 0.5 * l2 * float(w[:d] @ w[:d])
-        square = float(survey.gradient[:d] @ survey.gradient[:d])
+            survey.gradient[..., d] = sums / n
+        primal = loss / n + 0.5 * l2 * float(np.vdot(w[..., :d], w[..., :d]))
+        square = float(np.vdot(survey.gradient[..., :d], survey.gradient[..., :d]))
         if not square <= 2.0 * l2 * reach:  # the distance, without an intercept
             return primal, -math.inf
+        if w.ndim == 2:
+            return primal, self.bound_of_classes(total / n, loss / n, conjugate / n, sums / n)
         return primal, self.bound(total / n, loss / n, conjugate / n, above / n)
+
+    def bound_of_classes(self, total: Floats, loss: float, conjugate: float, sums: Floats) -> float:
+        """Return a lower bound for softmax, from means as in `bound`, and those of the slopes.
+
+        With intercepts, predictions p' have the means of the labels: p' = (1 - t) p + c with the
+        least t for which there is such a c >= 0. By convexity, phi* is at most (1 - t) times that
+        of p and t times that of c / t.
+        """
+        model, n = self.model, self.survey.slopes.size
+        v = total
+        if model.settings[0].intercept:
+            labels = np.zeros((n, sums.size))
+            labels[np.arange(n), model.targets.astype(np.int64)] = model.weights
+            mean = float(model.weights.mean())
+            wanted = labels.mean(axis=0)
+            found = wanted + sums
+            rising = found > wanted
+            kept = float((wanted[rising] / found[rising]).min(initial=1.0))
+            rest = np.maximum(wanted - kept * found, 0.0)
+            moved = mean - kept * mean
+            by_label = np.zeros_like(total)
+            for where, matrix in blocks(model.rows):
+                by_label += labels[where].T @ matrix
+            by_label /= n
+            v = kept * total + np.outer(rest / mean, by_label.sum(axis=0))
+            v -= (1.0 - kept) * by_label
+            shares = rest[rest > 0.0] / rest.sum()
+            conjugate = kept * conjugate + moved * float((shares * np.log(shares)).sum())
+        penalty = 0.5 * float(np.vdot(v, v)) / model.settings[0].l2
+        return -conjugate - penalty - ROUNDING * (abs(conjugate) + loss + penalty)
 
     def bound(self, total: Floats, loss: float, conjugate: float, above: float) -> float:
         """Return a lower bound, from the means of s_i phi' x_i, of losses and of conjugates.
@@ -218,34 +266,38 @@ class NewtonRun(CertifiedRun):
 
     def minimise_all(self) -> None:
         """Move w to the minimum over all rows."""
-        sample, w = self.all_rows(), self.w[0]
-        w[:] = sample.descend(w, tolerance=self.options[0].tolerance)
+        sample, tolerance = self.all_rows(), self.options[0].tolerance
+        self.lead(sample)
+        self.point[:] = sample.descend(self.point, tolerance=tolerance)
         self.progress[0].item_gradients += sample.visits
 
-    def minimise_sample(self, corrected: bool) -> None:
-        """Move w to the minimum over the rows drawn.
+    def minimise_sample(self) -> None:
+        """Move w to the minimum over the rows drawn, without a correction in the first round."""
+        batch, progress = self.batch, self.progress[0]
+        factors = self.model.weights[batch.items] * batch.importances / batch.items.size
+        sample = Sample.of(self.model, batch.items, factors)
+        self.lead(sample)
+        exact = self.survey.gradient if progress.passes > 0 else None
+        self.point[:] = sample.descend(self.point, exact)
+        progress.item_gradients += sample.visits
 
-        Without a correction, the first eighth of the rows, a sample too, leads most of the way, if
-        that helps.
-        """
-        batch, w, m = self.batch, self.w[0], self.batch.items.size
-        factors = self.model.weights[batch.items] * batch.importances / m
-        sample, visits = Sample.of(self.model, batch.items, factors), 0
-        if corrected:
-            w[:] = sample.descend(w, self.survey.gradient)
-        else:
-            if m >= NESTED * w.size:
-                eighth = sample.first(m // 8)
-                ahead = eighth.descend(w)
-                visits = eighth.visits
-                if sample.value(ahead) <= sample.value(w):
-                    w[:] = ahead
-            w[:] = sample.descend(w)
-        self.progress[0].item_gradients += visits + sample.visits
+    def lead(self, sample: Sample) -> None:
+        """Let an eighth of a sample lead most of the way in the first round, if that helps."""
+        w = self.point
+        if self.progress[0].passes > 0 or sample.factors.size < NESTED * w.size:
+            return
+        eighth = sample.eighth()
+        ahead = eighth.descend(w)
+        self.progress[0].item_gradients += eighth.visits
+        if sample.value(ahead) <= sample.value(w):
+            w[:] = ahead
 
     def step_over_all(self) -> None:
         """Take Newton's step with the Hessian of all rows, from what the last pass has seen."""
-        model, survey, w = self.model, self.survey, self.w[0]
+        model, survey, w = self.model, self.survey, self.point
+        if w.ndim == 2:
+            self.minimise_all()
+            return
         settings, n = model.settings[0], survey.curves.size
         total = float(model.weights.mean())
         bowl = bowl_over(

@@ -35,6 +35,8 @@ FAR = 1e-3  # ... or this share of a tolerance, if there is one
 SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
 ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-14  # of a step: what it must gain, and rounding
 RIDGE = 1e-9  # added to the curvature of the intercept, times the weight of the sample: it may be 0
+TURNS, CLOSE = 60, 0.03  # of conjugate gradients: at most, and the share that may be left
+PATIENCE = 12  # turns after which a step is followed by new blocks
 FLOORS = (1e-14, 1e-11, 1e-8)  # added to the Hessian's diagonal, relative to it
 SMALLEST = 1e-300  # of that diagonal
 SHORT = 10  # rows with less than 1 / SHORT of all columns are multiplied as sparse ones
@@ -70,6 +72,71 @@ class Bowl(NamedTuple):
             if 0.0 <= gain < math.inf:
                 return step, gain
         return step, math.nan
+
+    def inverse(self) -> "Bowl":
+        """Return the same with the inverse of its matrix, for `times`."""
+        return self._replace(matrix=np.asarray(np.linalg.inv(self.matrix), dtype=np.float64))
+
+    def times(self, vector: Floats) -> Floats:
+        """Return H^-1 times a vector, for an inverse."""
+        d, out = self.scales.size, np.empty_like(vector)
+        rest = vector[:d] - self.means * vector[d] if self.mass > 0.0 else vector[:d]
+        out[:d] = self.scales * (self.matrix @ (self.scales * rest))
+        if self.mass > 0.0:
+            out[d] = vector[d] / self.mass - self.means @ out[:d]
+        return out
+
+
+class Bowls:
+    """The Hessian of softmax regression: products with it, and steps by conjugate gradients.
+
+    They are preconditioned by the block of each class. The mean over classes, which no loss
+    depends on, is apart from them: there the Hessian is l2.
+
+    Attributes
+    ----------
+    turns : int
+        Products that the last step took.
+    """
+
+    def __init__(self, sample: "Sample", chances: Floats, blocks: list[Bowl]) -> None:
+        self.sample, self.chances, self.blocks, self.turns = sample, chances, blocks, 0
+
+    def times(self, vectors: Floats) -> Floats:
+        """Return the Hessian times vectors of shape (K, width)."""
+        sample, p = self.sample, self.chances
+        bent = p * sample.products(vectors)
+        bent -= p * bent.sum(axis=1, keepdims=True)
+        out = sample.combination(bent.T * sample.factors)
+        out[:, : sample.d] += sample.l2 * vectors[:, : sample.d]
+        return out
+
+    def step(self, gradient: Floats) -> tuple[Floats, float]:
+        """Return about -H^-1 g, and what it would gain of a quadratic, twice."""
+        d, step = self.sample.d, np.zeros_like(gradient)
+        mean = gradient.mean(axis=0)
+        rest = mean - gradient
+        towards = self.conditioned(rest)
+        direction, square = towards, float(np.vdot(rest, towards))
+        goal = CLOSE**2 * square
+        for self.turns in range(1, TURNS + 1):
+            bent = self.times(direction)
+            curvature = float(np.vdot(direction, bent))
+            if not (square > goal and 0.0 < curvature < math.inf):
+                break
+            step += square / curvature * direction
+            rest = rest - square / curvature * bent
+            towards = self.conditioned(rest)
+            square, before = float(np.vdot(rest, towards)), square
+            direction = towards + square / before * direction
+        step -= step.mean(axis=0)
+        step[:, :d] -= mean[:d] / self.sample.l2
+        return step, -float(np.vdot(gradient, step))
+
+    def conditioned(self, vectors: Floats) -> Floats:
+        """Return vectors times the inverses of the blocks."""
+        found = [block.times(row) for block, row in zip(self.blocks, vectors, strict=True)]
+        return np.array(found)
 
 
 def bowl_over(rows: Rows, bends: Floats, total: float, l2: float, intercept: bool) -> Bowl:
@@ -116,6 +183,10 @@ class Sample:
     factors: Floats  # s_b / (m n p_b)
     visits: int = 0  # rows that steps have visited
 
+    def __post_init__(self) -> None:
+        settings = self.model.settings[0]
+        self.d, self.l2, self.intercept = shape_of(self.rows)[1], settings.l2, settings.intercept
+
     @classmethod
     def of(cls, model: Linear, items: Ints, factors: Floats) -> "Sample":
         """Return the sample of some rows, as a copy: dense ones unless they are short."""
@@ -127,35 +198,40 @@ class Sample:
             rows = Dense(dense)
         return cls(rows, model, items, factors)
 
-    def first(self, count: int) -> "Sample":
-        """Return the first rows, as a sample of their own."""
-        share = self.factors.size / count
-        rows, items = taken(self.rows, np.arange(count)), self.items[:count]
-        return Sample(rows, self.model, items, share * self.factors[:count])
+    def eighth(self) -> "Sample":
+        """Return an eighth of the rows, as a sample: the first ones drawn, or every eighth."""
+        m, drawn = self.factors.size, not isinstance(self.items, slice)
+        head = np.arange(m // 8) if drawn else np.arange(0, m, 8)
+        items, factors = self.items[head] if drawn else head, self.factors[head] * (m / head.size)
+        return Sample(taken(self.rows, head), self.model, items, factors)
 
     def products(self, w: Floats) -> Floats:
         """Return the inner products of the rows with w; 0 for rows that count nothing."""
-        d = shape_of(self.rows)[1]
-        z = products(self.rows, w[:d])
-        if self.model.settings[0].intercept:
-            z += w[d]
+        z = products(self.rows, w[..., : self.d])
+        if self.intercept:
+            z += w[..., self.d]
         if not self.factors.all():
             z[self.factors == 0.0] = 0.0  # it may have overflowed
         return z
 
     def penalty(self, w: Floats) -> float:
         """Return l2/2 |w|^2, without the intercept."""
-        coefficients = w[: shape_of(self.rows)[1]]
-        return 0.5 * self.model.settings[0].l2 * float(coefficients @ coefficients)
+        coefficients = w[..., : self.d]
+        return 0.5 * self.l2 * float(np.vdot(coefficients, coefficients))
 
     def gradient(self, w: Floats, slopes: Floats) -> Floats:
         """Return the gradient of F_m + l2/2 |w|^2, for slopes at w."""
-        d, shares, out = shape_of(self.rows)[1], self.factors * slopes, np.zeros_like(w)
+        out = self.combination(slopes.T * self.factors)
+        out[..., : self.d] += self.l2 * w[..., : self.d]
+        return out
+
+    def combination(self, shares: Floats) -> Floats:
+        """Return the sum of the rows times shares of shape (m,) or (K, m); ones are appended."""
+        d, out = self.d, np.zeros((*shares.shape[:-1], self.d + bool(self.intercept)))
         for where, matrix in blocks(self.rows):
-            out[:d] += shares[where] @ matrix
-        out[:d] += self.model.settings[0].l2 * w[:d]
-        if self.model.settings[0].intercept:
-            out[d] = shares.sum()
+            out[..., :d] += shares[..., where] @ matrix
+        if self.intercept:
+            out[..., d] = shares.sum(axis=-1)
         return out
 
     def value(self, w: Floats) -> float:
@@ -165,9 +241,14 @@ class Sample:
 
     def bowl(self, curves: Floats) -> Bowl:
         """Return the Hessian of F_m + l2/2 |w|^2, for second derivatives of the losses."""
-        settings, total = self.model.settings[0], float(self.factors.sum())
-        bends = self.factors * curves
-        return bowl_over(self.rows, bends, total, settings.l2, bool(settings.intercept))
+        bends, total = self.factors * curves, float(self.factors.sum())
+        return bowl_over(self.rows, bends, total, self.l2, bool(self.intercept))
+
+    def bowls(self, chances: Floats, before: "Bowls | None") -> "Bowls":
+        """Return the Hessian for several classes; `before` has what it is preconditioned with."""
+        if before is not None and before.turns <= PATIENCE:
+            return Bowls(self, chances, before.blocks)
+        return Bowls(self, chances, [self.bowl(p * (1.0 - p)).inverse() for p in chances.T])
 
     def descend(self, w: Floats, exact: Floats | None = None, tolerance: float = 0.0) -> Floats:
         """Return the end of Newton's method from w, where the exact gradient is given, if any.
@@ -178,14 +259,18 @@ class Sample:
         z = self.products(w)
         losses, slopes, curves = self.model.derivatives(self.items, z)
         correction = np.zeros_like(w) if exact is None else exact - self.gradient(w, slopes)
-        value = float(self.factors @ losses) + self.penalty(w) + float(correction @ w)
-        bowl, first, last = None, 0.0, 0.0
+        value = float(self.factors @ losses) + self.penalty(w) + float(np.vdot(correction, w))
+        bowl: Any = None
+        first = last = 0.0
         for _ in range(STEPS):
             gradient = self.gradient(w, slopes) + correction
             gain = math.inf
-            if bowl is not None:
+            if curves.ndim == 2:
+                bowl = self.bowls(curves, bowl)
                 step, gain = bowl.step(gradient)
-            if bowl is None or not gain <= SLOW * last:
+            elif bowl is not None:
+                step, gain = bowl.step(gradient)
+            if bowl is None or (curves.ndim == 1 and not gain <= SLOW * last):
                 bowl = self.bowl(curves)
                 step, gain = bowl.step(gradient)
             if not 0.0 < gain < math.inf:
@@ -196,7 +281,7 @@ class Sample:
                 there, ahead = w + factor * step, z + factor * moves
                 losses, slopes, curves = self.model.derivatives(self.items, ahead)
                 reached = float(self.factors @ losses) + self.penalty(there)
-                reached += float(correction @ there)
+                reached += float(np.vdot(correction, there))
                 if reached <= value - ARMIJO * factor * gain + ROUNDED * abs(value):
                     break
                 factor *= 0.5
