@@ -18,7 +18,8 @@ from tombola.problems import (
 from tombola.problems.rows import as_rows, blocks, products, squared_norms, taken
 from tombola.solvers import Newton, gap
 from tombola.solvers.gap import best_constant
-from tombola.solvers.newton.run import BACK, MEMORY, NESTED
+from tombola.solvers.newton import run as newton_run
+from tombola.solvers.newton.run import BACK, MEMORY, NESTED, WORTH
 from tombola.solvers.newton.sample import (
     ARMIJO,
     ENOUGH,
@@ -94,7 +95,8 @@ class Slow:
     def next(self, w, items, importances, corrected):
         """The minimum over a sample; the same rules for its end as the kernel has."""
         m, factors, zero = len(items), self.s[items] * importances, np.zeros(w.size)
-        if not corrected and m >= NESTED * w.size:
+        led = m < self.it.n or m * w.size >= WORTH
+        if not corrected and led and m >= NESTED * w.size:
             head = slice(m // 8) if m < self.it.n else slice(None, None, 8)
             ahead = self.descended(w, items[head], factors[head], zero)
             if self.sampled(ahead, items, factors)[0] <= self.sampled(w, items, factors)[0]:
@@ -410,7 +412,11 @@ def test_rounds_in_numpy(intercept):
         assert np.abs(found - wrong).max() > 1e-3  # the correction is seen
 
 
-def test_a_sample_of_all_rows_is_all_rows():
+@pytest.mark.parametrize("worth", [0, WORTH])
+def test_a_sample_of_all_rows_is_all_rows(worth, monkeypatch):
+    """With many entries, every eighth row leads."""
+    monkeypatch.setattr(newton_run, "WORTH", worth)
+    monkeypatch.setitem(globals(), "WORTH", worth)
     it = problem()
     result = Newton(sample_size=N).minimize(it, rounds=1)
     slow, w = Slow(it), np.append(np.zeros(D), best_constant(it)[0])

@@ -27,6 +27,7 @@ TWICE = 2  # after this many steps in succession that were cut, all rows take th
 BACK, CUTS = 0.25, 30  # a step that raises P is cut to this share, at most this many times
 MEMORY = 0.5  # of the scores at the point before a cut
 SAME = 1e-12  # values this close, relatively, are equal up to rounding
+WORTH = 2**15  # entries of all rows and classes, from which on an eighth of all leads, too
 NESTED = 16  # rows in a sample for each column, at least, for which its first eighth leads the way
 FAR = 10.0  # times the tolerance: a lower bound further from P than that is not looked for
 CHUNK = 2**14  # rows at a time, without their entries
@@ -267,7 +268,8 @@ class NewtonRun(CertifiedRun):
     def minimise_all(self) -> None:
         """Move w to the minimum over all rows."""
         sample, tolerance = self.all_rows(), self.options[0].tolerance
-        self.lead(sample)
+        if sample.factors.size * self.w.size >= WORTH:
+            self.lead(sample)
         self.point[:] = sample.descend(self.point, tolerance=tolerance)
         self.progress[0].item_gradients += sample.visits
 
