@@ -219,6 +219,16 @@ def test_columns_of_any_unit():
     assert (model.predict(raw) == free.predict(X[:, kept])).mean() > 0.99
 
 
+def test_a_rule_that_was_asked_for_draws_rows():
+    X, y = classes()
+    few, many = Logistic(X, y, alpha=0.1), Logistic(np.tile(X, (20, 1)), np.tile(y, 20), alpha=0.1)
+    for sampler in ("shuffle", tombola.Uniform(few.n)):
+        assert choose(few, sampler=sampler).name == "sdca"
+    assert choose(few).name == choose(many).name == "newton"
+    assert choose(many).solver._rows_drawn(many) == many.n
+    assert choose(many, sampler="shuffle").solver._rows_drawn(many) == many.n // 8
+
+
 def test_long_rows_need_more_of_them():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6200, 200))

@@ -20,7 +20,7 @@ from tombola.solvers.descent.svrg import SVRG
 from tombola.solvers.descent.variance_reduced import by_curvature
 from tombola.solvers.dual.sdca import SDCA
 from tombola.solvers.lasso.working_sets import WorkingSets
-from tombola.solvers.newton.newton import SMALL, Newton
+from tombola.solvers.newton.newton import SMALL, Newton, usual_size
 
 __all__ = ["DESCENTS", "STOPS", "Choice", "choose", "has_kinks"]
 
@@ -140,16 +140,18 @@ def choose(
     'adagrad'
     """
     tol, name = tol or None, solver
+    drawn = not (isinstance(sampler, str) and sampler == "auto")  # by a rule that was asked for
     if solver != "auto":
         check_solver(solver, problem)
-    elif isinstance(sampler, str) and sampler == "auto" and tol and needs_columns(problem):
+    elif not drawn and tol and needs_columns(problem):
         columns = WorkingSets(tol=tol, seed=seed)
         return Choice("working_sets", "columns", columns, None, tol, 1, epochs)
     else:
-        name = default_solver(problem)
+        name = default_solver(problem, drawn)
     made: Solver
     if name == "newton":
-        made = Newton(tol=tol or 0.0, seed=seed)
+        size = usual_size(problem) if drawn else None
+        made = Newton(tol=tol or 0.0, seed=seed, sample_size=size)
     elif name == "sdca":
         made = SDCA(tol=tol or 0.0, seed=seed)
     elif STOPS[name] == "reduced":
@@ -179,18 +181,21 @@ def needs_columns(problem: LinearProblem) -> bool:
     return bool(dual and problem.l1 > 0 and problem.l2 == 0)
 
 
-def default_solver(problem: LinearProblem) -> str:
-    """Return the name of the solver that "auto" stands for, if it goes by rows."""
+def default_solver(problem: LinearProblem, drawn: bool) -> str:
+    """Return the name of the solver that "auto" stands for, if it goes by rows.
+
+    `drawn` says that rows are to be drawn by a rule that was asked for.
+    """
     kinks = has_kinks(problem)
     if problem.has_dual and problem.l2 > 0:
-        return "sdca" if kinks or problem.l1 > 0 or not suits_newton(problem) else "newton"
-    if isinstance(problem, Softmax) and problem.l2 > 0 and problem.l1 == 0:
+        return "sdca" if kinks or problem.l1 > 0 or not suits_newton(problem, drawn) else "newton"
+    if isinstance(problem, Softmax) and not drawn and problem.l2 > 0 and problem.l1 == 0:
         products = problem.outputs * problem.n * (problem.d + problem.fit_intercept) ** 2
         return "newton" if products <= MOST_PRODUCTS else "saga"
     return "adagrad" if kinks else "saga"
 
 
-def suits_newton(problem: LinearProblem) -> bool:
+def suits_newton(problem: LinearProblem, drawn: bool) -> bool:
     """Return whether a smooth problem with l2 is for newton rather than for sdca.
 
     It is if rows are many and short, or few, and where sdca would be slow: the number of its epochs
@@ -199,7 +204,9 @@ def suits_newton(problem: LinearProblem) -> bool:
     """
     n, width = problem.n, problem.d + problem.fit_intercept
     needed = width * max(ROWS_PER_COLUMN, ROWS_PER_PAIR * mean_entries(problem.model.rows))
-    if n >= needed or n * width**2 <= SMALL:
+    if n >= needed or drawn:
+        return n >= needed
+    if n * width**2 <= SMALL:
         return True
     model = problem.model
     with np.errstate(over="ignore"):

@@ -14,12 +14,19 @@ from tombola.solvers.run import new_batch
 from tombola.state import cell
 from tombola.validation import whole
 
-__all__ = ["SMALL", "Newton"]
+__all__ = ["SMALL", "Newton", "usual_size"]
 
 # rows in a sample: MULTIPLE for each column, LARGE if that is less, but not more than 1/8 of all;
 # and 1/64 of all at least
 MULTIPLE, LARGE = 20, 2000
 SMALL = 2**20  # products in the Hessian of all rows, up to which it is used in place of samples
+
+
+def usual_size(problem: Any) -> int:
+    """Return the rows in a sample, if rows are drawn."""
+    n, width = int(problem.n), int(problem.d + problem.fit_intercept)
+    size = max(MULTIPLE * width * problem.outputs, min(LARGE, n // 8), n // 64)
+    return max(2, min(size, n // 2))
 
 
 class Newton(CertifiedSolver):
@@ -128,10 +135,8 @@ class Newton(CertifiedSolver):
         """Return the number of rows in a sample."""
         if self.sample_size is not None:
             return max(2, min(int(problem.n), self.sample_size))
-        n, width = int(problem.n), int(problem.d + problem.fit_intercept)
-        classes = int(problem.outputs)
-        size = max(MULTIPLE * width * classes, min(LARGE, n // 8), n // 64)
-        whole = n * width**2 <= SMALL or (2 if classes == 1 else 4) * size > n
+        n, width, size = int(problem.n), int(problem.d + problem.fit_intercept), usual_size(problem)
+        whole = n * width**2 <= SMALL or (2 if problem.outputs == 1 else 4) * size > n
         return max(2, n if whole else size)
 
     def _begin(

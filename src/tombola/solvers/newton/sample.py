@@ -288,6 +288,7 @@ class Sample:
             else:
                 break  # rounding hides what is left
             w, z, value, first, last = there, ahead, reached, max(first, gain), gain
-            if gain <= (FAR * tolerance if tolerance > 0.0 else ENOUGH * first):
+            enough = FAR * tolerance if tolerance > 0.0 else ENOUGH * first
+            if gain <= max(enough, ROUNDED * abs(value)):
                 break
         return w
