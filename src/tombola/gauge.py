@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tombola.compiling import kernel
 from tombola.state import Cell, Record, cell, count, real
 
-__all__ = ["Gauge", "Tally", "new_tally", "record", "record_one"]
+__all__ = ["Gauge", "Tally", "new_tally", "record", "record_many", "record_one"]
 
 
 LARGEST_SUM = 2.0**460  # of 2^60 squared importances, each at most 2^400 ...
@@ -100,6 +100,43 @@ def record(
             return j
     for j in range(losses.size):
         record_one(tally, n, probabilities[j], losses[j])
+    return -1
+
+
+def record_many(
+    tally: Cell[Tally],
+    n: int,
+    probabilities: NDArray[np.float64],
+    losses: NDArray[np.float64],
+) -> int:
+    """Do as `record`, in numpy: for large batches, without compiling."""
+    bad = ~((losses >= 0.0) & (losses < np.inf))
+    if bad.any():
+        return int(bad.argmax())
+    sums = tally[0]
+    largest = max(float(losses.max(initial=0.0)), sums.largest_loss)
+    if largest > sums.largest_loss:
+        ratio = (sums.largest_loss / largest) ** 2
+        sums.ours, sums.uniform = sums.ours * ratio, sums.uniform * ratio
+        for name in ("ours_spread", "uniform_spread", "cross_spread"):
+            tally[name] *= ratio * ratio
+        sums.largest_loss = largest
+    u = np.minimum(1.0 / (n * probabilities), 2.0**200)
+    uniform: Any = (losses / (largest or 1.0)) ** 2 * u
+    ours = uniform * u
+    counts = np.maximum(np.arange(sums.count, sums.count + losses.size), 1)
+    ours_distances = ours - (sums.ours + np.cumsum(ours) - ours) / counts
+    uniform_distances = uniform - (sums.uniform + np.cumsum(uniform) - uniform) / counts
+    sums.ours_spread += float(ours_distances @ ours_distances)
+    sums.uniform_spread += float(uniform_distances @ uniform_distances)
+    sums.cross_spread += float(ours_distances @ uniform_distances)
+    sums.ours += ours.sum()
+    sums.uniform += uniform.sum()
+    sums.importance += u.sum()
+    sums.importance_squared += float(u @ u)
+    sums.surprise -= np.log(probabilities).sum()
+    sums.largest_importance = max(sums.largest_importance, float(u.max(initial=0.0)))
+    sums.count += losses.size
     return -1
 
 

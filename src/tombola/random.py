@@ -10,7 +10,7 @@ with different paths never use the same counter.
 ``docs/decisions/generator.md`` explains the choice of generator.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,10 +36,12 @@ __all__ = [
     "bounded",
     "bounded_once",
     "fill_words",
+    "integers_below",
     "next_below",
     "next_word",
     "rejected_below",
     "seek",
+    "take_words",
     "word_of_child",
 ]
 
@@ -55,7 +57,7 @@ class Words(Record):
     @classmethod
     def restore(cls, records: Any) -> None:
         """Generate the current block."""
-        seek(records, records["position"][0])
+        take_words(records, 0)
 
 
 def new_state(seed: int, path: Sequence[int]) -> Cell[Words]:
@@ -133,6 +135,49 @@ def fill_words(state: Cell[Words], out: NDArray[np.uint64]) -> None:
     while done < out.size:
         out[done] = next_word(state)
         done += 1
+
+
+def take_words(state: Cell[Words], size: int) -> NDArray[np.uint64]:
+    """Return the next words, as `fill_words` does, by numpy's generator: nothing is compiled."""
+    first, words = int(state[0].position), np.empty(0, dtype=np.uint64)
+    begin, end = first // 4, -(-(first + size) // 4)
+    if end > begin:
+        key = int(state[0].key[0]) | int(state[0].key[1]) << 64
+        path = sum(int(level) << 64 * (k + 1) for k, level in enumerate(state[0].path))
+        counter = (path + begin - 1) % 2**256  # numpy adds 1 before each block
+        words = np.random.Philox(key=key, counter=counter).random_raw(4 * (end - begin))
+        state[0].buffer[:] = words[-4:]
+    state[0].position = np.uint64(first + size)
+    return words[first - 4 * begin : first - 4 * begin + size]
+
+
+def integers_below(bounds: NDArray[np.int64], words: Callable[[int], Any]) -> NDArray[np.int64]:
+    """Return what calls of `next_below`, one for each bound, would; `words` returns the next words.
+
+    A rejected word is replaced by the next one. That is rare enough for a search from there on.
+    """
+    out = np.empty(bounds.size, dtype=np.int64)
+    done, found = 0, words(bounds.size)
+    while done < bounds.size:
+        bound = bounds[done:].astype(np.uint64)
+        high, low = multiply_apart(found, bound)
+        rejected = np.flatnonzero(low < (_WORD_MAX - bound + _ONE) % bound)
+        count = int(rejected[0]) if rejected.size else bound.size
+        out[done : done + count] = high[:count]
+        done += count
+        if rejected.size:
+            found = np.append(found[count + 1 :], words(1))
+    return out
+
+
+def multiply_apart(word: NDArray[np.uint64], bound: NDArray[np.uint64]) -> tuple[Any, Any]:
+    """Return the high and the low halves of products, as `multiply_wide` does for each."""
+    half, rest = np.uint64(32), np.uint64(2**32 - 1)
+    high_word, low_word = word >> half, word & rest
+    high_bound, low_bound = bound >> half, bound & rest
+    middle = high_word * low_bound + (low_word * low_bound >> half)
+    other = low_word * high_bound + (middle & rest)
+    return high_word * high_bound + (middle >> half) + (other >> half), word * bound
 
 
 @kernel(inline=True)
@@ -259,7 +304,8 @@ class Stream:
 
     @position.setter
     def position(self, position: int) -> None:
-        seek(self.state, np.uint64(whole("position", position, 0, 2**63)))
+        self.state[0].position = np.uint64(whole("position", position, 0, 2**63))
+        take_words(self.state, 0)
 
     def child(self, number: int) -> "Stream":
         """Return child stream ``number``, which shares no counter with any other stream."""
@@ -267,9 +313,7 @@ class Stream:
 
     def words(self, size: int) -> NDArray[np.uint64]:
         """Return the next ``size`` words of 64 random bits."""
-        out = np.empty(whole("size", size, 0, 2**63), dtype=np.uint64)
-        fill_words(self.state, out)
-        return out
+        return take_words(self.state, whole("size", size, 0, 2**63))
 
     def integers(self, bound: int, size: int) -> NDArray[np.int64]:
         """Return ``size`` integers, uniform over [0, bound).

@@ -140,7 +140,7 @@ def test_class_weights():
 def test_sparse_is_dense_and_float32_is_near():
     X, y = data()
     X[np.abs(X) < 0.7] = 0.0
-    settings = dict(random_state=3, tol=None, max_iter=5)
+    settings = dict(solver="sdca", random_state=3, tol=None, max_iter=5)
     dense = LinearClassifier(**settings).fit(X, y)
     rows = sparse.csr_array(X)
     model = LinearClassifier(**settings).fit(rows, y)
@@ -165,7 +165,7 @@ def test_labels_of_any_kind():
 def test_deterministic():
     X, y = data()
     fits = [
-        LinearClassifier(random_state=state, tol=None, max_iter=3).fit(X, y).coef_
+        LinearClassifier(solver="sdca", random_state=state, tol=None, max_iter=3).fit(X, y).coef_
         for state in (0, 0, np.random.RandomState(0), 1)
     ]
     assert (fits[0] == fits[1]).all()
@@ -300,7 +300,8 @@ def test_warm_start_goes_on():
 @pytest.mark.parametrize("name", LinearClassifier.samplers)
 def test_samplers_by_name(name):
     X, y = data()
-    model = LinearClassifier(sampler=name, max_iter=3, tol=None, random_state=0).fit(X, y)
+    settings = {"solver": "sdca", "max_iter": 3, "tol": None, "random_state": 0}
+    model = LinearClassifier(sampler=name, **settings).fit(X, y)
     assert model.gauge_.count == model.t_ == 16 * 3 * math.ceil(N / 16)
     assert model.gauge_.quantity == "dual residual"
     assert model.n_iter_ == 3
@@ -391,7 +392,8 @@ def test_names_of_columns():
 
 def test_verbose(capsys):
     X, y = data(classes=3)
-    LinearClassifier(verbose=1, tol=None, max_iter=2, random_state=0).fit(X, y)
+    settings = {"verbose": 1, "tol": None, "max_iter": 2, "random_state": 0}
+    LinearClassifier(solver="sdca", **settings).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
     assert lines[0].startswith("class 0, epoch 1: round 10, relative duality gap ")
@@ -406,8 +408,8 @@ def test_verbose(capsys):
 def test_convergence():
     X, y = data()
     with pytest.warns(ConvergenceWarning, match="max_iter=2 epochs"):
-        LinearClassifier(max_iter=2, random_state=0).fit(X, y)
-    model = LinearClassifier(max_iter=500, tol=1e-2, random_state=0).fit(X, y)
+        LinearClassifier(solver="sdca", max_iter=2, random_state=0).fit(X, y)
+    model = LinearClassifier(solver="sdca", max_iter=500, tol=1e-2, random_state=0).fit(X, y)
     assert 5 < model.n_iter_ < 500
 
 

@@ -96,4 +96,4 @@ def test_samplers_and_attributes(capsys):
     with pytest.raises(ValueError, match="'sampler' parameter"):
         LinearRegressor(sampler="balanced").fit(X, y)
     with pytest.warns(ConvergenceWarning):
-        LinearRegressor(max_iter=1).fit(X, y)
+        LinearRegressor(solver="sdca", max_iter=1).fit(X, y)

@@ -9,6 +9,7 @@ pytest.importorskip("sklearn")
 
 from scipy import sparse
 from scipy.optimize import minimize
+from sklearn import datasets
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -45,14 +46,14 @@ def value(problem, model):
 @pytest.mark.parametrize(
     ("model", "solver"),
     [
-        (LinearClassifier(), "sdca"),
+        (LinearClassifier(), "newton"),
         (LinearClassifier("hinge"), "sdca"),
         (LinearClassifier("squared_hinge", l1_ratio=0.9), "sdca"),
         (LinearClassifier(l1_ratio=1.0), "saga"),
         (LinearClassifier(alpha=0.0), "saga"),
         pytest.param(LinearClassifier("hinge", alpha=0.0), "adagrad", marks=pytest.mark.slow),
-        (LinearRegressor(), "sdca"),
-        (LinearRegressor("huber"), "sdca"),
+        (LinearRegressor(), "newton"),
+        (LinearRegressor("huber"), "newton"),
         (LinearRegressor("epsilon_insensitive"), "sdca"),
         (LinearRegressor("epsilon_insensitive", l1_ratio=1.0), "adagrad"),
     ],
@@ -110,26 +111,122 @@ def test_columns_warn_of_too_few_rounds():
 @pytest.mark.parametrize(
     ("model", "rows", "solver"),
     [
-        (LinearClassifier(), 210, "newton"),  # 30 for each of 7 columns
-        (LinearClassifier(), 209, "sdca"),
-        (LinearClassifier(fit_intercept=False), 180, "newton"),
-        pytest.param(  # compiles for long, as does the last one
-            LinearClassifier("squared_hinge"), 210, "newton", marks=pytest.mark.slow
-        ),
-        (LinearClassifier("hinge"), 210, "sdca"),
-        (LinearClassifier(l1_ratio=0.1), 210, "sdca"),
-        (LinearRegressor(), 210, "newton"),
-        pytest.param(LinearRegressor("huber"), 210, "newton", marks=pytest.mark.slow),
+        (LinearClassifier(), 1830, "newton"),  # 30 for each of 61 columns
+        (LinearClassifier(), 1829, "sdca"),
+        (LinearClassifier(fit_intercept=False), 1800, "newton"),
+        (LinearClassifier(), 281, "newton"),  # a Hessian of all rows costs little
+        (LinearClassifier(), 282, "sdca"),
+        (LinearClassifier("squared_hinge"), 1830, "newton"),
+        (LinearClassifier("hinge"), 1830, "sdca"),
+        (LinearClassifier(l1_ratio=0.1), 1830, "sdca"),
+        (LinearRegressor(), 1830, "newton"),
+        (LinearRegressor("huber"), 1830, "newton"),
     ],
 )
-def test_auto_is_newton_where_rows_are_many(model, rows, solver):
+def test_auto_is_newton_where_rows_are_many_or_few(model, rows, solver):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(rows, 6))
+    X = rng.normal(size=(rows, 60)) / 8
     y = X[:, 0] + rng.normal(size=rows)
     y = y if isinstance(model, LinearRegressor) else y > 0
-    model.set_params(random_state=0).fit(X, y)
+    model.set_params(random_state=0, alpha=0.1).fit(X, y)
     assert model.solver_ == solver
     assert model.dual_gap_ <= model.tol
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "unit", "alpha", "name"),
+    [
+        (2000, 200, 1.0, 1e-1, "sdca"),
+        (2000, 200, 1.0, 1e-4, "newton"),  # hardly any penalty: sdca is slow
+        (2000, 200, 100.0, 1e-1, "newton"),  # nor in large units
+        (60, 200, 100.0, 1e-1, "newton"),
+        (49, 200, 100.0, 1e-1, "sdca"),  # too few rows for the Hessian ...
+        (2000, 5000, 100.0, 1e-1, "sdca"),  # ... and too many columns
+    ],
+)
+def test_auto_is_newton_where_sdca_would_be_slow(rows, columns, unit, alpha, name):
+    X = sparse.random(rows, columns, density=min(1.0, 200 / columns), random_state=0, format="csr")
+    X.data = unit * np.random.default_rng(0).normal(size=X.data.size)
+    y = np.arange(rows) % 2
+    assert LinearClassifier().choose(Logistic(X, y, alpha=alpha)).name == name
+
+
+@pytest.mark.parametrize(
+    ("settings", "solver"),
+    [({}, "newton"), ({"alpha": 0.0}, "saga"), ({"l1_ratio": 0.5}, "saga")],
+)
+def test_softmax(settings, solver):
+    X, y = datasets.load_wine(return_X_y=True)
+    settings = {"alpha": 1 / len(y), "multi_class": "softmax", "random_state": 0, **settings}
+    model = LinearClassifier(**settings)
+    (part,) = model.parts(X, y)
+    problem = part.make()
+    assert model.choose(problem).name == solver
+    if solver == "newton":
+        model.fit(X, y)
+        assert model.dual_gap_ <= 1e-4
+        peer = LogisticRegression(solver="newton-cholesky", tol=1e-12).fit(X, y)
+        theirs = problem.value(np.column_stack([peer.coef_, peer.intercept_]))
+        model.set_params(tol=1e-9).fit(X, y)
+        ours = problem.value(np.column_stack([model.coef_, model.intercept_]))
+        assert ours == pytest.approx(theirs, rel=1e-6)
+
+
+RAW = ("wine", "iris", "breast_cancer", "digits")
+
+
+@pytest.mark.parametrize("alpha", [None, 1e-4])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+@pytest.mark.parametrize("name", RAW)
+def test_raw_columns(name, loss, alpha):
+    """Within tol of the optimum by default; the same optimum as Newton's method elsewhere."""
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    y = y == 1
+    alpha = 1 / len(y) if alpha is None else alpha
+    model = LinearClassifier(loss, alpha=alpha, random_state=0).fit(X, y)
+    assert (model.solver_, model.dual_gap_ <= 1e-4) == ("newton", True)
+    problem = problem_of(model, X, y)
+    model.set_params(tol=1e-9).fit(X, y)
+    if loss == "log_loss":
+        peer = LogisticRegression(
+            C=1 / (alpha * len(y)), solver="newton-cholesky", tol=1e-12, max_iter=1000
+        ).fit(X, y)
+        assert value(problem, model) <= value(problem, peer) * (1 + 1e-6)
+    assert model.dual_gap_ <= 1e-9
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_raw_columns_of_a_regression(loss, scaled):
+    X, y = datasets.load_diabetes(return_X_y=True, scaled=scaled)
+    model = LinearRegressor(loss, alpha=1 / len(y), random_state=0).fit(X, y)
+    assert (model.solver_, model.dual_gap_ <= 1e-4) == ("newton", True)
+    if loss == "squared_error":
+        problem, peer = problem_of(model, X, y), Ridge(alpha=1.0).fit(X, y)
+        assert value(problem, model) == pytest.approx(value(problem, peer), rel=1e-6)
+
+
+def test_columns_of_any_unit():
+    """Of 1e8 and 1e-8 in one table, far from zero too."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 6))
+    y = X @ [1.0, 2.0, -1.0, 0.0, 1.0, 0.5] + rng.logistic(size=3000) > 1
+    raw = X * [1e8, 1e-8, 1.0, 1e4, 1.0, 1.0] + [1e9, 0.0, 1e3, 1e8, 0.0, -5.0]
+    model = LinearClassifier(alpha=1e-6, random_state=0).fit(raw, y)
+    assert (model.solver_, model.dual_gap_ <= 1e-4) == ("newton", True)
+    kept = [0, 2, 3, 4, 5]  # the penalty leaves nothing of a column of 1e-8
+    free = LinearClassifier(alpha=1e-12, random_state=0).fit(X[:, kept], y)
+    assert (model.predict(raw) == free.predict(X[:, kept])).mean() > 0.99
+
+
+def test_a_rule_that_was_asked_for_draws_rows():
+    X, y = classes()
+    few, many = Logistic(X, y, alpha=0.1), Logistic(np.tile(X, (20, 1)), np.tile(y, 20), alpha=0.1)
+    for sampler in ("shuffle", tombola.Uniform(few.n)):
+        assert choose(few, sampler=sampler).name == "sdca"
+    assert choose(few).name == choose(many).name == "newton"
+    assert choose(many).solver._rows_drawn(many) == many.n
+    assert choose(many, sampler="shuffle").solver._rows_drawn(many) == many.n // 8
 
 
 def test_long_rows_need_more_of_them():
@@ -144,8 +241,8 @@ def test_long_rows_need_more_of_them():
 @pytest.mark.parametrize(
     ("settings", "name", "stop", "epoch"),
     [
-        ({}, "sdca", "certified", 10),
-        ({"solver": "newton"}, "newton", "certified", 1),
+        ({"solver": "sdca"}, "sdca", "certified", 10),
+        ({}, "newton", "certified", 1),
         ({"solver": "svrg"}, "svrg", "reduced", N),
         ({"solver": "sgd", "batch_size": 7}, "sgd", "descent", 22),
         ({"l1_ratio": 1.0}, "working_sets", "columns", 1),
@@ -279,8 +376,9 @@ def test_epsilon_belongs_to_two_losses():
 def test_tol_is_the_relative_gap(tol):
     """The objective is within tol of the minimum, and looser than a hundredth of it."""
     X, y = classes()
-    model = LinearClassifier(alpha=ALPHA, tol=tol, max_iter=1000, random_state=0).fit(X, y)
-    exact = LinearClassifier(alpha=ALPHA, tol=1e-12, max_iter=10_000, random_state=0).fit(X, y)
+    settings = {"alpha": ALPHA, "solver": "sdca", "max_iter": 10_000, "random_state": 0}
+    model = LinearClassifier(tol=tol, **settings).fit(X, y)
+    exact = LinearClassifier(tol=1e-12, **settings).fit(X, y)
     problem = problem_of(model, X, y)
     share = y.mean()
     unit = -share * np.log(share) - (1 - share) * np.log(1 - share)  # at w = 0
@@ -304,15 +402,16 @@ def test_the_warning_says_the_gap():
     with pytest.warns(
         ConvergenceWarning, match=r"max_iter=1 epochs \(relative duality gap \d.*, tol=0.0001\)"
     ):
-        model = LinearClassifier(max_iter=1).fit(X, y)
+        model = LinearClassifier(max_iter=1, solver="sdca").fit(X, y)
     assert model.dual_gap_ > 1e-4
 
 
-def test_a_line_for_each_epoch_changes_nothing(capsys):
+@pytest.mark.parametrize("solver", ["newton", "sdca"])
+def test_a_line_for_each_epoch_changes_nothing(solver, capsys):
     X, y = classes()
-    quiet = LinearClassifier(random_state=0).fit(X, y)
+    quiet = LinearClassifier(random_state=0, solver=solver).fit(X, y)
     assert capsys.readouterr().out == ""
-    loud = LinearClassifier(random_state=0, verbose=1).fit(X, y)
+    loud = LinearClassifier(random_state=0, solver=solver, verbose=1).fit(X, y)
     assert (loud.coef_ == quiet.coef_).all()
     assert (loud.n_iter_, loud.t_, loud.dual_gap_) == (quiet.n_iter_, quiet.t_, quiet.dual_gap_)
     assert str(loud.gauge_) == str(quiet.gauge_)
@@ -323,7 +422,7 @@ def test_a_line_for_each_epoch_changes_nothing(capsys):
 
 def test_warm_start_begins_near_the_end():
     X, y = classes()
-    model = LinearClassifier(tol=1e-6, warm_start=True, random_state=0).fit(X, y)
+    model = LinearClassifier(tol=1e-6, warm_start=True, solver="sdca", random_state=0).fit(X, y)
     first = model.n_iter_
     assert model.fit(X, y).n_iter_ < first / 2
     assert model.dual_gap_ <= 1e-6

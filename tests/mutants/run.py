@@ -50,12 +50,12 @@ STEPS = (
     "clusters/mini_batch", "coordinates/block", "coordinates/coordinate", "descent/adagrad",
     "descent/dense", "descent/estimate", "descent/lazy", "descent/rates", "descent/saga",
     "descent/scaled", "descent/sgd", "descent/svrg", "descent/variance_reduced", "dual/run",
-    "lasso/quadratic", "newton/run", "proximal",
+    "lasso/quadratic", "newton/run", "newton/sample", "proximal",
 )  # fmt: skip
 STEP_TESTS = (
     "block", "carry", "closed_form", "coordinate", "descents", "divergence", "kmeans_rounds",
-    "lazy", "mini_batch_kmeans", "newton_parts", "quadratic", "rate_search", "sdca", "unbiased",
-    "working_sets",
+    "lazy", "mini_batch_kmeans", "newton_parts", "newton_softmax", "quadratic",
+    "rate_search", "sdca", "unbiased", "working_sets",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 
+import tombola
 from players import Replay
 from tombola.problems import (
     EpsilonInsensitive,
@@ -14,29 +15,22 @@ from tombola.problems import (
     Logistic,
     SquaredHinge,
 )
-from tombola.problems.rows import as_rows
+from tombola.problems.rows import as_rows, blocks, products, squared_norms, taken
 from tombola.solvers import Newton, gap
 from tombola.solvers.gap import best_constant
-from tombola.solvers.newton.cholesky import factorise, substitute
-from tombola.solvers.newton.run import (
+from tombola.solvers.newton import run as newton_run
+from tombola.solvers.newton.run import BACK, MEMORY, NESTED, WORTH
+from tombola.solvers.newton.sample import (
     ARMIJO,
-    BACK,
     ENOUGH,
     HALVINGS,
-    MEMORY,
-    NESTED,
     RIDGE,
+    SHORT,
     SLOW,
     STEPS,
-    fill_gradient,
-    fill_hessian,
-    fill_scores,
-    move_along,
-    place,
-    settle,
-    solve,
-    survey_rows,
-    value_along,
+    Bowl,
+    Sample,
+    bowl_over,
 )
 
 N, D, L2 = 400, 5, 1e-3
@@ -101,8 +95,10 @@ class Slow:
     def next(self, w, items, importances, corrected):
         """The minimum over a sample; the same rules for its end as the kernel has."""
         m, factors, zero = len(items), self.s[items] * importances, np.zeros(w.size)
-        if not corrected and m < self.it.n and m >= NESTED * w.size:
-            ahead = self.descended(w, items[: m // 8], factors[: m // 8], zero)
+        led = m < self.it.n or m * w.size >= WORTH
+        if not corrected and led and m >= NESTED * w.size:
+            head = slice(m // 8) if m < self.it.n else slice(None, None, 8)
+            ahead = self.descended(w, items[head], factors[head], zero)
             if self.sampled(ahead, items, factors)[0] <= self.sampled(w, items, factors)[0]:
                 w = ahead
         c = self.gradient(w) - self.sampled(w, items, factors)[1] if corrected else zero
@@ -116,11 +112,13 @@ class Slow:
         value = factors @ np.logaddexp(0, -margins) + (self.l2 * w * w).sum() / 2
         gradient = -(factors * y * chance) @ X + self.l2 * w
         hessian = (X.T * (factors * chance * (1 - chance))) @ X + np.diag(self.l2)
-        if self.intercept:
+        if self.intercept:  # the others are centred by their means, with the ridge counted
             hessian[-1, -1] += RIDGE * factors.sum()
+            means = hessian[:-1, -1] / hessian[-1, -1]
+            hessian[:-1, :-1] -= RIDGE * factors.sum() * np.outer(means, means)
         return value, gradient, hessian
 
-    def descended(self, w, items, factors, c):
+    def descended(self, w, items, factors, c, lengths=None):
         """Newton's method, with a Hessian that is kept while steps leave a tenth of the gain."""
         first = last = 0.0
         hessian = None
@@ -137,6 +135,8 @@ class Slow:
                 if ahead <= value + c @ w - ARMIJO * factor * gain:
                     break
                 factor /= 2
+            if lengths is not None:
+                lengths.append(factor)
             w, first, last = w + factor * step, max(first, gain), gain
             if gain <= ENOUGH * first:
                 break
@@ -144,8 +144,7 @@ class Slow:
 
 
 def begun(it, w, **options):
-    solver = Newton(**options)
-    return solver._begin(it, w, solver._default_sampler(it))
+    return Newton(**{"sample_size": N // 4, **options})._begin(it, w)
 
 
 POINTS = {  # with more slope on the one side, and on the other
@@ -163,20 +162,20 @@ def test_a_pass(point, intercept, options):
     it = problem(fit_intercept=intercept, **options)
     slow, w = Slow(it), POINTS[point][: D + intercept]
     run = begun(it, w)
-    primal, dual = survey_rows(run)
+    primal, dual = run.pass_over()
     _, slopes, curves = slow.rows(w)
     assert primal == pytest.approx(slow.value(w), rel=1e-13)
     exact, bound = slow.dual(w)
     assert dual == pytest.approx(bound, rel=1e-9, abs=1e-11)
     assert dual <= exact
-    np.testing.assert_allclose(run.scratch.gradient, slow.gradient(w), rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(run.survey.gradient, slow.gradient(w), rtol=1e-10, atol=1e-14)
     np.testing.assert_allclose(run.survey.slopes, slopes, rtol=1e-12)
     np.testing.assert_allclose(run.survey.curves, curves, rtol=1e-9)
     assert run.item_gradients == N
-    fill_scores(run, 0.0)
+    run.fill_scores(0.0)
     np.testing.assert_allclose(run.survey.scores, slow.scores(w), rtol=1e-9)
     run.survey.scores[:] = np.arange(N)
-    fill_scores(run, MEMORY)
+    run.fill_scores(MEMORY)
     expected = slow.scores(w) + MEMORY * np.arange(N)
     np.testing.assert_allclose(run.survey.scores, expected, rtol=1e-9)
 
@@ -186,7 +185,7 @@ def test_sums_over_many_rows_are_exact():
     it = Logistic(np.zeros((n, D)), np.arange(n) < n / 100, alpha=L2, fit_intercept=True)
     intercept, value = best_constant(it)
     w = np.append(np.zeros(D), intercept)
-    primal, dual = survey_rows(begun(it, w))
+    primal, dual = begun(it, w).pass_over()
     naive = np.cumsum(it.losses(w))[-1] / n
     assert abs(primal - value) < 1e-15 < 1e-13 < abs(naive - value)
     assert dual == pytest.approx(value, rel=1e-11)
@@ -199,7 +198,7 @@ def test_scores_remember_the_points_left_behind():
     it = problem()
     w, best = np.full(D + 1, 9.0), np.append(np.zeros(D), best_constant(it)[0])
     run = begun(it, w)
-    settle(run)
+    run.settle()
     slow, passes = Slow(it), 1
     expected = slow.scores(w)
     while slow.value(w) > slow.value(best):
@@ -223,38 +222,60 @@ def test_a_dual_point_that_is_not_balanced_proves_nothing():
         w[:D] -= np.linalg.solve(hessian, slopes @ X / N + L2 * w[:D])
     minimum = it.value(best.solution)
     assert slow.dual(w, balanced=False)[0] > minimum * 1.05
-    assert survey_rows(begun(it, w))[1] <= minimum
+    assert begun(it, w).pass_over()[1] <= minimum
 
 
+def hessian_of(bowl, d):
+    """The Hessian that a bowl stands for, without the floor of its pivots."""
+    roots = np.diag(1 / bowl.scales)
+    centred = roots @ bowl.matrix @ roots
+    if bowl.mass == 0.0:
+        return centred
+    full = np.zeros((d + 1, d + 1))
+    full[:d, :d] = centred + bowl.mass * np.outer(bowl.means, bowl.means)
+    full[:d, d] = full[d, :d] = bowl.mass * bowl.means
+    full[d, d] = bowl.mass
+    return full
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [D, 6 * SHORT])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_gradient_and_hessian_of_a_sample(form):
-    it = problem()
+def test_gradient_and_hessian_of_a_sample(form, columns, kind, intercept):
+    """Dense rows, sparse rows, and those that are multiplied as sparse ones."""
     rng = np.random.default_rng(1)
-    sparse = Logistic(
-        form(it.model.rows.values * (rng.uniform(size=(N, D)) < 0.5)),
-        it.model.targets,
-        alpha=L2,
-        fit_intercept=True,
-    )
-    run = begun(sparse, None, sample_size=100)
-    run.sample.items[:] = rng.integers(N, size=100)
-    run.sample.factors[:] = rng.exponential(size=100)
-    run.sample.z[:] = rng.normal(size=100)
-    run.sample.factors[:10] = 0.0
-    fill_gradient(run, 100)
-    fill_hessian(run, 100)
-    X = np.array([sparse.item_gradient(i, None) for i in run.sample.items])
-    X /= X[:, -1:]  # the slope
-    y, z = sparse.model.targets[run.sample.items], run.sample.z
-    chance, factors = 1 / (1 + np.exp(y * z)), run.sample.factors / 100
-    gradient = -(factors * y * chance) @ X
-    hessian = (X.T * (factors * chance * (1 - chance))) @ X
-    hessian += L2 * np.diag(np.arange(D + 1) < D)
-    hessian[-1, -1] += RIDGE * factors.sum()
-    np.testing.assert_allclose(run.scratch.model_gradient, gradient, rtol=1e-12)
-    lower = np.tril_indices(D + 1)
-    np.testing.assert_allclose(run.scratch.hessian[lower], hessian[lower], rtol=1e-11)
-    assert (run.scratch.hessian[np.triu_indices(D + 1, 1)] == 0).all()
+    share = 0.5 if columns == D else 0.05
+    X = (rng.normal(size=(N, columns)) + 1) * (rng.uniform(size=(N, columns)) < share)
+    X[3] = 0.0
+    X = X.astype(kind)
+    it = Logistic(form(X), rng.uniform(size=N) < 0.3, alpha=L2, fit_intercept=intercept)
+    items, factors = rng.integers(N, size=100), rng.exponential(size=100)
+    factors[:10] = 0.0
+    sample = Sample.of(it.model, items, factors)
+    w = rng.normal(size=it.shape) / columns
+    rows = np.column_stack([X.astype(float), np.ones(N)])[items][:, : columns + intercept]
+    z = sample.products(w)
+    np.testing.assert_allclose(z[10:], (rows @ w)[10:], rtol=1e-9, atol=1e-12)
+    assert (z[:10] == 0.0).all()
+    _, slopes, curves = it.model.derivatives(items, z)
+    y = it.model.targets[items]
+    chance = 1 / (1 + np.exp(y * z))
+    penalty = np.where(np.arange(w.size) < columns, L2, 0.0)
+    gradient = -(factors * y * chance) @ rows + penalty * w
+    np.testing.assert_allclose(sample.gradient(w, slopes), gradient, rtol=1e-9, atol=1e-12)
+    hessian = (rows.T * (factors * chance * (1 - chance))) @ rows + np.diag(penalty)
+    if intercept:
+        hessian[-1, -1] += RIDGE * factors.sum()
+    bowl = sample.bowl(curves)
+    found = hessian_of(bowl, columns)
+    np.testing.assert_allclose(found, hessian, rtol=1e-7, atol=1e-9 * hessian.max())
+    step, gain = bowl.step(gradient)
+    expected = -np.linalg.solve(hessian, gradient)
+    np.testing.assert_allclose(step, expected, rtol=1e-5, atol=1e-9 * np.abs(expected).max())
+    assert gain == pytest.approx(-gradient @ expected, rel=1e-6)
+    value = factors @ np.logaddexp(0, -y * z) + penalty @ w**2 / 2
+    assert sample.value(w) == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize(("curves", "slopes"), [(0.0, 0.0), (2.0, 0.0), (0.0, -3.0)])
@@ -268,91 +289,101 @@ def test_scores_without_curvature_or_slopes(curves, slopes):
         expected += reaches**2 / (reaches**2).sum()
     if slopes:
         expected += reaches / reaches.sum()
-    fill_scores(run, 0.0)
+    run.fill_scores(0.0)
     np.testing.assert_allclose(run.survey.scores, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_values_and_lengths_of_steps(intercept, weighted):
+def test_the_way_over_a_sample(intercept, weighted, monkeypatch):
     """Far out, where the logistic function is flat, full steps overshoot, and are halved."""
     it = problem(fit_intercept=intercept, **({} if weighted else {"sample_weight": None}))
-    slow, m, factors_seen = Slow(it), 60, set()
+    slow, m, halved = Slow(it), 60, 0
     for seed in range(8):
         rng = np.random.default_rng(seed)
         w = rng.normal(size=D + intercept) * [0.1, 1.0, 2.0, 4.0][seed % 4]
-        run = begun(it, w, sample_size=m)
         items = rng.integers(N, size=m)
         factors = it.model.weights[items] * rng.exponential(size=m)
-        run.sample.items[:], run.sample.factors[:] = items, factors
-        c = rng.normal(size=w.size) * 1e-3
-        run.scratch.correction[:] = c
-        value, gradient, hessian = slow.sampled(w, items, factors)
-        assert place(run, m) == pytest.approx(value, rel=1e-12)
-        kept = factors > 0
-        np.testing.assert_allclose(run.sample.z[kept], (slow.X[items] @ w)[kept], rtol=1e-9)
-        fill_gradient(run, m)
-        run.scratch.model_gradient[:] = gradient + c
-        fill_hessian(run, m)
-        factorise(run.scratch.hessian)
-        gain, step = solve(run), -np.linalg.solve(hessian, gradient + c)
-        np.testing.assert_allclose(run.scratch.step, step, rtol=1e-5, atol=1e-9)
-        assert gain == pytest.approx(-(gradient + c) @ step, rel=1e-6)
-        step, factor = run.scratch.step.copy(), 1.0
-
-        def along(factor, w=w, c=c, step=step, items=items, factors=factors):
-            there = w + factor * step
-            with np.errstate(over="ignore"):  # exp(1000) is inf, and 1 / inf is 0
-                return slow.sampled(there, items, factors)[0] + c @ there
-
-        while along(factor) > along(0.0) - ARMIJO * factor * gain:
-            factor /= 2
-        assert move_along(run, m, gain) == factor
-        for share in (0.0, 0.3, 1.0):
-            assert value_along(run, m, share) == pytest.approx(along(share), rel=1e-10)
-        factors_seen.add(factor)
-        assert move_along(run, m, 1e300) == 0.0  # no step gains as much
-    assert min(factors_seen) < 1.0 == max(factors_seen)
+        lengths = []
+        with np.errstate(over="ignore"):  # exp(1000) is inf, and 1 / inf is 0
+            expected = slow.descended(w, items, factors, np.zeros(w.size), lengths)
+        found = Sample.of(it.model, items, factors / m).descend(w)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+        halved += min(lengths) < 1.0
+        exact = rng.normal(size=w.size) * 1e-3 + slow.sampled(w, items, factors)[1]
+        c = exact - slow.sampled(w, items, factors)[1]
+        with np.errstate(over="ignore"):
+            expected = slow.descended(w, items, factors, c)
+        found = Sample.of(it.model, items, factors / m).descend(w, exact)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    assert 0 < halved < 8
 
 
-@pytest.mark.parametrize("ones", [0, 1])
-@pytest.mark.parametrize("count", [1, 3, 4, 6])
+def test_no_step_where_none_gains(monkeypatch):
+    it = problem()
+    sample = Sample.of(it.model, np.arange(60), np.ones(60) / 60)
+    w = np.linspace(-1, 1, D + 1)
+    monkeypatch.setattr(Bowl, "step", lambda bowl, gradient: (np.ones(w.size), 1e300))
+    np.testing.assert_array_equal(sample.descend(w), w)
+    monkeypatch.setattr(Bowl, "step", lambda bowl, gradient: (np.ones(w.size), np.nan))
+    np.testing.assert_array_equal(sample.descend(w), w)
+
+
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_outer_products_of_rows(kind, count, ones):
+def test_blocks_products_and_rows_taken(kind, monkeypatch):
     rng = np.random.default_rng(0)
-    X = (rng.normal(size=(9, 6)) * (rng.uniform(size=(9, 6)) < 0.6)).astype(kind)
-    X[2] = 0.0
-    items, factors = rng.integers(9, size=count), rng.exponential(size=count)
-    full = np.hstack([X.astype(float), np.ones((9, ones))])[items]
-    expected = 1.0 + np.tril((full.T * factors) @ full)
-    for rows in (as_rows(X), as_rows(sp.csr_array(X))):
-        matrix, block = np.ones((6 + ones, 6 + ones)), np.full((8, 6 + ones), np.nan)
-        type(rows).add_outers(rows, items, factors, block, matrix)
-        np.testing.assert_allclose(matrix, expected, rtol=1e-6 if kind == np.float32 else 1e-13)
+    X = (rng.normal(size=(57, 6)) * (rng.uniform(size=(57, 6)) < 0.6)).astype(kind)
+    X[[0, 9, 10, 56]] = 0.0
+    for limit in (1, 7, 100, 2**17):
+        monkeypatch.setattr(tombola.problems.rows, "BLOCK", limit)
+        for rows in (as_rows(X), as_rows(sp.csr_array(X))):
+            parts = list(blocks(rows))
+            assert [where.start for where, _ in parts] == [0, *(w.stop for w, _ in parts[:-1])]
+            assert parts[-1][0].stop == 57
+            for where, matrix in parts:
+                assert matrix.dtype == np.float64
+                dense = matrix.toarray() if sp.issparse(matrix) else matrix
+                np.testing.assert_array_equal(dense, X[where])
+            w = rng.normal(size=6)
+            np.testing.assert_allclose(products(rows, w), X @ w, rtol=1e-12, atol=1e-14)
+            items = rng.integers(57, size=90)
+            np.testing.assert_allclose(products(taken(rows, items), w), X[items] @ w, atol=1e-14)
+            weights = rng.exponential(size=6)
+            naive = [sum(b * float(v) ** 2 for b, v in zip(weights, row, strict=True)) for row in X]
+            np.testing.assert_array_equal(squared_norms(rows, weights), naive)
+            np.testing.assert_allclose(squared_norms(rows), (X.astype(float) ** 2).sum(axis=1))
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 40])
-def test_positive_systems(size):
+def test_systems_do_not_depend_on_units(size):
     rng = np.random.default_rng(size)
-    root = rng.normal(size=(size, size + 3)) * 10.0 ** rng.integers(-8, 9, size=(size, 1))
-    matrix, right = root @ root.T, rng.normal(size=size)
-    scale = np.sqrt(np.diag(matrix))
-    expected = np.linalg.solve(matrix / np.outer(scale, scale), right / scale) / scale
-    given, x = np.tril(matrix) + np.triu(np.full((size, size), np.nan), 1), right.copy()
-    factorise(given)
-    substitute(given, x)
-    np.testing.assert_allclose(x * scale, expected * scale, rtol=1e-6, atol=1e-8)
-    factor = np.tril(given)
-    np.testing.assert_allclose(factor @ factor.T, matrix, rtol=1e-9, atol=1e-10 * matrix.max())
+    X, units = rng.normal(size=(size + 60, size)), 10.0 ** rng.integers(-8, 9, size=size)
+    bends, gradient = rng.exponential(size=len(X)), rng.normal(size=size)
+    step, gain = bowl_over(as_rows(X), bends, 1.0, 0.0, False).step(gradient)
+    hessian = (X.T * bends) @ X
+    np.testing.assert_allclose(step, -np.linalg.solve(hessian, gradient), rtol=1e-9)
+    other, same = bowl_over(as_rows(X * units), bends, 1.0, 0.0, False).step(gradient * units)
+    np.testing.assert_allclose(other * units, step, rtol=1e-7)
+    assert same == pytest.approx(gain, rel=1e-9)
 
 
-@pytest.mark.parametrize("matrix", [np.ones((3, 3)), np.zeros((3, 3)), np.full((3, 3), 1e-310)])
-def test_singular_systems_have_a_finite_solution(matrix):
-    x = np.array([1.0, 1.0, 1.0]) * matrix[0, 0]
-    matrix = matrix.copy()
-    factorise(matrix)
-    substitute(matrix, x)
-    assert np.isfinite(x).all()
+def test_columns_far_from_zero_are_centred():
+    """Means of 1e8 times the spread leave nothing of a Hessian that is not centred."""
+    rng = np.random.default_rng(0)
+    X, bends, gradient = rng.normal(size=(200, 4)), rng.exponential(size=200), rng.normal(size=5)
+    step, _ = bowl_over(as_rows(X), bends, 0.0, 1e-6, True).step(gradient)
+    moved = X + 1e8
+    there = np.append(gradient[:4] + 1e8 * gradient[4], gradient[4])
+    other, _ = bowl_over(as_rows(moved), bends, 0.0, 1e-6, True).step(there)
+    np.testing.assert_allclose(other[:4], step[:4], rtol=1e-5)
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0, 1e-160, 1e150, 1e200])
+def test_singular_systems_have_a_finite_step_or_none(value):
+    X = np.full((5, 3), value)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        step, gain = bowl_over(as_rows(X), np.ones(5), 5.0, 0.0, True).step(np.ones(4))
+    assert np.isfinite(step).all() or not 0.0 < gain < np.inf
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -381,7 +412,11 @@ def test_rounds_in_numpy(intercept):
         assert np.abs(found - wrong).max() > 1e-3  # the correction is seen
 
 
-def test_a_sample_of_all_rows_is_all_rows():
+@pytest.mark.parametrize("worth", [0, WORTH])
+def test_a_sample_of_all_rows_is_all_rows(worth, monkeypatch):
+    """With many entries, every eighth row leads."""
+    monkeypatch.setattr(newton_run, "WORTH", worth)
+    monkeypatch.setitem(globals(), "WORTH", worth)
     it = problem()
     result = Newton(sample_size=N).minimize(it, rounds=1)
     slow, w = Slow(it), np.append(np.zeros(D), best_constant(it)[0])

@@ -191,7 +191,7 @@ def test_a_step_that_raises_the_objective_is_cut():
         cuts.append(progress["cut"])
         steps.append((part.item_gradients - N * progress["passes"]) // m)
     assert values[0] == best_constant(it)[1]  # the first minimum is worse, and not the solution
-    assert (np.diff(values) <= 0).all()
+    assert (np.diff(values) <= np.finfo(float).eps * values[0]).all()  # of sums in another order
     assert cuts == [0, 1] + [2] * 10
     steps = np.diff([0, *steps])  # of each round
     assert (steps[:2] > 1).all()
@@ -207,7 +207,7 @@ def test_rows_beyond_a_cut_are_drawn_next():
     y = X @ np.arange(1, 6) - 1.5 + rng.logistic(size=20_000) > 0
     X[:5] *= 1e6
     it = Logistic(X, y, alpha=1e-4, fit_intercept=True)
-    result = Newton(tol=1e-6).minimize(it, rounds=100)
+    result = Newton(tol=1e-6, sample_size=2000).minimize(it, rounds=100)
     assert result.rounds < 50
     assert result.state["parts"]["progress"]["passes"] > result.rounds
 

@@ -38,9 +38,9 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
 
         (1/n) sum_i s_i loss(x_i w + b, y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
 
-    By default it is solved by Newton's method on samples where rows are many and short, and by
-    dual coordinate ascent elsewhere. Rows that matter most are drawn most often, there is no rate
-    to choose, and the duality gap says when to stop.
+    By default it is solved by Newton's method, on samples where rows are many, or by dual
+    coordinate ascent where rows are long. Rows that matter most are drawn most often, there is no
+    rate to choose, and the duality gap says when to stop.
 
     Parameters
     ----------
@@ -57,9 +57,10 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
     solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
-        "auto" is newton (Newton's method on samples of rows) where rows are many for their length,
-        30 for each column or more, with l1_ratio=0 and not for the hinge loss. Otherwise it is sdca
-        (dual coordinate ascent), which needs alpha above 0, l1_ratio below 1, and not softmax.
+        "auto" is newton (Newton's method, on samples of rows if they are many) for smooth losses
+        with alpha above 0 and l1_ratio=0: if there are 30 rows or more for each column, if there
+        are few of both, or if sdca would be slow, as with columns in large units. Otherwise it is
+        sdca (dual coordinate ascent), which needs alpha above 0, l1_ratio below 1, and not softmax.
         With l1_ratio=1 `fit` goes by columns in place of rows (`tombola.solvers.WorkingSets`).
         Elsewhere it is saga, or adagrad for the hinge loss. All but adagrad and sgd converge
         without a tuned rate; these two can go on with new rows by `partial_fit`.

@@ -31,9 +31,9 @@ class LinearRegressor(LinearPrediction, RegressorMixin, RegressionLoss, LinearEs
 
         (1/n) sum_i s_i loss(x_i w + b - y_i) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2)
 
-    By default it is solved by Newton's method on samples where rows are many and short, and by
-    dual coordinate ascent elsewhere. Rows that matter most are drawn most often, there is no rate
-    to choose, and the duality gap says when to stop.
+    By default it is solved by Newton's method, on samples where rows are many, or by dual
+    coordinate ascent where rows are long. Rows that matter most are drawn most often, there is no
+    rate to choose, and the duality gap says when to stop.
 
     Parameters
     ----------
@@ -44,10 +44,11 @@ class LinearRegressor(LinearPrediction, RegressorMixin, RegressionLoss, LinearEs
     alpha : float, default=1e-4
         The strength of the penalty; the alpha of scikit-learn's Ridge is alpha n.
     solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
-        "auto" is newton (Newton's method on samples of rows) where rows are many for their length,
-        30 for each column or more, with l1_ratio=0 and not for the epsilon-insensitive loss.
-        Otherwise it is sdca (dual coordinate ascent), which needs alpha above 0 and l1_ratio below
-        1. With l1_ratio=1 `fit` goes by columns in place of rows (`tombola.solvers.WorkingSets`).
+        "auto" is newton (Newton's method, on samples of rows if they are many) for smooth losses
+        with alpha above 0 and l1_ratio=0: if there are 30 rows or more for each column, if there
+        are few of both, or if sdca would be slow, as with columns in large units. Otherwise it is
+        sdca (dual coordinate ascent), which needs alpha above 0 and l1_ratio below 1. With
+        l1_ratio=1 `fit` goes by columns in place of rows (`tombola.solvers.WorkingSets`).
         Elsewhere it is saga, or adagrad for the epsilon-insensitive loss. All but adagrad and
         sgd converge without a tuned rate; these two can go on with new rows by `partial_fit`.
     sampler : str, Sampler or callable, default="auto"

@@ -3,10 +3,11 @@
 import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from tombola.problems.linear import Linear, LinearProblem, Settings
-from tombola.state import Cell, derived
+from tombola.state import Cell, Floats, derived
 from tombola.validation import number
 
 __all__ = ["EpsilonSettings", "Huber"]
@@ -36,6 +37,12 @@ class HuberModel(Linear):
     def curve(self, item: int, z: Any) -> Any:
         """Return 1 for residuals below epsilon, else 0."""
         return 1.0 if abs(z - self.targets[item]) < self.settings[0].epsilon else 0.0
+
+    def derivatives(self, items: Any, z: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return phi, phi' and phi'' at inner products z."""
+        residuals, epsilon = z - self.targets[items], self.settings[0].epsilon
+        slopes = np.clip(residuals, -epsilon, epsilon)
+        return slopes * (residuals - 0.5 * slopes), slopes, 1.0 * (np.abs(residuals) < epsilon)
 
     def conjugate(self, item: int, a: Any) -> Any:
         """Return a^2 / 2 - a y, for |a| <= epsilon."""

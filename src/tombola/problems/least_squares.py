@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+
 from tombola.problems.linear import Linear, LinearProblem
+from tombola.state import Floats
 
 __all__ = ["LeastSquares"]
 
@@ -22,6 +25,11 @@ class LeastSquaresModel(Linear):
     def curve(self, item: int, z: Any) -> Any:
         """Return 1."""
         return 1.0
+
+    def derivatives(self, items: Any, z: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return phi, phi' and phi'' at inner products z."""
+        residuals = z - self.targets[items]
+        return 0.5 * residuals * residuals, residuals, np.ones_like(residuals)
 
     def conjugate(self, item: int, a: Any) -> Any:
         """Return a^2 / 2 - a y, for any a."""

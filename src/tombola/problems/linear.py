@@ -20,6 +20,7 @@ adds no variance.
 
 import hashlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from tombola.problems.rows import (
     squared_norms,
     transposed,
 )
-from tombola.state import Cell, Floats, Record, State, cell, derived
+from tombola.state import Cell, Floats, Ints, Record, State, cell, derived
 from tombola.validation import number
 
 __all__ = [
@@ -82,6 +83,16 @@ class Linear(State):
         """Return the second derivative of the loss at the inner product z; 0 at kinks."""
         raise NotImplementedError
 
+    def derivatives(self, items: Any, z: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return phi, phi' and phi'' of items (a slice, or integers) at inner products z.
+
+        In numpy; by default the methods of a loss with one output are called item by item.
+        """
+        numbers = np.arange(self.targets.size)[items]
+        out = np.empty((3, numbers.size))
+        fill_derivatives(self, numbers, z, np.empty(1), np.empty(1), out)
+        return out[0], out[1], out[2]
+
     def conjugate(self, item: int, a: Any) -> Any:
         """Return phi*(-a) for a dual variable a in its domain."""
         raise NotImplementedError
@@ -121,6 +132,18 @@ def weighted_slopes(model: Linear, item: int, z: Floats, out: Floats) -> Any:
     for k in range(z.size):
         out[k] *= weight
     return loss
+
+
+@kernel
+def fill_derivatives(
+    model: Linear, items: Ints, products: Floats, z: Floats, slope: Floats, out: Floats
+) -> None:
+    """Write phi, phi' and phi'' of items at inner products."""
+    for place in range(items.size):
+        z[0] = products[place]
+        out[0, place] = model.slopes(items[place], z, slope)
+        out[1, place] = slope[0]
+        out[2, place] = model.curve(items[place], z[0])
 
 
 @kernel
@@ -329,8 +352,20 @@ class LinearProblem:
         smooth: NDArray[np.float64] = curvature * squares + self.l2
         return np.append(smooth, curvature) if self.fit_intercept else smooth
 
+    def once(self, name: str, make: Callable[[Any], Any]) -> Any:
+        """Return what a function makes of this problem; it is called once for a model."""
+        kept: Any = self.__dict__.get("_kept")
+        if kept is None or kept[0] is not self.model:
+            kept = self.__dict__["_kept"] = (self.model, {})
+        if name not in kept[1]:
+            kept[1][name] = make(self)
+        return kept[1][name]
+
     def fingerprint(self) -> str:
         """Return a hash of targets, weights, norms of rows, shape and penalties: O(n)."""
+        return str(self.once("fingerprint", LinearProblem._digest))
+
+    def _digest(self) -> str:
         model, digest = self.model, hashlib.sha256(repr(self.shape).encode())
         for part in (model.targets, model.weights, model.norms, model.settings):
             digest.update(part.tobytes())

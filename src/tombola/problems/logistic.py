@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from tombola.compiling import kernel
 from tombola.problems.linear import Linear, TwoClasses
 from tombola.state import Floats
@@ -97,6 +99,15 @@ class LogisticModel(Linear):
         """Return 1 / ((1 + exp(z)) (1 + exp(-z)))."""
         small = math.exp(-abs(z))
         return small / ((1.0 + small) * (1.0 + small))
+
+    def derivatives(self, items: Any, z: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return phi, phi' and phi'' at inner products z."""
+        y = self.targets[items]
+        margins = y * z
+        small = np.exp(-np.abs(margins))
+        share = 1.0 / (1.0 + small)
+        slopes = -y * (np.maximum(small, margins < 0.0) * share)
+        return np.log1p(small) - np.minimum(margins, 0.0), slopes, small * share * share
 
     def conjugate(self, item: int, a: Any) -> Any:
         """Return alpha log(alpha) + (1 - alpha) log(1 - alpha), for alpha = y a from 0 to 1."""

@@ -1,5 +1,6 @@
 """The data, row by row: dense or compressed sparse rows, used without a copy."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,20 @@ __all__ = [
     "Rows",
     "Sparse",
     "as_rows",
+    "blocks",
     "checked_array",
     "mean_entries",
+    "products",
     "shape_of",
     "squared_norms",
+    "taken",
     "transposed",
     "transposed_part",
 ]
 
 FETCHED = 128  # entries of a dense row that are prefetched
+BLOCK, LONGEST = 2**17, 2**14  # entries and rows for numpy at a time: they stay in the cache ...
+SQUARED = 2**14  # ... as do these squares
 
 
 class Dense(State):
@@ -44,15 +50,6 @@ class Dense(State):
     def add_scaled(self, item: int, factor: Any, scales: Any, vector: Any) -> None:
         """Add a multiple of a row to a vector, each entry times a scale of its own."""
         dense_add_scaled(self.values[item], factor, scales, vector)
-
-    def add_outers(self, items: Ints, factors: Any, block: Any, matrix: Any) -> None:
-        """Add factors x x' over rows x, with a one at the end if the matrix is wider.
-
-        Only the lower triangle is added to. `block` is scratch, of shape (8, width).
-        """
-        for start in range(0, items.size, 4):
-            fill_block(self.values, items, factors, start, block)
-            add_block(block, matrix)
 
     def prefetch_row(self, item: int) -> None:
         """Prefetch the beginning of a row; the processor then fetches ahead by itself."""
@@ -105,19 +102,6 @@ class Sparse(State):
         for k in range(np.uint64(self.starts[item]), np.uint64(self.starts[item + 1])):
             j = np.uint64(self.columns[k])
             vector[j] += factor * scales[j] * self.values[k]
-
-    def add_outers(self, items: Ints, factors: Any, block: Any, matrix: Any) -> None:
-        """Add factors x x' over rows x, with a one at the end if the matrix is wider.
-
-        Only the lower triangle is added to.
-        """
-        d, values, columns, starts = self.shape[1], self.values, self.columns, self.starts
-        for b in range(items.size):
-            item, factor = items[b], factors[b]
-            sparse_add_outer(values, columns, starts, item, factor, matrix)
-            if matrix.shape[0] > d:
-                sparse_add(values, columns, starts, item, factor, matrix[d])
-                matrix[d, d] += factor
 
     def prefetch_row(self, item: int) -> None:
         """Prefetch the beginning of a row."""
@@ -177,41 +161,6 @@ def dense_add_scaled(row: Any, factor: Any, scales: Any, vector: Any) -> None:
     """vector[j] += factor scales[j] row[j]."""
     for j in range(row.size):
         vector[j] += factor * scales[j] * row[j]
-
-
-@kernel(inner=True)
-def fill_block(values: Any, items: Ints, factors: Any, start: Any, block: Any) -> None:
-    """Write four rows, and the same times their factors; ones if the block is wider."""
-    d = values.shape[1]
-    for r in range(4):
-        place = min(start + r, items.size - 1)
-        item, factor = items[place], factors[place] if start + r < items.size else 0.0
-        for j in range(block.shape[1]):
-            value = np.float64(values[item, j]) if j < d else 1.0
-            block[r, j] = value
-            block[4 + r, j] = factor * value
-
-
-@kernel(inner=True, fast=True)
-def add_block(block: Any, matrix: Any) -> None:
-    """matrix[j, k] += sum_r block[4 + r, j] block[r, k], for k <= j; four rows at a time."""
-    for j in range(matrix.shape[0]):
-        a, b, c, e = block[4, j], block[5, j], block[6, j], block[7, j]
-        for k in range(j + 1):
-            matrix[j, k] += a * block[0, k] + b * block[1, k] + c * block[2, k] + e * block[3, k]
-
-
-@kernel(inline=True)
-def sparse_add_outer(
-    values: Any, columns: Any, starts: Any, item: int, factor: Any, matrix: Any
-) -> None:
-    """matrix[c, e] += factor x_c x_e over the entries of a row, for e <= c: columns rise."""
-    begin, end = np.uint64(starts[item]), np.uint64(starts[item + 1])
-    for j in range(begin, end):
-        scaled = factor * values[j]
-        out = matrix[columns[j]]
-        for k in range(begin, j + np.uint64(1)):
-            out[np.uint64(columns[k])] += scaled * values[k]
 
 
 @kernel(inline=True)
@@ -376,18 +325,72 @@ def mean_entries(rows: Rows) -> float:
 
 
 def squared_norms(rows: Rows, weights: Floats | None = None) -> Floats:
-    """Return the squared norm of each row, with weights for the columns."""
-    n, d = shape_of(rows)
-    out = np.empty(n)
-    fill_squares(rows, np.ones(d) if weights is None else weights, out)
+    """Return the squared norm of each row, with weights for the columns.
+
+    The squares of a row are added in the order of its entries, on every machine.
+    """
+    out = np.zeros(shape_of(rows)[0])
+    if isinstance(rows, Sparse):
+        squares = np.square(rows.values, dtype=np.float64)
+        if weights is not None:
+            squares *= weights[rows.columns]
+        sizes = np.diff(rows.starts)
+        np.add.at(out, np.repeat(np.arange(out.size), sizes), squares)
+        return out
+    size = max(1, SQUARED // rows.values.shape[1])
+    with np.errstate(over="ignore"):
+        for begin in range(0, out.size, size):
+            part = rows.values[begin : begin + size]
+            squares = np.square(part.T, order="C", dtype=np.float64)
+            if weights is not None:
+                squares *= weights[:, None]
+            squares.sum(axis=0, out=out[begin : begin + size])
     return out
 
 
-@kernel
-def fill_squares(rows: Rows, weights: Floats, out: Floats) -> None:
-    """out[i] = sum_j weights[j] row_i[j]^2."""
-    for item in range(out.size):
-        out[item] = rows.square_sum(item, weights)
+def blocks(rows: Rows) -> Iterator[tuple[slice, Any]]:
+    """Yield the rows in parts: which rows, and a matrix of them in float64.
+
+    Without a copy of what is float64. Sparse rows are scipy's, dense ones an array.
+    """
+    n, d = shape_of(rows)
+    if isinstance(rows, Dense):
+        size = min(max(1, BLOCK // d), LONGEST)
+        for begin in range(0, n, size):
+            where = slice(begin, min(begin + size, n))
+            yield where, rows.values[where].astype(np.float64, copy=False)
+        return
+    from scipy.sparse import csr_matrix  # there are no sparse rows without scipy
+
+    starts, begin = rows.starts, 0
+    while begin < n:
+        limit = int(starts[begin]) + 16 * BLOCK  # scipy's matrices are slow to make
+        end = max(begin + 1, int(np.searchsorted(starts, limit, side="right")) - 1)
+        where, entries = slice(begin, end), slice(int(starts[begin]), int(starts[end]))
+        values = rows.values[entries].astype(np.float64, copy=False)
+        parts = values, rows.columns[entries], starts[begin : end + 1] - starts[begin]
+        yield where, csr_matrix(parts, shape=(end - begin, d), copy=False)
+        begin = end
+
+
+def products(rows: Rows, w: Floats) -> Floats:
+    """Return the inner product of each row with a vector, or with each row of a matrix."""
+    out = np.empty((shape_of(rows)[0], *w.shape[:-1]))
+    for where, matrix in blocks(rows):
+        out[where] = matrix @ w.T
+    return out
+
+
+def taken(rows: Rows, items: Ints) -> Rows:
+    """Return some rows, a copy."""
+    if isinstance(rows, Dense):
+        return Dense(rows.values[items])
+    sizes = np.diff(rows.starts)[items]
+    starts = np.zeros(items.size + 1, dtype=rows.starts.dtype)
+    np.cumsum(sizes, out=starts[1:])
+    places = np.arange(starts[-1]) + np.repeat(rows.starts[:-1][items] - starts[:-1], sizes)
+    shape = np.array([items.size, rows.shape[1]])
+    return Sparse(rows.values[places], rows.columns[places], starts, shape)
 
 
 def transposed(rows: Rows) -> Rows:

@@ -31,6 +31,21 @@ class SoftmaxModel(Linear):
         out[label] -= 1.0
         return math.log(total) + largest - z[label]
 
+    def derivatives(self, items: Any, z: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return phi, its derivatives softmax(z) - onehot(y), and softmax(z), of shape (B, K).
+
+        The second derivatives are diag(p) - p p', with p = softmax(z).
+        """
+        labels = self.targets[items].astype(np.int64)
+        rows = np.arange(labels.size)
+        z = z - z.max(axis=1, keepdims=True)
+        chances = np.exp(z)
+        totals = chances.sum(axis=1)
+        chances /= totals[:, None]
+        slopes = chances.copy()
+        slopes[rows, labels] -= 1.0
+        return np.log(totals) - z[rows, labels], slopes, chances
+
     def conjugates(self, item: int, a: Floats) -> Any:
         """Return sum_k p_k log(p_k) for the distribution p = onehot(y) - a."""
         label = np.int64(self.targets[item])

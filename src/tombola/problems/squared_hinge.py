@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+
 from tombola.problems.linear import Linear, TwoClasses
+from tombola.state import Floats
 
 __all__ = ["SquaredHinge"]
 
@@ -23,6 +26,12 @@ class SquaredHingeModel(Linear):
     def curve(self, item: int, z: Any) -> Any:
         """Return 2 if the margin is below 1, else 0."""
         return 2.0 if self.targets[item] * z < 1.0 else 0.0
+
+    def derivatives(self, items: Any, z: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return phi, phi' and phi'' at inner products z."""
+        y = self.targets[items]
+        short = np.maximum(0.0, 1.0 - y * z)
+        return short * short, -2.0 * y * short, 2.0 * (short > 0.0)
 
     def conjugate(self, item: int, a: Any) -> Any:
         """Return alpha^2 / 4 - alpha, for alpha = y a >= 0."""

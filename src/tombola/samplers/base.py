@@ -206,10 +206,7 @@ class Sampler(ABC):
         if draw.n != self.n:
             raise ValueError(f"the draw is over {draw.n} items, this sampler has {self.n}")
         array = _as_losses(losses, draw.indices.shape, "item drawn")
-        tallied = (self.tally, self.n, draw.probabilities, array)
-        if Sampler._record_code is None:
-            Sampler._record_code = entry(record, *tallied)
-        wrong = Sampler._record_code(*tallied)
+        wrong = self._record(draw.probabilities, array)
         if wrong >= 0:
             raise ValueError(
                 f"losses[{wrong}] is {array[wrong]} (item {draw.indices[wrong]}): "
@@ -217,12 +214,18 @@ class Sampler(ABC):
             )
         return array
 
+    def _record(self, probabilities: NDArray[np.float64], losses: NDArray[np.float64]) -> int:
+        """Add losses to the gauge and return -1, or return the position of a bad one."""
+        tallied = (self.tally, self.n, probabilities, losses)
+        if Sampler._record_code is None:
+            Sampler._record_code = entry(record, *tallied)
+        return Sampler._record_code(*tallied)
+
     def _checked_all(self, losses: ArrayLike) -> NDArray[np.float64]:
         """Return the losses of all items, for `update_all`, or raise an error that names one."""
         array = _as_losses(losses, (self.n,), "item")
-        wrong = ~(np.isfinite(array) & (array >= 0))
-        if wrong.any():
-            position = int(wrong.argmax())
+        if not 0.0 <= array.min() <= array.max() < np.inf:
+            position = int((~(np.isfinite(array) & (array >= 0))).argmax())
             raise ValueError(
                 f"losses[{position}] is {array[position]}: losses must be finite and not negative"
             )

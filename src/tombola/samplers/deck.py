@@ -1,6 +1,6 @@
 """Shuffled epochs: a deck of all items, shuffled as it is dealt."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.index.layout import place_type
-from tombola.random import Words, next_below
-from tombola.state import Cell, Record, State, array, cell, integer
+from tombola.random import Words, integers_below, next_below
+from tombola.state import Cell, Ints, Record, State, array, cell, integer
 
-__all__ = ["Cards", "Deck", "Turn", "deal_among", "deal_one", "new_deck", "swap_in"]
+__all__ = [
+    "Cards", "Deck", "Turn", "deal_among", "deal_in_numpy", "deal_one", "new_deck", "swap_in",
+]  # fmt: skip
 
 
 class Turn(Record):
@@ -69,6 +71,21 @@ def deal_among(deck: Cards, length: Any, stream: Cell[Words]) -> Any:
     item = swap_in(deck.items, place, length, stream)
     deck.turn[0].place = place + 1 if place + 1 < length else 0
     return np.int64(item)
+
+
+def deal_in_numpy(deck: Cards, count: int, words: Callable[[int], Any]) -> Ints:
+    """Return the next items, as calls of `deal_one` would; `words` returns the next words."""
+    length, items = deck.items.size, deck.items.data  # whose elements are Python's integers
+    places = (deck.turn[0].place + np.arange(count)) % length
+    others = places + integers_below(length - places, words)
+    dealt = []
+    for place, other in zip(places.tolist(), others.tolist(), strict=True):
+        item = items[other]
+        items[other] = items[place]
+        items[place] = item
+        dealt.append(item)
+    deck.turn[0].place = (deck.turn[0].place + count) % length
+    return np.array(dealt, dtype=np.int64)
 
 
 @kernel(allocates=True)

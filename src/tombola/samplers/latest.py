@@ -1,15 +1,18 @@
 """Half of the draws in shuffled order, half by the latest loss of each item."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
-from tombola.random import next_below, next_word
+from tombola.draws import Draw
+from tombola.gauge import record_many
+from tombola.random import integers_below, next_below, next_word, take_words
 from tombola.samplers.compiled import Compiled, CompiledSampler
-from tombola.samplers.deck import Deck, deal_one, new_deck
+from tombola.samplers.deck import Deck, deal_in_numpy, deal_one, new_deck
 from tombola.state import Cell, Floats, Ints, Record, State, array, cell, derived, integer, real
 from tombola.validation import whole
 
@@ -86,6 +89,15 @@ def probability_of(state: LatestState, item: int) -> Any:
     return shuffled + turn.share * (state.plan.scores[item] / turn.total)
 
 
+def probabilities_of(state: LatestState, items: Ints) -> NDArray[np.float64]:
+    """Return the probability of each of some items to draw from."""
+    turn = state.plan.turn[0]
+    shuffled = (1.0 - turn.share) / state.among.size
+    if turn.share == 0.0:
+        return np.full(items.size, shuffled)
+    return np.asarray(shuffled + turn.share * (state.plan.scores[items] / turn.total))
+
+
 @kernel
 def make_plan(state: LatestState) -> None:
     """Plan the next draws: half of them by the latest losses, the others from the deck.
@@ -120,10 +132,30 @@ def make_plan(state: LatestState) -> None:
         plan.items[place] = item
 
 
-@kernel
-def take_all(state: LatestState, losses: Floats) -> None:
-    """Learn from the losses of all items, when called from Python."""
-    state.update_all(losses)
+def plan_in_numpy(state: LatestState, every: Any) -> None:
+    """Do as `make_plan`, with the same words: for a solver whose rounds are not compiled.
+
+    `every` selects the items to draw from: they, or a slice of all.
+    """
+    among, plan, turn = state.among, state.plan, state.plan.turn[0]
+    size, words = plan.items.size, partial(take_words, state.stream)
+    plan.scores[every] = state.scores[every]
+    passed = np.cumsum(plan.scores[every])
+    total = float(passed[-1])
+    by_loss = size // 2 if total > 0.0 else 0
+    turn.place, turn.total, turn.share = 0, total, by_loss / size
+    items: list[int] = []
+    if by_loss > 0:
+        points = np.full(by_loss, total / by_loss)
+        points[0] *= np.float64(words(1)[0] >> np.uint64(11)) * 2.0**-53
+        places = np.searchsorted(passed, np.cumsum(points), side="right")
+        items = among[np.minimum(places, among.size - 1)].tolist()
+    dealt = deal_in_numpy(state.deck, size - by_loss, words)
+    items += among[dealt].tolist()
+    last = np.arange(size - 1, 0, -1)
+    for place, other in zip(last.tolist(), integers_below(last + 1, words).tolist(), strict=True):
+        items[place], items[other] = items[other], items[place]
+    plan.items[:] = items
 
 
 class Latest(CompiledSampler):
@@ -175,6 +207,7 @@ class Latest(CompiledSampler):
         given |= {} if plan is None else {"plan": whole("plan", plan, 2)}
         super().__init__(n, seed, given, quantity=quantity)
         chosen = np.arange(self.n) if among is None else given["among"]
+        self._every = slice(None) if among is None else chosen
         size = max(2, chosen.size // 2) if plan is None else given["plan"]
         self.state = LatestState(
             stream=self._stream.state,
@@ -193,6 +226,33 @@ class Latest(CompiledSampler):
         plan = parameters.get("plan")
         return max(super()._entries(parameters), plan if isinstance(plan, int) else 0)
 
+    def _draw(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Draw as compiled loops do, in numpy: nothing is compiled."""
+        items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
+        plan, turn, done = self.state.plan, self.state.plan.turn[0], 0
+        while done < size:
+            if turn.place == plan.items.size:
+                plan_in_numpy(self.state, self._every)
+            count = min(size - done, plan.items.size - turn.place)
+            drawn = plan.items[turn.place : turn.place + count]
+            items[done : done + count] = drawn
+            probabilities[done : done + count] = probabilities_of(self.state, drawn)
+            turn.place += count
+            done += count
+        return items, probabilities
+
+    def _record(self, probabilities: NDArray[np.float64], losses: NDArray[np.float64]) -> int:
+        return record_many(self.tally, self.n, probabilities, losses)
+
+    def _update(self, draw: Draw, losses: NDArray[np.float64]) -> None:
+        self.state.scores[draw.indices] = np.minimum(losses, LARGEST)
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return the distribution as of the latest draw, in O(n)."""
+        out, among = np.zeros(self.n), self.state.among
+        out[among] = probabilities_of(self.state, among)
+        return out
+
     def update_all(self, losses: ArrayLike) -> None:
         """Learn from the losses of all items at once; the draws planned so far are dropped.
 
@@ -201,7 +261,8 @@ class Latest(CompiledSampler):
         losses : array-like of float, shape (n,)
             Not negative and finite.
         """
-        take_all(self.state, self._checked_all(losses))
+        np.minimum(self._checked_all(losses), LARGEST, out=self.state.scores)
+        self.state.plan.turn[0].place = self.state.plan.items.size
 
     def _largest_importance(self) -> float:
         return 2.0

@@ -277,7 +277,8 @@ class Solver(ABC):
     ) -> None:
         """Run to the last round, in chunks that keep Ctrl-C and `progress` responsive."""
         problem, run, sampler = execution.problem, execution.run, execution.sampler
-        compiled = isinstance(sampler, CompiledSampler) and sampler.feedback == "drawn"
+        compiled = run.compiled and isinstance(sampler, CompiledSampler)
+        compiled = compiled and sampler.feedback == "drawn"
         rounds, ended = stops.rounds, False
         chunk = 1 if self.rounds_per_epoch(problem) == 1 else 64  # a round may be a pass
         if stops.until is None:
@@ -329,13 +330,15 @@ class Solver(ABC):
         """Run some rounds with a sampler in Python; return the position of a bad loss, or -1."""
         run, sampler = execution.run, execution.sampler
         everything = sampler.feedback == "all"
+        look, step = (look_once, step_once) if run.compiled else (type(run).look, type(run).step)
         for _ in range(rounds):
-            if look_once(run) and not everything and hasattr(sampler, "update_all"):
+            if look(run) and not everything and hasattr(sampler, "update_all"):
                 sampler.update_all(run.seen())
             if run.ended():
                 break
             draw = sampler.draw(run.batch.items.size)
-            if not 0 <= draw.indices.min() <= draw.indices.max() < sampler.n:
+            least, most = draw.indices.min(initial=0), draw.indices.max(initial=0)
+            if not 0 <= least <= most < sampler.n:
                 raise IndexError(f"{sampler!r} drew an item that is not from 0 to {sampler.n - 1}")
             run.batch.items[:], run.batch.probabilities[:] = draw.indices, draw.probabilities
             run.batch.importances[:] = draw.importances
@@ -345,7 +348,7 @@ class Solver(ABC):
                 losses = self._all_losses(execution.problem, run)
                 if not np.isfinite(losses).all():
                     return 0
-            wrong = int(step_once(run))
+            wrong = int(step(run))
             if wrong >= 0:
                 return wrong
             if everything:

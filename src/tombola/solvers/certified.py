@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tombola.problems import Softmax
 from tombola.problems.linear import LinearProblem
 from tombola.samplers import Sampler
 from tombola.samplers.latest import Latest
@@ -26,7 +27,7 @@ __all__ = [
     "checked_tolerance",
 ]
 
-SMOOTH = "LeastSquares, Logistic, SquaredHinge, Huber"
+DUAL = "LeastSquares, Logistic, SquaredHinge, Huber"
 
 
 class Goal(Record):
@@ -100,11 +101,15 @@ class CertifiedSolver(Solver):
 
 
 def check_dual(problem: Any, name: str, smooth: bool) -> None:
-    """Raise a TypeError unless a problem is a linear model with a dual and, if asked, smooth."""
+    """Raise a TypeError unless a problem is a linear model with a dual, or, if asked, smooth."""
     dual = isinstance(problem, LinearProblem) and problem.has_dual
     if dual and (not smooth or math.isfinite(problem.curvature)):
         return
-    which = f"smooth loss ({SMOOTH})" if smooth else f"dual ({SMOOTH}, Hinge, EpsilonInsensitive)"
+    if smooth and isinstance(problem, Softmax):
+        return
+    which = (
+        f"smooth loss ({DUAL}, Softmax)" if smooth else f"dual ({DUAL}, Hinge, EpsilonInsensitive)"
+    )
     raise TypeError(f"{name} minimises linear models with a {which}, got {type(problem).__name__}")
 
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
+
+from tombola.problems import Softmax
 from tombola.problems.linear import LinearProblem
 from tombola.problems.rows import mean_entries
 from tombola.samplers.registry import make_sampler
@@ -17,12 +20,16 @@ from tombola.solvers.descent.svrg import SVRG
 from tombola.solvers.descent.variance_reduced import by_curvature
 from tombola.solvers.dual.sdca import SDCA
 from tombola.solvers.lasso.working_sets import WorkingSets
-from tombola.solvers.newton.newton import Newton
+from tombola.solvers.newton.newton import SMALL, Newton, usual_size
 
 __all__ = ["DESCENTS", "STOPS", "Choice", "choose", "has_kinks"]
 
 ROWS_PER_COLUMN = 30  # newton needs these: its samples have that many
 ROWS_PER_PAIR = 0.3  # and these for each pair of columns: else Hessians take too long
+SLOW_EPOCHS = 100.0  # c |x|^2 / (l2 n) from which on sdca is slow
+WIDEST = 4096  # columns of a Hessian, at most: it takes 8 width^2 bytes, and their factors as many
+MOST_PRODUCTS = 2**36  # in the Hessians of softmax, a block for each class
+COLUMNS_PER_ROW = 4  # at most, for a Hessian
 ADAGRAD_RATE = 0.3  # the default; see docs/decisions/estimator_defaults.md
 
 # the solvers of linear models by name, and how each of them stops
@@ -95,8 +102,9 @@ def choose(
 ) -> Choice:
     """Return how a linear problem is solved.
 
-    The solver "auto" is newton if rows are many and short, the loss is smooth and there is no l1;
-    else sdca if the problem has a dual; else saga, or adagrad if the loss has kinks. With l1 alone
+    The solver "auto" is newton for a smooth loss with l2 and no l1 if rows are many and short, or
+    few, or sdca would be slow; else sdca if the problem has a dual; else saga, or adagrad if the
+    loss has kinks. With l1 alone
     and a smooth loss it goes by columns, if the sampler is "auto", too, and there is a tolerance:
     row by row takes longer (scikit-learn's saga 4 to 36 times as long, if it arrived at all).
 
@@ -123,23 +131,27 @@ def choose(
     'newton'
     >>> X, y = [[1.0], [-1.0]], [1, 0]
     >>> choose(Logistic(X, y, alpha=0.1)).name, choose(Logistic(X, y)).name
-    ('sdca', 'saga')
+    ('newton', 'saga')
+    >>> choose(Hinge(X, y, alpha=0.1)).name
+    'sdca'
     >>> choose(Logistic(X, y, alpha=0.1, l1_ratio=1.0)).name
     'working_sets'
     >>> choose(Hinge(X, y, alpha=0.1, l1_ratio=1.0)).name
     'adagrad'
     """
     tol, name = tol or None, solver
+    drawn = not (isinstance(sampler, str) and sampler == "auto")  # by a rule that was asked for
     if solver != "auto":
         check_solver(solver, problem)
-    elif isinstance(sampler, str) and sampler == "auto" and tol and needs_columns(problem):
+    elif not drawn and tol and needs_columns(problem):
         columns = WorkingSets(tol=tol, seed=seed)
         return Choice("working_sets", "columns", columns, None, tol, 1, epochs)
     else:
-        name = default_solver(problem)
+        name = default_solver(problem, drawn)
     made: Solver
     if name == "newton":
-        made = Newton(tol=tol or 0.0, seed=seed)
+        size = usual_size(problem) if drawn else None
+        made = Newton(tol=tol or 0.0, seed=seed, sample_size=size)
     elif name == "sdca":
         made = SDCA(tol=tol or 0.0, seed=seed)
     elif STOPS[name] == "reduced":
@@ -169,14 +181,38 @@ def needs_columns(problem: LinearProblem) -> bool:
     return bool(dual and problem.l1 > 0 and problem.l2 == 0)
 
 
-def default_solver(problem: LinearProblem) -> str:
-    """Return the name of the solver that "auto" stands for, if it goes by rows."""
+def default_solver(problem: LinearProblem, drawn: bool) -> str:
+    """Return the name of the solver that "auto" stands for, if it goes by rows.
+
+    `drawn` says that rows are to be drawn by a rule that was asked for.
+    """
     kinks = has_kinks(problem)
     if problem.has_dual and problem.l2 > 0:
-        width = problem.d + problem.fit_intercept
-        needed = width * max(ROWS_PER_COLUMN, ROWS_PER_PAIR * mean_entries(problem.model.rows))
-        return "sdca" if kinks or problem.l1 > 0 or problem.n < needed else "newton"
+        return "sdca" if kinks or problem.l1 > 0 or not suits_newton(problem, drawn) else "newton"
+    if isinstance(problem, Softmax) and not drawn and problem.l2 > 0 and problem.l1 == 0:
+        products = problem.outputs * problem.n * (problem.d + problem.fit_intercept) ** 2
+        return "newton" if products <= MOST_PRODUCTS else "saga"
     return "adagrad" if kinks else "saga"
+
+
+def suits_newton(problem: LinearProblem, drawn: bool) -> bool:
+    """Return whether a smooth problem with l2 is for newton rather than for sdca.
+
+    It is if rows are many and short, or few, and where sdca would be slow: the number of its epochs
+    grows with c |x|^2 / (l2 n), which is large for columns in large units. The Hessian limits the
+    columns of such a problem, and few rows make it singular.
+    """
+    n, width = problem.n, problem.d + problem.fit_intercept
+    needed = width * max(ROWS_PER_COLUMN, ROWS_PER_PAIR * mean_entries(problem.model.rows))
+    if n >= needed or drawn:
+        return n >= needed
+    if n * width**2 <= SMALL:
+        return True
+    model = problem.model
+    with np.errstate(over="ignore"):
+        square = float(np.mean(model.weights * model.norms**2))
+    slow = problem.curvature * square > SLOW_EPOCHS * problem.l2 * n
+    return slow and width <= min(WIDEST, COLUMNS_PER_ROW * n)
 
 
 def check_solver(name: str, problem: LinearProblem) -> None:
@@ -186,11 +222,12 @@ def check_solver(name: str, problem: LinearProblem) -> None:
         raise ValueError(f"solver must be one of {known}, got {name!r}")
     kind, kinks = type(problem).__name__, has_kinks(problem)
     certified = STOPS[name] == "certified"
-    if certified and not problem.has_dual:
+    softmax = name == "newton" and isinstance(problem, Softmax)
+    if certified and not problem.has_dual and not softmax:
         raise ValueError(f'solver="{name}" needs a loss with a dual, {kind} has none: use "saga"')
     if name == "newton" and (kinks or problem.l1 > 0):
         lack = f"a smooth loss, {kind} has kinks" if kinks else "l1_ratio=0"
-        raise ValueError(f'solver="newton" needs {lack}: use "sdca"')
+        raise ValueError(f'solver="newton" needs {lack}: use "{"saga" if softmax else "sdca"}"')
     if certified and not problem.l2 > 0:
         other = "adagrad" if kinks else "saga"
         raise ValueError(

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from tombola.compiling import kernel
 from tombola.problems import LeastSquares, Softmax
-from tombola.problems.linear import Linear, LinearProblem
+from tombola.problems.linear import Linear, LinearProblem, TwoClasses
 from tombola.state import Floats
 
 __all__ = [
@@ -150,25 +150,33 @@ def dual_value(model: Linear, a: Floats, u: Floats, factor: float, penalty: Pena
 
 def unit_of(problem: LinearProblem) -> float:
     """Return the objective at w = 0 with the best intercept; if that is 0, without one."""
-    if not isinstance(problem, Softmax):
-        best = best_constant(problem)[1]
-    else:
-        shares, mean = class_shares(problem), float(problem.model.weights.mean())
-        if not problem.fit_intercept:
-            shares = np.full(problem.outputs, 1.0 / problem.outputs)
-        shares = shares[shares > 0.0]
-        best = mean * float(-(shares * np.log(shares)).sum())
+    best = best_constant(problem)[1]
     plain = problem.value(None)
     return best if best > EXACT * plain else plain or 1.0
 
 
-def best_constant(problem: LinearProblem) -> tuple[float, float]:
-    """Return the best intercept for w = 0, 0 without one, and the objective there."""
+def best_constant(problem: LinearProblem) -> tuple[Any, float]:
+    """Return the best intercept for w = 0, 0 without one, and the objective there.
+
+    For `Softmax` it is an array, an intercept for each class.
+    """
+    found: tuple[Any, float] = problem.once("constant", find_constant)
+    return found
+
+
+def find_constant(problem: LinearProblem) -> tuple[Any, float]:
+    """Do as `best_constant`."""
+    if isinstance(problem, Softmax):
+        shares, mean = class_shares(problem), float(problem.model.weights.mean())
+        if not problem.fit_intercept:
+            shares = np.full(problem.outputs, 1.0 / problem.outputs)
+        logs = np.log(np.maximum(shares, math.exp(-WIDE)))
+        return logs - logs.mean(), mean * float(-(shares * logs).sum())
     if not problem.fit_intercept:
         return 0.0, value_of_constant(problem.model, 0.0)[0] / problem.n
     model, targets = problem.model, problem.model.targets
-    if (np.abs(targets) == 1.0).all():  # two targets stand for all rows
-        shares = np.bincount((targets > 0.0).astype(np.int8), model.weights, minlength=2)
+    if isinstance(problem, TwoClasses):  # two targets stand for all rows
+        shares = np.array([model.weights @ (targets < 0.0), model.weights @ (targets > 0.0)])
         model = model._replace(targets=np.array([-1.0, 1.0]), weights=shares)
     low, high = min(-WIDE, targets.min()), max(WIDE, targets.max())
     below, above = value_of_constant(model, low)[1], value_of_constant(model, high)[1]
@@ -248,9 +256,17 @@ def class_shares(problem: Softmax) -> Floats:
     return np.asarray(np.bincount(labels, weights, problem.outputs) / weights.sum())
 
 
-@kernel(allocates=True)
-def value_of_constant(model: Linear, b: Any) -> Any:
+def value_of_constant(model: Linear, b: float) -> tuple[float, float]:
     """Return the sums of s_i phi and of s_i phi' with all inner products equal to b."""
+    if type(model).derivatives is Linear.derivatives:  # of a loss that is not in numpy
+        return sums_at(model, b)
+    losses, slopes, _ = model.derivatives(slice(None), np.full(model.targets.size, b))
+    return float((model.weights * losses).sum()), float((model.weights * slopes).sum())
+
+
+@kernel(allocates=True)
+def sums_at(model: Linear, b: Any) -> Any:
+    """Do as `value_of_constant`, for any loss."""
     z, out = np.full(1, b), np.zeros(1)
     losses = sums = 0.0
     for item in range(model.targets.size):

@@ -1,6 +1,6 @@
 """The state of a solver while it runs: what every run has, and what it may do in the loop."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class Run(State):
     What changes from round to round is declared with a range and saved with a result. What the
     solver makes of its parameters and the problem, and scratch space, is ``derived``.
     """
+
+    compiled: ClassVar[bool] = True  # whether its methods are for numba; else they run as they are
 
     batch: Batch = derived("the items drawn in the present round")
     progress: Cell[Progress]

@@ -8,28 +8,29 @@ from numpy.typing import ArrayLike, NDArray
 from tombola.samplers import Sampler
 from tombola.solvers.certified import Bounds, CertifiedSolver, Goal, check_dual, checked_tolerance
 from tombola.solvers.gap import best_constant
-from tombola.solvers.newton.run import (
-    NewtonProgress,
-    NewtonRun,
-    Sample,
-    Scratch,
-    Survey,
-    survey_rows,
-)
+from tombola.solvers.newton.run import NewtonProgress, NewtonRun, Survey
 from tombola.solvers.result import Result
 from tombola.solvers.run import new_batch
 from tombola.state import cell
 from tombola.validation import whole
 
-__all__ = ["Newton"]
+__all__ = ["SMALL", "Newton", "usual_size"]
 
 # rows in a sample: MULTIPLE for each column, LARGE if that is less, but not more than 1/8 of all;
 # and 1/64 of all at least
 MULTIPLE, LARGE = 20, 2000
+SMALL = 2**20  # products in the Hessian of all rows, up to which it is used in place of samples
+
+
+def usual_size(problem: Any) -> int:
+    """Return the rows in a sample, if rows are drawn."""
+    n, width = int(problem.n), int(problem.d + problem.fit_intercept)
+    size = max(MULTIPLE * width * problem.outputs, min(LARGE, n // 8), n // 64)
+    return max(2, min(size, n // 2))
 
 
 class Newton(CertifiedSolver):
-    """Newton's method on samples of the rows that matter: for many rows of few columns.
+    """Newton's method on samples of the rows that matter, or on all rows if they are few.
 
     A round is a pass over all rows, which yields the objective P, its exact gradient and a lower
     bound on the minimum, and then the minimum over m rows drawn by p, which stand for all:
@@ -50,16 +51,22 @@ class Newton(CertifiedSolver):
         The run ends when the duality gap is at most `tol` times the objective at w = 0 with the
         best intercept. 0: after all rounds.
     sample_size : int, optional
-        The number of rows in a sample; by default 20 for each column, and not less than 2,000
-        (or an eighth of all) and a 64th of all. With n it is Newton's method on all rows.
+        The number of rows in a sample; by default 20 for each column and class, and not less than
+        2,000 (or an eighth of all) and a 64th of all. With n, the default where that would be more
+        than half of all rows or their Hessian costs little, it is Newton's method on all rows.
     seed : int, default=0
         For the sampler if none is given.
 
     Notes
     -----
-    For smooth losses with l2 > 0 and l1 = 0. A round takes O(n d + k (m d^2 + d^3)), with k steps
-    on the sample: 5 to 10 in the first round, then one or two. If d is in the hundreds or n is
-    below 30 d, `SDCA` is faster. `item_gradients` counts the rows visited, in passes and samples.
+    For smooth losses, softmax among them, with l2 > 0 and l1 = 0. A round takes
+    O(n d + k (m d^2 + d^3)), with k steps on the sample: 5 to 10 in the first round, then one or
+    two. The units of columns do not matter. If d is in the hundreds or n is below 30 d, `SDCA` is
+    faster on well-conditioned rows. `item_gradients` counts the rows visited, in passes and
+    samples. Nothing is compiled: passes are matrix products, with BLAS's threads.
+
+    For softmax, steps are those of conjugate gradients on the sample, preconditioned by a block of
+    the Hessian for each class.
 
     A step that raises P is cut to a quarter until P falls, and the rows that mattered beyond are
     drawn in the next sample, too. After two such rounds in succession there are rows that samples
@@ -108,8 +115,8 @@ class Newton(CertifiedSolver):
         bounds = result.state["parts"]["bounds"]
         if not result.state["parts"]["progress"]["ahead"]:
             return float(bounds["gap"])
-        run = self._begin(problem, result.solution, self._default_sampler(problem))
-        primal, dual = survey_rows(run)
+        with np.errstate(over="ignore", invalid="ignore"):
+            primal, dual = self._begin(problem, result.solution).pass_over()
         return float(primal - max(dual, bounds["dual"]))
 
     def rounds_per_epoch(self, problem: Any) -> int:
@@ -128,19 +135,21 @@ class Newton(CertifiedSolver):
         """Return the number of rows in a sample."""
         if self.sample_size is not None:
             return max(2, min(int(problem.n), self.sample_size))
-        n, width = int(problem.n), int(problem.d + problem.fit_intercept)
-        return max(2, min(n, max(MULTIPLE * width, min(LARGE, n // 8), n // 64)))
+        n, width, size = int(problem.n), int(problem.d + problem.fit_intercept), usual_size(problem)
+        whole = n * width**2 <= SMALL or (2 if problem.outputs == 1 else 4) * size > n
+        return max(2, n if whole else size)
 
-    def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> NewtonRun:
-        model, n, d, m = problem.model, problem.n, problem.d, self._rows_drawn(problem)
-        width = d + problem.fit_intercept
+    def _begin(
+        self, problem: Any, start: ArrayLike | None, sampler: Sampler | None = None
+    ) -> NewtonRun:
+        model, n, m = problem.model, problem.n, self._rows_drawn(problem)
         intercept, value = best_constant(problem)
         best = problem.as_matrix(None)
         if problem.fit_intercept:
-            best[0, d] = intercept
+            best[:, -1] = intercept
         squares = np.where(model.weights > 0, model.norms, 0.0) ** 2
         return NewtonRun(
-            batch=new_batch(m),
+            batch=new_batch(m if m < n else 0),  # all rows are not drawn
             progress=cell(NewtonProgress(ahead=int(start is not None))),
             model=model,
             options=cell(Goal(tolerance=self.tol * value)),
@@ -148,22 +157,11 @@ class Newton(CertifiedSolver):
             best=best,
             bounds=cell(Bounds(primal=value, gap=value)),
             survey=Survey(
-                np.zeros(n),
-                np.zeros(n),
-                np.sqrt(squares + (model.weights * squares).mean()),
-                np.zeros(n),
-            ),
-            sample=Sample(np.zeros(m, dtype=np.int64), np.zeros(m), np.zeros(m), np.zeros(m)),
-            scratch=Scratch(
-                z=np.zeros(1),
-                slope=np.zeros(1),
-                sides=np.zeros((2, d)),
-                gradient=np.zeros(width),
-                correction=np.zeros(width),
-                model_gradient=np.zeros(width),
-                hessian=np.zeros((width, width)),
-                step=np.zeros(width),
-                block=np.zeros((8, width)),
+                slopes=np.zeros(n),
+                curves=np.zeros(n),
+                reaches=np.sqrt(squares + (model.weights * squares).mean()),
+                scores=np.zeros(n),
+                gradient=np.zeros(problem.shape),
             ),
         )
 
@@ -172,7 +170,7 @@ class Newton(CertifiedSolver):
         if not run.progress[0].ahead:
             return best
         present = np.array(run.w).reshape(problem.shape)
-        return present if problem.value(present) <= run.bounds[0].primal else best
+        return present if run.all_rows().value(run.point) <= run.bounds[0].primal else best
 
     def _all_losses(self, problem: Any, run: NewtonRun) -> NDArray[np.float64]:
         return np.array(run.survey.scores)

@@ -4,38 +4,33 @@ The pass at w has, with slopes phi'_i and curvatures phi''_i at the inner produc
 
     P(w),    its gradient g,    and the dual point a_i = -phi'_i
 
-which bounds the minimum from below. The sample then stands for all rows: with m rows drawn by p,
-
-    F_m(w) = sum_b s_b phi_b(x_b w) / (m n p_b)
-
-and the next w minimises F_m + l2/2 |w|^2 + c w, where c = g - (the gradient of F_m + l2/2 |w|^2)
-corrects the sample's gradient to the exact one. A sample of n rows is all rows, once each: the next
-w is then the minimum of P.
+which bounds the minimum from below. The sample then stands for all rows
+(`tombola.solvers.newton.sample`). A sample of n rows is all rows, once each: the next w is then the
+minimum of P.
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
-from tombola.compiling import kernel
-from tombola.samplers.compiled import Compiled
+import numpy as np
+
+from tombola.problems.rows import blocks
 from tombola.solvers.certified import CertifiedRun
 from tombola.solvers.gap import ROUNDING
-from tombola.solvers.newton.cholesky import factorise, substitute
+from tombola.solvers.newton.sample import Sample, bowl_over
 from tombola.solvers.run import Progress
-from tombola.state import Cell, Floats, Ints, State, derived, integer
+from tombola.state import Cell, Floats, State, derived, integer
 
-__all__ = ["NewtonProgress", "NewtonRun", "Sample", "Scratch", "Survey", "survey_rows"]
+__all__ = ["NewtonProgress", "NewtonRun", "Survey"]
 
 TWICE = 2  # after this many steps in succession that were cut, all rows take the place of samples
 BACK, CUTS = 0.25, 30  # a step that raises P is cut to this share, at most this many times
 MEMORY = 0.5  # of the scores at the point before a cut
 SAME = 1e-12  # values this close, relatively, are equal up to rounding
-STEPS = 20  # of Newton's method on a sample, at most
-ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
-SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
+WORTH = 2**15  # entries of all rows and classes, from which on an eighth of all leads, too
 NESTED = 16  # rows in a sample for each column, at least, for which its first eighth leads the way
-ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-15  # of a step: what it must gain, and rounding
-RIDGE = 1e-9  # added to the intercept's diagonal entry, times the weight of the sample: it may be 0
+FAR = 10.0  # times the tolerance: a lower bound further from P than that is not looked for
+CHUNK = 2**14  # rows at a time, without their entries
 
 
 class NewtonProgress(Progress):
@@ -49,55 +44,35 @@ class NewtonProgress(Progress):
 
 
 class Survey(State):
-    """What a pass saw of each row, (n,) each."""
+    """What a pass saw of each row, (n,) each, and the gradient."""
 
-    slopes: Floats = derived("s_i phi'")
-    curves: Floats = derived("s_i phi''")
+    slopes: Floats = derived("s_i phi'; with several classes, its norm")
+    curves: Floats = derived("s_i phi''; with several classes, its trace")
     reaches: Floats = derived("sqrt(|x_i|^2 + mean |x|^2), the same for all passes")
     scores: Floats = derived("how much the row matters")
-
-
-class Sample(State):
-    """The rows drawn, (m,) each."""
-
-    items: Ints = derived("all rows in order if m = n")
-    factors: Floats = derived("s_b / (n p_b)")
-    z: Floats = derived("x_b w")
-    moves: Floats = derived("x_b step")
-
-
-class Scratch(State):
-    """Memory for a pass and for the minimum over a sample."""
-
-    z: Floats = derived("(1,)")
-    slope: Floats = derived("(1,)")
-    sides: Floats = derived("(2, d): sums of s_i a_i x_i, by the sign of a_i")
-    gradient: Floats = derived("(width,): of P")
-    correction: Floats = derived("(width,): c")
-    model_gradient: Floats = derived("(width,)")
-    hessian: Floats = derived("(width, width): its lower triangle")
-    step: Floats = derived("(width,)")
-    block: Floats = derived("(8, width)")
+    gradient: Floats = derived("of P, in the shape of a solution")
 
 
 class NewtonRun(CertifiedRun):
     """A pass over all rows, then the minimum over the rows drawn."""
 
+    compiled: ClassVar[bool] = False
+
     progress: Cell[NewtonProgress]
     survey: Survey = derived("what the last pass saw, written before each draw")
-    sample: Sample = derived("the rows drawn")
-    scratch: Scratch = derived("scratch space")
 
     def step(self) -> Any:
         """Move w to the minimum over the rows drawn; return -1: no loss is bad."""
         progress, batch = self.progress[0], self.batch
         progress.rounds += 1
-        for b in range(batch.items.size):
-            batch.losses[b] = self.survey.scores[batch.items[b]]
-        if progress.cut == TWICE:
-            step_over_all(self)
-        else:
-            minimise_sample(self, progress.passes > 0)
+        batch.losses[:] = self.survey.scores[batch.items]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if progress.cut == TWICE:
+                self.step_over_all()
+            elif batch.items.size == 0:
+                self.minimise_all()
+            else:
+                self.minimise_sample()
         progress.ahead = 1
         return -1
 
@@ -106,361 +81,231 @@ class NewtonRun(CertifiedRun):
         progress = self.progress[0]
         if self.ended():
             return False
-        if progress.passes == 0 and progress.ahead == 0:
-            glance(self)
-        else:
-            settle(self)
-        return True
-
-    def tell(self, state: Compiled) -> None:
-        """Tell the sampler how much each row matters."""
-        state.update_all(self.survey.scores)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if progress.passes > 0 or progress.ahead > 0:
+                self.settle()
+            elif self.batch.items.size > 0:
+                self.glance()
+        return self.batch.items.size > 0  # else the sampler has nothing to draw
 
     def seen(self) -> Floats:
         """Return how much each row matters, as of the last pass."""
         return self.survey.scores
 
+    # --- the pass ---------------------------------------------------------------------------------
 
-# --- the pass -----------------------------------------------------------------------------------
+    def glance(self) -> None:
+        """Write slopes and curvatures at w = 0, where all inner products are the intercept."""
+        model, w, n = self.model, self.point, self.survey.slopes.size
+        constant = w[..., -1] if model.settings[0].intercept else np.zeros(w.shape[:-1])
+        for begin in range(0, n, CHUNK):
+            part = slice(begin, min(begin + CHUNK, n))
+            z = np.broadcast_to(constant, (part.stop - begin, *constant.shape))
+            _, slopes, curves = model.derivatives(part, z)
+            self.note(part, (slopes.T * model.weights[part]).T, curves)
+        self.fill_scores(0.0)
 
+    def note(self, part: slice, slopes: Floats, curves: Floats) -> None:
+        """Keep slopes, which have their weights, and curvatures: for several classes, their size.
 
-@kernel
-def glance(run: NewtonRun) -> None:
-    """Write slopes and curvatures at w = 0, where all inner products are the intercept."""
-    model, survey, w = run.model, run.survey, run.w[0]
-    z = w[w.size - 1] if model.settings[0].intercept else 0.0
-    for item in range(survey.slopes.size):
-        survey.slopes[item] = model.weights[item] * model.slope(item, z)
-        survey.curves[item] = model.weights[item] * model.curve(item, z)
-    fill_scores(run, 0.0)
+        That is the norm of the slopes, and the trace of diag(p) - p p'.
+        """
+        if slopes.ndim == 2:
+            slopes, curves = np.sqrt((slopes**2).sum(axis=1)), 1.0 - (curves**2).sum(axis=1)
+        self.survey.slopes[part] = slopes
+        np.multiply(self.model.weights[part], curves, out=self.survey.curves[part])
 
+    @property
+    def point(self) -> Floats:
+        """W, a vector for one output."""
+        return self.w[0] if self.w.shape[0] == 1 else self.w
 
-@kernel
-def settle(run: NewtonRun) -> None:
-    """Pass over all rows at w; if P has risen, go back towards the best point until it falls.
+    def settle(self) -> None:
+        """Pass over all rows at w; if P has risen, go back towards the best point until it falls.
 
-    Rows that mattered at the points left behind are drawn in the next sample, too: without them it
-    would lead there again.
-    """
-    progress, bounds, w, best = run.progress[0], run.bounds[0], run.w, run.best
-    for cuts in range(CUTS):
-        primal, dual = survey_rows(run)
-        progress.passes += 1
-        if math.isfinite(primal):
-            fill_scores(run, MEMORY if cuts > 0 else 0.0)
-        if dual > bounds.dual:  # not if it is not a number
-            bounds.dual = dual
-        if primal <= bounds.primal:
-            for j in range(w.shape[1]):
-                best[0, j] = w[0, j]
-            bounds.primal = primal
-        if primal <= bounds.primal * (1.0 + SAME):
-            break
-        for j in range(w.shape[1]):
-            w[0, j] = best[0, j] + BACK * (w[0, j] - best[0, j])
-    progress.ahead = 0
-    if progress.cut < TWICE:
-        progress.cut = progress.cut + 1 if cuts > 0 else 0
-    bounds.dual = min(bounds.dual, bounds.primal)
-    bounds.gap = bounds.primal - bounds.dual
+        Rows that mattered at the points left behind are drawn in the next sample, too: without them
+        it would lead there again.
+        """
+        progress, bounds, w, best = self.progress[0], self.bounds[0], self.w, self.best
+        for cuts in range(CUTS):
+            primal, dual = self.pass_over(FAR * self.options[0].tolerance or math.inf)
+            progress.passes += 1
+            if math.isfinite(primal) and self.batch.items.size > 0:
+                self.fill_scores(MEMORY if cuts > 0 else 0.0)
+            if dual > bounds.dual:  # not if it is not a number
+                bounds.dual = dual
+            if primal <= bounds.primal:
+                best[:] = w
+                bounds.primal = primal
+            if primal <= bounds.primal * (1.0 + SAME):
+                break
+            w[:] = best + BACK * (w - best)
+        progress.ahead = 0
+        if progress.cut < TWICE:
+            progress.cut = progress.cut + 1 if cuts > 0 else 0
+        bounds.dual = min(bounds.dual, bounds.primal)
+        bounds.gap = bounds.primal - bounds.dual
 
+    def pass_over(self, reach: float = math.inf) -> tuple[float, float]:
+        """Pass over all rows at w; return P and a lower bound; write gradient, slopes, curvatures.
 
-@kernel(inline=True)
-def add_exactly(total: Any, lost: Any, term: int) -> Any:
-    """Return a sum with one more term, and what rounding took from it (Kahan's summation).
+        The bound is -inf if it would be further than `reach` from P.
+        """
+        model, survey, w = self.model, self.survey, self.point
+        intercept, l2 = model.settings[0].intercept, model.settings[0].l2
+        n, d = survey.slopes.size, w.shape[-1] - intercept
+        loss = conjugate = above = 0.0  # the last: of those with a_i > 0
+        total, sums = np.zeros((*w.shape[:-1], d)), np.zeros(w.shape[:-1])
+        for where, matrix in blocks(model.rows):
+            weights = model.weights[where]
+            z = matrix @ w[..., :d].T
+            if intercept:
+                z += w[..., d]
+            if not weights.all():
+                z[weights == 0.0] = 0.0  # it may have overflowed
+            losses, slopes, curves = model.derivatives(where, z)
+            losses, slopes = weights * losses, (slopes.T * weights).T
+            self.note(where, slopes, curves)
+            conjugates = (slopes * z).reshape(losses.size, -1).sum(axis=1) - losses
+            loss += float(losses.sum())
+            conjugate += float(conjugates.sum())  # phi(z) + phi*(-a) = -a z
+            if intercept and slopes.ndim == 1:
+                above += float(conjugates[slopes < 0.0].sum())
+            total += slopes.T @ matrix
+            sums += slopes.sum(axis=0)
+        self.progress[0].item_gradients += n
+        survey.gradient[..., :d] = total / n + l2 * w[..., :d]
+        if intercept:
+            survey.gradient[..., d] = sums / n
+        primal = loss / n + 0.5 * l2 * float(np.vdot(w[..., :d], w[..., :d]))
+        square = float(np.vdot(survey.gradient[..., :d], survey.gradient[..., :d]))
+        if not square <= 2.0 * l2 * reach:  # the distance, without an intercept
+            return primal, -math.inf
+        if w.ndim == 2:
+            return primal, self.bound_of_classes(total / n, loss / n, conjugate / n, sums / n)
+        return primal, self.bound(total / n, loss / n, conjugate / n, above / n)
 
-    The rounding of a plain sum of n terms grows with n, up to 1e-11 in a pass over 3e5 rows.
-    """
-    term -= lost
-    after = total + term
-    return after, (after - total) - term
+    def bound_of_classes(self, total: Floats, loss: float, conjugate: float, sums: Floats) -> float:
+        """Return a lower bound for softmax, from means as in `bound`, and those of the slopes.
 
-
-@kernel
-def survey_rows(run: NewtonRun) -> Any:
-    """Pass over all rows at w; return P and a lower bound; write gradient, slopes and curvatures.
-
-    With an intercept, a dual point has sum_i s_i a_i = 0: the heavier sign is scaled down by a
-    ratio r, which changes phi* by at most a factor of r, as phi*(0) = 0.
-    """
-    model, survey, w = run.model, run.survey, run.w[0]
-    intercept, l2 = model.settings[0].intercept, model.settings[0].l2
-    sides, gradient = run.scratch.sides, run.scratch.gradient
-    n, d = survey.slopes.size, sides.shape[1]
-    constant = w[d] if intercept else 0.0
-    for j in range(d):
-        sides[0, j] = sides[1, j] = 0.0
-    losses = positive = negative = above = below = 0.0
-    lost = lost_above = lost_below = 0.0  # by rounding
-    for item in range(n):
-        weight = model.weights[item]
-        if weight == 0.0:
-            continue
-        z = model.rows.dot(item, w) + constant
-        run.scratch.z[0] = z
-        loss = weight * model.slopes(item, run.scratch.z, run.scratch.slope)
-        slope = weight * run.scratch.slope[0]
-        losses, lost = add_exactly(losses, lost, loss)
-        survey.slopes[item] = slope
-        survey.curves[item] = weight * model.curve(item, z)
-        conjugate = slope * z - loss  # phi(z) + phi*(-a) = -a z
-        if slope < 0.0:
-            positive -= slope
-            above, lost_above = add_exactly(above, lost_above, conjugate)
-            model.rows.add_row(item, -slope, sides[0])
-        elif slope > 0.0:
-            negative += slope
-            below, lost_below = add_exactly(below, lost_below, conjugate)
-            model.rows.add_row(item, -slope, sides[1])
-        else:
-            above, lost_above = add_exactly(above, lost_above, conjugate)
-    up = down = 1.0
-    if intercept:
-        gradient[d] = (negative - positive) / n
-        up = negative / positive if positive > negative else 1.0
-        down = positive / negative if negative > positive else 1.0
-    penalty = dual_penalty = 0.0
-    for j in range(d):
-        gradient[j] = l2 * w[j] - (sides[0, j] + sides[1, j]) / n
-        penalty += 0.5 * l2 * w[j] * w[j]
-        v = (up * sides[0, j] + down * sides[1, j]) / n
-        dual_penalty += 0.5 * v * v / l2
-    run.progress[0].item_gradients += n
-    conjugates = (up * above + down * below) / n
-    size = abs(conjugates) + losses / n + dual_penalty
-    return losses / n + penalty, -conjugates - dual_penalty - ROUNDING * size
-
-
-@kernel
-def fill_scores(run: NewtonRun, memory: Any) -> None:
-    """Write how much each row matters: half by its curvature, half by its slope.
-
-    The sample's Hessian has the least noise with p ~ phi'' |x|^2, its gradient with |phi'| |x|.
-    A mean length is added to that of each row, so that short rows are drawn too. The earlier scores
-    count with a factor `memory`.
-    """
-    survey, scores = run.survey, run.survey.scores
-    slopes, curves, reaches = survey.slopes, survey.curves, survey.reaches
-    by_curve = by_slope = 0.0
-    for item in range(scores.size):
-        by_curve += curves[item] * reaches[item] * reaches[item]
-        by_slope += abs(slopes[item]) * reaches[item]
-    curve_unit = 1.0 / by_curve if by_curve > 0.0 else 0.0
-    slope_unit = 1.0 / by_slope if by_slope > 0.0 else 0.0
-    for item in range(scores.size):
-        reach = reaches[item]
-        score = reach * (curve_unit * curves[item] * reach + slope_unit * abs(slopes[item]))
-        scores[item] = score + memory * scores[item] if memory > 0.0 else score
-
-
-# --- the minimum over a sample ------------------------------------------------------------------
-
-
-@kernel
-def minimise_sample(run: NewtonRun, corrected: Any) -> None:
-    """Move w to the minimum over the rows drawn, by Newton's method.
-
-    Without a correction, it is the minimum of F_m + l2/2 |w|^2. The first eighth of the rows, a
-    sample too, then leads most of the way, if that helps.
-    """
-    sample, scratch, w, batch = run.sample, run.scratch, run.w[0], run.batch
-    m, width = batch.items.size, scratch.step.size
-    whole = m == run.survey.slopes.size
-    for b in range(m):
-        item = b if whole else batch.items[b]
-        sample.items[b] = item
-        sample.factors[b] = run.model.weights[item] * (1.0 if whole else batch.importances[b])
-    for j in range(width):
-        scratch.correction[j] = 0.0
-    if not (corrected or whole) and m >= NESTED * width:
-        for j in range(width):
-            scratch.gradient[j] = w[j]  # to go back to
-        before = place(run, m)
-        descend(run, m // 8, False)
-        if place(run, m) > before:
-            for j in range(width):
-                w[j] = scratch.gradient[j]
-    place(run, m)
-    descend(run, m, corrected)
-
-
-@kernel
-def place(run: NewtonRun, m: int) -> Any:
-    """Write the inner products of the first m rows drawn; return F_m + l2/2 |w|^2."""
-    sample, scratch, w = run.sample, run.scratch, run.w[0]
-    value = 0.0
-    for b in range(m):
-        sample.z[b] = 0.0
-        if sample.factors[b] > 0.0:
-            item = sample.items[b]
-            sample.z[b] = scratch.z[0] = product(run, item, w)
-            value += sample.factors[b] * run.model.slopes(item, scratch.z, scratch.slope) / m
-    for j in range(scratch.sides.shape[1]):
-        value += 0.5 * run.model.settings[0].l2 * w[j] * w[j]
-    return value
-
-
-@kernel
-def descend(run: NewtonRun, m: int, corrected: Any) -> None:
-    """Take steps of Newton's method on the first m rows drawn, from where `place` has been.
-
-    The Hessian is computed again if the last step has left more than a tenth of the gain.
-    """
-    scratch, w = run.scratch, run.w[0]
-    l2, width, d = run.model.settings[0].l2, scratch.step.size, scratch.sides.shape[1]
-    first = last = 0.0
-    for turn in range(STEPS):
-        renew = turn == 0
-        fill_gradient(run, m)
-        if renew and corrected:
-            for j in range(width):
-                own = scratch.model_gradient[j] + (l2 * w[j] if j < d else 0.0)
-                scratch.correction[j] = scratch.gradient[j] - own
-        for j in range(width):
-            scratch.model_gradient[j] += scratch.correction[j] + (l2 * w[j] if j < d else 0.0)
-        gain = math.inf if renew else solve(run)
-        if gain > SLOW * last:
-            fill_hessian(run, m)
-            factorise(scratch.hessian)
-            gain = solve(run)
-        if not 0.0 < gain < math.inf:
-            break
-        factor = move_along(run, m, gain)
-        for j in range(width):
-            w[j] += factor * scratch.step[j]
-        for b in range(m):
-            run.sample.z[b] += factor * run.sample.moves[b]
-        run.progress[0].item_gradients += m
-        first, last = max(first, gain), gain
-        if gain <= ENOUGH * first or factor == 0.0:
-            break
-
-
-@kernel(inline=True)
-def product(run: NewtonRun, item: int, vector: Floats) -> Any:
-    """Return the inner product of a row, with a one for the intercept, and a vector."""
-    constant = vector[vector.size - 1] if run.model.settings[0].intercept else 0.0
-    return run.model.rows.dot(item, vector) + constant
-
-
-@kernel
-def fill_gradient(run: NewtonRun, m: int) -> None:
-    """Write the gradient of F_m."""
-    model, sample, scratch = run.model, run.sample, run.scratch
-    gradient, d = scratch.model_gradient, scratch.sides.shape[1]
-    for j in range(gradient.size):
-        gradient[j] = 0.0
-    for b in range(m):
-        item = sample.items[b]
-        if sample.factors[b] == 0.0:
-            continue
-        scratch.z[0] = sample.z[b]
-        model.slopes(item, scratch.z, scratch.slope)
-        slope = sample.factors[b] * scratch.slope[0] / m
-        model.rows.add_row(item, slope, gradient)
+        With intercepts, predictions p' have the means of the labels: p' = (1 - t) p + c with the
+        least t for which there is such a c >= 0. By convexity, phi* is at most (1 - t) times that
+        of p and t times that of c / t.
+        """
+        model, n = self.model, self.survey.slopes.size
+        v = total
         if model.settings[0].intercept:
-            gradient[d] += slope
+            labels = np.zeros((n, sums.size))
+            labels[np.arange(n), model.targets.astype(np.int64)] = model.weights
+            mean = float(model.weights.mean())
+            wanted = labels.mean(axis=0)
+            found = wanted + sums
+            rising = found > wanted
+            kept = float((wanted[rising] / found[rising]).min(initial=1.0))
+            rest = np.maximum(wanted - kept * found, 0.0)
+            moved = mean - kept * mean
+            by_label = np.zeros_like(total)
+            for where, matrix in blocks(model.rows):
+                by_label += labels[where].T @ matrix
+            by_label /= n
+            v = kept * total + np.outer(rest / mean, by_label.sum(axis=0))
+            v -= (1.0 - kept) * by_label
+            shares = rest[rest > 0.0] / rest.sum()
+            conjugate = kept * conjugate + moved * float((shares * np.log(shares)).sum())
+        penalty = 0.5 * float(np.vdot(v, v)) / model.settings[0].l2
+        return -conjugate - penalty - ROUNDING * (abs(conjugate) + loss + penalty)
 
+    def bound(self, total: Floats, loss: float, conjugate: float, above: float) -> float:
+        """Return a lower bound, from the means of s_i phi' x_i, of losses and of conjugates.
 
-@kernel
-def fill_hessian(run: NewtonRun, m: int) -> None:
-    """Write the Hessian of F_m + l2/2 |w|^2: its lower triangle."""
-    model, sample, scratch = run.model, run.sample, run.scratch
-    clear(scratch.hessian)
-    bends, total = sample.moves[:m], 0.0  # moves are scratch until the step is known
-    for b in range(m):
-        bends[b] = 0.0
-        if sample.factors[b] > 0.0:
-            bends[b] = sample.factors[b] * model.curve(sample.items[b], sample.z[b]) / m
-        total += sample.factors[b] / m
-    model.rows.add_outers(sample.items[:m], bends, scratch.block, scratch.hessian)
-    regularise(run, total)
+        With an intercept, a dual point has sum_i s_i a_i = 0: the heavier sign is scaled down by a
+        ratio r, which changes phi* by at most a factor of r, as phi*(0) = 0. `above` is the mean
+        of the conjugates of those with a_i > 0.
+        """
+        slopes, v = self.survey.slopes, total
+        if self.model.settings[0].intercept:
+            duals = np.maximum(-slopes, 0.0)
+            positive = float(duals.sum())
+            negative = float(slopes.sum()) + positive
+            up = negative / positive if positive > negative else 1.0
+            down = positive / negative if negative > positive else 1.0
+            part = np.zeros_like(total)  # of those above 0
+            for where, matrix in blocks(self.model.rows):
+                part -= duals[where] @ matrix
+            part /= slopes.size
+            v = up * part + down * (total - part)
+            conjugate = up * above + down * (conjugate - above)
+        penalty = 0.5 * float(v @ v) / self.model.settings[0].l2
+        return -conjugate - penalty - ROUNDING * (abs(conjugate) + loss + penalty)
 
+    def fill_scores(self, memory: float) -> None:
+        """Write how much each row matters: half by its curvature, half by its slope.
 
-@kernel
-def step_over_all(run: NewtonRun) -> None:
-    """Take Newton's step with the Hessian of all rows, from what the last pass has seen."""
-    sample, scratch, curves, w = run.sample, run.scratch, run.survey.curves, run.w[0]
-    n, total = curves.size, 0.0
-    clear(scratch.hessian)
-    for start in range(0, n, sample.z.size):
-        count = min(sample.z.size, n - start)
-        for b in range(count):
-            sample.items[b] = start + b
-            sample.moves[b] = curves[start + b] / n
-            total += run.model.weights[start + b] / n
-        items, bends = sample.items[:count], sample.moves[:count]
-        run.model.rows.add_outers(items, bends, scratch.block, scratch.hessian)
-    regularise(run, total)
-    factorise(scratch.hessian)
-    for j in range(w.size):
-        scratch.model_gradient[j] = scratch.gradient[j]
-    solve(run)
-    for j in range(w.size):
-        w[j] += scratch.step[j]
-    run.progress[0].item_gradients += n
+        The sample's Hessian has the least noise with p ~ phi'' |x|^2, its gradient with |phi'| |x|.
+        A mean length is added to that of each row, so that short rows are drawn too. The earlier
+        scores count with a factor `memory`.
+        """
+        survey, scores = self.survey, self.survey.scores
+        slopes, curves, reaches = survey.slopes, survey.curves, survey.reaches
+        chunks = [slice(begin, begin + CHUNK) for begin in range(0, scores.size, CHUNK)]
+        by_curve = sum(float(curves[part] @ reaches[part] ** 2) for part in chunks)
+        by_slope = sum(float(np.abs(slopes[part]) @ reaches[part]) for part in chunks)
+        curve_unit = 1.0 / by_curve if by_curve > 0.0 else 0.0
+        slope_unit = 1.0 / by_slope if by_slope > 0.0 else 0.0
+        for part in chunks:
+            reach = reaches[part]
+            score = curves[part] * (curve_unit * reach) + slope_unit * np.abs(slopes[part])
+            score *= reach
+            scores[part] = score + memory * scores[part] if memory > 0.0 else score
 
+    # --- the next point ---------------------------------------------------------------------------
 
-@kernel(inline=True)
-def clear(hessian: Floats) -> None:
-    """Write zeros in the lower triangle."""
-    for j in range(hessian.shape[0]):
-        for k in range(j + 1):
-            hessian[j, k] = 0.0
+    def all_rows(self) -> Sample:
+        """Return all rows as a sample."""
+        model = self.model
+        return Sample(model.rows, model, slice(None), model.weights / model.weights.size)
 
+    def minimise_all(self) -> None:
+        """Move w to the minimum over all rows."""
+        sample, tolerance = self.all_rows(), self.options[0].tolerance
+        if sample.factors.size * self.w.size >= WORTH:
+            self.lead(sample)
+        self.point[:] = sample.descend(self.point, tolerance=tolerance)
+        self.progress[0].item_gradients += sample.visits
 
-@kernel(inline=True)
-def regularise(run: NewtonRun, total: Any) -> None:
-    """Add l2, and a ridge for an intercept without curvature."""
-    hessian, d = run.scratch.hessian, run.scratch.sides.shape[1]
-    for j in range(d):
-        hessian[j, j] += run.model.settings[0].l2
-    if run.model.settings[0].intercept:
-        hessian[d, d] += RIDGE * total
+    def minimise_sample(self) -> None:
+        """Move w to the minimum over the rows drawn, without a correction in the first round."""
+        batch, progress = self.batch, self.progress[0]
+        factors = self.model.weights[batch.items] * batch.importances / batch.items.size
+        sample = Sample.of(self.model, batch.items, factors)
+        self.lead(sample)
+        exact = self.survey.gradient if progress.passes > 0 else None
+        self.point[:] = sample.descend(self.point, exact)
+        progress.item_gradients += sample.visits
 
+    def lead(self, sample: Sample) -> None:
+        """Let an eighth of a sample lead most of the way in the first round, if that helps."""
+        w = self.point
+        if self.progress[0].passes > 0 or sample.factors.size < NESTED * w.size:
+            return
+        eighth = sample.eighth()
+        ahead = eighth.descend(w)
+        self.progress[0].item_gradients += eighth.visits
+        if sample.value(ahead) <= sample.value(w):
+            w[:] = ahead
 
-@kernel
-def solve(run: NewtonRun) -> Any:
-    """Write the step, -H^-1 g; return what it would gain of a quadratic, twice."""
-    scratch = run.scratch
-    for j in range(scratch.step.size):
-        scratch.step[j] = -scratch.model_gradient[j]
-    substitute(scratch.hessian, scratch.step)
-    gain = 0.0
-    for j in range(scratch.step.size):
-        gain -= scratch.model_gradient[j] * scratch.step[j]
-    return gain
-
-
-@kernel
-def move_along(run: NewtonRun, m: int, gain: Any) -> Any:
-    """Return how far to go along the step: 1, or the first half of it that decreases enough."""
-    sample, scratch = run.sample, run.scratch
-    for b in range(m):
-        sample.moves[b] = 0.0
-        if sample.factors[b] > 0.0:
-            sample.moves[b] = product(run, sample.items[b], scratch.step)
-    before = value_along(run, m, 0.0)
-    factor = 1.0
-    for _ in range(HALVINGS):
-        if value_along(run, m, factor) <= before - ARMIJO * factor * gain + ROUNDED * abs(before):
-            return factor
-        factor *= 0.5
-    return 0.0
-
-
-@kernel
-def value_along(run: NewtonRun, m: int, factor: Any) -> Any:
-    """Return F_m + l2/2 |w|^2 + c w at w + factor step."""
-    sample, scratch, w = run.sample, run.scratch, run.w[0]
-    value = 0.0
-    for b in range(m):
-        scratch.z[0] = sample.z[b] + factor * sample.moves[b]
-        loss = run.model.slopes(sample.items[b], scratch.z, scratch.slope)
-        value += sample.factors[b] * loss / m
-    for j in range(w.size):
-        there = w[j] + factor * scratch.step[j]
-        value += scratch.correction[j] * there
-        if j < scratch.sides.shape[1]:
-            value += 0.5 * run.model.settings[0].l2 * there * there
-    return value
+    def step_over_all(self) -> None:
+        """Take Newton's step with the Hessian of all rows, from what the last pass has seen."""
+        model, survey, w = self.model, self.survey, self.point
+        if w.ndim == 2:
+            self.minimise_all()
+            return
+        settings, n = model.settings[0], survey.curves.size
+        total = float(model.weights.mean())
+        bowl = bowl_over(
+            model.rows, survey.curves / n, total, settings.l2, bool(settings.intercept)
+        )
+        step, gain = bowl.step(survey.gradient)
+        if 0.0 < gain < math.inf:
+            w += step
+        self.progress[0].item_gradients += n

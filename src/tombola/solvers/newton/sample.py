@@ -1,0 +1,294 @@
+"""The minimum over the rows drawn, by Newton's method, in numpy.
+
+With m rows drawn by p, which stand for all rows,
+
+    F_m(w) = sum_b s_b phi_b(x_b w) / (m n p_b)
+
+and the next w minimises F_m + l2/2 |w|^2 + c w, where c = g - (the gradient of F_m + l2/2 |w|^2)
+corrects the sample's gradient to the exact one, g.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tombola.problems.linear import Linear
+from tombola.problems.rows import (
+    Dense,
+    Rows,
+    Sparse,
+    blocks,
+    mean_entries,
+    products,
+    shape_of,
+    taken,
+)
+from tombola.state import Floats, Ints
+
+__all__ = ["Bowl", "Sample", "bowl_over"]
+
+STEPS = 20  # of Newton's method on a sample, at most
+ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
+FAR = 1e-3  # ... or this share of a tolerance, if there is one
+SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
+ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-14  # of a step: what it must gain, and rounding
+RIDGE = 1e-9  # added to the curvature of the intercept, times the weight of the sample: it may be 0
+TURNS, CLOSE = 60, 0.03  # of conjugate gradients: at most, and the share that may be left
+PATIENCE = 12  # turns after which a step is followed by new blocks
+FLOORS = (1e-14, 1e-11, 1e-8)  # added to the Hessian's diagonal, relative to it
+SMALLEST = 1e-300  # of that diagonal
+SHORT = 10  # rows with less than 1 / SHORT of all columns are multiplied as sparse ones
+
+
+class Bowl(NamedTuple):
+    """A positive definite Hessian, over columns centred by their means in its curvature.
+
+    The intercept is then apart from the others.
+    """
+
+    matrix: Floats  # (d, d), with ones on its diagonal
+    scales: Floats  # (d,): 1 over the roots of the diagonal that it had
+    means: Floats  # (d,); zeros without an intercept
+    mass: float  # the curvature of the intercept; 0 without one
+
+    def step(self, gradient: Floats) -> tuple[Floats, float]:
+        """Return -H^-1 g, and what it would gain of a quadratic, twice; not a number at worst."""
+        d = self.scales.size
+        rest = gradient[:d].copy()
+        if self.mass > 0.0:
+            rest -= self.means * gradient[d]
+        step, matrix = np.empty_like(gradient), self.matrix
+        for floor in FLOORS:
+            matrix = self.matrix + floor * np.eye(d) if floor > FLOORS[0] else matrix
+            try:
+                step[:d] = -self.scales * np.linalg.solve(matrix, self.scales * rest)
+            except np.linalg.LinAlgError:  # singular
+                continue
+            if self.mass > 0.0:
+                step[d] = -gradient[d] / self.mass - self.means @ step[:d]
+            gain = -float(gradient @ step)
+            if 0.0 <= gain < math.inf:
+                return step, gain
+        return step, math.nan
+
+    def inverse(self) -> "Bowl":
+        """Return the same with the inverse of its matrix, for `times`."""
+        return self._replace(matrix=np.asarray(np.linalg.inv(self.matrix), dtype=np.float64))
+
+    def times(self, vector: Floats) -> Floats:
+        """Return H^-1 times a vector, for an inverse."""
+        d, out = self.scales.size, np.empty_like(vector)
+        rest = vector[:d] - self.means * vector[d] if self.mass > 0.0 else vector[:d]
+        out[:d] = self.scales * (self.matrix @ (self.scales * rest))
+        if self.mass > 0.0:
+            out[d] = vector[d] / self.mass - self.means @ out[:d]
+        return out
+
+
+class Bowls:
+    """The Hessian of softmax regression: products with it, and steps by conjugate gradients.
+
+    They are preconditioned by the block of each class. The mean over classes, which no loss
+    depends on, is apart from them: there the Hessian is l2.
+
+    Attributes
+    ----------
+    turns : int
+        Products that the last step took.
+    """
+
+    def __init__(self, sample: "Sample", chances: Floats, blocks: list[Bowl]) -> None:
+        self.sample, self.chances, self.blocks, self.turns = sample, chances, blocks, 0
+
+    def times(self, vectors: Floats) -> Floats:
+        """Return the Hessian times vectors of shape (K, width)."""
+        sample, p = self.sample, self.chances
+        bent = p * sample.products(vectors)
+        bent -= p * bent.sum(axis=1, keepdims=True)
+        out = sample.combination(bent.T * sample.factors)
+        out[:, : sample.d] += sample.l2 * vectors[:, : sample.d]
+        return out
+
+    def step(self, gradient: Floats) -> tuple[Floats, float]:
+        """Return about -H^-1 g, and what it would gain of a quadratic, twice."""
+        d, step = self.sample.d, np.zeros_like(gradient)
+        mean = gradient.mean(axis=0)
+        rest = mean - gradient
+        towards = self.conditioned(rest)
+        direction, square = towards, float(np.vdot(rest, towards))
+        goal = CLOSE**2 * square
+        for self.turns in range(1, TURNS + 1):
+            bent = self.times(direction)
+            curvature = float(np.vdot(direction, bent))
+            if not (square > goal and 0.0 < curvature < math.inf):
+                break
+            step += square / curvature * direction
+            rest = rest - square / curvature * bent
+            towards = self.conditioned(rest)
+            square, before = float(np.vdot(rest, towards)), square
+            direction = towards + square / before * direction
+        step -= step.mean(axis=0)
+        step[:, :d] -= mean[:d] / self.sample.l2
+        return step, -float(np.vdot(gradient, step))
+
+    def conditioned(self, vectors: Floats) -> Floats:
+        """Return vectors times the inverses of the blocks."""
+        found = [block.times(row) for block, row in zip(self.blocks, vectors, strict=True)]
+        return np.array(found)
+
+
+def bowl_over(rows: Rows, bends: Floats, total: float, l2: float, intercept: bool) -> Bowl:
+    """Return the Hessian of sum_i b_i (x_i w)^2 / 2 + l2/2 |w|^2 with bends b.
+
+    Its diagonal is scaled to ones, so that it does not depend on the units of columns. `total` is
+    the weight of the rows, for the ridge of the intercept.
+    """
+    d = shape_of(rows)[1]
+    means, mass = np.zeros(d), 0.0
+    if intercept:
+        mass = float(bends.sum()) + RIDGE * total
+        for where, matrix in blocks(rows):
+            means += bends[where] @ matrix
+        means /= mass or 1.0
+    sparse = isinstance(rows, Sparse)
+    products = sparse and mean_entries(rows) * SHORT < d
+    square, roots = np.zeros((d, d)), np.sqrt(bends)
+    for where, matrix in blocks(rows):
+        if products:
+            square += (matrix.T @ matrix.multiply(bends[where, None]).tocsr()).toarray()
+            continue
+        part = (matrix.toarray() if sparse else matrix) - means
+        part *= roots[where, None]
+        square += part.T @ part
+    if products:
+        square -= np.outer(mass * means, means)
+    diagonal = square.reshape(-1)[:: d + 1]  # a view
+    diagonal += l2
+    scales = 1.0 / np.sqrt(np.maximum(diagonal, SMALLEST))
+    square *= scales
+    square *= scales[:, None]
+    diagonal[:] = 1.0 + FLOORS[0]
+    return Bowl(square, scales, means, mass)
+
+
+@dataclass
+class Sample:
+    """Rows that stand for all rows, in F_m + l2/2 |w|^2."""
+
+    rows: Rows
+    model: Linear
+    items: Any  # their numbers, or a slice of all
+    factors: Floats  # s_b / (m n p_b)
+    visits: int = 0  # rows that steps have visited
+
+    def __post_init__(self) -> None:
+        settings = self.model.settings[0]
+        self.d, self.l2, self.intercept = shape_of(self.rows)[1], settings.l2, settings.intercept
+
+    @classmethod
+    def of(cls, model: Linear, items: Ints, factors: Floats) -> "Sample":
+        """Return the sample of some rows, as a copy: dense ones unless they are short."""
+        rows = taken(model.rows, items)
+        if isinstance(rows, Sparse) and mean_entries(rows) * SHORT >= rows.shape[1]:
+            dense = np.zeros(shape_of(rows))
+            places = np.repeat(np.arange(items.size), np.diff(rows.starts))
+            dense[places, rows.columns] = rows.values
+            rows = Dense(dense)
+        return cls(rows, model, items, factors)
+
+    def eighth(self) -> "Sample":
+        """Return an eighth of the rows, as a sample: the first ones drawn, or every eighth."""
+        m, drawn = self.factors.size, not isinstance(self.items, slice)
+        head = np.arange(m // 8) if drawn else np.arange(0, m, 8)
+        items, factors = self.items[head] if drawn else head, self.factors[head] * (m / head.size)
+        return Sample(taken(self.rows, head), self.model, items, factors)
+
+    def products(self, w: Floats) -> Floats:
+        """Return the inner products of the rows with w; 0 for rows that count nothing."""
+        z = products(self.rows, w[..., : self.d])
+        if self.intercept:
+            z += w[..., self.d]
+        if not self.factors.all():
+            z[self.factors == 0.0] = 0.0  # it may have overflowed
+        return z
+
+    def penalty(self, w: Floats) -> float:
+        """Return l2/2 |w|^2, without the intercept."""
+        coefficients = w[..., : self.d]
+        return 0.5 * self.l2 * float(np.vdot(coefficients, coefficients))
+
+    def gradient(self, w: Floats, slopes: Floats) -> Floats:
+        """Return the gradient of F_m + l2/2 |w|^2, for slopes at w."""
+        out = self.combination(slopes.T * self.factors)
+        out[..., : self.d] += self.l2 * w[..., : self.d]
+        return out
+
+    def combination(self, shares: Floats) -> Floats:
+        """Return the sum of the rows times shares of shape (m,) or (K, m); ones are appended."""
+        d, out = self.d, np.zeros((*shares.shape[:-1], self.d + bool(self.intercept)))
+        for where, matrix in blocks(self.rows):
+            out[..., :d] += shares[..., where] @ matrix
+        if self.intercept:
+            out[..., d] = shares.sum(axis=-1)
+        return out
+
+    def value(self, w: Floats) -> float:
+        """Return F_m + l2/2 |w|^2."""
+        losses = self.model.derivatives(self.items, self.products(w))[0]
+        return float(self.factors @ losses) + self.penalty(w)
+
+    def bowl(self, curves: Floats) -> Bowl:
+        """Return the Hessian of F_m + l2/2 |w|^2, for second derivatives of the losses."""
+        bends, total = self.factors * curves, float(self.factors.sum())
+        return bowl_over(self.rows, bends, total, self.l2, bool(self.intercept))
+
+    def bowls(self, chances: Floats, before: "Bowls | None") -> "Bowls":
+        """Return the Hessian for several classes; `before` has what it is preconditioned with."""
+        if before is not None and before.turns <= PATIENCE:
+            return Bowls(self, chances, before.blocks)
+        return Bowls(self, chances, [self.bowl(p * (1.0 - p)).inverse() for p in chances.T])
+
+    def descend(self, w: Floats, exact: Floats | None = None, tolerance: float = 0.0) -> Floats:
+        """Return the end of Newton's method from w, where the exact gradient is given, if any.
+
+        The Hessian is computed again if the last step has left more than a tenth of the gain. With
+        a tolerance, it ends after a step that was expected to gain far less than that.
+        """
+        z = self.products(w)
+        losses, slopes, curves = self.model.derivatives(self.items, z)
+        correction = np.zeros_like(w) if exact is None else exact - self.gradient(w, slopes)
+        value = float(self.factors @ losses) + self.penalty(w) + float(np.vdot(correction, w))
+        bowl: Any = None
+        first = last = 0.0
+        for _ in range(STEPS):
+            gradient = self.gradient(w, slopes) + correction
+            gain = math.inf
+            if curves.ndim == 2:
+                bowl = self.bowls(curves, bowl)
+                step, gain = bowl.step(gradient)
+            elif bowl is not None:
+                step, gain = bowl.step(gradient)
+            if bowl is None or (curves.ndim == 1 and not gain <= SLOW * last):
+                bowl = self.bowl(curves)
+                step, gain = bowl.step(gradient)
+            if not 0.0 < gain < math.inf:
+                break
+            self.visits += self.factors.size
+            moves, factor = self.products(step), 1.0
+            for _ in range(HALVINGS if gain > ROUNDED * abs(value) else 1):
+                there, ahead = w + factor * step, z + factor * moves
+                losses, slopes, curves = self.model.derivatives(self.items, ahead)
+                reached = float(self.factors @ losses) + self.penalty(there)
+                reached += float(np.vdot(correction, there))
+                if reached <= value - ARMIJO * factor * gain + ROUNDED * abs(value):
+                    break
+                factor *= 0.5
+            else:
+                break  # rounding hides what is left
+            w, z, value, first, last = there, ahead, reached, max(first, gain), gain
+            enough = FAR * tolerance if tolerance > 0.0 else ENOUGH * first
+            if gain <= max(enough, ROUNDED * abs(value)):
+                break
+        return w
