@@ -150,7 +150,7 @@ def choose(
         name = default_solver(problem, drawn)
     made: Solver
     if name == "newton":
-        size = usual_size(problem) if drawn else None
+        size = max(2, min(usual_size(problem), problem.n // 2)) if drawn else None
         made = Newton(tol=tol or 0.0, seed=seed, sample_size=size)
     elif name == "sdca":
         made = SDCA(tol=tol or 0.0, seed=seed)

@@ -25,8 +25,7 @@ SMALL = 2**20  # products in the Hessian of all rows, up to which it is used in 
 def usual_size(problem: Any) -> int:
     """Return the rows in a sample, if rows are drawn."""
     n, width = int(problem.n), int(problem.d + problem.fit_intercept)
-    size = max(MULTIPLE * width * problem.outputs, min(LARGE, n // 8), n // 64)
-    return max(2, min(size, n // 2))
+    return int(max(MULTIPLE * width * problem.outputs, min(LARGE, n // 8), n // 64, 2))
 
 
 class Newton(CertifiedSolver):
