@@ -165,7 +165,7 @@ def test_one_failure_ends_all_threads(monkeypatch):
     monkeypatch.setattr(SDCA, "minimize", minimize)
     began = time.monotonic()
     with pytest.raises(DivergenceError, match="round 7"):
-        LinearClassifier(tol=0, max_iter=10**9, n_jobs=2).fit(X, y)
+        LinearClassifier(solver="sdca", tol=0, max_iter=10**9, n_jobs=2).fit(X, y)
     assert time.monotonic() - began < 30
     assert_no_thread_works()
 
