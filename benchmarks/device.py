@@ -29,7 +29,6 @@ import torch
 import tombola
 from tombola.torch import VRB, GroupVRB, WeightIndex
 from tombola.torch.device import board
-from tombola.torch.device.board import DrawLaunch, SetLaunch
 
 SIZES = (4, 6, 7, 8, 9)
 BATCHES = (128, 4096, 65_536)
@@ -326,7 +325,7 @@ def tune(n):
     for size in BATCHES:
         _, draw, put = turns_of(index, size)
         for launch in DRAWS:
-            board.draw_launch = lambda size, launch=launch: DrawLaunch(*launch)
+            board.draw_launch = lambda size, launch=launch: launch
             took = took_now(draw)
             print(f"n={n:,} B={size:,} draw, {launch} tile, warps, groups: {took:.2f}", flush=True)
         for warps, gathered in itertools.product(TABLES, (0, 2**30)):
@@ -337,7 +336,7 @@ def tune(n):
         board.SMALL = 4096
         for launch in SETS if size <= board.SMALL else ():
             for gathered in (0, 2**30):
-                board.set_launch = lambda size, launch=launch: SetLaunch(*launch)
+                board.set_launch = lambda size, launch=launch: launch
                 board.GATHERED = gathered
                 how = f"{launch} tile, warps, chunk{'' if gathered else ', gathered'}"
                 print(f"n={n:,} B={size:,} set at once, {how}: {took_now(put):.2f}", flush=True)

@@ -32,11 +32,10 @@ class DeviceDraw(TensorDraw):
         The number of calls of `draw` before this one.
     """
 
-    __slots__ = ("_out", "_size", "n", "probabilities")
+    __slots__ = ("_out", "_size", "probabilities")
 
     _out: Tensor
     _size: int
-    n: int
     probabilities: Tensor
 
     def __init__(
@@ -92,11 +91,6 @@ class DeviceDraw(TensorDraw):
         weights = super()._weights_for(losses)
         self._weights = None  # replays of a CUDA graph write new draws into the same tensors
         return weights
-
-    def sum(self, losses: Tensor) -> Tensor:
-        """Return the unbiased estimate of the sum over all n items, in the dtype of `losses`."""
-        total = self._mean(losses) * self.n
-        return total.to(losses.dtype) if losses.is_floating_point() else total
 
     def to(self, device: Any, non_blocking: bool = False) -> Self:
         """Return the draw with its tensors on a device, as ``Tensor.to`` does."""

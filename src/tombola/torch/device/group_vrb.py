@@ -13,10 +13,9 @@ from tombola.index.real import TARGET
 from tombola.samplers.group_rule import MEMORY, SMALLEST, UNSEEN
 from tombola.samplers.groups import group_numbers, new_groups
 from tombola.state import Floats, Ints, Scope, array, same
-from tombola.torch.device import launching
 from tombola.torch.device.board import Board
-from tombola.torch.device.launching import Launch, kernels, place_of
-from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Whole
+from tombola.torch.device.launching import Launch, kernels
+from tombola.torch.device.layout import LIMIT, Whole
 from tombola.torch.device.sampler import (
     DeviceSampler,
     DeviceState,
@@ -24,7 +23,6 @@ from tombola.torch.device.sampler import (
     RuleState,
     sum_fault,
 )
-from tombola.validation import whole
 
 __all__ = ["GroupVRB"]
 
@@ -103,15 +101,10 @@ class GroupVRB(DeviceSampler):
     ) -> None:
         given: Any = groups.numpy(force=True) if isinstance(groups, Tensor) else groups
         numbers, self.labels = group_numbers(given, labels)
-        n, seed = whole("n", len(numbers), 1, MOST_ITEMS + 1), whole("seed", seed, 0, 2**64)
-        place, shuffle = place_of(device), bool(shuffle)
-        common: dict[str, Any] = {"shuffle": shuffle, "quantity": str(quantity), "seed": seed}
-        engine: GroupBoard | samplers.GroupVRB
-        if launching.runs_kernels(place):
-            engine = GroupBoard(numbers, place, **common)
-        else:
-            engine = samplers.GroupVRB(numbers, **common)
-        super().__init__(n, place, engine, shuffle=shuffle, seed=seed)
+        super().__init__(
+            len(numbers), numbers, GroupBoard, samplers.GroupVRB, device=device, shuffle=shuffle,
+            quantity=quantity, seed=seed,
+        )  # fmt: skip
         self._numbers = torch.from_numpy(numbers.astype(np.int32))
 
     def group_probabilities(self) -> Tensor:
@@ -152,7 +145,7 @@ class GroupBoard(RuleBoard):
     grouped: ClassVar = True
 
     def __init__(
-        self, numbers: NDArray[np.int32], device: torch.device, *, seed: int, shuffle: bool,
+        self, numbers: NDArray[np.int32], *, device: torch.device, seed: int, shuffle: bool,
         quantity: str,
     ) -> None:  # fmt: skip
         n, count = numbers.size, int(numbers.max()) + 1

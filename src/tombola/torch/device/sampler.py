@@ -1,8 +1,9 @@
 """What `VRB` and `GroupVRB` on a device have in common: the public base class, and its kernels."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,11 +14,13 @@ from tombola.gauge import Gauge, Tally
 from tombola.samplers.base import Sampler
 from tombola.samplers.fallback import block_size
 from tombola.state import Document, Ints, Scope, array, cell, count, mapping, nested, same
+from tombola.torch.device import launching
 from tombola.torch.device.board import Board, draw_launch, power_for, scratch
 from tombola.torch.device.device_draw import DeviceDraw
-from tombola.torch.device.launching import Launch, Plans, kernels
+from tombola.torch.device.launching import Launch, Plans, kernels, place_of
 from tombola.torch.device.layout import (
     LIMIT,
+    MOST_ITEMS,
     NEVER,
     POSITION_BITS,
     Fault,
@@ -66,16 +69,24 @@ class DeviceSampler:
     def __init__(
         self,
         n: int,
-        device: torch.device,
-        engine: "RuleBoard | Sampler",
+        groups: Any,
+        board: Callable[..., "RuleBoard"],
+        host: Callable[..., Sampler],
         *,
+        device: torch.device | str | None,
         shuffle: bool,
+        quantity: str,
         seed: int,
     ) -> None:
-        self.n, self.device, self.seed, self.shuffle = n, device, seed, shuffle
+        self.n, self.seed = whole("n", n, 1, MOST_ITEMS + 1), whole("seed", seed, 0, 2**64)
+        self.device, self.shuffle = place_of(device), bool(shuffle)
         self._calls = 0
-        self._engine: Any = engine
-        self._on_host = isinstance(engine, Sampler)
+        self._on_host = not launching.runs_kernels(self.device)
+        make = host if self._on_host else partial(board, device=self.device)
+        self._engine: Any = make(
+            self.n if groups is None else groups,
+            shuffle=self.shuffle, quantity=str(quantity), seed=self.seed,
+        )  # fmt: skip
 
     def draw(self, size: int = 1) -> DeviceDraw:
         """Draw items, independently and with replacement, or from shuffled epochs.
@@ -273,19 +284,12 @@ def sum_fault(name: str, weights: Ints) -> str:
     return "" if within else f"{name} must have a sum of at most 2^62"
 
 
-class LearnLaunch(NamedTuple):
-    """How a batch of losses is cut into programs."""
-
-    tile: int  # losses of one program
-    warps: int
-
-
-def learn_launch(size: int) -> LearnLaunch:
-    """Return how to learn from a batch of this size."""
+def learn_launch(size: int) -> tuple[int, int]:
+    """Return the losses and the warps of one program that learns from a batch of this size."""
     if size <= 128:
         tile = max(32, 1 << (size - 1).bit_length())
-        return LearnLaunch(tile, tile // 32)
-    return LearnLaunch(64, 2) if size <= 16384 else LearnLaunch(256, 8)
+        return tile, tile // 32
+    return (64, 2) if size <= 16384 else (256, 8)
 
 
 class RuleBoard(ABC):

@@ -82,7 +82,7 @@ def root_of(average, visits, mean, disagreement):
 
 @triton.jit
 def values_of(average, visited, mean, disagreement, first_root):
-    """Return what weights are proportional to; 1 before the first loss, when `first_root` is 0."""
+    """Return values proportional to weights; 1 before the first loss, when `first_root` is 0."""
     known = first_root > 0.0
     root = root_of(average, visited, mean, disagreement)
     return tl.where(known, root / tl.where(known, first_root, 1.0), 1.0)

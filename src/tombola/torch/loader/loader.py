@@ -156,10 +156,10 @@ class ImportanceLoader(DatasetLoader):
         shuffled epochs), "uniform", "balanced" (groups equally often); a tombola sampler over
         ``len(dataset)`` items; or a function (n, seed, groups) that returns one.
     groups : array-like of shape (n,) or "auto", optional
-        The group of each item, for example its class label. `GroupVRB` shares what it learns
-        within a group. "auto" takes the labels that the dataset has: ``dataset.targets`` or
-        ``dataset.labels``, or the one tensor of whole numbers in a `TensorDataset`, and none
-        if there are more than n/20 different ones. It says on stderr what it took.
+        The group of each item, for example its class label. `GroupVRB` shares feedback within a
+        group. "auto" takes the labels that the dataset has: ``dataset.targets`` or
+        ``dataset.labels``, or the one tensor of whole numbers in a `TensorDataset`, and none if
+        there are more than n/20 different ones. It says on stderr what it took.
     seed : int, default=0
         Same seed and same losses, same draws. No other generator influences them. Workers do not
         draw, so forked ones repeat nothing; a loader that is itself forked does: give each
@@ -363,7 +363,7 @@ class HostBatches(Batches):
         super().abandon()
 
     def draw_next(self, iteration: Iteration) -> int:
-        """Learn what is due and draw the next batch of an iteration; return its number."""
+        """Learn from due feedback, draw the next batch of an iteration, and return its number."""
         number = self.drawn
         if number - self.lag > self.handed:
             raise RuntimeError(
@@ -411,10 +411,8 @@ class HostBatches(Batches):
         """Take the losses of a batch, which count `lag` batches after the next one."""
         if not isinstance(draw, TensorDraw):
             raise TypeError(f"draw must be what came with the batch, got {type(draw).__name__}")
-        if draw.ticket.n != self.settings.n:
-            raise ValueError(
-                f"the draw is over {draw.ticket.n} items, this is over {self.settings.n}"
-            )
+        if draw.n != self.settings.n:
+            raise ValueError(f"the draw is over {draw.n} items, this is over {self.settings.n}")
         self.feedback.give(draw, losses, self.handed + self.lag, skip_nonfinite)
         self.unanswered.pop(draw.number, None)
 
