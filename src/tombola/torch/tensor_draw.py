@@ -20,7 +20,7 @@ class TensorDraw:
     indices : Tensor of int64, shape (B,)
         The items drawn.
     importances : Tensor of float32, shape (B,)
-        What each loss is multiplied by: 1 / (n p).
+        The factor of each loss: 1 / (n p).
     n : int
         The number of items that they were drawn from.
     number : int

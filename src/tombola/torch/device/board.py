@@ -1,4 +1,4 @@
-"""The index on a device: buffers of fixed address, and launches that never wait for the host."""
+"""The board of an index: buffers of fixed address, and launches that never wait for the host."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -25,7 +25,7 @@ class DeviceDraw(TensorDraw):
     probabilities : Tensor of float64, shape (B,)
         The probability that each item was drawn with.
     importances : Tensor of float32, shape (B,)
-        What each loss is multiplied by: 1 / (n p).
+        The factor of each loss: 1 / (n p).
     n : int
         The number of items that the sampler draws from.
     number : int
@@ -64,7 +64,7 @@ class DeviceDraw(TensorDraw):
         return draw
 
     def __getattr__(self, name: str) -> Tensor:
-        """Take a part of what the kernels have written, when it is first asked for."""
+        """Return a part of the kernels' output; it is cut out at the first access."""
         if name not in ("indices", "probabilities", "importances"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         size, room = self._size, room_for(self._size)
@@ -120,7 +120,7 @@ class DeviceDraw(TensorDraw):
 
 
 class IndexDraw(DeviceDraw):
-    """Items drawn, with what their probabilities were; a `DeviceDraw`.
+    """A `DeviceDraw` of a `WeightIndex`, with the weights of its items.
 
     Probabilities and importances are computed when they are asked for.
 
@@ -169,7 +169,7 @@ class IndexDraw(DeviceDraw):
 
     @property
     def importances(self) -> Tensor:  # type: ignore[override]
-        """What each loss is multiplied by: 1 / (n p), float32."""
+        """The factor of each loss: 1 / (n p), float32."""
         return self._doubles().float()
 
     @property

@@ -85,7 +85,7 @@ def mixing_of(fed, n):
 
 @triton.jit
 def uniform_weight(mixing, total, n):
-    """Return A and U of a mixture: where every draw is uniform, 0 and 1.
+    """Return A and U of a mixture; 0 and 1 if every draw is uniform.
 
     U is the smallest integer for which the uniform share is at least `mixing`.
     """
@@ -156,7 +156,7 @@ def item_at(key, epoch, place, n, bits):
     return tl.where(value >= n, value - n, value)
 
 
-# ---- what all draws share
+# ---- common to all draws
 
 
 @triton.jit
@@ -179,7 +179,7 @@ def hand_out(
     board, n, key, position, reals, wholes, lane, out, size, room, bits, block, item, probability,
     unlucky,
 ):  # fmt: skip
-    """Write what was drawn, or deal from shuffled epochs; the last program moves the state on.
+    """Write the draws, or deal from shuffled epochs; the last program updates the state.
 
     Items are in `out`, probabilities from `room` on, importances (of float32) from 2 `room` on.
 

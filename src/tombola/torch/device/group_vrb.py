@@ -26,7 +26,7 @@ from tombola.torch.device.sampler import (
 
 __all__ = ["GroupVRB"]
 
-LARGEST = 2**40  # the largest weight of a member, unless there are so many that less fits
+LARGEST = 2**40  # the largest weight of a member, or less if there are too many members for that
 
 
 class GroupVRBState(DeviceState):
@@ -57,7 +57,7 @@ class GroupVRB(DeviceSampler):
     shuffle : bool, default=True
         Whether to deal shuffled epochs while adaptive draws do not pay.
     quantity : str, default="loss"
-        What the caller passes to `update`, for the gauge: "loss" or "gradient norm".
+        The kind of feedback, for the gauge: "loss" or "gradient norm".
     seed : int, default=0
         From 0 to 2^64 - 1.
 
@@ -118,7 +118,7 @@ class GroupVRB(DeviceSampler):
 
 
 class GroupBoardState(RuleState):
-    """What changes in `GroupVRB` on a device; items are in the order of groups."""
+    """The mutable state of `GroupVRB` on a device; items are in the order of groups."""
 
     scores: Floats = array("h of each item", SMALLEST, 2.0**1000, dtype=np.float64, shape=("n",))
     visits: NDArray[np.uint8] = array("V of each item", 0, MEMORY, dtype=np.uint8, shape=("n",))

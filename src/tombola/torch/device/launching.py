@@ -9,7 +9,7 @@ from torch import Tensor
 
 __all__ = ["Launch", "Plans", "kernels", "place_of", "runs_kernels"]
 
-ALIGNED = 16  # bytes: Triton reads wider where all tensors begin at multiples of this
+ALIGNED = 16  # bytes: Triton reads wider if all tensors begin at multiples of this
 MOST_PLANS = 1024
 
 Key = TypeVar("Key", bound=Hashable)
@@ -38,7 +38,7 @@ def kernels(name: str) -> Any:
 
 
 class Plans(dict[Key, Plan]):
-    """What is made once for each size of a call, and then looked up."""
+    """A cache of launches by the size of a call."""
 
     def __init__(self, make: Callable[[Key], Plan]) -> None:
         self._make = make
@@ -63,9 +63,9 @@ class Launch:
     ----------
     device : torch.device
     compiled : dict
-        What is compiled already, which the launches of a device share.
+        Compiled kernels, shared by the launches of a device.
     kernel, programs, warps
-        What to launch, in how many programs, and on how many warps each.
+        The kernel, the number of programs, and the warps of each.
     head, tail : tuples of Tensor and int
         The arguments before and after the tensors of a call, without compile-time arguments.
     constants
@@ -102,7 +102,7 @@ class Launch:
             )  # fmt: skip
 
     def _begin(self, *given: Tensor) -> None:
-        """Compile the kernel, unless it is done, and keep what the next launch needs."""
+        """Compile the kernel, unless it is compiled already, and prepare the next launch."""
         compiled = self._compiled.get(self._key)
         if compiled is None:
             compiled = self._run_any(*given)
@@ -124,7 +124,7 @@ class Launch:
         self._run = compiled.run
 
     def _run_any(self, *given: Tensor) -> Any:
-        """Launch by way of Triton, which compiles what is needed."""
+        """Launch through Triton, which compiles the kernel if needed."""
         device = self._device
         if device.type == "cuda" and device.index != torch.cuda.current_device():
             with torch.cuda.device(device):

@@ -1,4 +1,4 @@
-"""What `VRB` and `GroupVRB` on a device have in common: the public base class, and its kernels."""
+"""The common parts of `VRB` and `GroupVRB` on a device: the public base class, and launches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +54,7 @@ class DeviceState(TensorState):
     seed: int = same("the seed of the draws")
     shuffle: bool = same("whether shuffled epochs are dealt while adaptive draws do not pay")
     calls: int = count("calls of `draw` that were not replays of a CUDA graph")
-    state: Mapping[str, Any] = mapping("what has changed since the beginning")
+    state: Mapping[str, Any] = mapping("the mutable state")
 
 
 class DeviceSampler:
@@ -194,7 +194,7 @@ class DeviceSampler:
 
     @property
     def quantity(self) -> str:
-        """What the caller passes to `update`: "loss" or "gradient norm"."""
+        """The kind of feedback: "loss" or "gradient norm"."""
         return str(self._engine.quantity)
 
     @quantity.setter
@@ -218,7 +218,7 @@ class DeviceSampler:
         self._engine.reset()
 
     def _identity(self) -> dict[str, Any]:
-        """Return what a state must agree with."""
+        """Return the fields of a state that must match this sampler."""
         return {"n": self.n, "seed": self.seed, "shuffle": self.shuffle}
 
     def state_dict(self) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def arrays_of(state: Any) -> Iterator[NDArray[Any]]:
 
 
 class RuleState(Document):
-    """What changes in a sampler on a device."""
+    """The mutable state of a sampler on a device."""
 
     position: int = count("draws from the stream so far")
     reals: Reals = nested("numbers of float64", Reals)
@@ -404,7 +404,7 @@ class RuleBoard(ABC):
         return learn, self._plan_weights(size, programs, chosen, bits)
 
     def _groups(self) -> tuple[Any, ...]:
-        """Return what kernels read of groups; without groups they read nothing."""
+        """Return the arguments about groups; without groups, kernels read none of them."""
         return (self.board.memory, 1, *[self.wholes] * 8)
 
     @abstractmethod
@@ -475,7 +475,7 @@ class RuleBoard(ABC):
         return {"weights": self.board.leaves, **{name: getattr(self, name) for name in names}}
 
     def _sizes(self) -> dict[str, Any]:
-        """Return what the shapes of a state refer to, besides n."""
+        """Return the sizes, besides n, that shapes of a state refer to."""
         return {}
 
 

@@ -45,7 +45,7 @@ class VRB(DeviceSampler):
     shuffle : bool, default=True
         Whether to deal shuffled epochs while adaptive draws do not pay.
     quantity : str, default="loss"
-        What the caller passes to `update`, for the gauge: "loss" or "gradient norm".
+        The kind of feedback, for the gauge: "loss" or "gradient norm".
     seed : int, default=0
         From 0 to 2^64 - 1. The same seed and the same feedback give the same draws in every run on
         the same kind of device; the CPU's are others.
@@ -89,7 +89,7 @@ class VRB(DeviceSampler):
 
 
 class VRBBoardState(RuleState):
-    """What changes in `VRB` on a device."""
+    """The mutable state of `VRB` on a device."""
 
     scores: Floats = array("h of each item", 0.0, 2.0**1020, dtype=np.float64, shape=("n",))
     visits: NDArray[np.float32] = array(

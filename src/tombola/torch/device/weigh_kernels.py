@@ -219,7 +219,7 @@ def weigh_kernel(
 
 @triton.jit
 def reference(levels, seen, group, valid, level):
-    """Return what the r of a group are compared with, kappa_c, and its number of losses."""
+    """Return the reference level for the r of a group, kappa_c, and its number of losses."""
     kappa = tl.load(levels + group, mask=valid, other=0.0)
     before = tl.load(seen + group, mask=valid, other=0)
     known = tl.maximum(tl.where(before > 0, kappa, level), FAINT_GROUP * level)

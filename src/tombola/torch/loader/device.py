@@ -45,7 +45,7 @@ class DeviceLoaderState(TensorState):
 
 
 class DeviceBatches(Batches):
-    """Draws batches where the data are, with all feedback given before."""
+    """Draws batches on the device of the data, with all feedback given before."""
 
     lag = 0
 

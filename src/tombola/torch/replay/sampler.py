@@ -238,11 +238,11 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     # --- items that come and change -------------------------------------------------------------
 
     def add(self, index: Any) -> None:
-        """Take notice that a slot was written: its item gets the largest priority."""
+        """Register a slot that was written: its item gets the largest priority."""
         self.extend(index)
 
     def extend(self, index: Any) -> None:
-        """Take notice that slots were written: their items get the largest priority.
+        """Register slots that were written: their items get the largest priority.
 
         Coordinates in a storage of several dimensions are left to `mark_update`, which TorchRL's
         writers call first.
@@ -280,7 +280,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
 
     @property
     def default_priority(self) -> float:
-        """The priority of a new item: the largest so far, 1 if there is none."""
+        """The priority of a new item: the largest so far, or 1 at first."""
         board = self._board
         largest = largest_present(board) if self._within_buffer else board.rule[0].largest
         return 1.0 if largest < 0 else float(largest)
@@ -333,7 +333,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
 
     @property
     def priorities(self) -> torch.Tensor:
-        """A copy of the priorities of all slots, NaN where there is no item."""
+        """A copy of the priorities of all slots, NaN for empty ones."""
         return torch.from_numpy(self._board.priorities.copy())
 
     def __repr__(self) -> str:
@@ -346,7 +346,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     # --- states ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state: priorities, alpha, beta, eps, and what draws depend on.
+        """Return the state: priorities, alpha, beta, eps, and all else that draws depend on.
 
         It holds tensors and numbers, and loads under ``torch.load(..., weights_only=True)``. The
         generator is not part of it.
@@ -371,11 +371,11 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         save(self, Path(path) / FILE)
 
     def loads(self, path: str | os.PathLike[str]) -> None:
-        """Continue from what `dumps` wrote."""
+        """Continue from a folder that `dumps` wrote."""
         load(Path(path) / FILE, into=self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what pickle keeps: all but the generator, which belongs to the buffer."""
+        """Return the state for pickle: without the generator, which belongs to the buffer."""
         if get_spawning_popen() is not None:
             raise RuntimeError(
                 "a PrioritizedSampler cannot be shared between processes: each would have its own "
