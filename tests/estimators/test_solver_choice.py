@@ -111,21 +111,21 @@ def test_columns_warn_of_too_few_rounds():
 @pytest.mark.parametrize(
     ("model", "rows", "solver"),
     [
-        (LinearClassifier(), 3930, "newton"),  # 30 for each of 131 columns
-        (LinearClassifier(), 3929, "sdca"),
-        (LinearClassifier(fit_intercept=False), 3900, "newton"),
-        (LinearClassifier(), 488, "newton"),  # a Hessian of all rows costs little
-        (LinearClassifier(), 489, "sdca"),
-        (LinearClassifier("squared_hinge"), 3930, "newton"),
-        (LinearClassifier("hinge"), 3930, "sdca"),
-        (LinearClassifier(l1_ratio=0.1), 3930, "sdca"),
-        (LinearRegressor(), 3930, "newton"),
-        (LinearRegressor("huber"), 3930, "newton"),
+        (LinearClassifier(), 2880, "newton"),  # 30 for each of 96 columns
+        (LinearClassifier(), 2879, "sdca"),
+        (LinearClassifier(fit_intercept=False), 2850, "newton"),
+        (LinearClassifier(), 910, "newton"),  # a Hessian of all rows costs little
+        (LinearClassifier(), 911, "sdca"),
+        (LinearClassifier("squared_hinge"), 2880, "newton"),
+        (LinearClassifier("hinge"), 2880, "sdca"),
+        (LinearClassifier(l1_ratio=0.1), 2880, "sdca"),
+        (LinearRegressor(), 2880, "newton"),
+        (LinearRegressor("huber"), 2880, "newton"),
     ],
 )
 def test_auto_is_newton_where_rows_are_many_or_few(model, rows, solver):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(rows, 130)) / 12
+    X = rng.normal(size=(rows, 95)) / 10
     y = X[:, 0] + rng.normal(size=rows)
     y = y if isinstance(model, LinearRegressor) else y > 0
     model.set_params(random_state=0, alpha=0.1).fit(X, y)
