@@ -63,10 +63,10 @@ def test_conventions(estimator, check):
 @parametrize_with_checks(
     [
         LinearClassifier(solver="saga"),
-        LinearClassifier(solver="adagrad"),
+        LinearClassifier(alpha=1e-4, solver="adagrad"),
         LinearClassifier(multi_class="softmax"),
         LinearRegressor(solver="saga"),
-        LinearRegressor(solver="adagrad"),
+        LinearRegressor(alpha=1e-4, solver="adagrad"),
     ],
     expected_failed_checks=excused,
 )
