@@ -97,6 +97,13 @@ class LinearEstimator(LinearParameters, SparseCoefMixin, DrawingEstimator):
 
     # --- parameters ---------------------------------------------------------------------------
 
+    @classmethod
+    @functools.cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names of the parameters, inspected once: it takes long for a small fit."""
+        names: list[str] = super()._get_param_names()
+        return names
+
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as in scikit-learn."""
         check_words(params, type(self).__name__, ValueError)
