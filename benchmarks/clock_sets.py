@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp
+from sklearn import datasets
 
 CHOSEN_ON = ("mammography", "shuttle", "a9a", "campaign", "ALOI", "cover", "http", "VOC effnet")
 OTHERS = ("skin", "smtp", "mushrooms", "VOC vgg", "MNIST")
@@ -21,6 +23,11 @@ SETS = (*CHOSEN_ON, *OTHERS)
 SPARSE = ("a9a", "mushrooms")
 SHAPES = tuple((n, d) for n in (500, 2000, 10_000, 50_000) for d in (5, 20, 60, 150, 400)
                if n * d <= 10**7)  # fmt: skip
+# unscaled: those above that have units, and sets of scikit-learn
+RAW = (*(name for name in SETS if name not in SPARSE), "wine", "iris", "breast_cancer", "digits",
+       "diabetes")  # fmt: skip
+SOFTMAX = ("digits", "MNIST", "rare classes")
+SMALL = tuple((n, d) for n in (100, 500, 2000, 5000) for d in (2, 10, 30, 60))
 VOC_CLASSES = {"VOC effnet": ("efficientnet", 14), "VOC vgg": ("vgg19", 3)}
 CHUNK = 10_000  # rows of a Hessian at a time
 
@@ -33,8 +40,8 @@ def file_of(folder, pattern):
     return np.load(found[0])
 
 
-def load(name, folder):
-    """Return the rows and the labels, True or False, of a set."""
+def load(name, folder, raw=False):
+    """Return the rows and the labels, True or False, of a set; raw: in the units of the file."""
     if name in SPARSE:
         file = {"a9a": "libsvm_a9a.npz", "mushrooms": "mushrooms_agaricus.npz"}[name]
         data = file_of(folder, file)
@@ -48,15 +55,55 @@ def load(name, folder):
         data = file_of(folder, f"voc2007_{kind}*.npz")
         labels = data["Ytrain"][:, column]
         X = data["Xtrain"][labels != 0].astype(np.float64)
-        return X / np.linalg.norm(X, axis=1).mean(), labels[labels != 0] > 0
+        return X if raw else X / np.linalg.norm(X, axis=1).mean(), labels[labels != 0] > 0
     if name == "MNIST":
-        data = file_of(folder, "mnist_full_uint8.npz")
-        return data["X"][:60_000:3] / 255.0, data["y"][:60_000:3] == 8  # a third: it takes long
+        X, y = third_of_mnist(folder)
+        return X if raw else X / 255.0, y == 8
     data = file_of(folder, f"adbench_*_{name}.npz")
-    X = data["X"].astype(np.float64)
+    X = np.ascontiguousarray(data["X"], dtype=np.float64)
+    if raw:
+        return X, data["y"] > 0
     spread = X.std(axis=0)
     spread[spread == 0] = 1
     return np.ascontiguousarray((X - X.mean(axis=0)) / spread), data["y"] > 0
+
+
+def third_of_mnist(folder):
+    """Return every third row of MNIST, from 0 to 255, and its digit: all of them take long."""
+    data = file_of(folder, "mnist_full_uint8.npz")
+    return data["X"][:60_000:3].astype(np.float64), data["y"][:60_000:3]
+
+
+def load_raw(name, folder):
+    """Return rows in the units they came in, targets, and the loss."""
+    if name in SETS:
+        return *load(name, folder, raw=True), "log_loss"
+    if name == "diabetes":
+        return *datasets.load_diabetes(return_X_y=True, scaled=False), "squared_error"
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return X, y, "log_loss" if y.max() == 1 else "softmax"
+
+
+def load_classes(name, folder):
+    """Return rows and labels of several classes, for softmax."""
+    if name == "digits":
+        X, y = datasets.load_digits(return_X_y=True)
+        return X / 16.0, y
+    if name == "MNIST":
+        X, y = third_of_mnist(folder)
+        return X / 255.0, y
+    return rare_classes(50_000)
+
+
+def rare_classes(n):
+    """Return rows like covertype's, ten numbers and two categories, of 23 classes, ten rare."""
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(n, 10)) + 0.5 * rng.normal(size=(n, 1))
+    categories = [np.eye(k)[rng.choice(k, n, p=rng.dirichlet(np.ones(k)))] for k in (4, 40)]
+    X = np.hstack([numbers, *categories])
+    w = rng.normal(size=(X.shape[1], 23))
+    levels = np.where(np.arange(23) < 10, -6.0, 0.0)
+    return X, (X @ w + levels + rng.gumbel(size=(n, 23))).argmax(axis=1)
 
 
 def generated(n, d):
@@ -68,19 +115,33 @@ def generated(n, d):
     return X, X @ w + rng.logistic(size=n) > 1.5
 
 
-def logistic(margins):
-    """The loss of a margin y z, its derivative and its curvature."""
-    chance = expit(-margins)
-    return np.logaddexp(0.0, -margins), -chance, chance * (1 - chance)
+def logistic(z, y):
+    """The loss at an inner product z, for y = 1 or -1, its derivative and its curvature."""
+    chance = expit(-y * z)
+    return np.logaddexp(0.0, -y * z), -y * chance, chance * (1 - chance)
 
 
-def squared_hinge(margins):
-    """The loss of a margin y z, its derivative and its curvature."""
-    short = np.maximum(0.0, 1 - margins)
-    return short**2, -2 * short, 2.0 * (short > 0)
+def squared_hinge(z, y):
+    """The loss at an inner product z, for y = 1 or -1, its derivative and its curvature."""
+    short = np.maximum(0.0, 1 - y * z)
+    return short**2, -2 * y * short, 2.0 * (short > 0)
 
 
-LOSSES = {"log_loss": logistic, "squared_hinge": squared_hinge}
+def squared_error(z, y):
+    """The loss at an inner product z, its derivative and its curvature."""
+    return (z - y) ** 2 / 2, z - y, np.ones_like(z)
+
+
+def softmax(z, y):
+    """The losses at inner products z, (n, K), for the labels y, and the chances of all classes."""
+    logs = logsumexp(z, axis=1)
+    return logs - z[np.arange(len(y)), y], np.exp(z - logs[:, None])
+
+
+LOSSES = {
+    "log_loss": logistic, "squared_hinge": squared_hinge, "squared_error": squared_error,
+    "softmax": softmax,
+}  # fmt: skip
 
 
 @dataclass
@@ -95,18 +156,23 @@ class Task:
 
     def __post_init__(self):
         self.n, self.d = self.X.shape
-        self.labels = self.y.astype(np.int64)
-        self.signs = np.where(self.y, 1.0, -1.0)
-        self.start = self.newton(intercept_only=True)
+        if self.loss == "squared_error":
+            self.labels = self.targets = self.y
+        else:
+            self.labels = self.targets = self.y.astype(np.int64)
+        if self.loss in ("log_loss", "squared_hinge"):
+            self.targets = np.where(self.labels == 1, 1.0, -1.0)
+        self.start = self.best(intercept_only=True)
         self.minimum = self.kept_minimum()
 
     def value(self, w, b):
-        losses = LOSSES[self.loss](self.signs * (self.X @ w + b))[0]
-        return float(losses.mean() + self.lam / 2 * (w @ w))
+        z = self.X @ w.T + b
+        losses = LOSSES[self.loss](z if self.loss == "softmax" else z[:, 0], self.targets)[0]
+        return float(losses.mean() + self.lam / 2 * (w * w).sum())
 
     def distance(self, w, b):
         """The share of the way from P0 to P* that is left; 0 at the minimum, 1 at w = 0."""
-        if not (np.isfinite(w).all() and np.isfinite(b)):
+        if not (np.isfinite(w).all() and np.isfinite(b).all()):
             return np.inf
         return (self.value(w, b) - self.minimum) / (self.start - self.minimum)
 
@@ -119,8 +185,50 @@ class Task:
         folder.mkdir(exist_ok=True)
         file = folder / f"{self.name.replace(' ', '_')}_{digest.hexdigest()[:16]}.txt"
         if not file.exists():
-            file.write_text(repr(self.newton()))
+            file.write_text(repr(self.best()))
         return float(file.read_text())
+
+    def best(self, intercept_only=False):
+        """The minimum of P, or P0."""
+        if self.loss != "softmax":
+            return self.newton(intercept_only)
+        if intercept_only:
+            shares = np.bincount(self.labels) / self.n
+            return float(-(shares * np.log(shares)).sum())
+        return self.trust_region()
+
+    def trust_region(self):
+        """The minimum of P for softmax, by scipy, with columns shifted and scaled: the same P."""
+        spread = np.ptp(self.X, axis=0)
+        spread[spread == 0] = 1
+        Z = np.hstack([(self.X - self.X.mean(axis=0)) / spread, np.ones((self.n, 1))])
+        penalty = np.append(self.lam / spread**2, 0.0)[:, None]
+        shape = self.d + 1, int(self.labels.max()) + 1
+        ones = np.eye(shape[1])[self.labels]
+        kept = {}
+
+        def evaluated(v):
+            if not np.array_equal(v, kept.get("at")):
+                kept["at"], kept["found"] = v.copy(), softmax(Z @ v.reshape(shape), self.labels)
+            return kept["found"]
+
+        def value(v):
+            losses, chances = evaluated(v)
+            w = v.reshape(shape)
+            gradient = Z.T @ (chances - ones) / self.n + penalty * w
+            return float(losses.mean() + (penalty * w**2).sum() / 2), gradient.ravel()
+
+        def product(v, u):
+            chances, u = evaluated(v)[1], u.reshape(shape)
+            z = Z @ u
+            z = chances * (z - (chances * z).sum(axis=1, keepdims=True))
+            return (Z.T @ z / self.n + penalty * u).ravel()
+
+        found = minimize(
+            value, np.zeros(shape).ravel(), jac=True, hessp=product, method="trust-ncg",
+            options={"gtol": 1e-7 * self.start, "maxiter": 500},
+        )  # fmt: skip
+        return float(found.fun)
 
     def newton(self, intercept_only=False):
         """The minimum of P, by Newton steps, halved until P falls.
@@ -130,18 +238,22 @@ class Task:
         """
         d = 0 if intercept_only else self.d
         X, penalty = self.X[:, :d], np.append(np.full(d, self.lam), 0.0)
-        loss, signs, u = LOSSES[self.loss], self.signs, np.zeros(d + 1)
+        loss, targets, u = LOSSES[self.loss], self.targets, np.zeros(d + 1)
 
         def value(u):
-            losses = loss(signs * (X @ u[:d] + u[d]))[0]
+            losses = loss(X @ u[:d] + u[d], targets)[0]
             return float(losses.mean() + penalty @ u**2 / 2)
 
         first = now = value(u)
         for _ in range(200):
-            _, slopes, curves = loss(signs * (X @ u[:d] + u[d]))
-            slopes = signs * slopes / self.n
+            _, slopes, curves = loss(X @ u[:d] + u[d], targets)
+            slopes = slopes / self.n
             gradient = np.append(X.T @ slopes, slopes.sum()) + penalty * u
-            step = np.linalg.solve(self.hessian(X, curves, penalty), gradient)
+            H = self.hessian(X, curves, penalty)
+            unit = 1 / np.sqrt(np.maximum(np.diag(H), 1e-300))
+            # a hair on the diagonal: an intercept of squared hinge may have no curvature
+            H = H * unit * unit[:, None] + 1e-14 * np.eye(d + 1)
+            step = unit * np.linalg.solve(H, unit * gradient)
             promise = float(gradient @ step) / 2
             if promise <= max(1e-12 * (first - now), 4e-16 * now):
                 return now
@@ -168,5 +280,4 @@ class Task:
             H[:d, d] += column
             H[d, d] += c.sum()
         H[d, :d] = H[:d, d]
-        # a hair on the diagonal: an intercept of squared hinge may have no curvature
-        return H + np.diag(penalty + 1e-14 * np.trace(H) / (d + 1) + 1e-300)
+        return H + np.diag(penalty)

@@ -1,6 +1,7 @@
 """What a new user waits for: the first draw, the first fit, and what each further kind adds.
 
     python benchmarks/cold.py             # about two minutes; run it with nothing else running
+    python benchmarks/cold.py --only Lasso                # the lines whose name contains this
 
 Each line is a process of its own. The first ones begin with an empty cache of machine code; "and
 then" lines keep the cache of the line before them. Seconds include everything but starting Python
@@ -38,22 +39,27 @@ DRAW, UPDATE = (
 PRINTED = "tombola.VRB(300, bound=1.0)"
 GROUPS = "tombola.GroupVRB(np.arange(300) % 3)"
 FIT = "estimators.LinearClassifier(max_iter=3)"
+SDCA = 'estimators.LinearClassifier(solver="sdca", max_iter=3)'
+HINGE = 'estimators.LinearClassifier(loss="hinge", max_iter=3)'
 REGRESSION = "estimators.LinearRegressor(max_iter=3)"
 # what, the goal in seconds, whether the cache begins empty, what to do
 LINES = [
-    ("VRB(n), first draw", 4, True, "play(tombola.VRB(300))", DRAW),
+    ("VRB(n), first draw", 3, True, "play(tombola.VRB(300))", DRAW),
     ("and then its first update", 5, False, "play(tombola.VRB(300))", UPDATE),
     ("and then GroupVRB, first draw", 5, False, f"play({GROUPS})", DRAW),
     ("and then its first update", 5, False, f"play({GROUPS})", UPDATE),
     ("and then VRB as printed, draw and update", 5, False, f"play({PRINTED})", UPDATE),
     ("GroupVRB, first draw", 4, True, f"play({GROUPS})", DRAW),
-    ("linear classifier, first fit", 10, True, f"{FIT}.fit(X, y)", DRAW),
+    ("linear classifier, first fit", 3, True, f"{FIT}.fit(X, y)", DRAW),
     ("and then sparse rows", 5, False, f"{FIT}.fit(sp.csr_matrix(X), y)", DRAW),
     ("and then float32 rows", 5, False, f"{FIT}.fit(X.astype(np.float32), y)", DRAW),
     ("and then three classes", 5, False, f"{FIT}.fit(X, np.arange(2000) % 3)", DRAW),
     ("and then regression", 5, False, f"{REGRESSION}.fit(X, X[:, 0])", DRAW),
-    ("and then Lasso", 5, False, "estimators.Lasso(alpha=0.1).fit(X, X[:, 0])", DRAW),
-    ("and then mini-batch k-means", 5, False, "estimators.MiniBatchKMeans(5).fit(X)", DRAW),
+    ("SDCA, first fit", 5, True, f"{SDCA}.fit(X, y)", DRAW),
+    ("and then hinge", 5, False, f"{HINGE}.fit(X, y)", DRAW),
+    ("Lasso, first fit", 2, True, "estimators.Lasso(alpha=0.1).fit(X, X[:, 0])", DRAW),
+    ("k-means, first fit", 3, True, "estimators.KMeans(5).fit(X)", DRAW),
+    ("mini-batch k-means, first fit", 3, True, "estimators.MiniBatchKMeans(5).fit(X)", DRAW),
 ]  # fmt: skip
 
 
@@ -68,10 +74,14 @@ def seconds(use, update, folder):
 
 
 def main():
-    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="", help="part of the names of lines; no rows are kept")
+    only = parser.parse_args().only
     rows, folder, said = [], None, ""
     for what, goal, empty, use, update in LINES:
-        if empty:
+        if only not in what:
+            continue
+        if empty or folder is None:
             folder = tempfile.mkdtemp()
         took, line = seconds(use, update, folder)
         said = said or line
@@ -80,7 +90,8 @@ def main():
         )
         rows.append({"what": what, "goal": goal, "seconds": round(took, 2)})
     print(f"\non stderr, in the first of them: {said or 'nothing'}")
-    timing.append("cold", rows)
+    if not only:
+        timing.append("cold", rows)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ _TWO = np.uint64(2)
 _THREE = np.uint64(3)
 
 
-@kernel(inner=True)
+@kernel
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
     """Return the four words of Philox 4x64-10 for a counter and a key."""
     for _ in range(10):
@@ -91,7 +91,7 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
     return c0, c1, c2, c3
 
 
-@kernel(inner=True)
+@kernel
 def block(state: Cell[Words], number: Any) -> Any:
     """Return the four words of block ``number`` of the stream."""
     path, key = state[0].path, state[0].key
@@ -216,7 +216,7 @@ def next_below(state: Cell[Words], bound: Any) -> Any:
             return value
 
 
-@kernel(inner=True)
+@kernel
 def word_of_child(state: Cell[Words], number: Any, position: Any) -> Any:
     """Return the word at a position of child `number` of a stream with one level of path."""
     path, key = state[0].path, state[0].key

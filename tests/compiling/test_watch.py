@@ -82,7 +82,7 @@ def test_inner_functions_can_be_called_from_python_all_the_same():
 
 
 def test_a_function_that_cannot_be_compiled_holds_no_lock():
-    @kernel(inner=True)
+    @kernel
     def broken(x):
         return x.nothing
 
@@ -103,11 +103,11 @@ import numpy as np
 from tombola.random import fill_words, new_state
 
 names = []
-original = compiler.Compiler.compile_extra
+original = compiler.CompilerBase.compile_extra
 def counted(self, function):
     names.append(function.__name__)
     return original(self, function)
-compiler.Compiler.compile_extra = counted
+compiler.CompilerBase.compile_extra = counted
 
 mine, go, threads = sys.argv[1:]
 open(mine, "w").close()

@@ -12,6 +12,8 @@ from numba import njit, typeof, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import typeof_impl
 
+from tombola.compiling.inner import InnerCompiler, OuterCompiler
+
 try:
     import fcntl
 except ImportError:  # Windows: two processes may compile the same
@@ -95,12 +97,14 @@ class KernelCache(FunctionCache):
 
     def _save_overload(self, signature: Any, data: Any) -> None:
         self._use_file_of(signature)
-        super()._save_overload(signature, data)
-        self._unlock(signature)
+        try:
+            super()._save_overload(signature, data)
+        finally:
+            self._unlock(signature)
 
     def _lock(self, signature: Any) -> None:
         """Wait until no other process compiles this function for this signature."""
-        if fcntl is None or (self, signature) in LOCKS:  # numba may ask for a function twice
+        if fcntl is None:
             return
         with contextlib.suppress(OSError):  # a file system without locks
             folder = Path(self._cache_path)
@@ -136,12 +140,18 @@ def _shortly(compile_function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return compile_function(*arguments, **named)
         except RuleError as error:
+            unlock_all()
             raise error.with_traceback(None) from None
+        except BaseException:
+            unlock_all()
+            raise
 
     return compile_shortly
 
 
-INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # of functions called by kernels
+INNER: dict[str, Any] = {  # of functions called by kernels
+    "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": InnerCompiler
+}  # fmt: skip
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -154,7 +164,6 @@ def kernel(
     *,
     allocates: bool = False,
     inline: bool = False,
-    inner: bool = False,
     fast: bool = False,
     releases_gil: bool = False,
 ) -> Callable[[F], F]: ...
@@ -163,11 +172,13 @@ def kernel(
     *,
     allocates: bool = False,
     inline: bool = False,
-    inner: bool = False,
     fast: bool = False,
     releases_gil: bool = False,
 ) -> Any:
-    """Compile a function and cache its machine code on disk.
+    """Compile a function: with the kernels that call it, and by itself if Python calls it.
+
+    Machine code for calls from Python is cached on disk. That of a kernel includes the functions it
+    calls, as `tombola.compiling.inner` describes.
 
     Parameters
     ----------
@@ -179,10 +190,7 @@ def kernel(
         than the work of most inner functions.
     inline : bool, default=False
         Whether to inline the function into its callers, which avoids the cost of passing a tuple
-        of ten arrays to a small function. It is an inner function, too.
-    inner : bool, default=False
-        Whether kernels call the function, rather than Python: it then takes up to a tenth of a
-        second less to compile.
+        of ten arrays to a small function.
     fast : bool, default=False
         Whether sums may be reordered, to add several terms at a time. Their last bits then depend
         on the processor.
@@ -191,57 +199,46 @@ def kernel(
     """
     if function is None:
         return functools.partial(
-            kernel,
-            allocates=allocates,
-            inline=inline,
-            inner=inner,
-            fast=fast,
-            releases_gil=releases_gil,
+            kernel, allocates=allocates, inline=inline, fast=fast, releases_gil=releases_gil
         )
     # kernels never divide by zero, and a check at each division would prevent vectorisation
     options: dict[str, Any] = {"_nrt": allocates, "error_model": "numpy", "nogil": releases_gil}
     # always explicit: numba would otherwise use the setting of the caller that is compiled first
     options["fastmath"] = {"reassoc", "contract"} if fast else False
-    options["forceinline"] = inline
-    inner = inner or inline
-    compiled = njit(**(options | INNER if inner else options))(function)
-    if compiled is function:  # numba is disabled
-        return function
-    with contextlib.suppress(RuntimeError):  # no writable folder: compile in every process
-        compiled._cache = KernelCache(function)
-    if not inner:  # called from Python
-        compiled._compile_for_args = _shortly(compiled._compile_for_args)
-    return Inner(compiled, options) if inner else compiled
+    inner = njit(**options, **INNER, forceinline=inline)(function)
+    return function if inner is function else Kernel(inner, options)  # numba may be disabled
 
 
-class Inner:
-    """A function that kernels call: compiled without what a call from Python needs.
+class Kernel:
+    """A function that numba compiles, once for kernels and once for Python, if they call it."""
 
-    If Python calls it anyway, it is recompiled with a wrapper.
-    """
-
-    def __init__(self, compiled: Any, options: dict[str, Any]) -> None:
-        self.compiled = compiled
-        self.py_func = compiled.py_func
+    def __init__(self, inner: Any, options: dict[str, Any]) -> None:
+        self.inner = inner
+        self.py_func = inner.py_func
         self._options = options
-        functools.update_wrapper(self, compiled.py_func)
+        functools.update_wrapper(self, inner.py_func)
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the function from Python."""
-        return self._from_python(*arguments)
+        return self.outer(*arguments)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bind it to an instance, as a function does: a kernel may serve as a method."""
         return self if instance is None else functools.partial(self, instance)
 
     @functools.cached_property
-    def _from_python(self) -> Any:
-        return njit(**self._options)(self.py_func)  # not cached: the file would have the same name
+    def outer(self) -> Any:
+        """The function as Python calls it, a dispatcher of numba."""
+        compiled: Any = njit(**self._options, pipeline_class=OuterCompiler)(self.py_func)
+        with contextlib.suppress(RuntimeError):  # no writable folder: compile in every process
+            compiled._cache = KernelCache(self.py_func)
+        compiled._compile_for_args = _shortly(compiled._compile_for_args)
+        return compiled
 
 
-@typeof_impl.register(Inner)
-def _(function: Inner, context: Any) -> Any:
-    return types.Dispatcher(function.compiled)
+@typeof_impl.register(Kernel)
+def _(function: Kernel, context: Any) -> Any:
+    return types.Dispatcher(function.inner)
 
 
 def entry(function: Any, *arguments: Any) -> Callable[..., Any]:
@@ -251,13 +248,13 @@ def entry(function: Any, *arguments: Any) -> Callable[..., Any]:
     nested tuple of arrays; the call itself takes about 0.2. Callers must pass arguments of exactly
     these types, array layouts included: nothing checks them.
     """
-    if not hasattr(function, "overloads"):  # numba is switched off
+    if not isinstance(function, Kernel):  # numba is switched off
         return function  # type: ignore[no-any-return]
     key = (function, *map(_kind, arguments))
     if key not in _ENTRIES:
         signature = tuple(typeof(argument) for argument in arguments)
-        _shortly(function.compile)(signature)
-        _ENTRIES[key] = function.overloads[signature].entry_point
+        _shortly(function.outer.compile)(signature)
+        _ENTRIES[key] = function.outer.overloads[signature].entry_point
     return _ENTRIES[key]
 
 

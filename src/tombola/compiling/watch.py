@@ -9,8 +9,6 @@ from typing import Any
 
 from numba.core import event
 
-from tombola.compiling.caching import unlock_all
-
 __all__ = ["Watch"]
 
 PATIENCE = 2.0  # seconds of compiling before anything is said
@@ -49,8 +47,6 @@ class Watch(event.Listener):
     def on_end(self, event: Any) -> None:
         """End, also after an error."""
         self._depth -= 1
-        if self._depth == 0:
-            unlock_all()
         if self._depth > 0 or self._timer is None:
             return
         self._timer.cancel()

@@ -54,7 +54,7 @@ END, START, SHIFT, PLACE, GUIDE = 0, 1, 2, 3, 4
 PLAN = 5
 
 
-@kernel(allocates=True, inner=True)
+@kernel(allocates=True)
 def plan_of(sums: Any, uniform: Any) -> Any:
     """Return the plan of the board: for each height, its range of darts and its first column.
 

@@ -27,7 +27,7 @@ def assign(index: Index, item: Any, weight: Any) -> None:
         cross(index, item, low, high)
 
 
-@kernel(inner=True)
+@kernel
 def cross(index: Index, item: Any, low: Any, high: Any) -> None:
     """Move an item across the boundaries between its old height and its new one."""
     sums, at_least = index.sums[0], index.sums[0].at_least

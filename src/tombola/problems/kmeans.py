@@ -180,7 +180,7 @@ def dense_nearest(
             squared[place] = squared_distance(values[items[place]], origin, lines[best])
 
 
-@kernel(inner=True, fast=True)
+@kernel(fast=True)
 def multiply_two(x: Any, y: Any, origin: Any, lines: Any, out: Any) -> None:
     """out[0, q] = sum_j (x_j - origin_j) lines_qj, out[1, q] the same of y; four q at a time."""
     clusters, d = lines.shape
@@ -209,7 +209,7 @@ def multiply_two(x: Any, y: Any, origin: Any, lines: Any, out: Any) -> None:
         out[0, q], out[1, q] = xa, ya
 
 
-@kernel(inner=True, fast=True)
+@kernel(fast=True)
 def squared_distance(row: Any, origin: Any, line: Any) -> Any:
     """Return sum_j (row[j] - origin[j] - line[j])^2."""
     total = 0.0

@@ -85,7 +85,7 @@ class Printed(Scored):
             prefetch(self.bounds, item)
 
 
-@kernel(inner=True)
+@kernel
 def lower_mixing(state: Printed) -> None:
     """Set theta_t = min(1, (n/t)^(1/3)); recomputed when t has grown by a sixteenth."""
     rule, n = state.rule[0], state.scores.size
@@ -95,7 +95,7 @@ def lower_mixing(state: Printed) -> None:
     rule.due = max(n, drawn + drawn // 16 + 1)
 
 
-@kernel(inner=True)
+@kernel
 def next_phase(state: Printed) -> None:
     """Begin phase k: T_k = n 2^k draws with theta_k = 2^(-k/3), starting from w = 0."""
     rule, n = state.rule[0], state.scores.size

@@ -75,7 +75,7 @@ class Scratch(NamedTuple):
     second: Averages  # ... and of the second one, after the loss
 
 
-@kernel(allocates=True, inner=True)
+@kernel(allocates=True)
 def learn_in_stages(
     state: ParameterFree, items: Ints, probabilities: Floats, losses: Floats
 ) -> Any:
@@ -166,7 +166,7 @@ def prefetch_all(state: ParameterFree, items: Ints) -> None:
         prefetch(index.order, index.position[item])
 
 
-@kernel(inner=True)
+@kernel
 def normalise(
     losses: Floats, probabilities: Floats, unit: Any, fed: Any, n: int, scratch: Scratch
 ) -> None:
@@ -211,7 +211,7 @@ def read(state: ParameterFree, item: int, averages: Averages, j: Any) -> None:
     averages.visits[j] = state.visits[item]
 
 
-@kernel(inner=True)
+@kernel
 def measure_distances(scratch: Scratch) -> None:
     """Stage 3: the distance between each loss and the average before it; 0 if both are 0."""
     for j in range(scratch.squared.size):
@@ -229,7 +229,7 @@ def follow_disagreement(disagreement: Any, n: int, scratch: Scratch) -> None:
         scratch.disagreement[j] = disagreement
 
 
-@kernel(inner=True)
+@kernel
 def compute_values(averages: Averages, mean: Any, disagreement: Any, first_root: Any) -> None:
     """Stage 5: the values of one item of each loss, with m and D after that loss."""
     for j in range(mean.size):

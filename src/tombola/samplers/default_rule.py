@@ -279,7 +279,7 @@ def is_faint(rule: AveragesRule) -> Any:
     return rule.unit > 0.0 and rule.mean_square <= least_mean(rule.first_root)
 
 
-@kernel(inner=True)
+@kernel
 def set_unit(state: WithAverages, loss: float, share: Any, probability: float) -> None:
     """Set the unit from the first non-zero loss: the inverse of a power of two near it."""
     rule = state.rule[0]
@@ -288,7 +288,7 @@ def set_unit(state: WithAverages, loss: float, share: Any, probability: float) -
     rule.first_root = math.sqrt(share * (squared / (state.scores.size * probability)))
 
 
-@kernel(inner=True)
+@kernel
 def start_over(state: ParameterFree) -> None:
     """Start over: past losses are negligible compared with the latest one."""
     forget_averages(state)
@@ -296,7 +296,7 @@ def start_over(state: ParameterFree) -> None:
     rebuild(state)
 
 
-@kernel(inner=True)
+@kernel
 def forget_averages(state: WithAverages) -> None:
     """Forget all losses."""
     rule = state.rule[0]

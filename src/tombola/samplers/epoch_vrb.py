@@ -85,7 +85,7 @@ class EpochState(Compiled):
             out[item] = self.chances[item] / self.epoch[0].total
 
 
-@kernel(allocates=True, inner=True)
+@kernel(allocates=True)
 def begin_epoch(state: EpochState) -> None:
     """Compute the chances of all items, and choose those of an epoch."""
     epoch, rule, n = state.epoch[0], state.rule[0], state.scores.size

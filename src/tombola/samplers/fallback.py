@@ -68,7 +68,7 @@ def begin_block(fallback: Fallback, size: int) -> Any:
     return size
 
 
-@kernel(inner=True)
+@kernel
 def choose(fallback: Fallback) -> None:
     """Begin a block, in the mode that the ratio of second moments selects."""
     ratio = fallback.ours / fallback.uniform if fallback.uniform > 0.0 else 1.0
@@ -79,7 +79,7 @@ def choose(fallback: Fallback) -> None:
     fallback.uniform *= 0.5
 
 
-@kernel(inner=True)
+@kernel
 def forget(fallback: Fallback) -> None:
     """Set the sums to zero."""
     fallback.ours = 0.0

@@ -154,7 +154,7 @@ def draw_many(state: "GroupState", items: Ints, probabilities: Floats) -> None:
         start = end
 
 
-@kernel(inner=True)
+@kernel
 def choose_parts(state: "GroupState", places: Any, throws: Throws) -> Any:
     """Choose the part of the mixture for each draw; list draws by weight in `throws`.
 
@@ -182,7 +182,7 @@ def choose_parts(state: "GroupState", places: Any, throws: Throws) -> Any:
     return count
 
 
-@kernel(inner=True)
+@kernel
 def draw_members(state: "GroupState", places: Any, throws: Throws, count: Any) -> None:
     """Draw members of the groups in `throws`: all dart by dart, so that memory accesses overlap."""
     members, misses, first = state.members, 0, np.int64(state.darts[0].position)

@@ -214,7 +214,7 @@ def rebuild_groups(state: GroupState) -> None:
     build(state.index)
 
 
-@kernel(inner=True)
+@kernel
 def start_over(state: GroupState) -> None:
     """Start over: past losses are negligible compared with the latest one."""
     state.rule[0].unit = state.rule[0].level = 0.0

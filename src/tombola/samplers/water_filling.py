@@ -18,7 +18,7 @@ UNIT = 2**32  # the chance of an item that is chosen with certainty
 CLOSE = 1e-12  # the error of the sum, relative to it, at which the level is good enough
 
 
-@kernel(inner=True)
+@kernel
 def water_level(values: NDArray[np.float64], low: Any, high: Any, total: Any) -> Any:
     """Return c such that the sum of min(high, max(low, c s_i)) is `total`, up to rounding.
 
@@ -53,7 +53,7 @@ def water_level(values: NDArray[np.float64], low: Any, high: Any, total: Any) ->
     return level
 
 
-@kernel(inner=True)
+@kernel
 def fill_chances(
     values: NDArray[np.float64], low: Any, high: Any, total: Any, chances: NDArray[np.int64]
 ) -> None:
@@ -80,7 +80,7 @@ def fill_chances(
             chances[item] = changed
 
 
-@kernel(allocates=True, inner=True)
+@kernel(allocates=True)
 def choose_items(
     chances: NDArray[np.int64], unit: Any, stream: Cell[Words], items: NDArray[Any]
 ) -> None:

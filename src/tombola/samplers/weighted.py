@@ -108,7 +108,7 @@ def begin_draws(state: "Weighted", size: int) -> Any:
     return size, uniform_weight(state) if state.by_weight() else np.int64(-1)
 
 
-@kernel(inner=True)
+@kernel
 def draw_rest(state: "Weighted", items: Ints, probabilities: Floats) -> None:
     """Draw items one by one, not by weight."""
     for j in range(items.size):
@@ -177,7 +177,7 @@ def sweep(state: "Weighted") -> None:
         rescale(state)
 
 
-@kernel(inner=True)
+@kernel
 def rescale(state: "Weighted") -> None:
     """Change the scale of the weights: at once if that is fast, else during a sweep."""
     turn, n = state.sweep[0], state.index.weights.size

@@ -54,7 +54,7 @@ def advance(
     return -1
 
 
-@kernel(inner=True)
+@kernel
 def feed_in_turn(
     state: Compiled, tally: Cell[Tally], items: Ints, probabilities: Floats, losses: Floats
 ) -> None:

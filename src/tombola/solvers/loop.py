@@ -18,10 +18,16 @@ def advance(run: Run, state: Compiled, tally: Cell[Tally], n: Any, rounds: Any) 
     The next items are drawn before the move, which hides the time to fetch them from memory. Other
     Python threads go on meanwhile.
     """
-    batch, left = run.batch, rounds
-    more = left > 0 and draw_ahead(run, state)
-    while more:
-        left -= 1
+    batch, left, drawn = run.batch, rounds, False
+    while True:
+        more = left > 0 and draw_ahead(run, state)
+        if drawn:
+            for b in range(batch.items.size):
+                record_one(tally, n, batch.probabilities[b], batch.losses[b])
+            run.move()
+        if not more:
+            return -1
+        left, drawn = left - 1, True
         take(batch, n)
         tally[0].rounds += 1
         wrong = run.step()
@@ -29,11 +35,6 @@ def advance(run: Run, state: Compiled, tally: Cell[Tally], n: Any, rounds: Any) 
             return wrong
         for b in range(batch.items.size):
             state.update_one(batch.items[b], batch.probabilities[b], batch.losses[b])
-        more = left > 0 and draw_ahead(run, state)
-        for b in range(batch.items.size):
-            record_one(tally, n, batch.probabilities[b], batch.losses[b])
-        run.move()
-    return -1
 
 
 @kernel(inline=True)

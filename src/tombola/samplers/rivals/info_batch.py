@@ -93,7 +93,7 @@ def kept_of(count: Any, prune: Any) -> Any:
     return count - np.int64(prune * count)
 
 
-@kernel(inner=True)
+@kernel
 def mean_loss(losses: NDArray[np.float64]) -> Any:
     """Return the mean of the known losses; exactly their value if all are equal."""
     count, least = 0, np.inf
@@ -108,7 +108,7 @@ def mean_loss(losses: NDArray[np.float64]) -> Any:
     return mean
 
 
-@kernel(inner=True)
+@kernel
 def begin_epoch(state: InfoBatchState) -> None:
     """Choose the items of an epoch: all of those not below the mean, and some of the others."""
     epoch, items, n = state.epoch[0], state.deck.items, state.losses.size

@@ -54,7 +54,7 @@ def note(bounds: Bounds, block: Any, old: Any, new: Any) -> None:
             bounds.reached[part] = False
 
 
-@kernel(inner=True)
+@kernel
 def least(bounds: Bounds, values: NDArray[np.float64], sign: Any, bits: Any) -> Any:
     """Return the least of ``sign * values``, or infinity if none is there."""
     bound, reached, blocks = bounds.bound, bounds.reached, bounds.bound.size - 1
