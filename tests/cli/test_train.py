@@ -21,7 +21,7 @@ from tombola.checkpoint import read as read_checkpoint
 from tombola.cli import train, train_fit
 from tombola.cli.data import open_data
 from tombola.cli.main import main
-from tombola.datasets import prepare, split
+from tombola.datasets import Preparer, split
 from tombola.estimators.plan import Plan
 from tombola.solvers.choice import STOPS
 
@@ -44,8 +44,8 @@ def fitted(model, X, y):
 
 def scaled(X, labels, share=0.2, seed=0):
     rows, held = split(len(X), share, seed, labels)
-    ready = prepare(X[rows])
-    return ready.apply(X[rows]), ready.apply(X[held]), rows, held
+    ready = Preparer().fit(X[rows])
+    return ready.transform(X[rows]), ready.transform(X[held]), rows, held
 
 
 def arrays_of(path):
@@ -130,7 +130,7 @@ def test_clustering_is_that_of_the_estimator(capsys):
 
 
 def test_the_trace_goes_from_the_start_to_the_end():
-    ran("breast_cancer", "--epochs", "5", "--tol", "0", "--test", "0")
+    ran("breast_cancer", "--solver", "sdca", "--epochs", "5", "--tol", "0", "--test", "0")
     with Path("out/train-breast_cancer/trace.csv").open() as file:
         rows = list(csv.DictReader(file))
     epochs = [0, 0.25, 0.5, 0.75, 1, 2, 3, 4, 5]
@@ -299,7 +299,7 @@ def test_divergence_is_said_plainly(monkeypatch, capsys):
         raise DivergenceError("SDCA diverged in round 7: numbers overflow: scale the data")
 
     monkeypatch.setattr(SDCA, "minimize", diverge)
-    assert main(["train", "breast_cancer"]) == 2
+    assert main(["train", "breast_cancer", "--solver", "sdca"]) == 2
     assert "diverged in round 7" in capsys.readouterr().err
 
 
@@ -366,7 +366,7 @@ def test_a_class_that_fails_in_a_thread_ends_the_run(monkeypatch, capsys):
         return minimize(self, problem, **more)
 
     monkeypatch.setattr(SDCA, "minimize", diverge)
-    assert main(["train", "iris", "--jobs", "3", "--out", "one"]) == 2
+    assert main(["train", "iris", "--solver", "sdca", "--jobs", "3", "--out", "one"]) == 2
     assert "diverged in round 7" in capsys.readouterr().err
     assert not Path("one").exists()
 

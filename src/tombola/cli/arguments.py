@@ -6,10 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tombola.datasets import TASKS
+from tombola.datasets.base import ENCODE, IMPUTE, TASKS
 from tombola.datasets.dates import ORDERS
-from tombola.datasets.encode import ENCODE
-from tombola.datasets.prepare import IMPUTE
 from tombola.datasets.reading import KINDS
 
 __all__ = ["add_data_arguments", "add_data_folder", "number_from", "whole_number"]
@@ -84,6 +82,11 @@ def _add_file_arguments(group: Any) -> None:
         "--type", dest="types", metavar="COLUMN=KIND", action=_Types, default={},
         help="a column is number, text or date, whatever it looks like (zip=text); may be given "
         "several times",
+    )  # fmt: skip
+    group.add_argument(
+        "--rows", metavar="N", type=whole_number(1),
+        help="a sample of at most N rows of a table, drawn at random in one pass; default: all, or "
+        "as many as memory can hold",
     )  # fmt: skip
     group.add_argument("--features", metavar="KEY", help="the rows in an NPZ file; default: X")
     group.add_argument(

@@ -11,11 +11,11 @@ from typing import Any, TextIO
 import numpy as np
 
 from tombola.datasets.base import DataError, Progress, count
-from tombola.datasets.cells import Style
+from tombola.datasets.cells import Style, numbers_in
 from tombola.datasets.reading import Loaded, Reading, unique_names
 from tombola.datasets.sources import Source
 from tombola.datasets.table import Column, Words
-from tombola.datasets.table_files import Cells, TableFile
+from tombola.datasets.table_files import Batch, TableFile
 
 __all__ = ["CsvFile"]
 
@@ -53,6 +53,9 @@ class CsvFile(TableFile):
         if not self.headed:
             self.names = list(map(str, range(len(first))))
             self.notes = ("There is no header: columns are numbered from 0.",)
+        with source.binary() as file:
+            head = file.read(2**16)
+        self.rows_at_most = 2 * source.size * max(1, head.count(b"\n")) // len(head)
         self.regular = self.separator != " " and len(self.names) < WIDE and self._begin >= 0
 
     def _is_header(self, record: Sequence[str]) -> bool:
@@ -64,18 +67,13 @@ class CsvFile(TableFile):
         )
         return named and all(math.isnan(number) or number.is_integer() for number in numbers)
 
-    def column(self, j: int) -> Cells:
-        """Return an empty column."""
-        kind = self.reading.types.get(self.names[j])
-        return Cells(self.style, self.reading.skip_bad_rows, kind)
-
     def settle(self, loaded: Loaded, j: int, text: Words) -> Column:
         """Return text as what it stands for; refuse numbers with commas."""
         plain = self.style == Style(self.style.missing) and self.names[j] not in self.reading.types
         if plain and all(map(COMMA.match, text.values)):
             row = int(np.flatnonzero(text.codes == 0)[0])
             raise DataError(
-                f"{self.place(row)} of {self.source.name}, column {self.names[j]!r}: "
+                f"{self.where(row)} of {self.source.name}, column {self.names[j]!r}: "
                 f"{text.values[0]!r} has a comma, as have all values of the column: read it with "
                 "--decimal , or --thousands ,"
             )
@@ -119,12 +117,13 @@ class CsvFile(TableFile):
                 except (pyarrow.ArrowInvalid, UnicodeError):
                     continue
             self.regular = False
-        yield from self._by_python(done, progress)
+        yield from self._by_python(chosen, text, done, progress)
 
     def _numbers(self, chosen: Collection[int]) -> list[int]:
         """Return the columns that hold numbers in the first block, and nothing else."""
         first = next(self._by_pyarrow(chosen, (), 0, None), None)
-        found = {} if first is None else {j: first.numbers(j) for j in chosen}
+        cells = {} if first is None else first.columns
+        found = {j: numbers_in([it], self.style) for j, it in cells.items()}
         return [j for j, (values, odd) in found.items() if not odd and (values == values).any()]
 
     def _by_pyarrow(
@@ -155,10 +154,15 @@ class CsvFile(TableFile):
                 rows = batch.slice(min(done, batch.num_rows))
                 done -= batch.num_rows - rows.num_rows
                 if rows.num_rows:
-                    columns = dict(zip(chosen, rows.columns, strict=True))
-                    yield ArrowBatch(columns, rows.num_rows, self.style)
+                    yield Batch(dict(zip(chosen, rows.columns, strict=True)), rows.num_rows)
 
-    def _by_python(self, done: int, progress: Progress | None) -> Iterator["Records"]:
+    def _by_python(
+        self,
+        chosen: Collection[int],
+        text: Collection[int],
+        done: int,
+        progress: Progress | None,
+    ) -> Iterator[Batch]:
         """Yield the rows after the first ones, which are done."""
         most = max(1, PIECE // len(self.names))
         rows: list[list[str]] = []
@@ -167,10 +171,24 @@ class CsvFile(TableFile):
                 if k >= done:
                     rows.append(record)
                 if len(rows) == most:
-                    yield Records(rows, self.style)
+                    yield self._turned(rows, chosen, text)
                     rows = []
         if rows:
-            yield Records(rows, self.style)
+            yield self._turned(rows, chosen, text)
+
+    def _turned(
+        self, rows: list[list[str]], chosen: Collection[int], text: Collection[int]
+    ) -> Batch:
+        """Return rows as columns: numbers, if there is nothing else in any of these rows.
+
+        Converted row by row, as there may be many more columns.
+        """
+        values, kept = np.empty((len(rows), len(rows[0]))), set(text)
+        for k, row in enumerate(rows):
+            values[k], odd = self.style.numbers(row)
+            kept.update(odd)
+        columns = {j: [row[j] for row in rows] if j in kept else values[:, j] for j in chosen}
+        return Batch(columns, len(rows))
 
     def _rows(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
         """Yield the first line and the fields of each row; refuse or skip those of other width."""
@@ -217,42 +235,6 @@ class CsvFile(TableFile):
                 line = reader.line_num + 1
         except csv.Error as error:
             raise DataError(f"line {line} of {name} cannot be read: {error}") from None
-
-
-class ArrowBatch:
-    """Rows that pyarrow has read."""
-
-    def __init__(self, columns: dict[int, Any], num_rows: int, style: Style) -> None:
-        self._columns, self.num_rows, self._style = columns, num_rows, style
-
-    def cells(self, j: int) -> Any:
-        """Return a column as pyarrow has it."""
-        return self._columns[j]
-
-    def numbers(self, j: int) -> Any:
-        """Return a column as numbers, and the positions of those that are text."""
-        return self._style.numbers(self._columns[j])
-
-
-class Records:
-    """Rows that Python has read: converted row by row, as there may be many more columns."""
-
-    def __init__(self, rows: list[list[str]], style: Style) -> None:
-        self._rows, self.num_rows = rows, len(rows)
-        self._values = np.empty((len(rows), len(rows[0])))
-        self._odd: dict[int, list[int]] = {}
-        for k, row in enumerate(rows):
-            self._values[k], odd = style.numbers(row)
-            for j in odd:
-                self._odd.setdefault(j, []).append(k)
-
-    def cells(self, j: int) -> list[str]:
-        """Return a column as it is written."""
-        return [row[j] for row in self._rows]
-
-    def numbers(self, j: int) -> Any:
-        """Return a column as numbers, and the positions of those that are text."""
-        return self._values[:, j].copy(), self._odd.get(j, [])
 
 
 def _separator(line: str, decimal: str) -> str:
