@@ -404,6 +404,17 @@ def test_a_sample_of_rows_is_drawn_in_one_pass(name, tmp_path, monkeypatch):
     assert len(read_table(tmp_path / name, task="clustering", rows=n).X) == n
 
 
+def test_a_dictionary_may_hold_more_than_its_rows(tmp_path):
+    text = "a;k;y\n" + "".join(f"{j},5;{'uv'[j % 2]};{j % 3}\n" for j in range(400))
+    (tmp_path / "t.csv").write_text(text)  # decimal commas, of which a sample has a few
+    with pytest.raises(DataError, match=r"has a comma, as have all values of the column"):
+        read_table(tmp_path / "t.csv", "y", rows=20)
+    kinds = pd.Categorical(["u", "v", "u"], categories=["x", "v", "u"])
+    pd.DataFrame({"k": kinds, "a": [1, 2, 3]}).to_parquet(tmp_path / "t.parquet")
+    column = read_table(tmp_path / "t.parquet", task="clustering").X.columns["k"]
+    assert (column.values, column.codes.tolist()) == (("v", "u"), [1, 0, 1])
+
+
 def test_rows_that_memory_cannot_hold_are_drawn_from(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "".join(f"{j},{j % 9}\n" for j in range(4000)))

@@ -53,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "default: 0.0001",
     )  # fmt: skip
     parser.add_argument(
-        "--l1-ratio", type=_share, help="the share of l1 in the penalty, from 0 to 1; default: 0"
+        "--l1-ratio",
+        type=number_from(0.0, most=1.0),
+        help="the share of l1 in the penalty, from 0 to 1; default: 0",
     )
     parser.add_argument("--n-clusters", type=whole_number(1), help="for clustering; default: 8")
     parser.add_argument(
@@ -81,13 +83,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resume", action="store_true",
         help="continue a run with the same arguments that was interrupted",
     )  # fmt: skip
-
-
-def _share(text: str) -> float:
-    value = number_from(0.0)(text)
-    if value > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
-    return value
 
 
 def run(options: argparse.Namespace) -> int:

@@ -178,7 +178,12 @@ def words_in(parts: Sequence[Any], style: Style) -> Words:
             coded = part.dictionary_encode()  # of a dictionary: itself
             own = np.array([*codes_of(coded.dictionary.to_pylist()), -1], dtype=np.int32)
             codes.append(own[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
-    return Words(np.concatenate(codes), tuple(values))
+    whole, kept = np.concatenate(codes), list(values)
+    used = np.bincount(whole[whole >= 0], minlength=len(kept)) > 0
+    if not used.all():  # a dictionary may hold more than its rows
+        whole = np.append(np.cumsum(used) - 1, -1).astype(np.int32)[whole]
+        kept = [value for value, there in zip(kept, used, strict=True) if there]
+    return Words(whole, tuple(kept))
 
 
 def is_text(cells: Any) -> bool:

@@ -29,7 +29,9 @@ MOST_VALUES = 200  # text with more different values has many
 FEW_VALUES = 20  # text with more, most of them different, is an identifier or prose
 MOST_COLUMNS = 20_000  # of 0 and 1, from one column of text
 HASHED = 64  # columns of hashed text
-MISSING = "(missing)"
+COMMON = 10  # rows that have a value: fewer do not show what it means
+CELLS = 2 * 10**7  # that the common values of a text may make
+MISSING, OTHERS = "(missing)", "(other)"
 DAY = np.timedelta64(1, "D")
 MOST_DAYS = 10**8  # from 1970 to a date, in microseconds a 64-bit number
 
@@ -66,23 +68,28 @@ class AsIs(Rule):
 
 
 class OneHot(Rule):
-    """A column of 0 and 1 for each value of a text; other values are 0 in all of them."""
+    """A column of 0 and 1 for each value of a text; others share one, or are 0 in all of them."""
 
     rule: str = exactly("OneHot", "the class")
     values: list[str] = listed("the values of a text", text("one of them"))
     missing: bool = flag("whether missing text has a column of its own")
+    others: bool = flag("whether all other values share a column")
 
     @property
     def parts(self) -> list[str]:
-        """One for each value, and one for missing text."""
-        return [f"{{}}={value}" for value in (*self.values, *(MISSING,) * self.missing)]
+        """One for each value, one for missing text and one for all other values."""
+        more = (MISSING,) * self.missing + (OTHERS,) * self.others
+        return [f"{{}}={value}" for value in (*self.values, *more)]
 
     def apply(self, column: Words) -> Iterator[Numbers]:
         """Yield the columns of 0 and 1."""
         place = {value: k for k, value in enumerate(self.values)}
-        last = len(self.values) if self.missing else -1
-        numbers = np.array([*(place.get(value, -1) for value in column.values), last])[column.codes]
-        for k in range(len(self.values) + self.missing):
+        gone = len(self.values) if self.missing else -1
+        width = len(self.values) + self.missing + self.others
+        other = width - 1 if self.others else -1
+        places = [*(place.get(value, other) for value in column.values), gone]
+        numbers = np.array(places)[column.codes]
+        for k in range(width):
             yield (numbers == k).astype(np.float64)
 
 
@@ -245,14 +252,25 @@ def _text_rule(name: str, column: Words, encode: str, kept: bool) -> tuple[Rule,
         return Hashed(
             rule="Hashed", column=name, size=HASHED
         ), f"{became} {HASHED} columns of 0 and 1 by its hash."
+    if encode == "auto" and many:
+        order = sorted(values, key=by_value.__getitem__, reverse=True)
+        common = [it for it in order[: min(MOST_VALUES, CELLS // n)] if by_value[it] >= COMMON]
+        if 2 * sum(by_value[value] for value in common) >= known:
+            rule: Rule = OneHot(
+                rule="OneHot", column=name, values=sorted(common), missing=known < n, others=True
+            )
+            return rule, (
+                f"{became} {len(rule.parts)} columns of 0 and 1: one for each of the "
+                f"{len(common)} most common, one for all others."
+            )
     if encode != "one-hot" and many:
         shares = np.array([*(by_value[value] for value in values), n - known]) / n
-        rule: Rule = Frequency(rule="Frequency", column=name, values=values, shares=shares)
+        rule = Frequency(rule="Frequency", column=name, values=values, shares=shares)
         return rule, f"{became} the share of rows that have the same."
     if different > MOST_COLUMNS:
         raise DataError(
             f"the text in {name!r}{has}, more than {MOST_COLUMNS:,} columns of 0 and 1: use "
             "--encode hash or frequency"
         )
-    rule = OneHot(rule="OneHot", column=name, values=values, missing=known < n)
+    rule = OneHot(rule="OneHot", column=name, values=values, missing=known < n, others=False)
     return rule, f" became {count(len(rule.parts), 'column')} of 0 and 1."

@@ -29,8 +29,9 @@ class Preparer(TransformerMixin, BaseEstimator):
     encode : {"auto", "one-hot", "hash", "frequency", "drop"}, default="auto"
         What becomes of text with more than 200 different values: a column of 0 and 1 for each,
         64 columns of 0 and 1 by its CRC-32, the share of training rows that have the same text, or
-        nothing. "auto" is "frequency", but drops identifiers: text with more than 20 values that
-        differ in most rows.
+        nothing. "auto" is a column for each of the most common values and one for all others, if
+        most rows have a common value (of at most 200, in at least 10 rows each), else "frequency".
+        It drops identifiers: text with more than 20 values that differ in most rows.
     keep : sequence of str, default=()
         Columns that are not dropped as identifiers; "auto" hashes them.
     impute : {"median", "mean"} or None, default=None

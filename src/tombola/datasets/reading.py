@@ -90,28 +90,14 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass
 class Loaded:
-    """The columns of a file, before they are checked.
-
-    Attributes
-    ----------
-    columns : dict of str to Column
-    place : callable
-        Says where a row is in the file.
-    forms : dict of str to str
-        How dates are written.
-    notes : list of str
-    bad : dict of str to list of int
-        Rows that cannot be used, by reason; empty unless they are to be skipped.
-    skipped : list of str
-        Places of rows that could not even be split into fields.
-    """
+    """The columns of a file, before they are checked."""
 
     columns: dict[str, Column]
-    place: Place
-    forms: dict[str, str] = field(default_factory=dict)
+    place: Place  # says where a row is in the file
+    forms: dict[str, str] = field(default_factory=dict)  # how dates are written
     notes: list[str] = field(default_factory=list)
-    bad: dict[str, list[int]] = field(default_factory=dict)
-    skipped: list[str] = field(default_factory=list)
+    bad: dict[str, list[int]] = field(default_factory=dict)  # rows to be skipped, by reason
+    skipped: list[str] = field(default_factory=list)  # places of rows that have no fields
 
 
 def unique_names(names: list[str]) -> tuple[list[str], tuple[str, ...]]:

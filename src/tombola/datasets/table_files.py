@@ -137,6 +137,14 @@ class TableFile(ABC):
             if not all(map(is_text, parts)):
                 return typed(parts)
         elif kind in (None, "number"):
+            values, odd = numbers_in(parts[:1], self.style)
+            first = np.count_nonzero(values == values) < len(odd) and all(map(is_text, parts))
+            if kind is None and first:  # text, it seems: each value is looked at once
+                words = words_in(parts, self.style)
+                sure = self.style.numbers(words.values)[1]
+                counts = np.bincount(words.codes[words.codes >= 0], minlength=len(words.values))
+                if 2 * counts[sure].sum() > counts.sum():
+                    return self.settle(loaded, j, words)
             values, odd = numbers_in(parts, self.style)
             known = int(np.count_nonzero(values == values))
             if kind or known >= len(odd):
