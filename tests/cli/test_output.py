@@ -176,32 +176,25 @@ BOMB = """
 import resource, sys
 import pyarrow.csv, sklearn.base
 from tombola.cli.main import main
-from tombola.datasets import csv_files, sample
-sample._available = lambda: int(sys.argv[1]) or None
+from tombola.datasets import sample
+sample._available = lambda: 10**7
 lines = open("/proc/self/status").read().splitlines()
 size = next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmSize"))
-resource.setrlimit(resource.RLIMIT_AS, (size + int(sys.argv[2]) * 2**20,) * 2)
+resource.setrlimit(resource.RLIMIT_AS, (size + 1000 * 2**20,) * 2)
 sys.exit(main(["train", "t.csv.gz", "--target", "y", "--epochs", "1"]))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(("available", "more", "code"), [(0, 250, 2), (10**7, 1000, 0)])
-def test_a_bomb_ends_in_a_sentence_or_a_sample(available, more, code):
-    """A file of 100 kB with 20 million rows, more than the process may hold."""
+def test_a_bomb_ends_in_a_sample():
+    """A file of 100 kB with 20 million rows."""
     Path("t.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,0\n2,1\n3,1\n4,0\n" * (5 * 10**6)))
     done = subprocess.run(
-        [sys.executable, "-c", BOMB, str(available), str(more)],
-        capture_output=True, text=True, check=False,
+        [sys.executable, "-c", BOMB], capture_output=True, text=True, check=False,
         env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    lines = [line for line in done.stderr.splitlines() if not line.endswith("%")]
-    assert done.returncode == code, done.stderr
-    if code:
-        assert len(lines) == 1
-        assert lines[0].startswith("tombola: there is not enough memory")
-    else:
-        assert "78,000 of 20,000,000 rows were drawn at random" in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "78,000 of 20,000,000 rows were drawn at random" in done.stdout
 
 
 @pytest.mark.parametrize("content", [b"\0" * 2**22, b"a,y\n" + b"1" * 2**22])

@@ -48,6 +48,10 @@ CASES = {
         course([1.0, 0.5, 0.4], gap=np.inf),
         "not settled: it still falls 20% an epoch: use more --epochs",
     ),
+    "an objective that overflows": (
+        course([np.inf, np.nan]),
+        "not settled: use more --epochs",
+    ),
     "one epoch": (
         course([1.0, 0.9, 0.6], epochs=[0, 0.5, 1.0]),
         "not settled: it still falls 40% an epoch: use more --epochs",

@@ -377,6 +377,15 @@ def test_options_of_another_type_are_named(wrong):
         Reading.of(**wrong)
 
 
+def test_there_is_progress_within_wide_files(tmp_path):
+    path, seen = tmp_path / "t.csv", []
+    rows = [",".join(f"{j}.{k}" for j in range(9000)) for k in range(1, 30)]
+    path.write_text("\n".join([",".join(f"c{j}" for j in range(9000)), *rows]))
+    read_table(path, task="clustering", progress=lambda done, total: seen.append(done / total))
+    assert len({round(share, 1) for share in seen}) > 4
+    assert seen[-1] == 1.0
+
+
 # --- a sample of the rows -----------------------------------------------------------------------
 
 

@@ -160,6 +160,7 @@ def _find(options: argparse.Namespace) -> tuple[Dataset, str]:
     given["impute"] = options.impute is not None
     with Progress(f"reading {name_of(options.file)}") as progress:
         data = read_table(options.file, **given, progress=progress)
+    given["rows"] = data.read_as["reading"].get("rows")  # as many as memory holds
     line = written(read, given, repr(options.file)).replace("read(", "read_table(", 1)
     return data, f"data = {line}"
 

@@ -86,10 +86,10 @@ def _pace(course: Course) -> str:
     """Return how fast a part fell at its end, in words."""
     known = np.isfinite(course.objective)
     epochs, objective = course.epochs[known], course.objective[known]
-    last = float(epochs[-1])
     advice = "use more --epochs"
-    if len(epochs) < 2:
+    if len(epochs) < 2:  # or the objective overflows, which the record refuses
         return advice
+    last = float(epochs[-1])
     if objective.argmin() == 0:
         return "it is no lower than at the start: try another --solver, or --scale"
     lowest = float(epochs[objective.argmin()])

@@ -23,7 +23,7 @@ SEPARATORS = ",;\t|"
 COMMA = re.compile(r"[+-]?\d+(,\d+)+(\.\d*)?$")  # 1,5 or 1,000.5
 BLOCK = 2**22  # bytes that pyarrow converts at a time
 WIDE = 1000  # columns: from here on Python's reader takes less time than pyarrow's, by rows
-PIECE = 2**20  # cells that Python's reader converts at a time
+PIECE = 2**21  # cells that Python's reader converts at a time
 LONGEST = 2**24  # characters of a field
 LONGEST_LINE = 2**28  # characters of a line
 
@@ -86,8 +86,11 @@ class CsvFile(TableFile):
     @cached_property
     def _lines(self) -> "array[int]":
         """The first lines of all rows, which only messages need."""
+        skipped = self.skipped  # of a pass that may be going on
         with self.source.text(self.reading.encoding) as file:
-            return array("q", (line for line, _ in self._rows(file)))
+            lines = array("q", (line for line, _ in self._rows(file)))
+        self.skipped = skipped
+        return lines
 
     # --- batches ------------------------------------------------------------------------------
 
@@ -154,41 +157,40 @@ class CsvFile(TableFile):
                 rows = batch.slice(min(done, batch.num_rows))
                 done -= batch.num_rows - rows.num_rows
                 if rows.num_rows:
-                    yield Batch(dict(zip(chosen, rows.columns, strict=True)), rows.num_rows)
+                    columns = dict(zip(chosen, rows.columns, strict=True))
+                    for j in numbers:  # copies, as pyarrow keeps the memory of what is freed
+                        columns[j] = np.array(columns[j].to_numpy(zero_copy_only=False))
+                    yield Batch(columns, rows.num_rows)
 
     def _by_python(
-        self,
-        chosen: Collection[int],
-        text: Collection[int],
-        done: int,
-        progress: Progress | None,
+        self, chosen: Collection[int], text: Collection[int], done: int, progress: Any
     ) -> Iterator[Batch]:
-        """Yield the rows after the first ones, which are done."""
+        """Yield the rows after the first ones, which are done.
+
+        They are converted row by row, as there may be many more columns. A column is kept as text
+        from the first row on in which it is not a number.
+        """
         most = max(1, PIECE // len(self.names))
-        rows: list[list[str]] = []
+        words: dict[int, list[str]] = {j: [] for j in text}
+        numbers = [j for j in chosen if j not in words]
+        rows: list[Any] = []
         with self.source.text(self.reading.encoding, progress) as file:
             for k, (_, record) in enumerate(self._rows(file)):
-                if k >= done:
-                    rows.append(record)
-                if len(rows) == most:
-                    yield self._turned(rows, chosen, text)
-                    rows = []
+                if k < done:
+                    continue
+                values, odd = self.style.numbers([record[j] for j in numbers])
+                if len(rows) == most or (odd and rows):
+                    yield _batch(rows, numbers, words)
+                    rows, words = [], {j: [] for j in words}
+                if odd:
+                    words |= {numbers[place]: [] for place in odd}
+                    numbers = [j for j in numbers if j not in words]
+                    values = np.delete(values, odd)
+                rows.append(values)
+                for j, cells in words.items():
+                    cells.append(record[j])
         if rows:
-            yield self._turned(rows, chosen, text)
-
-    def _turned(
-        self, rows: list[list[str]], chosen: Collection[int], text: Collection[int]
-    ) -> Batch:
-        """Return rows as columns: numbers, if there is nothing else in any of these rows.
-
-        Converted row by row, as there may be many more columns.
-        """
-        values, kept = np.empty((len(rows), len(rows[0]))), set(text)
-        for k, row in enumerate(rows):
-            values[k], odd = self.style.numbers(row)
-            kept.update(odd)
-        columns = {j: [row[j] for row in rows] if j in kept else values[:, j] for j in chosen}
-        return Batch(columns, len(rows))
+            yield _batch(rows, numbers, words)
 
     def _rows(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
         """Yield the first line and the fields of each row; refuse or skip those of other width."""
@@ -235,6 +237,11 @@ class CsvFile(TableFile):
                 line = reader.line_num + 1
         except csv.Error as error:
             raise DataError(f"line {line} of {name} cannot be read: {error}") from None
+
+
+def _batch(rows: list[Any], numbers: list[int], words: dict[int, list[str]]) -> Batch:
+    values = np.array(rows)
+    return Batch({**words, **{j: values[:, k] for k, j in enumerate(numbers)}}, len(rows))
 
 
 def _separator(line: str, decimal: str) -> str:
