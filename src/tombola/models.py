@@ -2,17 +2,15 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.datasets.dates import FORMS
-from tombola.datasets.encode import ENCODE, HASHED, RULES, Encoding
-from tombola.datasets.prepare import IMPUTE, Preparation
+from tombola.datasets.base import ENCODE, IMPUTE
+from tombola.datasets.encode import RULES, Rule
 from tombola.datasets.preparer import Preparer
 from tombola.datasets.reading import Reading
 from tombola.estimators.plan import ESTIMATORS
@@ -41,7 +39,6 @@ from tombola.state.fields import Field, require
 __all__ = ["SavedModel", "load_model", "read_model", "save_model"]
 
 MOST = 1e154  # the squares of coefficients and centres are finite
-MOST_DAYS = 10**8  # from 1970 to a date, in microseconds a 64-bit number
 MOST_CONSTANT = 2**16  # columns without names that are left out
 LONGEST = 2**24  # characters of all names of columns
 LEAST = 5e-324  # the least number above 0
@@ -124,41 +121,6 @@ class Labels(Field):
 labels: Any = Labels
 
 
-FIELDS: dict[str, Field] = {  # of the rules of an encoding
-    "column": text("the name of the column"),
-    "values": listed("the values of a text", text("one of them")),
-    "missing": flag("whether missing text has a column of its own"),
-    "size": exactly(HASHED, "the number of columns of hashed text"),
-    "shares": array("of the values, and of missing text"),
-    "first": integer("the first date, in days since 1970", -MOST_DAYS, MOST_DAYS),
-    "hours": flag("whether dates have a time of the day"),
-    "form": optional(text("how dates are written, if they are text", tuple(FORMS))),
-    "names": listed("the columns of a text that is left out", text("one of them"), length=0),
-}
-
-
-class RuleState(Document):
-    """A rule of an encoding; `state_of` adds the fields of each kind."""
-
-    column: str
-
-    def fault(self, scope: Scope) -> str:
-        """Return whether a share is missing."""
-        given = vars(self)
-        fine = "shares" not in given or len(given["shares"]) == len(given["values"]) + 1
-        return "" if fine else "shares must have one entry more than values"
-
-
-def state_of(rule: type) -> type[RuleState]:
-    """Return the declaration of a kind of rule, with the fields of its dataclass."""
-    own = {it.name: FIELDS[it.name] for it in fields(rule)}
-    own["rule"] = exactly(rule.__name__, "its class in `tombola.datasets.encode`")
-    return type(rule.__name__, (RuleState,), {**own, "__annotations__": dict.fromkeys(own, Any)})
-
-
-RULE_STATES = {name: state_of(rule) for name, rule in RULES.items()}
-
-
 class ParametersState(Document):
     """The parameters of a `Preparer`."""
 
@@ -174,39 +136,26 @@ class PrepareState(Document):
     parameters: ParametersState = nested("of the preparer", ParametersState)
     width: int = count("columns of the training rows", least=1)
     names: list[str] = listed("their names, if they have any", text("of a column"))
-    encoding: list[RuleState] | None = optional(
-        listed("the rule of each column of a table", variant("of a column", "rule", RULE_STATES))
+    rules: list[Rule] | None = optional(
+        listed("for each column of a table", variant("of a column", "rule", RULES))
     )
-
-    @cached_property
-    def fitted(self) -> Encoding | None:
-        """The encoding itself."""
-        rules = self.encoding
-        return None if rules is None else Encoding.from_state([rule.to_dict() for rule in rules])
 
     @property
     def made(self) -> int:
         """The number of columns of numbers, before constant ones are left out."""
-        return self.width if self.fitted is None else sum(map(_width, self.fitted.rules))
+        return self.width if self.rules is None else sum(len(rule.parts) for rule in self.rules)
 
     def fault(self, scope: Scope) -> str:
         """Return what is wrong with the names of columns."""
         if len(self.names) not in (0, self.width):
             return f"names must have one entry for each of {self.width} columns"
-        if self.fitted is None:
+        rules = self.rules
+        if rules is None:
             return ""
-        rules = self.fitted.rules
         if not rules or [rule.column for rule in rules] != self.names:
-            return "its encoding is not that of its columns"
-        long = sum(_width(rule) * (len(rule.column) + len(str(HASHED)) + 1) for rule in rules)
+            return "its rules are not those of its columns"
+        long = sum(sum(map(len, rule.parts), len(rule.column) * len(rule.parts)) for rule in rules)
         return "the names of its columns are too long" if long > LONGEST else ""
-
-
-def _width(rule: Any) -> int:
-    """Return how many columns a rule makes, without making their names, which may be long."""
-    if hasattr(rule, "size"):
-        return int(rule.size)
-    return len(rule.shown) if hasattr(rule, "shown") else len(rule.names)
 
 
 class ReadAsState(Document):
@@ -219,7 +168,7 @@ class ReadAsState(Document):
 class ModelState(File):
     """What the models of all tasks have."""
 
-    kind, form = "model", 2
+    kind, form = "model", 3
     parameters: Mapping[str, Any] = mapping("the parameters of the estimator")
     prepare: PrepareState = nested("how rows become numbers", PrepareState)
     read_as: ReadAsState = nested("how the training rows were read", ReadAsState)
@@ -242,7 +191,7 @@ class ModelState(File):
         if len({None if part is None else part.size for part in parts}) > 1:
             return "kept, fill, mean and scale must have the same length"
         if kept is None:
-            return "" if prepare.encoding is None else "an encoding needs kept, fill, mean, scale"
+            return "" if prepare.rules is None else "rules need kept, fill, mean and scale"
         if not kept.size or (np.diff(kept) <= 0).any():
             return "kept must not be empty, and in rising order"
         if not prepare.names and prepare.width - kept.size > MOST_CONSTANT:
@@ -325,7 +274,6 @@ def save_model(
     read_as : dict
         How these were read.
     """
-    ready, encoding = prepare.preparation_, prepare.encoding_
     task = next(task for task, kind in ESTIMATORS.items() if isinstance(estimator, kind))
     STATES[task](
         parameters=estimator.get_params(),
@@ -333,12 +281,10 @@ def save_model(
             parameters=ParametersState(**prepare.get_params()),
             width=prepare.n_features_in_,
             names=list(getattr(prepare, "feature_names_in_", ())),
-            encoding=None
-            if encoding is None
-            else [RULE_STATES[it["rule"]](**it) for it in encoding.state()],
+            rules=None if prepare.rules_ is None else [*prepare.rules_],
         ),
         read_as=ReadAsState(reading=read_as.get("reading"), first=read_as.get("first")),
-        kept=None if ready is None else ready.kept,
+        kept=prepare.kept_,
         **arrays,
     ).save(path)
 
@@ -380,7 +326,7 @@ def _restored(state: Any) -> SavedModel:
         estimator.classes_, estimator.multilabel_ = state.classes, False
         estimator.coef_, estimator.intercept_ = state.coef, state.intercept
     read_as = {name: it for name, it in state.read_as.to_dict().items() if it is not None}
-    Reading(**read_as.get("reading", {})).style  # noqa: B018
+    Reading.of(**read_as.get("reading", {}))
     return SavedModel(state.task, _restored_preparer(state), estimator, read_as)
 
 
@@ -390,13 +336,8 @@ def _restored_preparer(state: ModelState) -> Preparer:
     prepare.n_features_in_ = saved.width
     if saved.names:
         prepare.feature_names_in_ = np.array(saved.names, dtype=object)
-    prepare.encoding_, prepare.preparation_, prepare.notes_ = saved.fitted, None, ()
-    names = iter(saved.names or map(str, range(saved.width)))
-    if saved.fitted is not None:
-        names = (name for rule in saved.fitted.rules for name in rule.names)
-    if state.kept is not None:
-        chosen = set(state.kept.tolist())
-        columns = tuple(name for j, name in enumerate(names) if j in chosen)
-        numbers = {name: getattr(state, name) for name in ("kept", "fill", "mean", "scale")}
-        prepare.preparation_ = Preparation(columns=columns, notes=(), **numbers)
+    prepare.rules_ = None if saved.rules is None else tuple(saved.rules)
+    prepare.notes_ = ()
+    for name in ("kept", "fill", "mean", "scale"):
+        setattr(prepare, f"{name}_", getattr(state, name))
     return prepare

@@ -1,4 +1,5 @@
 import builtins
+import signal
 import subprocess
 import sys
 import time
@@ -94,6 +95,25 @@ def test_exit_codes(error, code, said, monkeypatch, capsys):
     monkeypatch.setattr("tombola.cli.datasets.run", fail)
     assert main(["datasets"]) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize("seconds", [0.2, 0.6, 1.2, 2.0, 3.5])
+def test_ctrl_c_at_any_instant_is_one_line(seconds, tmp_path):
+    """From the first import on: the child says when its own first line runs."""
+    code = "print(flush=True); import sys; from tombola_command import main; sys.exit(main())"
+    wanted = ["train", "digits", "--solver", "saga", "--epochs", "10000000", "--tol", "0"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *wanted, "--out", tmp_path / "run"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        child.stdout.readline()
+        time.sleep(seconds)
+        child.send_signal(signal.SIGINT)
+        _, error = child.communicate(timeout=120)
+    assert child.returncode == 130
+    lines = [line for line in error.splitlines() if line and not line.endswith("%")]
+    assert lines == ["tombola: interrupted; the same command with --resume continues"]
 
 
 def test_datasets_says_what_was_found(tmp_path, monkeypatch, capsys):

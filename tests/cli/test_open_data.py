@@ -9,8 +9,8 @@ from sklearn.base import clone
 
 from tombola.cli.arguments import add_data_arguments
 from tombola.cli.data import open_data
+from tombola.cli.run_page import snippet
 from tombola.cli.train_fit import Trained
-from tombola.cli.train_report import snippet
 from tombola.datasets import DataError, public
 from tombola.estimators.plan import ESTIMATORS, Plan
 
@@ -102,7 +102,7 @@ def test_sparse_data_are_left_as_they_are(tmp_path):
     path.write_text("1 1:5 3:2\n0 2:7\n1 1:1\n0 3:1\n")
     data = opened(path)
     assert sp.issparse(data.X)
-    assert data.preparation is None
+    assert data.preparer.kept_ is None
     np.testing.assert_array_equal(data.X.toarray(), [[5, 0, 2], [0, 7, 0], [1, 0, 0], [0, 0, 1]])
 
 

@@ -172,6 +172,31 @@ def test_lack_of_memory_is_a_whole_sentence(monkeypatch, capsys):
     assert capsys.readouterr().err == "tombola: there is not enough memory\n"
 
 
+BOMB = """
+import resource, sys
+import pyarrow.csv, sklearn.base
+from tombola.cli.main import main
+from tombola.datasets import sample
+sample._available = lambda: 10**7
+lines = open("/proc/self/status").read().splitlines()
+size = next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmSize"))
+resource.setrlimit(resource.RLIMIT_AS, (size + 1000 * 2**20,) * 2)
+sys.exit(main(["train", "t.csv.gz", "--target", "y", "--epochs", "1"]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_bomb_ends_in_a_sample():
+    """A file of 100 kB with 20 million rows."""
+    Path("t.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,0\n2,1\n3,1\n4,0\n" * (5 * 10**6)))
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB], capture_output=True, text=True, check=False,
+        env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "78,000 of 20,000,000 rows were drawn at random" in done.stdout
+
+
 @pytest.mark.parametrize("content", [b"\0" * 2**22, b"a,y\n" + b"1" * 2**22])
 def test_a_line_that_never_ends_is_refused(content, monkeypatch, capsys):
     monkeypatch.setattr(csv_files, "LONGEST_LINE", 2**20)

@@ -266,13 +266,13 @@ CRAFTED = [
     (["prepare", "width"], -1),
     (["prepare", "names"], ["a"]),
     (["prepare", "parameters"], {"nothing": 1, "keep": []}),
-    (["prepare", "encoding"], None),
-    (["prepare", "encoding", 0, "rule"], "eval"),
-    (["prepare", "encoding", 0, "column"], "unheard"),
-    (["prepare", "encoding", 1, "values"], [1, 2, 3]),
-    (["prepare", "encoding", 2, "shares"], np.ones(2)),
-    (["prepare", "encoding", 3, "form"], "(a+)+$"),
-    (["prepare", "encoding", 3, "first"], "x"),
+    (["prepare", "rules"], None),
+    (["prepare", "rules", 0, "rule"], "eval"),
+    (["prepare", "rules", 0, "column"], "unheard"),
+    (["prepare", "rules", 1, "values"], [1, 2, 3]),
+    (["prepare", "rules", 2, "shares"], np.ones(2)),
+    (["prepare", "rules", 3, "form"], "(a+)+$"),
+    (["prepare", "rules", 3, "first"], "x"),
     (["read_as", "reading"], {"nothing": 1}),
     (["read_as", "first"], 7),
     (["read_as", "first"], 1.0),
@@ -313,13 +313,13 @@ CRAFTED = [
     (["prepare", "parameters", "impute"], np.zeros(2)),
     (["prepare", "parameters", "encode"], "other"),
     (["prepare", "parameters", "scale"], 1),
-    (["prepare", "encoding"], 5),
-    (["prepare", "encoding", 0], np.zeros(3)),
-    (["prepare", "encoding", 0], {}),
-    (["prepare", "encoding", 0, "rule"], ["AsIs"]),
-    (["prepare", "encoding", 2, "shares"], None),
-    (["prepare", "encoding", 3, "first"], 10**30),
-    (["prepare", "encoding", 3, "form"], np.zeros(2)),
+    (["prepare", "rules"], 5),
+    (["prepare", "rules", 0], np.zeros(3)),
+    (["prepare", "rules", 0], {}),
+    (["prepare", "rules", 0, "rule"], ["AsIs"]),
+    (["prepare", "rules", 2, "shares"], None),
+    (["prepare", "rules", 3, "first"], 10**30),
+    (["prepare", "rules", 3, "form"], np.zeros(2)),
 ]
 
 
@@ -357,21 +357,21 @@ def hashed(column, size=64):
     ("rules", "said"),
     [
         ([hashed("a", 2**16)], "size must be .*, got 65536"),
-        ([hashed("a")] * 200, "its encoding is not that of its columns"),
-        ([hashed("a"), hashed("b")], "its encoding is not that of its columns"),
-        ([hashed("b")], "its encoding is not that of its columns"),
+        ([hashed("a")] * 200, "its rules are not those of its columns"),
+        ([hashed("a"), hashed("b")], "its rules are not those of its columns"),
+        ([hashed("b")], "its rules are not those of its columns"),
         ([hashed("a" * 2**18)], "the names of its columns are too long"),
     ],
 )
 def test_an_encoding_makes_no_more_columns_than_the_file_holds(rules, said, home, tmp_path):
     state = read(home / "classification" / "model.npz")
     names = [rules[0]["column"]] if len(rules[0]["column"]) > 1 else ["a"]
-    state["prepare"] |= {"encoding": [hashed(names[0])], "width": 1, "names": names}
+    state["prepare"] |= {"rules": [hashed(names[0])], "width": 1, "names": names}
     if "long" not in said:
         write(tmp_path / "model.npz", state)
-        made = read_model(tmp_path / "model.npz").prepare.preparation_.columns
-        assert made == tuple(f"a#{k}" for k in state["kept"])
-    state["prepare"]["encoding"] = rules
+        made = read_model(tmp_path / "model.npz").prepare.get_feature_names_out()
+        assert made.tolist() == [f"a#{k}" for k in state["kept"]]
+    state["prepare"]["rules"] = rules
     write(tmp_path / "model.npz", state)
     with pytest.raises(CheckpointError, match=said):
         read_model(tmp_path / "model.npz")
@@ -422,7 +422,7 @@ def test_probabilities_that_overflow_are_said_plainly(home, capsys):
 
 def test_the_model_of_the_tests_has_all_kinds_of_rules(home):
     state = read(home / "classification" / "model.npz")
-    rules = {rule["rule"] for rule in state["prepare"]["encoding"]}
+    rules = {rule["rule"] for rule in state["prepare"]["rules"]}
     assert rules == set(RULES) - {"Hashed", "Dropped"}
 
 

@@ -21,7 +21,7 @@ from tombola.checkpoint import read as read_checkpoint
 from tombola.cli import train, train_fit
 from tombola.cli.data import open_data
 from tombola.cli.main import main
-from tombola.datasets import prepare, split
+from tombola.datasets import Preparer, split
 from tombola.estimators.plan import Plan
 from tombola.solvers.choice import STOPS
 
@@ -44,8 +44,8 @@ def fitted(model, X, y):
 
 def scaled(X, labels, share=0.2, seed=0):
     rows, held = split(len(X), share, seed, labels)
-    ready = prepare(X[rows])
-    return ready.apply(X[rows]), ready.apply(X[held]), rows, held
+    ready = Preparer().fit(X[rows])
+    return ready.transform(X[rows]), ready.transform(X[held]), rows, held
 
 
 def arrays_of(path):

@@ -12,7 +12,7 @@ import pytest
 
 from states import assert_same, same
 from tombola.checkpoint import CheckpointError, read, write
-from tombola.cli import train_fit, train_scores
+from tombola.cli import scores, train_fit
 from tombola.cli.main import main
 from tombola.estimators.stopping import Watch
 from tombola.state.files import read_json
@@ -131,7 +131,7 @@ def test_a_trace_by_columns_rises(name, here):
 
 
 def test_scores_that_are_not_finite_are_said_plainly(here, capsys, monkeypatch):
-    monkeypatch.setattr(train_scores, "scores_of", lambda fit: {"R squared": float("inf")})
+    monkeypatch.setattr(scores, "scores_of", lambda fit: {"R squared": float("inf")})
     assert "a score is not a finite number" in refused("columns", COLUMNS, capsys)
 
 

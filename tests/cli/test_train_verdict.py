@@ -10,8 +10,9 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 from tombola.cli.main import main
-from tombola.cli.train_verdict import Course, percent, verdict
-from tombola.datasets import prepare
+from tombola.cli.runs import Course
+from tombola.cli.verdict import percent, verdict
+from tombola.datasets import Preparer
 
 
 def course(objective, *, gap=np.nan, epochs=None, rule="gap", ended=False, unit=1.0, name="a"):
@@ -20,7 +21,7 @@ def course(objective, *, gap=np.nan, epochs=None, rule="gap", ended=False, unit=
     nan = np.full(len(objective), np.nan)
     gaps = nan.copy()
     gaps[-1] = gap
-    return Course(name, epochs, epochs, objective, nan, gaps, unit, rule, ended)
+    return Course(name, epochs, epochs, objective, nan, gaps, nan, unit, rule, ended)
 
 
 CASES = {
@@ -46,6 +47,10 @@ CASES = {
     "a certificate that proves nothing": (
         course([1.0, 0.5, 0.4], gap=np.inf),
         "not settled: it still falls 20% an epoch: use more --epochs",
+    ),
+    "an objective that overflows": (
+        course([np.inf, np.nan]),
+        "not settled: use more --epochs",
     ),
     "one epoch": (
         course([1.0, 0.9, 0.6], epochs=[0, 0.5, 1.0]),
@@ -131,7 +136,7 @@ def test_percentages_that_are_bounds_are_rounded_up():
 def test_what_is_said_holds_against_a_tight_solve(solver, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     X, y = load_breast_cancer(return_X_y=True)
-    X = prepare(X).apply(X)
+    X = Preparer().fit_transform(X)
     alpha = 1e-3
     model = LogisticRegression(C=1 / (alpha * len(y)), tol=1e-9, max_iter=10_000).fit(X, y == 0)
 

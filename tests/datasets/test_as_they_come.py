@@ -101,7 +101,7 @@ def test_pieces_make_a_whole(reader, tmp_path, monkeypatch):
     file = module.ArrowFile if reader == "parquet" else module.CsvFile
     with sources.opened(tmp_path / name) as source:
         columns = range(5)
-        assert len([*file(source, Reading()).batches(columns)]) > 5
+        assert len([*file(source, Reading.of()).batches(columns)]) > 5
     np.testing.assert_array_equal(read(tmp_path / name, "y").X, whole.X)
 
 
@@ -147,7 +147,7 @@ def test_types_that_are_said(tmp_path):
         read(path, "y", types={"zip": "date"})
     with pytest.raises(DataError, match=r"there is no column 'zap': did you mean 'zip'"):
         read(path, "y", types={"zap": "text"})
-    with pytest.raises(DataError, match=r"type of 'zip' must be number, text or date, got 'words'"):
+    with pytest.raises(DataError, match=r"types.zip must be one of number, text, date"):
         read(path, "y", types={"zip": "words"})
 
 

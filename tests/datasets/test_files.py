@@ -6,13 +6,14 @@ import io
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from pyarrow import parquet
 from sklearn.datasets import dump_svmlight_file
 
-from tombola.datasets import DataError, csv_files, read
+from tombola.datasets import DataError, arrow_files, csv_files, read, read_table, sample
 from tombola.datasets.base import checksum_of_file
 from tombola.datasets.reading import Reading
 
@@ -238,7 +239,7 @@ def test_a_given_task_needs_no_note(tmp_path):
     assert read(path, "y", task="regression").notes == ()
     assert read(path, "y", task="clustering").X.shape == (2, 1)
     assert read(path, task="clustering").X.shape == (2, 2)
-    with pytest.raises(DataError, match="task must be classification, regression or clustering"):
+    with pytest.raises(DataError, match="task must be one of classification, reg"):
         read(path, "y", task="ranking")
 
 
@@ -373,4 +374,69 @@ def test_a_libsvm_column_that_is_too_large_is_refused(column, tmp_path):
 )
 def test_options_of_another_type_are_named(wrong):
     with pytest.raises(DataError, match=next(iter(wrong))):
-        Reading(**wrong)
+        Reading.of(**wrong)
+
+
+def test_there_is_progress_within_wide_files(tmp_path):
+    path, seen = tmp_path / "t.csv", []
+    rows = [",".join(f"{j}.{k}" for j in range(9000)) for k in range(1, 30)]
+    path.write_text("\n".join([",".join(f"c{j}" for j in range(9000)), *rows]))
+    read_table(path, task="clustering", progress=lambda done, total: seen.append(done / total))
+    assert len({round(share, 1) for share in seen}) > 4
+    assert seen[-1] == 1.0
+
+
+# --- a sample of the rows -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.csv.gz"])
+def test_a_sample_of_rows_is_drawn_in_one_pass(name, tmp_path, monkeypatch):
+    n = 5000
+    frame = pd.DataFrame({"row": np.arange(n) * 1.5, "k": [f"k{j % 7}" for j in range(n)]})
+    frame["late"] = [str(j) if j < n // 3 else f"w{j % 5}" for j in range(n)]  # text further down
+    getattr(frame, "to_parquet" if "parquet" in name else "to_csv")(tmp_path / name, index=False)
+    monkeypatch.setattr(csv_files, "BLOCK", 4000)
+    monkeypatch.setattr(arrow_files, "PIECE", 300)
+    whole = read_table(tmp_path / name, task="clustering").X.columns
+    data = read_table(tmp_path / name, task="clustering", rows=700)
+    drawn = (data.X.columns["row"] / 1.5).astype(int)
+    assert len(drawn) == 700
+    assert (np.diff(drawn) > 0).all()
+    assert abs(drawn.mean() - n / 2) < 5 * n / np.sqrt(12 * 700)  # of draws at random
+    for column in ("k", "late"):
+        expected = whole[column].strings()[drawn]
+        assert data.X.columns[column].strings().tolist() == expected.tolist()
+    assert data.notes[0] == "700 of 5,000 rows were drawn at random (--rows 700)."
+    assert data.read_as["reading"]["rows"] == 700
+    again = read_table(tmp_path / name, task="clustering", rows=700)
+    np.testing.assert_array_equal(again.X.columns["row"], data.X.columns["row"])
+    assert len(read_table(tmp_path / name, task="clustering", rows=n).X) == n
+
+
+def test_a_dictionary_may_hold_more_than_its_rows(tmp_path):
+    text = "a;k;y\n" + "".join(f"{j},5;{'uv'[j % 2]};{j % 3}\n" for j in range(400))
+    (tmp_path / "t.csv").write_text(text)  # decimal commas, of which a sample has a few
+    with pytest.raises(DataError, match=r"has a comma, as have all values of the column"):
+        read_table(tmp_path / "t.csv", "y", rows=20)
+    kinds = pd.Categorical(["u", "v", "u"], categories=["x", "v", "u"])
+    pd.DataFrame({"k": kinds, "a": [1, 2, 3]}).to_parquet(tmp_path / "t.parquet")
+    column = read_table(tmp_path / "t.parquet", task="clustering").X.columns["k"]
+    assert (column.values, column.codes.tolist()) == (("v", "u"), [1, 0, 1])
+
+
+def test_rows_that_memory_cannot_hold_are_drawn_from(tmp_path, monkeypatch):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "".join(f"{j},{j % 9}\n" for j in range(4000)))
+    monkeypatch.setattr(sample, "_available", lambda: 64 * 2 * 1234)
+    data = read_table(path, task="clustering")
+    assert data.X.shape == (1200, 2)
+    assert data.notes[0] == (
+        "1,200 of 4,000 rows were drawn at random (--rows 1200), since memory holds no more."
+    )
+    with path.open("a") as file:
+        file.write("x,1\n" * 3000)
+    with pytest.raises(DataError, match=r"line [45]\d\d\d of t.csv, column 'a': 'x' is not a num"):
+        read_table(path, task="clustering")
+    np.savez(tmp_path / "t.npz", X=np.eye(3))
+    with pytest.raises(DataError, match="--rows is for tables"):
+        read_table(tmp_path / "t.npz", task="clustering", rows=2)

@@ -111,6 +111,24 @@ def test_frequencies_are_those_of_the_training_rows():
     assert new[1:, 0].tolist() == [0.0, 7 / 2000]
 
 
+@pytest.mark.parametrize("holes", [0, 50])
+def test_common_values_are_those_of_scikit_learn(holes):
+    """With a column for all others, also for values that training has not seen."""
+    words = np.array([f"w{k}" for k in (RNG.pareto(1.0, 5000) * 5).astype(int)], dtype=object)
+    words[:holes] = None
+    prepare = Preparer(impute="mean", scale=False)
+    found = prepare.fit_transform(pd.DataFrame({"word": words}))
+    oracle = OneHotEncoder(
+        min_frequency=10, max_categories=201 + bool(holes), sparse_output=False,
+        handle_unknown="infrequent_if_exist",
+    )  # fmt: skip
+    filled = pd.DataFrame({"word": words}).fillna("~")  # sorted last, as missing text is
+    np.testing.assert_array_equal(found, oracle.fit_transform(filled))
+    new = pd.DataFrame({"word": ["w0", "unseen"]})
+    np.testing.assert_array_equal(prepare.transform(new), oracle.transform(new))
+    assert "most common, one for all others." in prepare.notes_[0]
+
+
 def test_other_columns_than_in_training_are_refused():
     prepare = Preparer(impute="median").fit(frame())
     with pytest.raises(DataError, match=r"no column 'size': did you mean 'sise'"):

@@ -33,7 +33,7 @@ def check(dist: Path, python: str, borrow: Path) -> None:
     built = build(dist)
     step("contents")
     wheel_names = names_in_wheel(built.wheel)
-    fail_if(faults_of_wheel(wheel_names, source_files(ROOT / "src" / "tombola")))
+    fail_if(faults_of_wheel(wheel_names, source_files(ROOT / "src")))
     fail_if(faults_of_sdist(names_in_sdist(built.sdist)))
     if contents(built.wheel) != contents(built.direct):
         fail_if(["the wheel built from the sdist differs from the one built from the checkout"])
@@ -100,10 +100,10 @@ def faults_of_sdist(names: Iterable[str]) -> list[str]:
     return faults + [f"{name} is a cache" for name in sorted(names) if CACHES.search(name)]
 
 
-def source_files(package: Path) -> list[str]:
-    """Return the files of a package as a wheel names them, without caches."""
-    files = (path for path in package.rglob("*") if path.is_file())
-    names = (path.relative_to(package.parent).as_posix() for path in files)
+def source_files(folder: Path) -> list[str]:
+    """Return the files of a folder as a wheel names them, without caches."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    names = (path.relative_to(folder).as_posix() for path in files)
     return [name for name in names if not CACHES.search(name)]
 
 

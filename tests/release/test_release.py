@@ -78,7 +78,7 @@ def test_two_lower_bounds_are_refused():
 
 
 def test_a_good_wheel_has_no_faults():
-    sources = source_files(ROOT / "src" / "tombola")
+    sources = source_files(ROOT / "src")
     assert "tombola/py.typed" in sources
     assert not any("__pycache__" in name for name in sources)
     assert faults_of_wheel([*sources, "tombola-1.dist-info/licenses/LICENSE"], sources) == []

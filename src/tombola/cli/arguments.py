@@ -6,41 +6,37 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tombola.datasets import TASKS
+from tombola.datasets.base import ENCODE, IMPUTE, TASKS
 from tombola.datasets.dates import ORDERS
-from tombola.datasets.encode import ENCODE
-from tombola.datasets.prepare import IMPUTE
 from tombola.datasets.reading import KINDS
 
 __all__ = ["add_data_arguments", "add_data_folder", "number_from", "whole_number"]
 
 
-def whole_number(least: int) -> Callable[[str], int]:
+def whole_number(least: int) -> Callable[[str], Any]:
     """Return an argparse type for integers that are at least `least`."""
+    return _checked(int, lambda value: value >= least, f"an integer of at least {least}")
 
-    def convert(text: str) -> int:
+
+def number_from(
+    low: float, below: float = math.inf, most: float = math.inf
+) -> Callable[[str], Any]:
+    """Return an argparse type for numbers from `low` to `most` that are less than `below`."""
+    limit = "" if math.isinf(below) else f" and less than {below:g}"
+    what = f"a number of at least {low:g}{limit}"
+    if not math.isinf(most):
+        what = f"a number from {low:g} to {most:g}"
+    return _checked(float, lambda value: low <= value <= most and value < below, what)
+
+
+def _checked(kind: Any, fits: Callable[[Any], bool], what: str) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
         try:
-            value = int(text)
+            value = kind(text)
         except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least {least}")
-        return value
-
-    return convert
-
-
-def number_from(low: float, below: float = math.inf) -> Callable[[str], float]:
-    """Return an argparse type for numbers that are at least `low` and less than `below`."""
-
-    def convert(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not low <= value < below:
-            limit = "" if math.isinf(below) else f" and less than {below:g}"
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {low:g}{limit}")
+            value = None
+        if value is None or not fits(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
         return value
 
     return convert
@@ -84,6 +80,11 @@ def _add_file_arguments(group: Any) -> None:
         "--type", dest="types", metavar="COLUMN=KIND", action=_Types, default={},
         help="a column is number, text or date, whatever it looks like (zip=text); may be given "
         "several times",
+    )  # fmt: skip
+    group.add_argument(
+        "--rows", metavar="N", type=whole_number(1),
+        help="a sample of at most N rows of a table, drawn at random in one pass; default: all, or "
+        "as many as memory can hold",
     )  # fmt: skip
     group.add_argument("--features", metavar="KEY", help="the rows in an NPZ file; default: X")
     group.add_argument(
@@ -145,7 +146,8 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
         "--encode", choices=ENCODE, default="auto",
         help="what becomes of text with more than 200 different values: a column of 0 and 1 for "
         "each, 64 columns by its hash, the share of rows with the same text, or nothing; auto: "
-        "frequency, but identifiers are dropped",
+        "a column for each of the most common ones, if most rows have one of these, else the "
+        "share; identifiers are dropped",
     )  # fmt: skip
     _add_file_arguments(parser.add_argument_group("files as they come"))
     add_data_folder(parser)

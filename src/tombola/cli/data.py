@@ -3,18 +3,15 @@
 import argparse
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Any
-
-from numpy.typing import NDArray
 
 from tombola.cli.progress import Progress
 from tombola.datasets import (
     DataError,
     Dataset,
-    Preparation,
     catalogue,
     for_task,
     load,
@@ -23,57 +20,33 @@ from tombola.datasets import (
     read_table,
 )
 from tombola.datasets.base import nearest_name
-from tombola.datasets.reading import Reading
+from tombola.datasets.reading import DEFAULTS
 from tombola.datasets.sources import PACKED
 
 __all__ = ["OpenData", "check_clusters", "name_of", "open_data", "wants_scale"]
 
 # the options of files, besides --target and --task, and their defaults
 FILE_OPTIONS = {
-    name: getattr(Reading(), name)
-    for name in ("features", "drop", "keep", "missing", "decimal", "thousands", "encoding",
-                 "dates", "types", "skip_bad_rows")
-}  # fmt: skip
+    name: tuple(default) if isinstance(default, list) else default
+    for name, default in DEFAULTS.items()
+    if name not in ("target", "task", "impute")
+}
 
 
-@dataclass(frozen=True, eq=False)
-class OpenData:
-    """Data that are ready for training.
+@dataclass(frozen=True, eq=False, repr=False)
+class OpenData(Dataset):
+    """A data set that is ready for training: its rows are prepared.
 
     Attributes
     ----------
-    name, task, source, checksum, notes
-        As in `tombola.datasets.Dataset`.
-    X, X_test : ndarray or scipy CSR matrix
-        X_test is None if no rows are held out.
-    y, y_test : ndarray or None
-        Labels of any type for classification, float64 for regression, None for clustering.
-    columns : tuple of str
-        Names of the columns of X; empty if they have none.
-    preparation : Preparation or None
-        How the columns of X were transformed; None if X is sparse, which is never transformed.
     preparer : Preparer
         The transformer that has made X, fitted to the training rows.
     opening : tuple of str
         Lines of Python that read the rows as `data`.
-    read_as : dict
-        How a file was read, as in `tombola.datasets.Dataset`.
     """
 
-    name: str
-    task: str
-    X: Any
-    y: NDArray[Any] | None
-    X_test: Any
-    y_test: NDArray[Any] | None
-    columns: tuple[str, ...]
-    source: str
-    checksum: str
-    notes: tuple[str, ...]
-    preparation: Preparation | None
     preparer: Any = None
-    opening: tuple[str, ...] = field(default=(), repr=False)
-    read_as: dict[str, Any] = field(default_factory=dict)
+    opening: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return the description of the data for the record of a run."""
@@ -87,10 +60,9 @@ class OpenData:
         }
 
     def reading(self) -> dict[str, Any]:
-        """Return how the file was read, where that is not the default, as in a record in JSON."""
+        """Return how the file was read, if that is not the default."""
         own = self.read_as.get("reading", {})
-        others = {name: it for name, it in own.items() if name in FILE_OPTIONS}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in others.items()}
+        return {name: it for name, it in own.items() if name in FILE_OPTIONS}
 
     def code(self) -> str:
         """Return lines of Python that read the same rows, and define the same preparation.
@@ -141,22 +113,13 @@ def open_data(options: argparse.Namespace, *, hold_out: bool = False) -> OpenDat
     )
     X = prepare.fit(data.X, names=data.columns or None).transform(data.X)
     X_test = None if data.X_test is None else prepare.transform(data.X_test)
-    return OpenData(
-        name=data.name,
-        task=data.task,
-        X=X,
-        y=data.y,
-        X_test=X_test,
-        y_test=data.y_test,
-        columns=tuple(prepare.get_feature_names_out()) if data.columns else (),
-        source=data.source,
-        checksum=data.checksum,
-        notes=data.notes + prepare.notes_,
-        preparation=prepare.preparation_,
-        preparer=prepare,
-        opening=opening,
-        read_as=data.read_as,
-    )
+    made = {
+        "X": X,
+        "X_test": X_test,
+        "columns": tuple(prepare.get_feature_names_out()) if data.columns else (),
+        "notes": data.notes + prepare.notes_,
+    }
+    return OpenData(**{**vars(data), **made}, preparer=prepare, opening=opening)
 
 
 def wants_scale(options: argparse.Namespace, task: str) -> bool:
@@ -197,6 +160,7 @@ def _find(options: argparse.Namespace) -> tuple[Dataset, str]:
     given["impute"] = options.impute is not None
     with Progress(f"reading {name_of(options.file)}") as progress:
         data = read_table(options.file, **given, progress=progress)
+    given["rows"] = data.read_as["reading"].get("rows")  # as many as memory holds
     line = written(read, given, repr(options.file)).replace("read(", "read_table(", 1)
     return data, f"data = {line}"
 

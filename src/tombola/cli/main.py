@@ -12,6 +12,7 @@ import tombola
 from tombola.cli.errors import CommandError
 from tombola.cli.output import say
 from tombola.datasets import DataError
+from tombola_command import INTERRUPTED, interrupted
 
 __all__ = ["main"]
 
@@ -26,8 +27,15 @@ COMMANDS = {
     "datasets": "list the data sets that have a name",
     "warm-up": "compile the kernels that most users need, ahead of the first use",
 }
-BAD_INPUT, INTERRUPTED = 2, 130
-EXTRA = {"matplotlib", "pyarrow", "rich", "scipy", "sklearn"}  # what tombola[cli] installs
+BAD_INPUT = 2
+EXTRA = {
+    "jinja2",
+    "matplotlib",
+    "pyarrow",
+    "rich",
+    "scipy",
+    "sklearn",
+}  # of tombola[cli]
 
 
 class Parser(argparse.ArgumentParser):
@@ -57,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(stop.code or 0)
     except KeyboardInterrupt as interruption:
         print(file=sys.stderr)
-        say(f"tombola: {str(interruption) or 'interrupted'}", error=True)
+        say(interrupted(arguments, str(interruption)), error=True)
         return INTERRUPTED
     except ImportError as error:
         missing = _missing_extra(error)

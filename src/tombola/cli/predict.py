@@ -14,7 +14,7 @@ from tombola.cli.data import name_of
 from tombola.cli.errors import CommandError
 from tombola.cli.output import as_cell, check_new_file, say
 from tombola.cli.progress import Progress
-from tombola.cli.train_record import read_record
+from tombola.cli.runs import read_record
 from tombola.datasets import DataError
 from tombola.datasets.base import count
 from tombola.state import CheckpointError

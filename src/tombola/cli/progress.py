@@ -3,7 +3,6 @@
 import sys
 import threading
 import time
-from types import TracebackType
 from typing import Any
 
 __all__ = ["Progress"]
@@ -62,12 +61,7 @@ class Progress:
         bar.start()
         self._bar = bar
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._timer.cancel()
         if self._timer.is_alive():
             self._timer.join()

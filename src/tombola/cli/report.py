@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from tombola.cli.compare import is_run, write_runs
 from tombola.cli.errors import CommandError
 from tombola.cli.output import check_new_file, say
 from tombola.cli.reproduce import experiments, find
+from tombola.cli.runs import read_run
 
 __all__ = ["add_arguments", "run"]
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     for folder in options.folders:
         if not folder.is_dir():
             raise CommandError(f"there is no folder {folder}")
-    trained = [is_run(folder) for folder in options.folders]
+    trained = [(folder / "run.json").is_file() for folder in options.folders]
     if any(trained) and not all(trained):
         other, train = (options.folders[trained.index(it)] for it in (False, True))
         raise CommandError(
@@ -42,11 +42,32 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None:
         check_new_file(path, "--out")
     if trained[0]:
-        write_runs(options.folders, path)
+        _write_runs(options.folders, path)
     else:
         _write_experiments(options.folders, path)
     say(f"{path}")
     return 0
+
+
+def _write_runs(folders: list[Path], path: Path) -> None:
+    """Write the page of a run, or of several side by side."""
+    from tombola.cli.run_page import comparison, report
+
+    places = [folder.resolve() for folder in folders]
+    if len(set(places)) < len(places):
+        twice = next(folder for k, folder in enumerate(folders) if places[k] in places[:k])
+        raise CommandError(f"{twice} is given twice")
+    runs = [read_run(*pair) for pair in zip(folders, _labels(places), strict=True)]
+    page = report(runs[0]) if len(runs) == 1 else comparison(runs)
+    page.save(path)
+
+
+def _labels(places: list[Path]) -> list[str]:
+    """Return the shortest ends of different paths that differ."""
+    length = 1
+    while len({place.parts[-length:] for place in places}) < len(places):
+        length += 1
+    return ["/".join(place.parts[-length:]) for place in places]
 
 
 def _write_experiments(given: list[Path], path: Path) -> None:

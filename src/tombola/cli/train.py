@@ -12,8 +12,19 @@ from tombola.cli.arguments import add_data_arguments, number_from, whole_number
 from tombola.cli.data import OpenData, check_clusters, name_of, open_data, wants_scale
 from tombola.cli.errors import CommandError
 from tombola.cli.output import check_folder, owned, say
-from tombola.cli.train_record import Begun, Code, Data, Finished, Settings, read_record
+from tombola.cli.runs import (
+    Begun,
+    Code,
+    Data,
+    Finished,
+    HeldOut,
+    Run,
+    Settings,
+    courses,
+    read_record,
+)
 from tombola.datasets import DataError
+from tombola.datasets.base import checksum_of_arrays
 from tombola.report.record import versions
 from tombola.samplers.registry import GROUPED, NAMES
 from tombola.state.files import write_text
@@ -28,7 +39,6 @@ __all__ = ["add_arguments", "run"]
 SOLVERS = ("auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd")
 LINEAR = ("solver", "alpha", "l1_ratio")  # the options of linear models only
 CLUSTERING = ("n_clusters",)  # the options of clustering only
-INTERRUPTED = "interrupted; the same command with --resume continues"
 EPOCHS = 100  # the default of the estimators
 
 
@@ -43,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "default: 1 / n, for n rows",
     )  # fmt: skip
     parser.add_argument(
-        "--l1-ratio", type=_share, help="the share of l1 in the penalty, from 0 to 1; default: 0"
+        "--l1-ratio",
+        type=number_from(0.0, most=1.0),
+        help="the share of l1 in the penalty, from 0 to 1; default: 0",
     )
     parser.add_argument("--n-clusters", type=whole_number(1), help="for clustering; default: 8")
     parser.add_argument(
@@ -73,13 +85,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _share(text: str) -> float:
-    value = number_from(0.0)(text)
-    if value > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
-    return value
-
-
 def run(options: argparse.Namespace) -> int:
     """Fit, save and report."""
     folder = options.out or Path("out") / f"train-{name_of(options.file)}"
@@ -88,14 +93,16 @@ def run(options: argparse.Namespace) -> int:
     plan = _plan(options, data)
 
     from tombola.cli.train_fit import fit
-    from tombola.cli.train_scores import held_out
 
     try:  # before anything is written: for example, squares of numbers may overflow
         problem = plan.estimator.parts(data.X, data.y)[0].make()
     except ValueError as error:
         raise DataError(str(error)) from None
 
-    rows = Data(**data.record(), notes=list(data.notes), held_out=held_out(data))
+    held = None
+    if data.X_test is not None:
+        held = HeldOut(rows=data.X_test.shape[0], checksum=checksum_of_arrays(data.X_test))
+    rows = Data(**data.record(), notes=list(data.notes), held_out=held)
     record = Begun(
         command="train", finished=False, settings=_settings(options, data, plan, problem),
         data=rows, versions=versions(),
@@ -108,8 +115,6 @@ def run(options: argparse.Namespace) -> int:
             (folder / "state").mkdir(exist_ok=True)
             trained = fit(data, plan, options.jobs, folder / "state", resume=options.resume)
             _save(folder, trained, record)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(INTERRUPTED) from None
         except (CommandError, DataError):
             if not options.resume:  # training failed: leave nothing behind
                 shutil.rmtree(folder)
@@ -156,7 +161,7 @@ def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan", problem
         impute=options.impute,
         encode=data.preparer.encode,
         reading=data.reading(),
-        scale=data.preparation is not None and wants_scale(options, data.task),
+        scale=data.preparer.kept_ is not None and wants_scale(options, data.task),
         sampler=options.sampler,
         epochs=options.epochs,
         tol=plan.estimator.tol,
@@ -191,19 +196,20 @@ def _shown(value: Any) -> str:
 
 
 def _save(folder: Path, trained: "Trained", begun: Begun) -> None:
-    from tombola.cli.train_report import report, snippet, summary
-    from tombola.cli.train_scores import scores_of
-    from tombola.cli.train_verdict import courses, verdict
+    from tombola.cli.run_page import report, snippet, summary
+    from tombola.cli.scores import scores_of
+    from tombola.cli.verdict import verdict
     from tombola.models import save_model
 
     data, plan, trace = trained.data, trained.plan, trained.trace
     parts = [recorder.record for recorder in trained.recorders]
+    went = courses(parts, trace)
     record = Finished(
         **{**vars(begun), "finished": True},
         parts=parts,
         scores=scores_of(trained),
         seconds=sum(part.seconds for part in parts),
-        verdict=verdict(courses(parts, trace), plan.estimator.tol),
+        verdict=verdict(went, plan.estimator.tol),
         code=Code(predict=snippet(data, trained.model), fit=plan.code()),
     )
     text = io.StringIO()
@@ -218,10 +224,11 @@ def _save(folder: Path, trained: "Trained", begun: Begun) -> None:
     writer.writerows(trace)
     save_model(folder / "model.npz", plan.estimator, trained.arrays(), data.preparer, data.read_as)
     write_text(folder / "trace.csv", text.getvalue())
-    report(record, trace).save(folder / "report.html")
+    run = Run(data.name, record, went)
+    report(run).save(folder / "report.html")
     write_text(folder / "run.json", ended)
     say(
-        *summary(record, trace),
+        *summary(run),
         f"{folder}: model.npz, trace.csv, run.json, report.html",
         f"new rows: tombola predict {quote(str(folder))} FILE",
     )

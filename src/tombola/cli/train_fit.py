@@ -17,7 +17,7 @@ from tombola.cli.data import OpenData
 from tombola.cli.errors import CommandError
 from tombola.cli.output import as_cell
 from tombola.cli.progress import Progress
-from tombola.cli.train_record import PartRecord
+from tombola.cli.runs import PartRecord
 from tombola.datasets import DataError
 from tombola.estimators.base import Observer, Part
 from tombola.estimators.plan import Plan
@@ -309,10 +309,10 @@ class Trained:
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays that predict."""
-        ready, model = self.data.preparation, self.model
+        ready, model = self.data.preparer, self.model
         arrays: dict[str, Any] = {"columns": np.array(self.data.columns, dtype=str)}
-        if ready is not None:
-            arrays |= {"fill": ready.fill, "mean": ready.mean, "scale": ready.scale}
+        if ready.kept_ is not None:
+            arrays |= {"fill": ready.fill_, "mean": ready.mean_, "scale": ready.scale_}
         if self.plan.task == "clustering":
             return {**arrays, "centres": model.cluster_centers_}
         if self.plan.task == "classification":

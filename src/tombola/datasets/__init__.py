@@ -9,8 +9,7 @@ from tombola.datasets import built_in, public
 from tombola.datasets.base import TASKS, DataError, Dataset, nearest_name
 from tombola.datasets.files import read, read_table
 from tombola.datasets.generated import GENERATED, heavy_tailed, imbalanced, uneven_regression
-from tombola.datasets.parts import for_task, hold_out
-from tombola.datasets.prepare import Preparation, prepare, split
+from tombola.datasets.parts import for_task, hold_out, split
 from tombola.datasets.table import Table
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ __all__ = [
     "DataError",
     "Dataset",
     "Entry",
-    "Preparation",
     "Preparer",
     "Table",
     "catalogue",
@@ -30,7 +28,6 @@ __all__ = [
     "hold_out",
     "imbalanced",
     "load",
-    "prepare",
     "read",
     "read_table",
     "split",

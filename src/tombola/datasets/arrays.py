@@ -23,11 +23,10 @@ from tombola.datasets.assemble import (
 from tombola.datasets.base import DataError, as_csr, in_words, no_such
 from tombola.datasets.cells import as_number
 from tombola.datasets.reading import Reading
-from tombola.datasets.sources import Source
+from tombola.datasets.sources import DEFLATED, Source
 
 __all__ = ["read_archive", "read_arrays", "rows_of"]
 
-DEFLATED = 1100  # what deflate packs into a byte, at most
 MOST_NAMED = 2**22  # columns of a sparse matrix that can be named one by one
 FEW_ROWS = 2**20  # of a sparse matrix by columns, whatever the file holds
 

@@ -6,12 +6,11 @@ from shlex import quote
 from typing import Any
 
 from tombola.datasets.base import DataError, Progress
-from tombola.datasets.cells import Style, settled
-from tombola.datasets.csv_files import ArrowBatch
+from tombola.datasets.cells import Style, is_text, is_usable, settled, typed, words_in
 from tombola.datasets.reading import Reading, unique_names
 from tombola.datasets.sources import Source
-from tombola.datasets.table import Column, Table, Words
-from tombola.datasets.table_files import Cells, TableFile, Typed, new_column
+from tombola.datasets.table import Column, Table
+from tombola.datasets.table_files import Batch, TableFile
 
 __all__ = ["ArrowFile", "as_table"]
 
@@ -24,7 +23,8 @@ class ArrowFile(TableFile):
     def __init__(self, source: Source, reading: Reading) -> None:
         super().__init__(source, reading)
         self.kind = "Parquet" if source.kind == "parquet" else "Arrow"
-        with self._opened() as (schema, _, _):
+        with self._opened() as (schema, _, rows):
+            self.rows_at_most = rows or 8 * source.size
             self.types = list(schema.types)
             self.names, self.notes = unique_names([str(name) for name in schema.names])
         if not self.names:
@@ -70,6 +70,10 @@ class ArrowFile(TableFile):
         from pyarrow import string
 
         done, said = 0, self.reading.types
+        for j in chosen:
+            drop = f" (--drop {quote(self.names[j])} leaves it out)"
+            if self.names[j] not in said:
+                _check_type(self.types[j], f"{self.names[j]!r} of {self.source.name}", drop)
         with self._opened() as (_, batches, rows):
             for batch in batches:
                 batch.validate(full=True)  # a damaged file may hold offsets to anywhere
@@ -77,22 +81,27 @@ class ArrowFile(TableFile):
                     j: batch.column(j).cast(string()) if self.names[j] in said else batch.column(j)
                     for j in chosen
                 }
-                yield ArrowBatch(columns, batch.num_rows, self.style)
+                yield Batch(columns, batch.num_rows)
                 done += batch.num_rows
                 if progress is not None and rows:
                     progress(done, rows)
 
-    def column(self, j: int) -> Typed | Cells:
-        """Return an empty column for what the file holds, or is said to hold."""
-        name = self.names[j]
-        if name in self.reading.types:
-            return Cells(self.style, self.reading.skip_bad_rows, self.reading.types[name])
-        drop = f" (--drop {quote(name)} leaves it out)"
-        return new_column(self.types[j], self.style, f"{name!r} of {self.source.name}", drop)
+    def is_guessed(self, j: int) -> bool:
+        """Return False unless the type of a column is said: a file of Arrow has types."""
+        return self.names[j] in self.reading.types
 
     def place(self, row: int) -> str:
         """Return the number of a row."""
         return f"row {row + 1}"
+
+
+def _check_type(kind: Any, where: str, drop: str = "") -> None:
+    """Refuse a column of a type that cannot become numbers, dates or text."""
+    if not is_usable(kind):
+        raise DataError(
+            f"the column {where} holds {kind}: only numbers, booleans, dates and text can be used"
+            f"{drop}"
+        )
 
 
 def as_table(X: Any, *, settle: bool = True) -> Table | None:
@@ -117,16 +126,15 @@ def as_table(X: Any, *, settle: bool = True) -> Table | None:
     for name, chunks in zip(given.column_names, given.columns, strict=True):
         if name in columns:
             raise DataError(f"the frame has two columns named {name!r}")
-        growing = new_column(chunks.type, Style(), repr(name))
-        batch = ArrowBatch({0: chunks.combine_chunks()}, len(chunks), Style())
-        growing.add(batch, 0)
-        column = growing.column()
-        if settle and isinstance(column, Words):
-            found, form, odd, _ = settled(column)
-            if odd is None:
-                column = found
-                forms |= {name: form} if form else {}
-        columns[name] = column
+        _check_type(chunks.type, repr(name))
+        if not is_text(chunks):
+            columns[name] = typed(chunks.chunks)
+            continue
+        words = columns[name] = words_in(chunks.chunks, Style())
+        found, form, odd, _ = settled(words) if settle else (words, None, None, False)
+        if odd is None:
+            columns[name] = found
+            forms |= {name: form} if form else {}
     return Table(columns, forms)
 
 

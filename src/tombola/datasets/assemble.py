@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.datasets.base import DataError, count, in_words, no_such
+from tombola.datasets.base import DataError, about, count, in_words, no_such
 from tombola.datasets.cells import as_number
 from tombola.datasets.reading import Loaded, Reading
 from tombola.datasets.table import Column, Place, Table, Words, kind_of, missing_in, take
@@ -103,7 +103,7 @@ def _without_empty(columns: dict[str, Column], notes: list[str]) -> dict[str, Co
     """Return the columns that hold anything."""
     empty = [name for name, column in columns.items() if missing_in(column).all()]
     if empty and len(empty) < len(columns):
-        notes.append(_left(empty, "empty"))
+        notes.append(about(empty, "is empty and was left out.", "are empty and were left out."))
         return {name: it for name, it in columns.items() if name not in empty}
     return columns
 
@@ -134,18 +134,8 @@ def _numbers_rows(name: str, column: Column, unnamed: bool) -> str | None:
     if n >= LEAST and column[0] in (0.0, 1.0) and (np.diff(column) == 1.0).all():
         return "numbers the rows"
     whole = named and n >= ENOUGH and bool((column == np.floor(column)).all())
-    return "is an identifier, different in all rows," if whole and _all_differ(column) else None
-
-
-def _all_differ(column: NDArray[Any]) -> bool:
-    return len(np.unique(column)) == len(column)
-
-
-def _left(names: Sequence[str], why: str) -> str:
-    shown = in_words(map(repr, names))
-    if len(names) == 1:
-        return f"The column {shown} is {why} and was left out."
-    return f"The columns {shown} are {why} and were left out."
+    differ = whole and len(np.unique(column)) == n
+    return "is an identifier, different in all rows," if differ else None
 
 
 # --- rows that are left out ---------------------------------------------------------------------

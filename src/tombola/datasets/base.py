@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "ENCODE",
+    "IMPUTE",
     "TASKS",
     "WIDEST",
     "DataError",
     "Dataset",
+    "about",
     "as_csr",
     "checksum_of_arrays",
     "checksum_of_file",
@@ -25,6 +28,8 @@ __all__ = [
 ]
 
 TASKS = ("classification", "regression", "clustering")
+IMPUTE = ("median", "mean")
+ENCODE = ("auto", "one-hot", "hash", "frequency", "drop")
 Progress = Callable[[int, int], None]  # called with the amount done and the total
 WIDEST = 2**40  # columns that a sparse matrix may have
 NARROW = 2**31  # below this, the indices of a sparse matrix fit 32 bits
@@ -132,6 +137,20 @@ def in_words(names: Iterable[str], most: int = 12) -> str:
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most:,} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def about(columns: Iterable[str], one: str, several: str) -> str:
+    """Return a sentence about one column, or about several.
+
+    Examples
+    --------
+    >>> about(["a"], "is empty.", "are empty."), about(["a", "b"], "is empty.", "are empty.")
+    ("The column 'a' is empty.", "The columns 'a' and 'b' are empty.")
+    """
+    shown = [repr(name) for name in columns]
+    if len(shown) == 1:
+        return f"The column {shown[0]} {one}"
+    return f"The columns {in_words(shown)} {several}"
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:

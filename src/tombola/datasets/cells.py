@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.datasets.base import DataError
 from tombola.datasets.dates import moments, written_as
-from tombola.datasets.table import Column, Words, as_truth
+from tombola.datasets.table import MOMENT, Column, Words, as_truth
 
-__all__ = ["Style", "WordList", "as_number", "settled"]
+__all__ = [
+    "Style",
+    "as_number",
+    "cell_in",
+    "is_text",
+    "is_usable",
+    "numbers_in",
+    "settled",
+    "typed",
+    "words_in",
+]
 
 MISSING = ("", "na", "n/a", "nan", "null", "none")  # in upper or lower case
 
@@ -43,11 +52,6 @@ class Style:
     words: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if len(self.decimal) != 1 or len(self.thousands) > 1 or self.decimal == self.thousands:
-            raise DataError(
-                "decimal and thousands must be two different characters, got "
-                f"{self.decimal!r} and {self.thousands!r}"
-            )
         more = {word.strip().lower() for word in self.missing}
         object.__setattr__(self, "words", frozenset(MISSING) | more)
 
@@ -126,44 +130,106 @@ def _nan(word: str) -> str:
     return "NaN" if word == "nan" else word
 
 
-class WordList:
-    """A column of text that grows by pieces."""
+def numbers_in(parts: Sequence[Any], style: Style) -> tuple[NDArray[np.float64], list[int]]:
+    """Return a column as numbers, and the rows whose cells are text; see `Style.numbers`."""
+    values, odd, done = [], [], 0
+    for part in parts:
+        numbers, places = (part, []) if isinstance(part, np.ndarray) else style.numbers(part)
+        values.append(numbers)
+        odd += [done + k for k in places]
+        done += len(numbers)
+    return np.concatenate(values or [np.zeros(0)]), odd
 
-    def __init__(self, style: Style) -> None:
-        self._style = style
-        self._cells: dict[str | None, int] = {}  # the code of each cell as it is written
-        self._values: dict[str, int] = {}
-        self._parts: list[NDArray[np.int32]] = []
 
-    def add(self, cells: Any) -> None:
-        """Append cells: a sequence of str, or an array of pyarrow, of text or a dictionary of it.
+def cell_in(parts: Sequence[Any], row: int) -> str:
+    """Return a cell of a column as it is written."""
+    for part in parts:
+        if row < len(part):
+            cell = part[row]
+            return str(cell.as_py() if hasattr(cell, "as_py") else cell).strip()
+        row -= len(part)
+    raise IndexError(row)
 
-        Codes are in the order of appearance, the same in each run.
-        """
-        if not hasattr(cells, "dictionary_encode"):
-            self._parts.append(np.array(self._codes(cells), dtype=np.int32))
-            return
-        coded = cells.dictionary_encode()  # of a dictionary: itself
-        codes = np.array([*self._codes(coded.dictionary.to_pylist()), -1], dtype=np.int32)
-        self._parts.append(codes[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
 
-    def _codes(self, cells: Sequence[str | None]) -> list[int]:
-        known = self._cells
-        return [known[cell] if cell in known else self._code(cell) for cell in cells]
+def words_in(parts: Sequence[Any], style: Style) -> Words:
+    """Return a column as text, whose codes are in the order of appearance.
 
-    def _code(self, cell: str | None) -> int:
-        word = "" if cell is None else cell.strip()
-        missing = self._style.is_missing(word)
-        code = -1 if missing else self._values.setdefault(word, len(self._values))
-        self._cells[cell] = code
-        return code
+    Parameters
+    ----------
+    parts : sequence of list of str, or of arrays of pyarrow of text or a dictionary of it
+    style : Style
+    """
+    known: dict[str | None, int] = {}  # the code of each cell as it is written
+    values: dict[str, int] = {}
+    codes = [np.zeros(0, np.int32)]
 
-    def column(self) -> Words:
-        """Return the column; nothing can be added any more."""
-        self._cells.clear()
-        codes = np.concatenate(self._parts) if self._parts else np.zeros(0, np.int32)
-        self._parts.clear()
-        return Words(codes, tuple(self._values))
+    def codes_of(cells: Sequence[str | None]) -> list[int]:
+        for cell in cells:
+            if cell not in known:
+                word = "" if cell is None else cell.strip()
+                gone = style.is_missing(word)
+                known[cell] = -1 if gone else values.setdefault(word, len(values))
+        return [known[cell] for cell in cells]
+
+    for part in parts:
+        if isinstance(part, list):
+            codes.append(np.array(codes_of(part), dtype=np.int32))
+        else:
+            coded = part.dictionary_encode()  # of a dictionary: itself
+            own = np.array([*codes_of(coded.dictionary.to_pylist()), -1], dtype=np.int32)
+            codes.append(own[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
+    whole, kept = np.concatenate(codes), list(values)
+    used = np.bincount(whole[whole >= 0], minlength=len(kept)) > 0
+    if not used.all():  # a dictionary may hold more than its rows
+        whole = np.append(np.cumsum(used) - 1, -1).astype(np.int32)[whole]
+        kept = [value for value, there in zip(kept, used, strict=True) if there]
+    return Words(whole, tuple(kept))
+
+
+def is_text(cells: Any) -> bool:
+    """Return whether a list, an array or a type of pyarrow is text, or a dictionary of it."""
+    if isinstance(cells, list | np.ndarray):
+        return isinstance(cells, list)
+    from pyarrow import types
+
+    kind = getattr(cells, "type", cells)
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_usable(kind: Any) -> bool:
+    """Return whether a type of pyarrow can become numbers, dates or text."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    known = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean,
+             types.is_null, types.is_timestamp, types.is_date, types.is_duration)  # fmt: skip
+    return is_text(kind) or any(fits(kind) for fits in known)
+
+
+def typed(parts: Sequence[Any]) -> NDArray[Any]:
+    """Return a column of pyarrow that is not text: numbers, dates, or durations in days."""
+    return np.concatenate([_converted(part) for part in parts] or [np.zeros(0)])
+
+
+def _converted(values: Any) -> NDArray[Any]:
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    kind = values.type
+    if types.is_timestamp(kind) or types.is_date(kind):
+        unit = pyarrow.timestamp("us", getattr(kind, "tz", None))  # kept in UTC
+        moments = values.cast(unit, safe=False).to_numpy(zero_copy_only=False)
+        return np.asarray(moments.astype(MOMENT))
+    if types.is_duration(kind):
+        lengths = values.cast(pyarrow.duration("us"), safe=False)
+        return np.asarray(lengths.to_numpy(zero_copy_only=False) / np.timedelta64(1, "D"))
+    if types.is_boolean(kind):
+        values = values.cast(pyarrow.int8())
+    numbers = values.cast(pyarrow.float64(), safe=False)
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def settled(words: Words, order: str | None = None) -> tuple[Column, str | None, int | None, bool]:

@@ -11,11 +11,11 @@ from typing import Any, TextIO
 import numpy as np
 
 from tombola.datasets.base import DataError, Progress, count
-from tombola.datasets.cells import Style
+from tombola.datasets.cells import Style, numbers_in
 from tombola.datasets.reading import Loaded, Reading, unique_names
 from tombola.datasets.sources import Source
 from tombola.datasets.table import Column, Words
-from tombola.datasets.table_files import Cells, TableFile
+from tombola.datasets.table_files import Batch, TableFile
 
 __all__ = ["CsvFile"]
 
@@ -23,7 +23,7 @@ SEPARATORS = ",;\t|"
 COMMA = re.compile(r"[+-]?\d+(,\d+)+(\.\d*)?$")  # 1,5 or 1,000.5
 BLOCK = 2**22  # bytes that pyarrow converts at a time
 WIDE = 1000  # columns: from here on Python's reader takes less time than pyarrow's, by rows
-PIECE = 2**20  # cells that Python's reader converts at a time
+PIECE = 2**21  # cells that Python's reader converts at a time
 LONGEST = 2**24  # characters of a field
 LONGEST_LINE = 2**28  # characters of a line
 
@@ -53,6 +53,9 @@ class CsvFile(TableFile):
         if not self.headed:
             self.names = list(map(str, range(len(first))))
             self.notes = ("There is no header: columns are numbered from 0.",)
+        with source.binary() as file:
+            head = file.read(2**16)
+        self.rows_at_most = 2 * source.size * max(1, head.count(b"\n")) // len(head)
         self.regular = self.separator != " " and len(self.names) < WIDE and self._begin >= 0
 
     def _is_header(self, record: Sequence[str]) -> bool:
@@ -64,18 +67,13 @@ class CsvFile(TableFile):
         )
         return named and all(math.isnan(number) or number.is_integer() for number in numbers)
 
-    def column(self, j: int) -> Cells:
-        """Return an empty column."""
-        kind = self.reading.types.get(self.names[j])
-        return Cells(self.style, self.reading.skip_bad_rows, kind)
-
     def settle(self, loaded: Loaded, j: int, text: Words) -> Column:
         """Return text as what it stands for; refuse numbers with commas."""
         plain = self.style == Style(self.style.missing) and self.names[j] not in self.reading.types
         if plain and all(map(COMMA.match, text.values)):
             row = int(np.flatnonzero(text.codes == 0)[0])
             raise DataError(
-                f"{self.place(row)} of {self.source.name}, column {self.names[j]!r}: "
+                f"{self.where(row)} of {self.source.name}, column {self.names[j]!r}: "
                 f"{text.values[0]!r} has a comma, as have all values of the column: read it with "
                 "--decimal , or --thousands ,"
             )
@@ -88,8 +86,11 @@ class CsvFile(TableFile):
     @cached_property
     def _lines(self) -> "array[int]":
         """The first lines of all rows, which only messages need."""
+        skipped = self.skipped  # of a pass that may be going on
         with self.source.text(self.reading.encoding) as file:
-            return array("q", (line for line, _ in self._rows(file)))
+            lines = array("q", (line for line, _ in self._rows(file)))
+        self.skipped = skipped
+        return lines
 
     # --- batches ------------------------------------------------------------------------------
 
@@ -119,12 +120,13 @@ class CsvFile(TableFile):
                 except (pyarrow.ArrowInvalid, UnicodeError):
                     continue
             self.regular = False
-        yield from self._by_python(done, progress)
+        yield from self._by_python(chosen, text, done, progress)
 
     def _numbers(self, chosen: Collection[int]) -> list[int]:
         """Return the columns that hold numbers in the first block, and nothing else."""
         first = next(self._by_pyarrow(chosen, (), 0, None), None)
-        found = {} if first is None else {j: first.numbers(j) for j in chosen}
+        cells = {} if first is None else first.columns
+        found = {j: numbers_in([it], self.style) for j, it in cells.items()}
         return [j for j, (values, odd) in found.items() if not odd and (values == values).any()]
 
     def _by_pyarrow(
@@ -156,21 +158,39 @@ class CsvFile(TableFile):
                 done -= batch.num_rows - rows.num_rows
                 if rows.num_rows:
                     columns = dict(zip(chosen, rows.columns, strict=True))
-                    yield ArrowBatch(columns, rows.num_rows, self.style)
+                    for j in numbers:  # copies, as pyarrow keeps the memory of what is freed
+                        columns[j] = np.array(columns[j].to_numpy(zero_copy_only=False))
+                    yield Batch(columns, rows.num_rows)
 
-    def _by_python(self, done: int, progress: Progress | None) -> Iterator["Records"]:
-        """Yield the rows after the first ones, which are done."""
+    def _by_python(
+        self, chosen: Collection[int], text: Collection[int], done: int, progress: Any
+    ) -> Iterator[Batch]:
+        """Yield the rows after the first ones, which are done.
+
+        They are converted row by row, as there may be many more columns. A column is kept as text
+        from the first row on in which it is not a number.
+        """
         most = max(1, PIECE // len(self.names))
-        rows: list[list[str]] = []
+        words: dict[int, list[str]] = {j: [] for j in text}
+        numbers = [j for j in chosen if j not in words]
+        rows: list[Any] = []
         with self.source.text(self.reading.encoding, progress) as file:
             for k, (_, record) in enumerate(self._rows(file)):
-                if k >= done:
-                    rows.append(record)
-                if len(rows) == most:
-                    yield Records(rows, self.style)
-                    rows = []
+                if k < done:
+                    continue
+                values, odd = self.style.numbers([record[j] for j in numbers])
+                if len(rows) == most or (odd and rows):
+                    yield _batch(rows, numbers, words)
+                    rows, words = [], {j: [] for j in words}
+                if odd:
+                    words |= {numbers[place]: [] for place in odd}
+                    numbers = [j for j in numbers if j not in words]
+                    values = np.delete(values, odd)
+                rows.append(values)
+                for j, cells in words.items():
+                    cells.append(record[j])
         if rows:
-            yield Records(rows, self.style)
+            yield _batch(rows, numbers, words)
 
     def _rows(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
         """Yield the first line and the fields of each row; refuse or skip those of other width."""
@@ -219,40 +239,9 @@ class CsvFile(TableFile):
             raise DataError(f"line {line} of {name} cannot be read: {error}") from None
 
 
-class ArrowBatch:
-    """Rows that pyarrow has read."""
-
-    def __init__(self, columns: dict[int, Any], num_rows: int, style: Style) -> None:
-        self._columns, self.num_rows, self._style = columns, num_rows, style
-
-    def cells(self, j: int) -> Any:
-        """Return a column as pyarrow has it."""
-        return self._columns[j]
-
-    def numbers(self, j: int) -> Any:
-        """Return a column as numbers, and the positions of those that are text."""
-        return self._style.numbers(self._columns[j])
-
-
-class Records:
-    """Rows that Python has read: converted row by row, as there may be many more columns."""
-
-    def __init__(self, rows: list[list[str]], style: Style) -> None:
-        self._rows, self.num_rows = rows, len(rows)
-        self._values = np.empty((len(rows), len(rows[0])))
-        self._odd: dict[int, list[int]] = {}
-        for k, row in enumerate(rows):
-            self._values[k], odd = style.numbers(row)
-            for j in odd:
-                self._odd.setdefault(j, []).append(k)
-
-    def cells(self, j: int) -> list[str]:
-        """Return a column as it is written."""
-        return [row[j] for row in self._rows]
-
-    def numbers(self, j: int) -> Any:
-        """Return a column as numbers, and the positions of those that are text."""
-        return self._values[:, j].copy(), self._odd.get(j, [])
+def _batch(rows: list[Any], numbers: list[int], words: dict[int, list[str]]) -> Batch:
+    values = np.array(rows)
+    return Batch({**words, **{j: values[:, k] for k, j in enumerate(numbers)}}, len(rows))
 
 
 def _separator(line: str, decimal: str) -> str:

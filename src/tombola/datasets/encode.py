@@ -1,240 +1,209 @@
 """Turn the columns of a table into numbers, by rules that are fitted to training rows."""
 
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.datasets.base import DataError, count
-from tombola.datasets.table import Column, Table, Words, column_of, kind_of, missing_in
+from tombola.datasets.base import ENCODE, DataError, count
+from tombola.datasets.dates import FORMS
+from tombola.datasets.table import Table, Words, column_of, kind_of, missing_in
+from tombola.state import (
+    Document,
+    Floats,
+    Scope,
+    array,
+    exactly,
+    flag,
+    integer,
+    listed,
+    optional,
+    text,
+)
 
-__all__ = ["ENCODE", "Encoding", "fit_encoding"]
+__all__ = ["HASHED", "RULES", "Rule", "fit_rules", "numbers_of"]
 
-ENCODE = ("auto", "one-hot", "hash", "frequency", "drop")
 MOST_VALUES = 200  # text with more different values has many
 FEW_VALUES = 20  # text with more, most of them different, is an identifier or prose
 MOST_COLUMNS = 20_000  # of 0 and 1, from one column of text
 HASHED = 64  # columns of hashed text
-MISSING = "(missing)"
+COMMON = 10  # rows that have a value: fewer do not show what it means
+CELLS = 2 * 10**7  # that the common values of a text may make
+MISSING, OTHERS = "(missing)", "(other)"
 DAY = np.timedelta64(1, "D")
+MOST_DAYS = 10**8  # from 1970 to a date, in microseconds a 64-bit number
 
 Numbers = NDArray[np.float64]
 
 
-# --- one rule for each kind of column -----------------------------------------------------------
+class Rule(Document):
+    """How a column of a table becomes columns of numbers, whose names are `parts`."""
 
+    column: str = text("the name of the column")
+    kind: ClassVar[str] = "text"
+    form: str | None = None
 
-@dataclass(frozen=True, eq=False)
-class AsIs:
-    """Numbers stay as they are."""
-
-    column: str
-    kind = "number"
+    @property
+    def parts(self) -> Sequence[str]:
+        """What the names of the columns of numbers are made of."""
+        return ("{}",)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns that it makes."""
-        return (self.column,)
+        """The names of the columns of numbers."""
+        return tuple(part.replace("{}", self.column, 1) for part in self.parts)
 
     def apply(self, column: Any) -> Iterator[Numbers]:
         """Yield the columns of numbers."""
         yield column
 
 
-@dataclass(frozen=True, eq=False)
-class OneHot:
-    """A column of 0 and 1 for each value of a text; other values are 0 in all of them."""
+class AsIs(Rule):
+    """Numbers stay as they are."""
 
-    column: str
-    values: tuple[str, ...]
-    missing: bool  # whether missing text has a column of its own
-    kind = "text"
+    kind = "number"
+    rule: str = exactly("AsIs", "the class")
+
+
+class OneHot(Rule):
+    """A column of 0 and 1 for each value of a text; others share one, or are 0 in all of them."""
+
+    rule: str = exactly("OneHot", "the class")
+    values: list[str] = listed("the values of a text", text("one of them"))
+    missing: bool = flag("whether missing text has a column of its own")
+    others: bool = flag("whether all other values share a column")
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns that it makes."""
-        return tuple(f"{self.column}={value}" for value in self.shown)
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The values, with the missing one."""
-        return (*self.values, MISSING) if self.missing else self.values
+    def parts(self) -> list[str]:
+        """One for each value, one for missing text and one for all other values."""
+        more = (MISSING,) * self.missing + (OTHERS,) * self.others
+        return [f"{{}}={value}" for value in (*self.values, *more)]
 
     def apply(self, column: Words) -> Iterator[Numbers]:
-        """Yield the columns of numbers."""
+        """Yield the columns of 0 and 1."""
         place = {value: k for k, value in enumerate(self.values)}
-        last = len(self.values) if self.missing else -1
-        numbers = np.array([*(place.get(value, -1) for value in column.values), last])[column.codes]
-        for k in range(len(self.shown)):
+        gone = len(self.values) if self.missing else -1
+        width = len(self.values) + self.missing + self.others
+        other = width - 1 if self.others else -1
+        places = [*(place.get(value, other) for value in column.values), gone]
+        numbers = np.array(places)[column.codes]
+        for k in range(width):
             yield (numbers == k).astype(np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class Hashed:
+class Hashed(Rule):
     """The CRC-32 of a text, modulo the number of columns, is the column that holds 1."""
 
-    column: str
-    size: int = HASHED
-    kind = "text"
+    rule: str = exactly("Hashed", "the class")
+    size: int = exactly(HASHED, "the number of columns of hashed text")
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns that it makes."""
-        return tuple(f"{self.column}#{k}" for k in range(self.size))
+    def parts(self) -> list[str]:
+        """Numbers from 0."""
+        return [f"{{}}#{k}" for k in range(HASHED)]
 
     def apply(self, column: Words) -> Iterator[Numbers]:
-        """Yield the columns of numbers; missing text is 0 in all of them."""
-        places = [zlib.crc32(value.encode()) % self.size for value in column.values]
+        """Yield the columns of 0 and 1; missing text is 0 in all of them."""
+        places = [zlib.crc32(value.encode()) % HASHED for value in column.values]
         numbers = np.array([*places, -1])[column.codes]
-        for k in range(self.size):
+        for k in range(HASHED):
             yield (numbers == k).astype(np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class Frequency:
+class Frequency(Rule):
     """The share of the training rows that have the same text; 0 for text that none had."""
 
-    column: str
-    values: tuple[str, ...]
-    shares: Numbers  # of the values, and last that of missing text
-    kind = "text"
+    rule: str = exactly("Frequency", "the class")
+    values: list[str] = listed("the values of a text", text("one of them"))
+    shares: Floats = array("of the values, and of missing text")
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns that it makes."""
-        return (f"share of {self.column}",)
+    def parts(self) -> Sequence[str]:
+        """The share."""
+        return ("share of {}",)
 
     def apply(self, column: Words) -> Iterator[Numbers]:
-        """Yield the column of numbers."""
+        """Yield the column of shares."""
         share = dict(zip(self.values, self.shares, strict=False))
         shares = [*(share.get(value, 0.0) for value in column.values), self.shares[-1]]
         yield np.array(shares)[column.codes]
 
+    def fault(self, scope: Scope) -> str:
+        """Return whether a share is missing."""
+        fine = len(self.shares) == len(self.values) + 1
+        return "" if fine else "shares must have one entry more than values"
 
-@dataclass(frozen=True, eq=False)
-class Calendar:
+
+class Calendar(Rule):
     """The parts of a date: year, month, day of the week (Monday is 0) and days since the first.
 
-    With the hour where dates have a time of the day, in UTC.
+    With the hour if dates have a time of the day, in UTC.
     """
 
-    column: str
-    first: int  # the first date of the training rows, in days since 1970
-    hours: bool
-    form: str | None = None  # how dates are written, where they are text
     kind = "date"
+    rule: str = exactly("Calendar", "the class")
+    first: int = integer("the first date, in days since 1970", -MOST_DAYS, MOST_DAYS)
+    hours: bool = flag("whether dates have a time of the day")
+    form: str | None = optional(text("how dates are written, if they are text", tuple(FORMS)))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns that it makes."""
-        parts = ("year", "month", "weekday", "days") + ("hour",) * self.hours
-        return tuple(f"{self.column}.{part}" for part in parts)
+    def parts(self) -> list[str]:
+        """The parts of a date."""
+        parts = ["year", "month", "weekday", "days", *("hour",) * self.hours]
+        return [f"{{}}.{part}" for part in parts]
 
     def apply(self, column: NDArray[Any]) -> Iterator[Numbers]:
-        """Yield the columns of numbers, NaN where the date is missing."""
+        """Yield the parts of dates, NaN if the date is missing."""
         gone = np.isnat(column)
         days = column.astype("datetime64[D]")
-        number = days.astype(np.int64)
         months = days.astype("datetime64[M]").astype(np.int64)
         since = (column - np.datetime64(self.first, "D")) / DAY
-        parts: list[Any] = [1970 + months // 12, 1 + months % 12, (number + 3) % 7, since]
+        weekday = (days.astype(np.int64) + 3) % 7
+        parts: list[Any] = [1970 + months // 12, 1 + months % 12, weekday, since]
         if self.hours:
             parts.append((column - days) / np.timedelta64(1, "h"))
         for part in parts:
             yield np.where(gone, np.nan, part)
 
 
-@dataclass(frozen=True, eq=False)
-class Dropped:
+class Dropped(Rule):
     """A text that is left out."""
 
-    column: str
-    kind = "text"
-    names: tuple[str, ...] = ()
+    rule: str = exactly("Dropped", "the class")
 
-    def apply(self, column: Column) -> Iterator[Numbers]:
-        """Yield nothing."""
-        return iter(())
+    @property
+    def parts(self) -> Sequence[str]:
+        """Nothing."""
+        return ()
 
 
-Rule = AsIs | OneHot | Hashed | Frequency | Calendar | Dropped
-RULES: dict[str, Any] = {
+RULES: dict[str, type[Rule]] = {
     kind.__name__: kind for kind in (AsIs, OneHot, Hashed, Frequency, Calendar, Dropped)
 }
 
 
-# --- all columns --------------------------------------------------------------------------------
+def numbers_of(rules: Iterable[Rule], table: Table) -> Iterator[Numbers]:
+    """Yield the columns of numbers that rules make of a table, one at a time."""
+    used = [rule for rule in rules if rule.parts]
+    lost = [rule.column for rule in used if rule.column not in table.columns]
+    if len(lost) > 1:
+        raise DataError(f"there are no columns {', '.join(map(repr, lost))}")
+    for rule in used:
+        yield from rule.apply(column_of(table, rule.column, rule.kind, rule.form))
 
 
-@dataclass(frozen=True, eq=False)
-class Encoding:
-    """How each column of a table becomes numbers.
-
-    Attributes
-    ----------
-    rules : tuple of Rule
-    notes : tuple of str
-        What is done, in one sentence each.
-    """
-
-    rules: tuple[Rule, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns of numbers."""
-        return tuple(name for rule in self.rules for name in rule.names)
-
-    @property
-    def used(self) -> tuple[str, ...]:
-        """The names of the columns of the table that are used."""
-        return tuple(rule.column for rule in self.rules if rule.names)
-
-    def columns(self, table: Table) -> Iterator[Numbers]:
-        """Yield the columns of numbers, one at a time."""
-        lost = [name for name in self.used if name not in table.columns]
-        if len(lost) > 1:
-            raise DataError(f"there are no columns {', '.join(map(repr, lost))}")
-        for rule in self.rules:
-            if rule.names:
-                form = getattr(rule, "form", None)
-                yield from rule.apply(column_of(table, rule.column, rule.kind, form))  # type: ignore[arg-type]
-
-    def state(self) -> list[dict[str, Any]]:
-        """Return the rules as dicts of arrays, strings and numbers."""
-        return [{"rule": type(rule).__name__, **vars(rule)} for rule in self.rules]
-
-    @classmethod
-    def from_state(cls, state: Sequence[dict[str, Any]]) -> "Encoding":
-        """Return the encoding that `state` describes."""
-        rules = []
-        for fields in state:
-            fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
-            rules.append(RULES[fields.pop("rule")](**fields))
-        return cls(tuple(rules))
-
-
-def fit_encoding(table: Table, encode: str = "auto", keep: Sequence[str] = ()) -> Encoding:
-    """Fit an encoding to training rows.
-
-    Parameters
-    ----------
-    table : Table
-    encode : {"auto", "one-hot", "hash", "frequency", "drop"}, default="auto"
-        What becomes of text with more than 200 different values; other text becomes a column of 0
-        and 1 for each value. "auto" is "frequency", but text with more than 20 values that differ
-        in most rows is dropped: it is an identifier, or prose.
-    keep : sequence of str
-        Columns that "auto" hashes instead of dropping them.
+def fit_rules(
+    table: Table, encode: str = "auto", keep: Sequence[str] = ()
+) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+    """Return a rule for each column of training rows, and notes; `Preparer` says which.
 
     Examples
     --------
     >>> table = Table({"kind": Words.of(["cat", "dog", "cat"])})
-    >>> encoding = fit_encoding(table)
-    >>> encoding.names, [column.tolist() for column in encoding.columns(table)]
+    >>> (rule,), _ = fit_rules(table)
+    >>> rule.names, [column.tolist() for column in numbers_of([rule], table)]
     (('kind=cat', 'kind=dog'), [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     """
     if encode not in ENCODE:
@@ -242,58 +211,66 @@ def fit_encoding(table: Table, encode: str = "auto", keep: Sequence[str] = ()) -
     rules: list[Rule] = []
     notes: list[str] = []
     for name, column in table.columns.items():
-        kind = kind_of(column)
         if isinstance(column, Words):
-            rule, note = _text_rule(name, column, encode, name in keep)
-            notes.append(note)
-        elif kind == "date":
-            rule = _calendar(name, column, table.forms.get(name))
-            parts = ", ".join(part.removeprefix(f"{name}.") for part in rule.names)
-            notes.append(f"The dates in {name!r} became {len(rule.names)} numbers: {parts}.")
+            rule, what = _text_rule(name, column, encode, name in keep)
+            notes.append(f"The text in {name!r}{what}")
+        elif kind_of(column) == "date":
+            days = column[~missing_in(column)].astype("datetime64[D]")
+            rule = Calendar(
+                rule="Calendar",
+                column=name,
+                first=int(days.min().astype(np.int64)) if days.size else 0,
+                hours=bool((column[~missing_in(column)] != days).any()),
+                form=table.forms.get(name),
+            )
+            parts = ", ".join(part[3:] for part in rule.parts)
+            notes.append(f"The dates in {name!r} became {len(rule.parts)} numbers: {parts}.")
         else:
-            rule = AsIs(name)
+            rule = AsIs(rule="AsIs", column=name)
         rules.append(rule)
-    return Encoding(tuple(rules), tuple(notes))
+    return tuple(rules), tuple(notes)
 
 
 def _text_rule(name: str, column: Words, encode: str, kept: bool) -> tuple[Rule, str]:
-    """Return the rule for a column of text, with a note."""
+    """Return the rule for a column of text, and what it does."""
     n = len(column.codes)
     counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.values))
-    values = tuple(sorted(column.values[k] for k in np.flatnonzero(counts)))
+    by_value = {column.values[k]: int(counts[k]) for k in np.flatnonzero(counts)}
+    values = sorted(by_value)
     different, known = len(values), int(counts.sum())
-    text = f"The text in {name!r}"
+    has = f" has {different:,} different values"
     own = different > FEW_VALUES and known < 2 * different
     many = different > MOST_VALUES
     if encode == "auto" and own and not kept:
-        return Dropped(name), (
-            f"{text} has {different:,} different values in {known:,} rows, like an identifier: it "
-            "was left out (--encode hash uses it)."
+        return Dropped(rule="Dropped", column=name), (
+            f"{has} in {known:,} rows, like an identifier: it was left out (--encode hash uses it)."
         )
     if encode == "drop" and many and not kept:
-        return Dropped(name), f"{text} has {different:,} different values: it was left out."
+        return Dropped(rule="Dropped", column=name), f"{has}: it was left out."
+    became = f", {different:,} different values, became"
     if (encode == "hash" and many) or (encode == "auto" and own):
-        return Hashed(name), (
-            f"{text}, {different:,} different values, became {HASHED} columns of 0 and 1 by its "
-            "hash."
-        )
+        return Hashed(
+            rule="Hashed", column=name, size=HASHED
+        ), f"{became} {HASHED} columns of 0 and 1 by its hash."
+    if encode == "auto" and many:
+        order = sorted(values, key=by_value.__getitem__, reverse=True)
+        common = [it for it in order[: min(MOST_VALUES, CELLS // n)] if by_value[it] >= COMMON]
+        if 2 * sum(by_value[value] for value in common) >= known:
+            rule: Rule = OneHot(
+                rule="OneHot", column=name, values=sorted(common), missing=known < n, others=True
+            )
+            return rule, (
+                f"{became} {len(rule.parts)} columns of 0 and 1: one for each of the "
+                f"{len(common)} most common, one for all others."
+            )
     if encode != "one-hot" and many:
-        by_value = {column.values[k]: int(counts[k]) for k in np.flatnonzero(counts)}
         shares = np.array([*(by_value[value] for value in values), n - known]) / n
-        return Frequency(name, values, shares), (
-            f"{text}, {different:,} different values, became the share of rows that have the same."
-        )
+        rule = Frequency(rule="Frequency", column=name, values=values, shares=shares)
+        return rule, f"{became} the share of rows that have the same."
     if different > MOST_COLUMNS:
         raise DataError(
-            f"the text in {name!r} has {different:,} different values, more than {MOST_COLUMNS:,} "
-            "columns of 0 and 1: use --encode hash or frequency"
+            f"the text in {name!r}{has}, more than {MOST_COLUMNS:,} columns of 0 and 1: use "
+            "--encode hash or frequency"
         )
-    rule = OneHot(name, values, missing=known < n)
-    return rule, f"{text} became {count(len(rule.names), 'column')} of 0 and 1."
-
-
-def _calendar(name: str, column: NDArray[Any], form: str | None) -> Calendar:
-    known = column[~missing_in(column)]
-    days = known.astype("datetime64[D]")
-    first = int(days.min().astype(np.int64)) if known.size else 0
-    return Calendar(name, first, bool((known != days).any()), form)
+    rule = OneHot(rule="OneHot", column=name, values=values, missing=known < n, others=False)
+    return rule, f" became {count(len(rule.parts), 'column')} of 0 and 1."

@@ -13,7 +13,6 @@ from tombola.datasets.arrow_files import ArrowFile
 from tombola.datasets.assemble import assembled
 from tombola.datasets.base import DataError, Dataset, Progress, checksum_of_file, count
 from tombola.datasets.csv_files import CsvFile
-from tombola.datasets.encode import fit_encoding
 from tombola.datasets.libsvm import LibsvmFile
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import Source, opened
@@ -42,6 +41,7 @@ def read(
     types: Mapping[str, str] | None = None,
     impute: bool = False,
     skip_bad_rows: bool = False,
+    rows: int | None = None,
     encode: str = "auto",
     progress: Progress | None = None,
 ) -> Dataset:
@@ -88,6 +88,9 @@ def read(
         Whether rows that would be refused are left out instead: with another number of fields,
         with text among numbers, without a target, with infinite values, and, unless `impute`, with
         missing values.
+    rows : int, optional
+        The size of a sample of the rows of a table, drawn at random in one pass; by default all, or
+        as many as memory can hold.
     encode : {"auto", "one-hot", "hash", "frequency", "drop"}, default="auto"
         What becomes of text with many values, as in `Preparer`.
     progress : callable, optional
@@ -118,16 +121,18 @@ def read(
     data = read_table(
         path, target, task=task, features=features, drop=drop, keep=keep, missing=missing,
         decimal=decimal, thousands=thousands, encoding=encoding, dates=dates, types=types or {},
-        impute=impute, skip_bad_rows=skip_bad_rows, progress=progress,
+        impute=impute, skip_bad_rows=skip_bad_rows, rows=rows, progress=progress,
     )  # fmt: skip
     if not isinstance(data.X, Table):
         return data
-    encoding_ = fit_encoding(data.X, encode, keep)
+    from tombola.datasets.encode import fit_rules, numbers_of
+
+    rules, notes = fit_rules(data.X, encode, keep)
     return replace(
         data,
-        X=np.column_stack(list(encoding_.columns(data.X))),
-        columns=encoding_.names,
-        notes=data.notes + encoding_.notes,
+        X=np.column_stack(list(numbers_of(rules, data.X))),
+        columns=tuple(name for rule in rules for name in rule.names),
+        notes=data.notes + notes,
     )
 
 
@@ -153,7 +158,7 @@ def read_table(
     >>> data.X
     Table(4 x 2: kind text, kilos number)
     """
-    reading = Reading(target=target, **options)
+    reading = Reading.of(target=target, **options)
     with opened(path) as source:
         parts = _parts(source, reading, progress)
         checksum = checksum_of_file(source.path)
@@ -171,7 +176,9 @@ def read_table(
 
 def _parts(source: Source, reading: Reading, progress: Progress | None) -> dict[str, Any]:
     """Return X, y, columns, notes, the name of the target, and how it was read."""
-    read_as: dict[str, Any] = {"reading": reading.record()}
+    read_as: dict[str, Any] = {}
+    if source.kind in ("libsvm", "npz", "npy") and reading.rows is not None:
+        raise DataError(f"--rows is for tables, and {source.name} is none")
     if source.kind == "libsvm":
         lines = LibsvmFile(source, reading)
         parts = lines.read(progress)
@@ -182,7 +189,7 @@ def _parts(source: Source, reading: Reading, progress: Progress | None) -> dict[
         kind: type[TableFile] = CsvFile if source.kind == "csv" else ArrowFile
         file = kind(source, reading)
         parts = assembled(source.name, file.names, file.load(progress), reading, headed=file.headed)
-    return {**parts, "read_as": read_as}
+    return {**parts, "read_as": {"reading": reading.record(), **read_as}}
 
 
 def _as_classes(y: NDArray[Any]) -> NDArray[Any]:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from tombola.datasets.arrays import rows_of
 from tombola.datasets.arrow_files import ArrowFile
 from tombola.datasets.assemble import refuse_infinite
-from tombola.datasets.base import DataError, Progress, count, in_words, no_such
+from tombola.datasets.base import DataError, Progress, about, count, in_words, no_such
 from tombola.datasets.csv_files import CsvFile
 from tombola.datasets.dates import moments
 from tombola.datasets.libsvm import LibsvmFile
@@ -62,9 +61,9 @@ def new_rows(
         If columns are missing or hold something else than in training, with the line of the first
         value that does not fit.
     """
-    trained = Reading(**{k: v for k, v in read_as.get("reading", {}).items()})
+    trained = Reading.of(**read_as.get("reading", {}))
     same = {name: getattr(trained, name) for name in STYLE}
-    reading = Reading(**same, skip_bad_rows=skip_bad_rows)
+    reading = Reading.of(**same, skip_bad_rows=skip_bad_rows)
     notes = [] if notes is None else notes
     with opened(path) as source:
         if skip_bad_rows and source.kind in ("libsvm", "npz", "npy"):
@@ -78,7 +77,7 @@ def new_rows(
 
 
 def _is_sparse(prepare: Preparer) -> bool:
-    return prepare.preparation_ is None
+    return prepare.kept_ is None
 
 
 def _table_rows(
@@ -98,11 +97,10 @@ def _table_rows(
     kinds = prepare.kinds
     _check_columns(source.name, file.names, list(kinds), file.headed)
     known = {*kinds, *trained.drop, trained.target}
-    others = [repr(name) for name in file.names if name not in known]
+    others = [name for name in file.names if name not in known]
     if others:
-        were = "was" if len(others) == 1 else "were"
-        column = "The column" if len(others) == 1 else "The columns"
-        notes.append(f"{column} {in_words(others)} {were} not used in training: ignored.")
+        unused = "not used in training: ignored."
+        notes.append(about(others, f"was {unused}", f"were {unused}"))
     rows, left = False, 0
     for table, odd in file.pieces(kinds, progress):
         rows = True
@@ -129,8 +127,7 @@ def _good_rows(table: Table, odd: Sequence[int], prepare: Preparer) -> Any:
     """Return the rows that `prepare.transform` takes."""
     bad = np.zeros(len(table), dtype=bool)
     bad[list(odd)] = True
-    rules = () if prepare.encoding_ is None else prepare.encoding_.rules
-    forms = {rule.column: getattr(rule, "form", None) for rule in rules}
+    forms = {rule.column: rule.form for rule in prepare.rules_ or ()}
     for name, column in table.columns.items():
         if prepare.impute is None:
             bad |= missing_in(column)
@@ -205,5 +202,5 @@ def _sparse_rows(
 ) -> Iterator[Any]:
     if not _is_sparse(prepare):
         raise DataError(f"{source.name} holds sparse rows, but the model was trained on dense ones")
-    file = LibsvmFile(source, replace(reading, features=None))
+    file = LibsvmFile(source, Reading(**{**vars(reading), "features": None}))
     yield from file.pieces(prepare.n_features_in_, read_as.get("first", 1), progress)

@@ -1,15 +1,41 @@
 """Choose the target of a data set, and hold rows out for testing."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tombola.datasets.base import DataError, Dataset, in_words, no_such
-from tombola.datasets.prepare import split
 
-__all__ = ["HELD_OUT", "for_task", "hold_out"]
+__all__ = ["HELD_OUT", "for_task", "hold_out", "split"]
 
 HELD_OUT = 0.2  # default share of rows to test on
+
+
+def split(
+    n: int, share: float, seed: int, labels: NDArray[Any] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows for training and those for testing, each in increasing order.
+
+    With labels, the split is stratified: the same share of each class is held out, rounded to
+    whole rows, and at least one row of each class is kept for training.
+
+    Examples
+    --------
+    >>> train, test = split(10, 0.2, seed=0, labels=np.array([0] * 5 + [1] * 5))
+    >>> len(train), test < 5
+    (8, array([ True, False]))
+    """
+    order = np.random.default_rng(seed).permutation(n)
+    numbers = np.zeros(n, dtype=np.int64)
+    if labels is not None:
+        _, numbers = np.unique(labels, return_inverse=True)
+    held = np.zeros(n, dtype=bool)
+    for number, size in enumerate(np.bincount(numbers)):
+        members = order[numbers[order] == number]
+        held[members[: min(round(share * int(size)), int(size) - 1)]] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)
 
 
 def hold_out(data: Dataset, share: float | None = None, seed: int = 0) -> Dataset:

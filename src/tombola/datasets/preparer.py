@@ -1,6 +1,6 @@
-"""From a table to a matrix, as a transformer of scikit-learn."""
+"""From rows to numbers that can be learnt from, as a transformer of scikit-learn."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tombola.datasets.arrow_files import as_table
 from tombola.datasets.assemble import refuse_missing
-from tombola.datasets.base import DataError, count
-from tombola.datasets.encode import Encoding, fit_encoding
-from tombola.datasets.prepare import IMPUTE, Preparation, fit_preparation
+from tombola.datasets.base import IMPUTE, DataError, about, count, in_words
+from tombola.datasets.encode import AsIs, Rule, fit_rules, numbers_of
 from tombola.datasets.table import Table
 
 __all__ = ["Preparer"]
@@ -30,10 +29,11 @@ class Preparer(TransformerMixin, BaseEstimator):
     encode : {"auto", "one-hot", "hash", "frequency", "drop"}, default="auto"
         What becomes of text with more than 200 different values: a column of 0 and 1 for each,
         64 columns of 0 and 1 by its CRC-32, the share of training rows that have the same text, or
-        nothing. "auto" is "frequency", but drops identifiers: text with more than 20 values that
-        differ in most rows.
+        nothing. "auto" is a column for each of the most common values and one for all others, if
+        most rows have a common value (of at most 200, in at least 10 rows each), else "frequency".
+        It drops identifiers: text with more than 20 values that differ in most rows.
     keep : sequence of str, default=()
-        Columns that are not dropped as identifiers.
+        Columns that are not dropped as identifiers; "auto" hashes them.
     impute : {"median", "mean"} or None, default=None
         The statistic of a column that replaces its missing values; None refuses them. Missing text
         is a value of its own.
@@ -42,15 +42,17 @@ class Preparer(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    encoding_ : Encoding or None
-        The rule of each column; None if the training rows were an array.
-    preparation_ : Preparation or None
-        Imputed values, means and scales; None if the training rows were sparse.
+    rules_ : tuple of Rule, or None
+        How each column of a table becomes numbers; None if the training rows were an array.
+    kept_ : ndarray of int, or None
+        The columns of numbers that are used, constant ones are not; None if the rows were sparse.
+    fill_, mean_, scale_ : ndarray of float64
+        For each of these: the value that replaces NaN, and the offset and divisor applied.
     notes_ : tuple of str
         What is done, in one sentence each.
     n_features_in_ : int
     feature_names_in_ : ndarray
-        Where the training rows had column names.
+        If the training rows had column names.
 
     Examples
     --------
@@ -83,7 +85,7 @@ class Preparer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : Table, pandas frame, ndarray or sparse matrix
+        X : Table, frame of pandas or another library, ndarray or sparse matrix
         y : ignored
         names : sequence of str, optional
             The columns of an array.
@@ -94,78 +96,116 @@ class Preparer(TransformerMixin, BaseEstimator):
         """
         if self.impute is not None and self.impute not in IMPUTE:
             raise DataError(f"impute must be one of {', '.join(IMPUTE)} or None, got {self.impute}")
-        self.encoding_: Encoding | None = None
-        self.preparation_: Preparation | None = None
-        self.notes_: tuple[str, ...] = ()
         table = as_table(X)
+        self.rules_: tuple[Rule, ...] | None = None
+        self.kept_: NDArray[np.int64] | None = None
+        self.notes_: tuple[str, ...] = ()
         if table is not None:
             self._check_missing(table, table.names)
-            self.encoding_ = fit_encoding(table, self.encode, self.keep)
-            self.n_features_in_ = table.shape[1]
-            self.feature_names_in_ = np.array(table.names, dtype=object)
-            if not self.encoding_.names:
-                reasons = " ".join(self.encoding_.notes)
+            self.rules_, self.notes_ = fit_rules(table, self.encode, self.keep)
+            if not any(rule.parts for rule in self.rules_):
+                reasons = " ".join(self.notes_)
                 raise DataError(f"no column is left that can be used. {reasons}")
-            self._fit_columns(self.encoding_.columns(table), self.encoding_.names)
-            self.notes_ = self.encoding_.notes + self.notes_
-            return self
-        if not hasattr(X, "tocsr"):
-            X = _rows(X)
-            labels = tuple(names or ()) or tuple(map(str, range(X.shape[1])))
-            self._fit_columns(iter(X.T), labels)
-        self.n_features_in_ = X.shape[1]
+            names, self.n_features_in_ = table.names, table.shape[1]
+            self._fit(numbers_of(self.rules_, table), self._made)
+        else:
+            X = X if hasattr(X, "tocsr") else _rows(X)
+            self.n_features_in_ = X.shape[1]
+            if not hasattr(X, "tocsr"):
+                self._fit(X.T, names or tuple(map(str, range(X.shape[1]))))
         if names:
             self.feature_names_in_ = np.array(names, dtype=object)
         return self
 
-    def _fit_columns(self, columns: Iterator[NDArray[Any]], names: Sequence[str]) -> None:
-        self.preparation_ = fit_preparation(columns, names, impute=self.impute, scale=self.scale)
-        self.notes_ = self.preparation_.notes
+    def _fit(self, columns: Iterable[NDArray[Any]], names: Sequence[str]) -> None:
+        """Fit the numbers to columns, one at a time."""
+        fitted, dropped, holes = [], [], 0
+        for j, (name, given) in enumerate(zip(names, columns, strict=True)):
+            column = given.astype(np.float64)
+            missing = np.isnan(column)
+            known, lost = column[~missing], int(missing.sum())
+            if not known.size or known.min() == known.max():
+                dropped.append(name)
+                continue
+            if lost and self.impute is None:
+                raise DataError(f"{count(lost, 'value')} of {name!r} missing, but impute is None")
+            fill = np.mean(known) if self.impute == "mean" else np.median(known)
+            column[missing] = fill
+            holes += lost
+            fitted.append((j, fill, *(_mean_and_spread(column) if self.scale else (0.0, 1.0))))
+        if not fitted:
+            raise DataError(
+                f"{in_words(map(repr, dropped))}: constant, so there is nothing to learn from"
+            )
+        kept, self.fill_, self.mean_, self.scale_ = map(np.array, zip(*fitted, strict=True))
+        self.kept_ = kept
+        notes = []
+        if holes:
+            whose = "its" if holes == 1 else "their"
+            filled = count(holes, "missing value")
+            notes.append(f"{filled} became the {self.impute} of {whose} column.")
+        if dropped:
+            gone = "is constant and was left out.", "are constant and were left out."
+            notes.append(about(dropped, *gone))
+        if self.scale:
+            notes.append("Columns were scaled to mean 0 and standard deviation 1.")
+        self.notes_ += tuple(notes)
 
     def transform(self, X: Any) -> Any:
         """Return rows as numbers: a matrix in C order; sparse rows as they are."""
         check_is_fitted(self, "n_features_in_")
         table = as_table(X, settle=False)
-        if self.preparation_ is None:
+        columns: Iterable[NDArray[Any]]
+        if self.kept_ is None:
             self._check_width(X.shape[1])
             return X
-        if self.encoding_ is not None:
-            if table is None:
-                raise DataError(
-                    "the preparation was fitted to a table: pass a table or a frame with the same "
-                    f"columns, got {type(X).__name__}"
-                )
-            self._check_missing(table, self.encoding_.used)
-            return self.preparation_.apply_columns(self.encoding_.columns(table), len(table))
-        X = _rows(self._array(table) if table is not None else X)
-        self._check_width(X.shape[1])
-        if self.impute is None and np.isnan(X).any():
-            row, j = np.argwhere(np.isnan(X))[0]
-            raise DataError(f"row {row}, column {j} of X is missing, but impute is None")
-        return self.preparation_.apply(X)
+        if self.rules_ is None and table is None:
+            X = _rows(X)
+            self._check_width(X.shape[1])
+            if self.impute is None and np.isnan(X).any():
+                row, j = np.argwhere(np.isnan(X))[0]
+                raise DataError(f"row {row}, column {j} of X is missing, but impute is None")
+            columns = X.T
+        elif table is None:
+            raise DataError(
+                "the preparation was fitted to a table: pass a table or a frame with the same "
+                f"columns, got {type(X).__name__}"
+            )
+        else:
+            rules = self.rules_ or [AsIs(rule="AsIs", column=name) for name in self.kinds]
+            self._check_missing(table, [rule.column for rule in rules if rule.parts])
+            columns = numbers_of(rules, table)
+        rows = X if table is None else table
+        out = np.empty((len(rows), self.kept_.size), getattr(rows, "dtype", np.float64))
+        places = {int(j): k for k, j in enumerate(self.kept_)}
+        for j, given in enumerate(columns):
+            if (k := places.get(j)) is not None:
+                column = given.astype(np.float64)
+                column[np.isnan(column)] = self.fill_[k]
+                column -= self.mean_[k]
+                out[:, k] = column / self.scale_[k]
+        return out
+
+    @property
+    def _made(self) -> Sequence[str]:
+        """The names of the columns of numbers, before constant ones are left out."""
+        if self.rules_ is not None:
+            return [name for rule in self.rules_ for name in rule.names]
+        return list(getattr(self, "feature_names_in_", map(str, range(self.n_features_in_))))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns of numbers."""
         check_is_fitted(self, "n_features_in_")
-        if self.preparation_ is None:
-            known = getattr(self, "feature_names_in_", map(str, range(self.n_features_in_)))
-            return np.array(list(known), dtype=object)
-        return np.array(self.preparation_.columns, dtype=object)
+        names = np.array(self._made, dtype=object)
+        return names if self.kept_ is None else names[self.kept_]
 
     @property
     def kinds(self) -> dict[str, str]:
         """The columns that are used, and for each "number", "text" or "date"."""
         check_is_fitted(self, "n_features_in_")
-        if self.encoding_ is not None:
-            return {rule.column: rule.kind for rule in self.encoding_.rules if rule.names}
-        names = getattr(self, "feature_names_in_", map(str, range(self.n_features_in_)))
-        return dict.fromkeys(names, "number")
-
-    def _array(self, table: Table) -> NDArray[np.float64]:
-        """Return a table as the array of columns that the preparation was fitted to."""
-        rules = fit_encoding(Table({name: np.zeros(1) for name in self.kinds}))
-        self._check_missing(table, rules.used)
-        return np.column_stack(list(rules.columns(table)))
+        if self.rules_ is not None:
+            return {rule.column: rule.kind for rule in self.rules_ if rule.parts}
+        return dict.fromkeys(self._made, "number")
 
     def _check_width(self, width: int) -> None:
         if width != self.n_features_in_:
@@ -197,3 +237,11 @@ def _rows(rows: Any) -> NDArray[Any]:
     if X.ndim != 2:
         raise DataError(f"X must have two axes, got shape {X.shape}")
     return X
+
+
+def _mean_and_spread(column: NDArray[np.float64]) -> tuple[float, float]:
+    """Return mean and standard deviation, even if squares overflow."""
+    unit = float(np.abs(column).max())
+    relative = column / unit
+    spread = float(relative.std()) * unit
+    return float(relative.mean()) * unit, spread if spread > 0 else 1.0

@@ -1,129 +1,103 @@
 """The options of reading a file, and tables as they come out of one."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tombola.datasets.base import TASKS, DataError
 from tombola.datasets.cells import Style
 from tombola.datasets.dates import ORDERS
 from tombola.datasets.table import Column, Place
-from tombola.validation import brief
+from tombola.state import (
+    CheckpointError,
+    Document,
+    Scope,
+    count,
+    flag,
+    listed,
+    mapping,
+    optional,
+    text,
+)
 
-__all__ = ["KINDS", "Loaded", "Reading", "unique_names"]
+__all__ = ["DEFAULTS", "KINDS", "Loaded", "Reading", "unique_names"]
 
 KINDS = ("number", "text", "date")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How a file is read; the attributes are arguments of `tombola.datasets.read`."""
+class Reading(Document):
+    """How a file is read: the arguments of `tombola.datasets.read`."""
 
-    target: str | None = None
-    task: str | None = None
-    features: str | None = None
-    drop: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    decimal: str = "."
-    thousands: str = ""
-    encoding: str | None = None
-    dates: str | None = None
-    types: Mapping[str, str] = field(default_factory=dict)
-    impute: bool = False
-    skip_bad_rows: bool = False
+    target: str | None = optional(text("the column to predict"))
+    task: str | None = optional(text("what for", TASKS))
+    features: str | None = optional(text("the key of the rows"))
+    drop: list[str] = listed("columns to leave out", text("a name"))
+    keep: list[str] = listed("columns to use in any case", text("a name"))
+    missing: list[str] = listed("words for missing values", text("a word"))
+    decimal: str = text("the decimal point")
+    thousands: str = text("the mark between thousands")
+    encoding: str | None = optional(text("of the text"))
+    dates: str | None = optional(text("the order of day and month", tuple(ORDERS)))
+    types: Mapping[str, str] = mapping("what columns hold", text("a kind", KINDS))
+    impute: bool = flag("whether values may be missing")
+    skip_bad_rows: bool = flag("whether rows that cannot be used are left out")
+    rows: int | None = optional(count("rows to draw, at most", least=1))
 
-    def __post_init__(self) -> None:
-        for name, (fine, words) in _KINDS.items():
-            given = getattr(self, name)
-            if not fine(given):
-                raise DataError(f"{name} must be {words}, got {brief(given)}")
-        if self.encoding is not None and "\0" in self.encoding:
-            raise DataError(f"encoding {self.encoding!r} is not the name of an encoding")
-        if self.task is not None and self.task not in TASKS:
-            raise DataError(
-                f"task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {self.task!r}"
-            )
-        if self.dates is not None and self.dates not in ORDERS:
-            raise DataError(f"dates must be {' or '.join(ORDERS)}, got {self.dates!r}")
-        for name, kind in self.types.items():
-            if kind not in KINDS:
-                raise DataError(
-                    f"the type of {name!r} must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got "
-                    f"{kind!r}"
-                )
+    @classmethod
+    def of(cls, **given: Any) -> "Reading":
+        """Return how to read a file, or raise a DataError that names a wrong argument.
+
+        Examples
+        --------
+        >>> Reading.of(target="y", drop="a").record()
+        {'target': 'y', 'drop': ['a']}
+        """
         for name in ("drop", "keep", "missing"):
-            given = getattr(self, name)
-            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+            if isinstance(given.get(name), str | tuple):
+                value = given[name]
+                given[name] = [value] if isinstance(value, str) else list(value)
+        try:
+            return cls.read({**DEFAULTS, **given})
+        except CheckpointError as error:
+            raise DataError(str(error)) from None
+
+    def fault(self, scope: Scope) -> str:
+        """Return what is wrong with the marks, or with the encoding."""
+        marks = self.decimal, self.thousands
+        if len(marks[0]) != 1 or len(marks[1]) > 1 or marks[0] == marks[1]:
+            return (
+                "decimal and thousands must be two different characters, got "
+                f"{marks[0]!r} and {marks[1]!r}"
+            )
+        nul = self.encoding is not None and "\0" in self.encoding
+        return f"encoding {self.encoding!r} is not the name of an encoding" if nul else ""
 
     @property
     def style(self) -> Style:
         """How cells are written."""
-        return Style(self.missing, self.decimal, self.thousands)
+        return Style(tuple(self.missing), self.decimal, self.thousands)
 
     def record(self) -> dict[str, Any]:
         """Return the options that are not at their default."""
-        default = asdict(Reading())
-        return {name: it for name, it in asdict(self).items() if it != default[name]}
+        return {name: it for name, it in self.to_dict().items() if it != DEFAULTS[name]}
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_text_or_none(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, Collection) and all(map(_is_text, value)))
-
-
-def _are_types(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(it, str) for pair in value.items() for it in pair
-    )
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(
-        ("target", "task", "features", "encoding", "dates"), (_is_text_or_none, "a string or None")
-    ),
-    **dict.fromkeys(("drop", "keep", "missing"), (_are_texts, "a string or several")),
-    **dict.fromkeys(("decimal", "thousands"), (_is_text, "a string")),
-    "types": (_are_types, "a dict of strings"),
-    **dict.fromkeys(("impute", "skip_bad_rows"), (_is_flag, "a bool")),
-}
+DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(Reading.declared), "drop": [], "keep": [], "missing": [], "decimal": ".",
+    "thousands": "", "types": {}, "impute": False, "skip_bad_rows": False,
+}  # fmt: skip
 
 
 @dataclass
 class Loaded:
-    """The columns of a file, before they are checked.
-
-    Attributes
-    ----------
-    columns : dict of str to Column
-    place : callable
-        Says where a row is in the file.
-    forms : dict of str to str
-        How dates are written.
-    notes : list of str
-    bad : dict of str to list of int
-        Rows that cannot be used, by reason; empty unless they are to be skipped.
-    skipped : list of str
-        Places of rows that could not even be split into fields.
-    """
+    """The columns of a file, before they are checked."""
 
     columns: dict[str, Column]
-    place: Place
-    forms: dict[str, str] = field(default_factory=dict)
+    place: Place  # says where a row is in the file
+    forms: dict[str, str] = field(default_factory=dict)  # how dates are written
     notes: list[str] = field(default_factory=list)
-    bad: dict[str, list[int]] = field(default_factory=dict)
-    skipped: list[str] = field(default_factory=list)
+    bad: dict[str, list[int]] = field(default_factory=dict)  # rows to be skipped, by reason
+    skipped: list[str] = field(default_factory=list)  # places of rows that have no fields
 
 
 def unique_names(names: list[str]) -> tuple[list[str], tuple[str, ...]]:

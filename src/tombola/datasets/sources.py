@@ -15,7 +15,7 @@ from typing import IO, Any, TextIO
 
 from tombola.datasets.base import DataError, Progress
 
-__all__ = ["KINDS", "Source", "opened"]
+__all__ = ["DEFLATED", "KINDS", "Source", "opened"]
 
 KINDS = {
     ".csv": "csv",
@@ -43,6 +43,7 @@ MARKS = {  # the first bytes of a file
 }
 PACKING = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 BYTE_ORDER = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+DEFLATED = 1100  # what deflate packs into a byte, at most
 KNOWN = ".csv, .tsv, .txt, .parquet, .arrow, .npz, .npy or .libsvm, or these with .gz or .zst"
 
 
@@ -60,6 +61,8 @@ class Source:
     kind : {"csv", "libsvm", "parquet", "arrow", "npz", "npy"}
     stem : str
         Its name without suffixes.
+    size : int
+        Bytes that it holds at most, unpacked.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -74,6 +77,7 @@ class Source:
         if self.packing and suffixes and suffixes[-1] in PACKED:
             suffixes.pop()
             self.stem = Path(self.stem).stem if suffixes else self.stem
+        self.size = path.stat().st_size * (DEFLATED if self.packing else 1)
         self.kind = self._kind(suffixes[-1] if suffixes else "")
 
     def _kind(self, suffix: str) -> str:

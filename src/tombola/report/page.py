@@ -21,69 +21,6 @@ UNSEEN = ("Cc", "Cf", "Cs")  # categories of control codes, formats and halves o
 # One or more numbers, as in "1.5 [never, 2.25]", "12%" or "-3.1e-05 s".
 NUMBERS = re.compile(r"([-+<>~]?\d[\d,.]*(e[-+]?\d+)?%?|never|[\s\[\](),])+([a-zA-Z]{1,3})?")
 
-STYLE = """
-:root {
-  color-scheme: light dark;
-  --paper: #ffffff; --ink: #1c1e21; --faint: #5c636b; --line: #d9dde2; --tint: #f3f5f7;
-  --accent: #0063a3;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --paper: #16181b; --ink: #e6e8ea; --faint: #a2a9b1; --line: #373c42; --tint: #22262a;
-    --accent: #6cb8f0;
-  }
-}
-* { box-sizing: border-box; }
-html { -webkit-text-size-adjust: 100%; text-size-adjust: 100%; }
-body {
-  margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 54rem;
-  background: var(--paper); color: var(--ink);
-  font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
-  overflow-wrap: break-word;
-}
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .5rem; }
-h2 { font-size: 1.2rem; line-height: 1.3; margin: 2.4rem 0 .6rem; }
-p { margin: .6rem 0; max-width: 44rem; }
-.lead { font-size: 1.12rem; border-left: .25rem solid var(--accent); padding-left: .8rem; }
-code, pre {
-  font: .9em/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
-}
-code { background: var(--tint); border-radius: .2rem; padding: .05em .25em; }
-pre {
-  background: var(--tint); border: 1px solid var(--line); border-radius: .4rem;
-  padding: .8rem 1rem; overflow-x: auto;
-}
-pre code { background: none; padding: 0; font-size: 1em; }
-.sideways { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
-.caption { color: var(--faint); font-size: .92rem; margin: 1.2rem 0 -.6rem; }
-th, td { padding: .35rem .8rem .35rem 0; text-align: left; vertical-align: top; }
-th:last-child, td:last-child { padding-right: 0; }
-thead th { border-bottom: 2px solid var(--line); vertical-align: bottom; font-weight: 600; }
-tbody th { font-weight: 400; }
-tbody tr { border-bottom: 1px solid var(--line); }
-.number { text-align: right; }
-td { min-width: 7rem; }
-thead th { min-width: 4.5rem; }
-td.number { min-width: 0; white-space: nowrap; }
-figure { margin: 1.4rem 0; }
-.card {
-  background: #ffffff; border: 1px solid var(--line); border-radius: .4rem;
-  padding: .3rem; overflow-x: auto; text-align: center;
-}
-.card svg { display: inline-block; width: 100%; height: auto; vertical-align: middle; }
-figcaption { color: var(--faint); font-size: .92rem; margin-top: .5rem; max-width: 44rem; }
-footer { color: var(--faint); font-size: .85rem; margin-top: 3rem; }
-@media print {
-  :root { --paper: #ffffff; --ink: #000000; --faint: #444444; --line: #bbbbbb; --tint: #f5f5f5; }
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  figure, tr, pre { break-inside: avoid; }
-  h2 { break-after: avoid; }
-  .sideways, .card, pre { overflow: visible; }
-  pre { white-space: pre-wrap; }
-}
-"""
-
 
 class Page:
     """A page of headings, paragraphs, tables, figures and code, in the order of addition.
@@ -109,22 +46,19 @@ class Page:
 
     def __init__(self, title: str, lead: str = "") -> None:
         self.title = title
-        self._figures = self._tables = 0
-        self._parts = [f"<h1>{safe(title)}</h1>"]
-        if lead:
-            self._parts.append(f'<p class="lead">{_inline(lead)}</p>')
+        self._parts: list[tuple[str, Any]] = [("lead", lead)] if lead else []
 
     def heading(self, text: str) -> None:
         """Start a section."""
-        self._parts.append(f"<h2>{_inline(text)}</h2>")
+        self._parts.append(("heading", text))
 
     def text(self, paragraph: str) -> None:
         """Add a paragraph."""
-        self._parts.append(f"<p>{_inline(paragraph)}</p>")
+        self._parts.append(("text", paragraph))
 
     def code(self, text: str) -> None:
         """Add a block of code."""
-        self._parts.append(f"<pre><code>{safe(text.strip(chr(10)))}</code></pre>")
+        self._parts.append(("code", text.strip("\n")))
 
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = ""
@@ -145,24 +79,9 @@ class Page:
                 raise ValueError(
                     f"rows[{place}] has {len(row)} cells, but there are {len(columns)} columns"
                 )
-        right = [_is_numeric([row[k] for row in rows]) for k in range(len(columns))]
-        kind = [' class="number"' if number else "" for number in right]
-        lines, named = [], ""
-        if caption:  # outside the table, so that it does not scroll with it
-            self._tables += 1
-            named = f' aria-labelledby="table{self._tables}"'
-            lines.append(f'<p class="caption" id="table{self._tables}">{_inline(caption)}</p>')
-        lines.append(f'<div class="sideways" tabindex="0"><table{named}>')
-        head = [f'<th scope="col"{kind[k]}>{_inline(name)}</th>' for k, name in enumerate(columns)]
-        lines += ["<thead><tr>", *head, "</tr></thead>", "<tbody>"]
-        for row in rows:
-            cells = [
-                f'<th scope="row"{kind[0]}>{_cell(cell)}</th>' if k == 0
-                else f"<td{kind[k]}>{_cell(cell)}</td>"
-                for k, cell in enumerate(row)
-            ]  # fmt: skip
-            lines += ["<tr>", *cells, "</tr>"]
-        self._parts.append("\n".join([*lines, "</tbody></table></div>"]))
+        numbers = [_is_numeric([row[k] for row in rows]) for k in range(len(columns))]
+        table = {"columns": columns, "numbers": numbers, "rows": rows, "caption": caption}
+        self._parts.append(("table", {**table, "place": self._next("table")}))
 
     def figure(self, figure: Any, caption: str, description: str) -> None:
         """Add a figure, on a light background even in dark mode.
@@ -175,32 +94,25 @@ class Page:
         description : str
             The same for readers who cannot see it.
         """
-        self._figures += 1
-        drawn = _inline_svg(figure, f"figure{self._figures}-", description)
-        self._parts.append(
-            f'<figure>\n<div class="card" tabindex="0">{drawn}</div>\n'
-            f"<figcaption>{_inline(caption)}</figcaption>\n</figure>"
-        )
+        drawn = _inline_svg(figure, f"figure{self._next('figure')}-", description)
+        self._parts.append(("figure", {"drawn": drawn, "caption": caption}))
+
+    def _next(self, what: str) -> int:
+        """Return the number of the next table or figure."""
+        return 1 + sum(kind == what for kind, _ in self._parts)
 
     def html(self) -> str:
         """Return the whole page."""
-        return "\n".join([
-            "<!DOCTYPE html>",
-            '<html lang="en-GB">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{safe(self.title)}</title>",
-            f"<style>{STYLE}</style>",
-            "</head>",
-            "<body>",
-            "<main>",
-            *self._parts,
-            "</main>",
-            "</body>",
-            "</html>",
-            "",
-        ])  # fmt: skip
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
+
+        looks = Environment(
+            loader=PackageLoader("tombola.report", ""), undefined=StrictUndefined,
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        )  # fmt: skip
+        for name, made in {"plain": safe, "inline": _inline, "cell": _cell, "drawn": str}.items():
+            looks.filters[name] = lambda value, made=made: Markup(made(value))
+        return looks.get_template("page.html.jinja").render(title=self.title, parts=self._parts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file; an existing file is replaced only by a complete page."""

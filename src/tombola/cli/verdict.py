@@ -2,91 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tombola.cli.train_record import PartRecord
+from tombola.cli.runs import Course
 
-__all__ = ["TOLERANCE", "Course", "courses", "percent", "verdict"]
+__all__ = ["TOLERANCE", "percent", "verdict"]
 
 TOLERANCE = 1e-4  # relative gap of a run that has settled, where none is asked for
 STRETCH = 0.1  # of the epochs: how far back to look for how fast it falls, one epoch at least
 TELLING = 0.01  # a lower bound of less than this share of the objective is not worth a word
 FAINT = 1e-6  # a fall of less than this share an epoch is not told from none
-
-
-@dataclass(frozen=True, eq=False)
-class Course:
-    """How a part of a fit went.
-
-    Attributes
-    ----------
-    name : str
-    epochs, seconds, objective, held : ndarray
-        Of each row of the trace; NaN where a value is not known.
-    gaps : ndarray
-        Relative duality gaps, NaN where they are not known.
-    unit : float
-        The objective at w = 0 with the best intercept, which gaps are relative to; NaN for
-        clusters.
-    rule : str
-        What ends the part: "gap", "change", "objective" or "batches".
-    ended : bool
-        Whether that has happened.
-    """
-
-    name: str
-    epochs: NDArray[np.float64]
-    seconds: NDArray[np.float64]
-    objective: NDArray[np.float64]
-    held: NDArray[np.float64]
-    gaps: NDArray[np.float64]
-    unit: float
-    rule: str
-    ended: bool
-
-    @property
-    def gap(self) -> float:
-        """The relative gap at the end."""
-        return float(self.gaps[-1])
-
-    @property
-    def floor(self) -> float:
-        """What the minimum is proved not to be below; NaN where nothing is proved."""
-        return float(self.objective[-1]) - self.gap * self.unit
-
-    def settled(self, tol: float) -> bool:
-        """Return whether a certificate proves that the end is within `tol` of the minimum."""
-        return self.gap <= tol
-
-
-def courses(parts: Sequence[PartRecord], trace: Sequence[dict[str, Any]]) -> list[Course]:
-    """Return how the parts went, from the record of a run and the rows of its trace."""
-    found = []
-    for part in parts:
-        rows = [row for row in trace if row["problem"] == part.problem]
-        columns = {
-            name: np.array([float(row[name]) for row in rows])
-            for name in ("epoch", "seconds", "objective", "held_out_loss", "gap")
-        }
-        unit = part.objective_at_0
-        found.append(
-            Course(
-                name=part.problem,
-                epochs=columns["epoch"],
-                seconds=columns["seconds"],
-                objective=columns["objective"],
-                held=columns["held_out_loss"],
-                gaps=columns["gap"],
-                unit=math.nan if unit is None else float(unit),
-                rule=part.rule,
-                ended=bool(part.ended),
-            )
-        )
-    return found
 
 
 def verdict(run: Sequence[Course], tol: float | None) -> str:
@@ -104,12 +30,13 @@ def verdict(run: Sequence[Course], tol: float | None) -> str:
     >>> epochs, objective = np.arange(3.0), np.array([0.7, 0.4, 0.3])
     >>> nan = np.full(3, np.nan)
     >>> gaps = np.array([np.nan, np.nan, 0.02])
-    >>> course = Course("a", epochs, epochs, objective, nan, gaps, 0.7, "gap", False)
+    >>> course = Course("a", epochs, epochs, objective, nan, gaps, nan, 0.7, "gap", False)
     >>> for part in verdict([course], 1e-4).split("; "):
     ...     print(part)
     not settled: the objective is at most 4.9% above its minimum (certificate)
     it still falls 25% an epoch: use more --epochs
-    >>> print(verdict([Course("a", epochs, epochs, objective, nan, nan, 0.7, "gap", False)], 1e-4))
+    >>> course = Course("a", epochs, epochs, objective, nan, nan, nan, 0.7, "gap", False)
+    >>> print(verdict([course], 1e-4))
     not settled: it still falls 25% an epoch: use more --epochs
     """
     goal = tol or TOLERANCE
@@ -159,10 +86,10 @@ def _pace(course: Course) -> str:
     """Return how fast a part fell at its end, in words."""
     known = np.isfinite(course.objective)
     epochs, objective = course.epochs[known], course.objective[known]
-    last = float(epochs[-1])
     advice = "use more --epochs"
-    if len(epochs) < 2:
+    if len(epochs) < 2:  # or the objective overflows, which the record refuses
         return advice
+    last = float(epochs[-1])
     if objective.argmin() == 0:
         return "it is no lower than at the start: try another --solver, or --scale"
     lowest = float(epochs[objective.argmin()])

@@ -1,9 +1,15 @@
-"""The record of a run of `tombola train`, run.json: declared, written and read here."""
+"""What a run of `tombola train` leaves: its declared record, its trace, and how its parts went."""
 
+import csv
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tombola.cli.errors import CommandError
 from tombola.state import (
@@ -20,7 +26,10 @@ from tombola.state import (
 )
 from tombola.state.files import read_json
 
-__all__ = ["Begun", "Code", "Data", "Finished", "HeldOut", "PartRecord", "Settings", "read_record"]
+__all__ = ["Begun", "Code", "Course", "Data", "Finished", "HeldOut", "PartRecord", "Run",
+           "Settings", "courses", "read_record", "read_run"]  # fmt: skip
+
+NUMBERS = ("epoch", "seconds", "objective", "variance_ratio", "gap", "held_out_loss")
 
 
 class Entries(Document):
@@ -128,3 +137,103 @@ def read_record(folder: Path, kind: type[Begun] = Begun) -> Any:
         raise CommandError(
             f"{path} is not the record of a run of `tombola train`: {error}"
         ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """How a part of a fit went.
+
+    Attributes
+    ----------
+    name : str
+    epochs, seconds, objective, ratios, gaps, held : ndarray
+        Of each row of the trace, NaN if a value is not known: ratios are those of variances, gaps
+        are relative duality gaps, held is the loss on the rows held out.
+    unit : float
+        The objective at w = 0 with the best intercept, which gaps are relative to; NaN for
+        clusters.
+    rule : str
+        What ends the part: "gap", "change", "objective" or "batches".
+    ended : bool
+        Whether that has happened.
+    """
+
+    name: str
+    epochs: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    objective: NDArray[np.float64]
+    ratios: NDArray[np.float64]
+    gaps: NDArray[np.float64]
+    held: NDArray[np.float64]
+    unit: float
+    rule: str
+    ended: bool
+
+    @property
+    def gap(self) -> float:
+        """The relative gap at the end."""
+        return float(self.gaps[-1])
+
+    @property
+    def floor(self) -> float:
+        """What the minimum is proved not to be below; NaN where nothing is proved."""
+        return float(self.objective[-1]) - self.gap * self.unit
+
+    def settled(self, tol: float) -> bool:
+        """Return whether a certificate proves that the end is within `tol` of the minimum."""
+        return self.gap <= tol
+
+
+def courses(parts: Sequence[PartRecord], trace: Sequence[dict[str, Any]]) -> list[Course]:
+    """Return how the parts went, from the record of a run and the rows of its trace."""
+    found = []
+    for part in parts:
+        rows = [row for row in trace if row["problem"] == part.problem]
+        epochs, seconds, objective, ratios, gaps, held = (
+            np.array([float(row[name]) for row in rows]) for name in NUMBERS
+        )
+        unit = math.nan if part.objective_at_0 is None else float(part.objective_at_0)
+        found.append(
+            Course(part.problem, epochs, seconds, objective, ratios, gaps, held, unit, part.rule,
+                   bool(part.ended))
+        )  # fmt: skip
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run of `tombola train`, with a label among others: its record, and how its parts went."""
+
+    label: str
+    record: Finished
+    parts: list[Course]
+
+
+def read_run(folder: Path, label: str) -> Run:
+    """Return a run that has ended, or raise an error that says what is wrong with its folder."""
+    try:
+        if not read_record(folder).finished:
+            raise CommandError(
+                f"{folder} holds a run that has not ended: the same command with --resume "
+                "continues it"
+            )
+        record = read_record(folder, Finished)
+        with (folder / "trace.csv").open(encoding="utf-8", newline="") as file:
+            trace: list[dict[str, Any]] = list(csv.DictReader(file))
+        for line, row in enumerate(trace, 2):
+            for name in NUMBERS:
+                if math.isinf(float(row[name])):
+                    raise ValueError(f"trace.csv, line {line}: {name} is {row[name]}")
+        parts = courses(record.parts, trace)
+        if not parts or not all(len(part.epochs) for part in parts):
+            raise ValueError("trace.csv lacks rows")
+        for part in parts:
+            if not np.isfinite([*part.epochs, *part.seconds, part.objective[-1]]).all():
+                raise ValueError(f"trace.csv does not say how {part.name!r} went")
+    except FileNotFoundError as error:
+        raise CommandError(f"{folder} has no {Path(error.filename).name}: train again") from None
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise CommandError(
+            f"{folder} does not hold a sound run of `tombola train` ({error}): train again"
+        ) from None
+    return Run(label, record, parts)

@@ -1,31 +1,25 @@
-"""The scores of `tombola train` on the rows held out."""
+"""The scores of `tombola train` on the rows held out, and what they mean."""
 
-import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tombola.cli.train_record import HeldOut
-
 if TYPE_CHECKING:
-    from tombola.cli.data import OpenData
     from tombola.cli.train_fit import Trained
 
-__all__ = ["Meaning", "held_out", "meaning", "scores_of"]
+__all__ = ["Meaning", "meaning", "scores_of"]
 
 
 class Meaning(NamedTuple):
-    """What a score is.
-
-    Attributes
-    ----------
-    words : str
-    better : str
-        "higher", "lower", or "" for a score to compare with.
-    """
+    """What a score is, and which is better: "higher", "lower", or "" for one to compare with."""
 
     words: str
     better: str
+
+    @property
+    def legend(self) -> str:
+        """Both in words."""
+        return self.words + (f"; {self.better} is better" if self.better else "")
 
 
 MEANINGS = {
@@ -57,17 +51,6 @@ def meaning(name: str) -> Meaning:
     'higher'
     """
     return next((it for start, it in MEANINGS.items() if name.startswith(start)), Meaning("", ""))
-
-
-def held_out(data: "OpenData") -> HeldOut | None:
-    """Return the number of rows held out and a checksum of them, as prepared."""
-    X: Any = data.X_test
-    if X is None:
-        return None
-    digest = hashlib.sha256()
-    for array in (X.data, X.indices, X.indptr) if hasattr(X, "tocsr") else (X,):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return HeldOut(rows=int(X.shape[0]), checksum=digest.hexdigest())
 
 
 def scores_of(trained: "Trained") -> dict[str, float]:
