@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
+from tombola.problems.metric import Metric
 from tombola.problems.rows import (
     Rows,
     as_rows,
@@ -205,6 +206,7 @@ class LinearProblem:
     curvature: float  # the largest second derivative of phi, in any direction of z; may be inf
     coordinate_curvature: float | None = None  # the same along each z alone, if that is less
     outputs = 1
+    metric: Metric | None = None  # of steps along gradients: see `tombola.problems.metric`
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 
 from tombola.problems import Softmax
 from tombola.problems.linear import LinearProblem
+from tombola.problems.metric import standardised
 from tombola.problems.rows import mean_entries
 from tombola.samplers.registry import make_sampler
 from tombola.solvers.base import Solver
@@ -156,16 +157,16 @@ def choose(
     elif name == "sdca":
         made = SDCA(tol=tol or 0.0, seed=seed)
     elif STOPS[name] == "reduced":
-        made = SAGA() if name == "saga" else SVRG()
+        made = SAGA(standardise=True) if name == "saga" else SVRG(standardise=True)
     elif name == "adagrad":
         rate = ADAGRAD_RATE if rate is None else rate
-        made = AdaGrad(rate, batch_size=batch_size, average=average)
+        made = AdaGrad(rate, batch_size=batch_size, average=average, standardise=True)
     else:
-        rate = first_rate(problem) if rate is None else rate
-        made = SGD(rate, schedule="root", batch_size=batch_size, average=average)
-    own = {
+        rate = first_rate(standardised(problem)) if rate is None else rate
+        made = SGD(rate, schedule="root", batch_size=batch_size, average=average, standardise=True)
+    own: Any = {
         "certified": partial(made._default_sampler, problem),
-        "reduced": partial(by_curvature, problem, seed),
+        "reduced": lambda: by_curvature(standardised(problem), seed),
         "descent": None,
     }[STOPS[name]]
     draws = partial(

@@ -44,6 +44,9 @@ class AdaGrad(DescentSolver):
     average : bool, default=False
         Whether the solution is the average of the iterates w_1 to w_T at which gradients were
         taken.
+    standardise : bool, default=False
+        Whether steps are measured in standardised columns (`tombola.problems.metric`): columns in
+        any units, of the same problem.
 
     Notes
     -----
@@ -77,6 +80,7 @@ class AdaGrad(DescentSolver):
         batch_size: int = 1,
         radius: float | None = None,
         average: bool = False,
+        standardise: bool = False,
     ) -> None:
         if version not in ("diagonal", "norm"):
             raise ValueError(f'version must be "diagonal" or "norm", got {version!r}')
@@ -85,6 +89,7 @@ class AdaGrad(DescentSolver):
         self.batch_size = whole("batch_size", batch_size, 1)
         self.radius = checked_radius(radius)
         self.average = bool(average)
+        self.standardise = bool(standardise)
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> DescentRun:
         return self._descent(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.problems.linear import LinearProblem
+from tombola.problems.metric import standardised
 from tombola.problems.rows import Sparse, mean_entries
 from tombola.solvers.base import Solver, variance_ratio
 from tombola.solvers.descent.dense import DenseOptions, DenseRun
@@ -57,6 +58,12 @@ class Carried(Document):
 class DescentSolver(Solver):
     """A solver for `tombola.problems.LinearProblem` that steps along estimated gradients."""
 
+    standardise: bool = False
+
+    def measured(self, problem: LinearProblem) -> LinearProblem:
+        """Return the problem, with a metric if columns are to be standardised."""
+        return standardised(problem) if self.standardise else problem
+
     def _check(self, problem: Any) -> None:
         if not isinstance(problem, LinearProblem):
             raise TypeError(
@@ -69,10 +76,16 @@ class DescentSolver(Solver):
 
     def _estimated(self, problem: Any, run: DescentRun) -> tuple[Any, Any]:
         """Return, at the present iterate, |grad_i(w) - grad_i(y)| of all items, and their mean."""
+        problem = self.measured(problem)
         _, slopes, gradient = problem.evaluate(run.iterate().reshape(problem.shape))
         if isinstance(run, StoringRun) and run.stored.table.size:
             slopes = slopes - run.stored.table
             gradient = gradient - run.stored.mean_gradient
+        if problem.metric is not None:
+            units, centres = problem.metric
+            if problem.fit_intercept:
+                gradient[:, : problem.d] -= gradient[:, problem.d :] * centres
+            gradient[:, : problem.d] /= units
         return problem.norms_of(slopes), gradient
 
     def _all_losses(self, problem: Any, run: DescentRun) -> NDArray[np.float64]:
@@ -135,6 +148,10 @@ class DescentSolver(Solver):
         smoothness : float
             L_Q of the initial draws, for the schedule SEARCHED.
         """
+        problem = self.measured(problem)
+        metric = problem.metric
+        if metric is not None and math.isfinite(radius):
+            raise ValueError("standardise=True does not go with a radius")
         w, batch_size = problem.as_matrix(start), self.batch_size
         outputs, width = w.shape
         stores = replaces_slopes or snapshot_every > 0
@@ -151,7 +168,7 @@ class DescentSolver(Solver):
         shrinks_only = (
             schedule in (CONSTANT, ROOT, STRONGLY_CONVEX) and not stores and problem.l1 == 0
         )
-        if local and shrinks_only:
+        if local and shrinks_only and metric is None:
             return ScaledRun(**shared, options=cell(Options(**options)), scale=cell(Scale()))
         options |= {
             "snapshot_every": snapshot_every,
@@ -166,22 +183,31 @@ class DescentSolver(Solver):
                 np.zeros((outputs, width if stores else 0)),
             ),
         }
-        squares = np.zeros((outputs, width if schedule == DIAGONAL else 0))
+        paces = centres = np.zeros(0)
+        if metric is not None:
+            paces = 1.0 / metric.units if schedule == DIAGONAL else metric.units**-2.0
+            centres = metric.centres
+        gradient: dict[str, Any] = {
+            "squares": np.zeros((outputs, width if schedule == DIAGONAL else 0)),
+            "g": np.zeros((outputs, width)),
+            "paces": paces,
+            "centres": centres,
+        }
         rows = problem.model.rows
         few_entries = isinstance(rows, Sparse) and mean_entries(rows) * WIDE < problem.d
         run: DenseRun | LazyRun | DriftRun
-        if stores and problem.l1 == 0 and isinstance(rows, Sparse):
+        closed = metric is None or stores or schedule == DIAGONAL  # steps of a column that waits
+        if stores and problem.l1 == 0 and isinstance(rows, Sparse) and metric is None:
             run = DriftRun(
                 **shared,
                 options=cell(StoringOptions(**options)),
                 level=cell(Drift()),
                 changes=np.zeros((batch_size, outputs)),
             )
-        elif local and few_entries:
+        elif local and few_entries and closed:
             run = LazyRun(
                 **shared,
-                squares=squares,
-                g=np.zeros((outputs, width)),
+                **gradient,
                 options=cell(StoringOptions(**options)),
                 columns=LazyColumns(
                     np.zeros(problem.d, dtype=np.int64), np.ones(problem.d), np.zeros(problem.d)
@@ -192,8 +218,7 @@ class DescentSolver(Solver):
         else:
             run = DenseRun(
                 **shared,
-                squares=squares,
-                g=np.zeros((outputs, width)),
+                **gradient,
                 options=cell(DenseOptions(**options, radius=radius, averaging=averaging)),
                 average=np.zeros((outputs, width if averaging else 0)),
             )

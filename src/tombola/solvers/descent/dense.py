@@ -51,11 +51,18 @@ def move_all(run: DenseRun) -> None:
         for k in range(outputs):
             for j in range(width):
                 g[k, j] += stored.mean_gradient[k, j]
+    measured = run.paces.size > 0
+    if measured and last < width:
+        for k in range(outputs):
+            for j in range(last):
+                g[k, j] -= run.centres[j] * g[k, last]
     if options.schedule == NORM:
-        run.rates[0].square_sum += squared_length(g)
+        run.rates[0].square_sum += squared_length(g, run.paces)
     rate, l1, l2 = current_rate(run), settings.l1, settings.l2
     for k in range(outputs):
-        if options.schedule == DIAGONAL:
+        if measured:
+            move_measured(run, k, last, rate)
+        elif options.schedule == DIAGONAL:
             move_diagonal(w[k], g[k], squares[k], last, rate, l1, l2)
         else:
             move_plain(w[k], g[k], last, rate, l1, l2)
@@ -95,13 +102,32 @@ def move_diagonal(w: Any, g: Any, squares: Any, columns: Any, rate: Any, l1: Any
             g[j] = 0.0
 
 
+@kernel
+def move_measured(run: DenseRun, k: int, columns: Any, rate: Any) -> None:
+    """Set w of output k to prox(w - rate g), with a rate for each column.
+
+    The intercept makes up for the centres, c = b + m w: what the steps do to m w is taken from b.
+    """
+    w, g, settings, moved = run.w[k], run.g[k], run.model.settings[0], 0.0
+    for j in range(columns):
+        before, root = w[j], 1.0
+        if run.options[0].schedule == DIAGONAL:
+            run.squares[k, j] += g[j] * g[j]
+            root = math.sqrt(run.squares[k, j])
+        w[j] = diagonal_step(before, g[j], root, rate * run.paces[j], settings.l1, settings.l2)
+        moved += run.centres[j] * (w[j] - before)
+        g[j] = 0.0
+    if columns < w.size:
+        w[columns] -= moved
+
+
 @kernel(inline=True)
-def squared_length(g: Any) -> Any:
-    """Return |g|^2."""
+def squared_length(g: Any, paces: Any) -> Any:
+    """Return |g|^2, with relative rates of columns as their weights."""
     total = 0.0
     for k in range(g.shape[0]):
         for j in range(g.shape[1]):
-            total += g[k, j] ** 2
+            total += g[k, j] ** 2 * (paces[j] if j < paces.size else 1.0)
     return total
 
 

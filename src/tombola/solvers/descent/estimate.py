@@ -73,6 +73,8 @@ class GradientRun(StoringRun):
 
     squares: Floats = array("sum of g_j^2; empty unless the schedule is DIAGONAL", 0.0)
     g: Floats = derived("the estimate; zero between rounds")
+    paces: Floats = derived("the rate of each column, relative to that of all; empty: 1")
+    centres: Floats = derived("the centre of each column: see `tombola.problems.metric`")
 
     def visit(self, b: int) -> Any:
         """Add item b to the estimate."""

@@ -111,13 +111,14 @@ def move_touched(run: LazyRun, count: Any) -> None:
         totals.shrinkage /= 1.0 + rate * l2
     for c in range(count):
         j = run.touched.columns[c]
+        own = rate * run.paces[j] if run.paces.size > 0 else rate
         for k in range(outputs):
             if diagonal:
                 squares[k, j] += g[k, j] * g[k, j]
                 root = math.sqrt(squares[k, j])
-                w[k, j] = diagonal_step(w[k, j], g[k, j], root, rate, l1, l2)
+                w[k, j] = diagonal_step(w[k, j], g[k, j], root, own, l1, l2)
             else:
-                w[k, j] = soft(w[k, j] - rate * g[k, j], rate * l1) / (1.0 + rate * l2)
+                w[k, j] = soft(w[k, j] - own * g[k, j], own * l1) / (1.0 + own * l2)
             g[k, j] = 0.0
         run.columns.shrinkage[j] = totals.shrinkage
         run.columns.threshold[j] = totals.threshold
@@ -172,6 +173,8 @@ def current_value(run: LazyRun, k: Any, j: Any, now: Any) -> Any:
     """Return w[k, j] as it is after round `now`, in which it was not touched."""
     settings, chosen, totals = run.model.settings[0], run.rates[0].rate, run.totals[0]
     l1, l2, v = settings.l1, settings.l2, run.w[k, j]
+    if run.paces.size > 0:
+        chosen *= run.paces[j]
     rounds = now - run.columns.last[j]
     if run.stored.table.size > 0:
         step = chosen * run.stored.mean_gradient[k, j]

@@ -28,6 +28,9 @@ class SAGA(VarianceReducedSolver):
         for the initial p of the sampler, and follows the curvature of the items drawn, at no cost
         in passes over rows (`tombola.solvers.descent.rates`). A given rate is kept.
     batch_size : int, default=1
+    standardise : bool, default=False
+        Whether steps are measured in standardised columns (`tombola.problems.metric`): columns in
+        any units, of the same problem.
 
     Notes
     -----
@@ -52,8 +55,10 @@ class SAGA(VarianceReducedSolver):
     Schmidt et al. (2015). Non-Uniform Stochastic Average Gradient Method.
     """
 
-    def __init__(self, rate: float | None = None, *, batch_size: int = 1) -> None:
-        super().__init__(rate, batch_size)
+    def __init__(
+        self, rate: float | None = None, *, batch_size: int = 1, standardise: bool = False
+    ) -> None:
+        super().__init__(rate, batch_size, standardise)
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> DescentRun:
         return self._storing(problem, start, sampler, replaces_slopes=True)

@@ -37,6 +37,9 @@ class SGD(DescentSolver):
         Whether the solution is the average of the iterates w_1 to w_T at which gradients were
         taken. By default it is with the strongly convex schedule (weights t), and is not with
         the others (equal weights).
+    standardise : bool, default=False
+        Whether steps are measured in standardised columns (`tombola.problems.metric`): columns in
+        any units, of the same problem.
 
     Notes
     -----
@@ -67,6 +70,7 @@ class SGD(DescentSolver):
         batch_size: int = 1,
         radius: float | None = None,
         average: bool | None = None,
+        standardise: bool = False,
     ) -> None:
         if schedule not in SCHEDULES:
             raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}")
@@ -74,6 +78,7 @@ class SGD(DescentSolver):
         self.schedule = schedule
         self.batch_size = whole("batch_size", batch_size, 1)
         self.radius = checked_radius(radius)
+        self.standardise = bool(standardise)
         self.average = schedule == "strongly convex" if average is None else bool(average)
 
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> DescentRun:

@@ -34,6 +34,9 @@ class SVRG(VarianceReducedSolver):
     snapshot_every : int, optional
         m, the number of rounds between snapshots; by default 2 n / B.
     batch_size : int, default=1
+    standardise : bool, default=False
+        Whether steps are measured in standardised columns (`tombola.problems.metric`): columns in
+        any units, of the same problem.
 
     Notes
     -----
@@ -57,9 +60,14 @@ class SVRG(VarianceReducedSolver):
     """
 
     def __init__(
-        self, rate: float | None = None, *, snapshot_every: int | None = None, batch_size: int = 1
+        self,
+        rate: float | None = None,
+        *,
+        snapshot_every: int | None = None,
+        batch_size: int = 1,
+        standardise: bool = False,
     ) -> None:
-        super().__init__(rate, batch_size)
+        super().__init__(rate, batch_size, standardise)
         self.snapshot_every = (
             None if snapshot_every is None else whole("snapshot_every", snapshot_every, 1)
         )

@@ -22,9 +22,10 @@ class VarianceReducedSolver(DescentSolver):
     quantity = "gradient difference norm"
     needs_independent = True  # a stored slope is right on average over all items, not over the rest
 
-    def __init__(self, rate: float | None, batch_size: int) -> None:
+    def __init__(self, rate: float | None, batch_size: int, standardise: bool) -> None:
         self.rate = None if rate is None else checked_rate(rate)
         self.batch_size = whole("batch_size", batch_size, 1)
+        self.standardise = bool(standardise)
 
     def gap(self, problem: Any, result: Result) -> float:
         """Return the duality gap of a result, relative to the objective at w = 0.
@@ -42,7 +43,7 @@ class VarianceReducedSolver(DescentSolver):
             )
 
     def _default_sampler(self, problem: Any) -> Sampler:
-        return by_curvature(problem)
+        return by_curvature(self.measured(problem))
 
     def _storing(
         self, problem: Any, start: ArrayLike | None, sampler: Sampler, **stored: Any
@@ -51,6 +52,7 @@ class VarianceReducedSolver(DescentSolver):
 
         `stored` says which slopes are stored, in the words of `_descent`.
         """
+        problem = self.measured(problem)
         if self.rate is not None:
             stored |= {"schedule": CONSTANT, "rate": self.rate}
         else:
