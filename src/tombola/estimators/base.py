@@ -184,7 +184,7 @@ class LinearPrediction:
         """Return the prediction for each row."""
         check_is_fitted(self)
         X = checked_rows(self, X, reset=False)
-        return np.asarray(safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_)
+        return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
 
     def _check_warm_start(self, columns: int) -> None:
         """Refuse to continue from a solution with another number of columns."""
