@@ -11,7 +11,7 @@ SITE := $(VENV)/.site
 RELEASE := .venv-release
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-slow lint coverage crash fuzz mutants bench bench-page docs docs-links release-check test-oldest clean help
+.PHONY: demo test test-slow lint coverage crash fuzz mutants bench bench-page docs docs-links release-check test-oldest test-peers clean help
 
 help:
 	@echo "make demo       set up, compare with shuffling and scikit-learn on real data, write a page"
@@ -28,6 +28,7 @@ help:
 	@echo "make docs-links try its links to other sites (needs the network)"
 	@echo "make release-check  wheel and sdist: contents, an empty environment, types (three minutes)"
 	@echo "make test-oldest    a part of the tests with the oldest versions that pyproject.toml allows (five minutes)"
+	@echo "make test-peers     tests of scikit-learn, celer and skglm where installed, with our estimators"
 	@echo "make clean      remove what the others made"
 
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -157,6 +158,13 @@ test-oldest: $(OLDEST)/.ready
 	@echo "== a part of the tests, with the oldest versions"
 	$(OLD_PYTEST) $(OLD_TESTS)
 	$(OLD_PYTEST) -k "(LinearClassifier or KMeans or Lasso) and not solver and not softmax" tests/estimators/test_conventions.py
+
+SUITES ?=
+
+# `make test-peers SUITES=k_means`; a library in another folder is found through PYTHONPATH
+test-peers: $(READY)
+	@echo "== other libraries' tests of their estimators, with ours in their place"
+	PYTHONPATH=tests:$$PYTHONPATH $(BIN)/python -m peers $(SUITES)
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(RELEASE) $(OLDEST) dist out docs/generated docs/examples docs/sg_execution_times.rst .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

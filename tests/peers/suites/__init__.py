@@ -1,0 +1,11 @@
+"""One file a suite.
+
+`MODULES` are the modules of tests. `REPLACE` gives what stands for a name, by the path that the
+tests import it from. `EXPECTED` gives each failing test (`file::test[parameters]` in a suite of
+several modules, else `test[parameters]`) its reason:
+
+- "private", or "private: what": it uses what is not public;
+- "message": an error or a warning has another text;
+- "by design: why", in a sentence that a user would accept;
+- "open: what is missing": a fault of ours.
+"""
