@@ -95,8 +95,8 @@ def enet_path(
     >>> X, y = [[1.0, 2.0], [2.0, 1.0], [-3.0, -3.0]], [1.0, 2.0, -3.0]
     >>> alphas, coefs, gaps = enet_path(X, y, alphas=[0.5, 0.1])
     >>> alphas, coefs.round(2)
-    (array([0.5, 0.1]), array([[0.68, 0.88],
-           [0.2 , 0.08]]))
+    (array([0.5, 0.1]), array([[0.75, 0.93],
+           [0.17, 0.06]]))
     """
     check_words(others, "enet_path")
     if unknown := sorted(others.keys() - UNUSED):
@@ -227,8 +227,12 @@ class SparseModelCV(SparseModel):
         if _routing_enabled():
             routed = process_routing(self, "fit", sample_weight=sample_weight, **params)
             split = routed.splitter.split
+        splits = list(check_cv(self.cv).split(X, y, **split))
+        for k, (_, test) in enumerate(splits):
+            if not weights[test].any():
+                raise ValueError(f"sample_weight is 0 for all rows that fold {k} leaves out")
         folds = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
-            delayed(paths)(train, test) for train, test in check_cv(self.cv).split(X, y, **split)
+            delayed(paths)(train, test) for train, test in splits
         )
         fits, errors = zip(*folds, strict=True)
         mse = np.reshape(errors, (-1, len(ratios), len(grids[0])))

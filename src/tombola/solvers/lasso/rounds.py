@@ -83,12 +83,7 @@ class Rounds:
 
     def __init__(self, d: int) -> None:
         self.w, self.members = np.zeros(d), np.empty(0, dtype=np.int64)
-        self._leave_path()
-
-    def _leave_path(self) -> None:
-        """Forget the last solutions, of which the next one is guessed."""
-        self.l1, self.change = math.inf, 0.0  # the last l1, and its change
-        self.before: Floats | None = None  # the solution at the l1 before
+        self.l1 = math.inf  # the last one of a path
 
     def minimise(
         self,
@@ -102,8 +97,11 @@ class Rounds:
 
         `report` is called with the rounds done, the gap and the size of the working set.
         """
-        guessed = math.isfinite(self.l1)
-        limit = self._guess(penalty)
+        self._move(np.maximum(self.w, 0.0) if penalty.positive else self.w)
+        along, limit = math.isfinite(self.l1), penalty.l1
+        if along:  # strong rule: |u_j| is likely to grow no faster than l1 falls
+            limit = max(min(2.0 * penalty.l1 - self.l1, penalty.l1), 0.0)
+        self.l1 = penalty.l1
         lower, least, last = 0.0, math.inf, math.inf
         share, idle, turn = SHARE, 0, 0
         while True:
@@ -114,8 +112,8 @@ class Rounds:
                 report(turn, gap, self.members.size)
             idle = 0 if gap < 0.99 * least or primal < last - SHARE * gap else idle + 1
             least, last = min(gap, least), primal
-            # a guess on few columns is made exact
-            done = gap <= goal and (turn > 0 or not guessed or self.members.size > FEW)
+            # along a path, the solution before is not taken again if columns are few
+            done = gap <= goal and (turn > 0 or not along or self.members.size > FEW)
             if done or turn == rounds or idle == PATIENCE or not math.isfinite(gap):
                 break
             turn += 1
@@ -123,23 +121,6 @@ class Rounds:
                 share *= 0.1  # all that is left is within the working set
             self._step(primal, penalty, share * gap)
         return self.here(gap, goal, turn)
-
-    def _guess(self, penalty: Penalty) -> float:
-        """Go to where the next solution is likely to be; return above which |u_j| w_j may join.
-
-        A lasso is piecewise linear in l1. If |u_j| grows no faster than l1 falls, it is not above
-        the new l1 unless it is above l1 less the change now (strong rule).
-        """
-        change = penalty.l1 - self.l1 if math.isfinite(self.l1) else 0.0
-        start = self.w
-        if self.before is not None and self.change:
-            start = self.w + (change / self.change) * (self.w - self.before)
-            start = np.where(start * self.w > 0.0, start, 0.0)
-        if penalty.positive:
-            start = np.maximum(start, 0.0)
-        self.l1, self.change, self.before = penalty.l1, change, self.w
-        self._move(start.copy())
-        return max(penalty.l1 + min(change, 0.0), 0.0)
 
     def _move(self, w: Floats) -> None:
         """Go to a point with the same columns, or fewer."""
@@ -214,8 +195,7 @@ class WorkingRun(Rounds):
 
     def start(self, w: Floats, intercept: float) -> None:
         """Go to a point."""
-        self._leave_path()
-        self.w = np.array(w, dtype=np.float64)
+        self.l1, self.w = math.inf, np.array(w, dtype=np.float64)
         self.intercept = float(intercept + self.means @ self.w)
         self.current = False
         self._choose(np.flatnonzero(self.w))
