@@ -23,7 +23,7 @@ class LogisticRegression(Adapter):
         return super().fit(X, y)
 
     def translated(self, X, y):
-        n = 1 if X is None else _num_samples(X)
+        n = 1 if X is None else max(_num_samples(X), 1)
         settings = {"tol": self.tol, "fit_intercept": self.fit_intercept, "max_iter": 1000}
         return {"alpha": 1.0 / (self.C * n), "l1_ratio": 1.0, **settings}
 

@@ -27,7 +27,7 @@ class LinearSVC(Adapter):
 
     def translated(self, X, y):
         settings = {name: getattr(self, name) for name in ("tol", "fit_intercept", "warm_start")}
-        n = 1 if X is None else _num_samples(X)
+        n = 1 if X is None else max(_num_samples(X), 1)
         return {"loss": "hinge", "alpha": 1.0 / (self.C * n), "max_iter": 1000, **settings}
 
 
