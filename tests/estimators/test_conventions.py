@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import (
 
 from tombola.estimators import (
     ElasticNet,
+    ElasticNetCV,
     KMeans,
     Lasso,
     LassoCV,
@@ -29,7 +30,7 @@ STOPPED = {
     for kind in ("dense", "sparse")
 }
 
-EXACT = (ElasticNet, Lasso, LassoCV, MeanNormScaler)
+EXACT = (ElasticNet, ElasticNetCV, Lasso, LassoCV, MeanNormScaler)
 LINEAR = (LinearClassifier, LinearRegressor)
 
 
@@ -49,6 +50,7 @@ def excused(estimator):
         KMeans(2, coreset_size=10),
         ElasticNet(),
         LassoCV(alphas=5),
+        ElasticNetCV(alphas=5),
         MiniBatchKMeans(),
         MeanNormScaler(),
     ],

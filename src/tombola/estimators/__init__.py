@@ -9,7 +9,7 @@ except ImportError as error:
 
 from tombola.estimators.kmeans import KMeans
 from tombola.estimators.lasso import ElasticNet, Lasso
-from tombola.estimators.lasso_path import LassoCV, lasso_path
+from tombola.estimators.lasso_path import ElasticNetCV, LassoCV, enet_path, lasso_path
 from tombola.estimators.linear_classifier import LinearClassifier
 from tombola.estimators.linear_regressor import LinearRegressor
 from tombola.estimators.mini_batch_kmeans import MiniBatchKMeans
@@ -17,6 +17,7 @@ from tombola.estimators.scaling import MeanNormScaler
 
 __all__ = [
     "ElasticNet",
+    "ElasticNetCV",
     "KMeans",
     "Lasso",
     "LassoCV",
@@ -24,5 +25,6 @@ __all__ = [
     "LinearRegressor",
     "MeanNormScaler",
     "MiniBatchKMeans",
+    "enet_path",
     "lasso_path",
 ]

@@ -1,6 +1,7 @@
 """Words that users of scikit-learn know and that mean something else here: errors name ours."""
 
 import functools
+import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -12,7 +13,9 @@ PARAMETERS = {
     "dual": 'solver="sdca" for the dual problem',
     "eta0": 'rate, with solver="sgd" or "adagrad"',
     "learning_rate": 'rate, with solver="sgd" or "adagrad"',
+    "n_alphas": "alphas",
     "n_iter": "max_iter",
+    "normalize": "StandardScaler() before it, in a pipeline",
     "penalty": "alpha, and l1_ratio: 0 for l2, 1 for l1, between them for elasticnet",
     "positive": "Lasso or ElasticNet, with positive=True",
     "shuffle": 'sampler="shuffle", or "uniform"',
@@ -61,10 +64,11 @@ def check_values(given: Mapping[str, Any], name: str) -> None:
 def names_ours(kind: Kind) -> Kind:
     """Make the constructor of a class refuse familiar parameters by an error that names ours."""
     init: Any = kind.__init__  # type: ignore[misc]
+    own = inspect.signature(init).parameters
 
     @functools.wraps(init)
     def checked(self: Any, *values: Any, **given: Any) -> None:
-        check_words(given, kind.__name__)
+        check_words({word: given[word] for word in given if word not in own}, kind.__name__)
         init(self, *values, **given)
 
     kind.__init__ = checked  # type: ignore[misc]

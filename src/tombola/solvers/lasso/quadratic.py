@@ -44,6 +44,8 @@ SEARCH = 1000  # steps with one coordinate at a time, at most
 FACES = 20  # steps on ever smaller faces between sweeps, at most
 POINTS = 12  # on the way to the minimum of a face
 SLOW = 0.01  # if sweeps are slow, what is left to gain by another says less
+FEW = 256  # coordinates or fewer are minimised to TINY times `enough`: that takes no longer
+TINY = 1e-9
 RIDGE = 1e-12  # of its diagonal: added to the system of a face
 EPOCHS = 1000  # sweeps by columns, at most
 
@@ -54,7 +56,8 @@ def minimise_quadratic(
     """Minimise Q in place; `gradient` is G w - c, before and after.
 
     It ends when steps in all coordinates, each from here, would decrease Q by at most `enough`
-    after a step on a face; by SLOW times that if such a step is expensive.
+    after a step on a face; by SLOW times that if such a step is expensive. Few coordinates are
+    minimised to the limit, so that solutions agree, however they were reached.
 
     Parameters
     ----------
@@ -65,21 +68,35 @@ def minimise_quadratic(
         Of a sampler over the entries of w.
     enough : float
     """
+    if w.size <= FEW:
+        enough *= TINY
     for _ in range(ROUNDS):
-        work, sweeps = 0.0, 0
-        while True:
-            changes, moved = sweep(gram, gradient, w, penalty, state)
-            work, sweeps = work + changes * w.size, sweeps + 1
-            dear = work < DEAR * float(np.count_nonzero(w)) ** 3
-            left = decrease_left(gram, gradient, w, penalty)
-            if left <= (SLOW * enough if dear else 0.0):
-                return
-            if not dear and (sweeps >= SWEEPS or not moved):
-                break
+        if settle(gram, gradient, w, penalty, state, enough):
+            return
         reached = any(step_on_face(gram, gradient, w, penalty) for _ in range(FACES))
         if reached and decrease_left(gram, gradient, w, penalty) <= enough:
             return
     search_faces(gram, gradient, w, penalty, enough)
+
+
+@kernel
+def settle(
+    gram: Floats, gradient: Floats, w: Floats, penalty: Penalty, state: Compiled, enough: float
+) -> Any:
+    """Sweep until a step on a face is cheaper; return whether that is not necessary."""
+    work, sweeps = 0.0, 0
+    while True:
+        changes, moved = sweep(gram, gradient, w, penalty, state)
+        work, sweeps = work + changes * w.size, sweeps + 1
+        face = 0.0
+        for j in range(w.size):
+            face += 1.0 if w[j] != 0.0 else 0.0
+        dear = work < DEAR * face * face * face
+        left = decrease_left(gram, gradient, w, penalty)
+        if left <= (SLOW * enough if dear else 0.0):
+            return True
+        if not dear and (sweeps >= SWEEPS or not moved):
+            return False
 
 
 def search_faces(

@@ -12,6 +12,8 @@ References
 ----------
 Fercoq, Gramfort, Salmon (2015). Mind the Duality Gap: Safer Rules for the Lasso.
 Ndiaye, Fercoq, Gramfort, Salmon (2017). Gap Safe Screening Rules for Sparsity Enforcing Penalties.
+Tibshirani, Bien, Friedman, Hastie, Simon, Taylor, Tibshirani (2012). Strong rules for discarding
+predictors in lasso-type problems.
 """
 
 import math
@@ -31,6 +33,7 @@ from tombola.samplers.shuffle import Shuffle
 from tombola.solvers.gap import ROUNDING, Penalty, balanced, dual_value
 from tombola.solvers.lasso.columns import DenseDesign, Design
 from tombola.solvers.lasso.quadratic import (
+    FEW,
     decrease_left,
     minimise_by_columns,
     minimise_quadratic,
@@ -38,7 +41,7 @@ from tombola.solvers.lasso.quadratic import (
 )
 from tombola.state import Floats
 
-__all__ = ["Minimum", "WorkingRun", "best_bound", "may_matter"]
+__all__ = ["Minimum", "Rounds", "WorkingRun", "best_bound", "may_matter"]
 
 Places = NDArray[np.int64]
 
@@ -58,15 +61,89 @@ PATIENCE = 5  # rounds without progress, after which rounding is the limit
 
 
 class Minimum(NamedTuple):
-    """What a run has reached: F is at most `gap` above its minimum."""
+    """What a run has reached: F is at most `gap` above its minimum, where `goal` was wanted."""
 
     w: Floats
     intercept: float
     gap: float
+    goal: float
     rounds: int
 
 
-class WorkingRun:
+class Rounds:
+    """Rounds at one penalty after another: look around, let columns join, take a step.
+
+    Attributes
+    ----------
+    w : ndarray of shape (d,)
+        The solution.
+    members : ndarray
+        The columns of the working set.
+    """
+
+    def __init__(self, d: int) -> None:
+        self.w, self.members = np.zeros(d), np.empty(0, dtype=np.int64)
+        self.l1 = math.inf  # the last one of a path
+
+    def minimise(
+        self,
+        penalty: Penalty,
+        *,
+        goal: float,
+        rounds: int,
+        report: Callable[[int, float, int], None] | None = None,
+    ) -> Minimum:
+        """Minimise F to a gap of `goal`, in at most this many rounds; l1 must be above 0.
+
+        `report` is called with the rounds done, the gap and the size of the working set.
+        """
+        self._move(np.maximum(self.w, 0.0) if penalty.positive else self.w)
+        along, limit = math.isfinite(self.l1), penalty.l1
+        if along:  # strong rule: |u_j| is likely to grow no faster than l1 falls
+            limit = max(min(2.0 * penalty.l1 - self.l1, penalty.l1), 0.0)
+        self.l1 = penalty.l1
+        lower, least, last = 0.0, math.inf, math.inf
+        share, idle, turn = SHARE, 0, 0
+        while True:
+            primal, bound, u = self._look(penalty)
+            lower = max(lower, bound)
+            gap = max(primal * (1.0 + ROUNDING) - lower, 0.0)
+            if report is not None:
+                report(turn, gap, self.members.size)
+            idle = 0 if gap < 0.99 * least or primal < last - SHARE * gap else idle + 1
+            least, last = min(gap, least), primal
+            # along a path, the solution before is not taken again if columns are few
+            done = gap <= goal and (turn > 0 or not along or self.members.size > FEW)
+            if done or turn == rounds or idle == PATIENCE or not math.isfinite(gap):
+                break
+            turn += 1
+            if not self._extend(u, penalty, limit if turn == 1 else penalty.l1):
+                share *= 0.1  # all that is left is within the working set
+            self._step(primal, penalty, share * gap)
+        return self.here(gap, goal, turn)
+
+    def _move(self, w: Floats) -> None:
+        """Go to a point with the same columns, or fewer."""
+        self.w = w
+
+    def _look(self, penalty: Penalty) -> tuple[float, float, Floats]:
+        """Return F, a lower bound on its minimum, and u."""
+        raise NotImplementedError
+
+    def _extend(self, u: Floats, penalty: Penalty, limit: float) -> bool:
+        """Add columns with |u_j| above the limit; return whether there were any."""
+        raise NotImplementedError
+
+    def _step(self, primal: float, penalty: Penalty, enough: float) -> None:
+        """Minimise F on the working set, or a model of it."""
+        raise NotImplementedError
+
+    def here(self, gap: float, goal: float, rounds: int) -> Minimum:
+        """Return the present point."""
+        raise NotImplementedError
+
+
+class WorkingRun(Rounds):
     """A linear problem, to be minimised at one penalty after another.
 
     The solution, the working set and, for least squares, its matrix of products are kept from one
@@ -108,7 +185,8 @@ class WorkingRun:
         if fit_intercept and isinstance(design, DenseDesign):
             self.means = design.dot(weights, np.arange(d)) / weights.sum()
         self._lengths: Floats | None = None
-        self.w, self.intercept = np.zeros(d), 0.0  # with columns less their means
+        super().__init__(d)
+        self.intercept = 0.0  # with columns less their means
         self.z, self.slopes, self.curves = np.empty(n), np.empty(n), np.empty(n)
         self.losses, self.current = 0.0, False  # current: whether these are of the present point
         self.gained = 0.0  # by the last step
@@ -117,7 +195,7 @@ class WorkingRun:
 
     def start(self, w: Floats, intercept: float) -> None:
         """Go to a point."""
-        self.w = np.array(w, dtype=np.float64)
+        self.l1, self.w = math.inf, np.array(w, dtype=np.float64)
         self.intercept = float(intercept + self.means @ self.w)
         self.current = False
         self._choose(np.flatnonzero(self.w))
@@ -132,49 +210,28 @@ class WorkingRun:
             self._lengths = np.sqrt((centred + SLACK * squares) / n)
         return self._lengths
 
-    def minimise(
-        self,
-        penalty: Penalty,
-        *,
-        goal: float,
-        rounds: int,
-        report: Callable[[int, float, int], None] | None = None,
-    ) -> Minimum:
-        """Minimise F to a gap of `goal`, in at most this many rounds; l1 must be above 0.
+    def _move(self, w: Floats) -> None:
+        self.current = self.current and bool((self.w == w).all())
+        self.w, support = w, np.flatnonzero(w)
+        if self.has_matrix(support.size) and not self.has_matrix(self.members.size):
+            self._choose(support)
+        self.among = np.arange(self.design.d)  # those that have not been screened
 
-        `report` is called with the rounds done, the gap and the size of the working set.
-        """
-        if penalty.positive and (self.w < 0.0).any():
-            self.w, self.current = np.maximum(self.w, 0.0), False
-        among, lower = np.arange(self.design.d), 0.0
-        least = last = math.inf
-        share, idle, turn = SHARE, 0, 0
-        while True:
-            primal = self._survey(penalty)
-            duals = -self.slopes
-            if self.fit_intercept:
-                duals = balanced(duals, self.model.weights, self.exact)
-            u = self.correlate(duals, among)
-            bound = best_bound(self.model, duals, u, self.w[among], penalty)
-            lower = max(lower, bound.value)
-            gap = max(primal * (1.0 + ROUNDING) - lower, 0.0)
-            if report is not None:
-                report(turn, gap, self.members.size)
-            idle = 0 if gap < 0.99 * least or primal < last - SHARE * gap else idle + 1
-            least, last = min(gap, least), primal
-            if gap <= goal or turn == rounds or idle == PATIENCE or not math.isfinite(gap):
-                break
-            turn += 1
-            if self.design.by_columns:  # else a product with some columns is as long as with all
-                near = primal - bound.value
-                kept = may_matter(
-                    bound.factor * u, self.lengths[among], near, self.curvature, penalty
-                )
-                among, u = among[kept], u[kept]
-            if not self._extend(u, among, penalty):
-                share *= 0.1  # all that is left is within the working set
-            self._step(primal, penalty, share * gap)
-        return Minimum(self.w.copy(), float(self.intercept - self.means @ self.w), gap, turn)
+    def _look(self, penalty: Penalty) -> tuple[float, float, Floats]:
+        primal = self._survey(penalty)
+        duals = -self.slopes
+        if self.fit_intercept:
+            duals = balanced(duals, self.model.weights, self.exact)
+        u = self.correlate(duals, self.among)
+        bound = best_bound(self.model, duals, u, self.w[self.among], penalty)
+        self.near, self.factor = primal - bound.value, bound.factor
+        return primal, bound.value, u
+
+    def here(self, gap: float, goal: float, rounds: int) -> Minimum:
+        """Return the present point."""
+        return Minimum(
+            self.w.copy(), float(self.intercept - self.means @ self.w), gap, goal, rounds
+        )
 
     def _survey(self, penalty: Penalty) -> float:
         """Compute z, slopes and curvatures at the present point; return F."""
@@ -205,12 +262,17 @@ class WorkingRun:
         self.centre: Floats = np.empty(0)  # the means of the members in them
         self.products, self.known = np.empty((0, 0)), 0  # known: rows that hold
 
-    def _extend(self, u: Floats, among: Places, penalty: Penalty) -> bool:
-        """Add the columns that are wrong; return whether there were any."""
+    def _extend(self, u: Floats, penalty: Penalty, limit: float) -> bool:
+        among = self.among
+        if self.design.by_columns:  # else a product with some columns is as long as with all
+            lengths = self.lengths[among]
+            kept = may_matter(self.factor * u, lengths, self.near, self.curvature, penalty)
+            self.among = among = among[kept]
+            u = u[kept]
         excess = penalty.size(u - penalty.l2 * self.w[among])
         outside = np.ones(self.design.d, dtype=bool)
         outside[self.members] = False
-        wrong = np.flatnonzero((excess > penalty.l1) & outside[among])
+        wrong = np.flatnonzero((excess > limit) & outside[among])
         quota = max(FEWEST, int(np.count_nonzero(self.w)))
         if wrong.size > quota:
             wrong = np.sort(wrong[np.argpartition(-excess[wrong], quota)[:quota]])
@@ -228,7 +290,7 @@ class WorkingRun:
         weights, size = self.model.weights, self.members.size
         pulls, before = weights * self.slopes, self.w[self.members]
         after = before.copy()
-        if self.has_matrix:
+        if self.has_matrix(size):
             gradient = self._model(pulls, before, penalty)
             if size:
                 minimise_quadratic(
@@ -254,11 +316,13 @@ class WorkingRun:
         if self.current:
             self.gained = primal - self._survey(penalty)
 
-    @property
-    def has_matrix(self) -> bool:
-        """Whether the model is minimised from its matrix; else by columns, which is cheaper."""
-        size = self.members.size
-        return size <= min(LIMIT, max(SMALL, RATIO * self.block.entries / max(size, 1)))
+    def has_matrix(self, size: int) -> bool:
+        """Return whether a model of this many columns is minimised from its matrix.
+
+        Otherwise it is minimised by columns, which is cheaper.
+        """
+        width = self.block.entries / max(self.members.size, 1)
+        return size <= min(LIMIT, max(SMALL, RATIO * width))
 
     def _model(self, pulls: Floats, w: Floats, penalty: Penalty) -> Floats:
         """Bring the quadratic model up to date; return its gradient.
