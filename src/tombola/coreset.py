@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import Static
-from tombola.validation import whole
+from tombola.validation import check_finite, compressed_rows, whole
 
-__all__ = ["Coreset", "coreset", "draw_coreset"]
+__all__ = ["Coreset", "coreset", "draw_coreset", "squared_distances"]
 
 BLOCK = 2**17  # values that are read at a time: about a megabyte
 LARGEST = 2.0**900  # limit of sample weights, so that their sums do not overflow
@@ -83,7 +83,13 @@ def coreset(X: Any, m: int, sample_weight: ArrayLike | None = None, *, seed: int
     present = np.flatnonzero(weights)
     if m >= present.size:
         return Coreset(present, weights[present])
-    squares = weights * _squared_distances(rows, weights)
+    shares = weights / weights.sum()
+    with np.errstate(over="ignore", invalid="ignore"):
+        if hasattr(rows, "tocsr"):
+            mean = np.asarray(rows.T @ shares)
+        else:
+            mean = sum(shares[block] @ rows[block] for block in _blocks(rows))
+    squares = weights * squared_distances(rows, mean)
     total = squares.sum()
     values = weights / weights.sum() + (squares / total if total > 0 else 0.0)
     return draw_coreset(values, weights, m, seed)
@@ -101,26 +107,26 @@ def draw_coreset(
     return Coreset(indices, times * weights[indices] / (m * draw.probabilities[first]))
 
 
-def _squared_distances(rows: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the squared distance of each row to the weighted mean."""
-    shares = weights / weights.sum()
+def squared_distances(rows: Any, mean: Any) -> NDArray[np.float64]:
+    """Return the squared distance of each row to a mean, or raise an error if it is too large."""
     with np.errstate(over="ignore", invalid="ignore"):
         if hasattr(rows, "tocsr"):
-            mean = np.asarray(rows.T @ shares)
             places = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
             lengths = np.bincount(places, rows.data.astype(np.float64) ** 2, rows.shape[0])
             squared: NDArray[np.float64] = np.maximum(
                 lengths - 2.0 * (rows @ mean) + mean @ mean, 0.0
             )
         else:
-            mean = sum(shares[block] @ rows[block] for block in _blocks(rows))
             squared = np.empty(rows.shape[0])
             for block in _blocks(rows):
                 away = rows[block] - mean
                 squared[block] = np.einsum("ij,ij->i", away, away)
         finite = np.isfinite(squared.sum())
     if not finite:
-        raise ValueError(_what_is_infinite(rows))
+        check_finite(rows, "X")
+        raise ValueError(
+            f"X holds a value of {abs(rows).max():g}: squared distances to the mean would overflow"
+        )
     return squared
 
 
@@ -130,32 +136,13 @@ def _blocks(rows: NDArray[Any]) -> Iterator[slice]:
     return (slice(at, at + step) for at in range(0, rows.shape[0], step))
 
 
-def _what_is_infinite(rows: Any) -> str:
-    """Return where a value is not finite, or that all are but too large."""
-    if hasattr(rows, "tocsr"):
-        wrong = np.flatnonzero(~np.isfinite(rows.data))
-        if wrong.size:
-            row = int(np.searchsorted(rows.indptr, wrong[0], side="right")) - 1
-            return f"X[{row}, {rows.indices[wrong[0]]}] is {rows.data[wrong[0]]}, not finite"
-    else:
-        for block in _blocks(rows):
-            places = np.argwhere(~np.isfinite(rows[block]))
-            if places.size:
-                row, column = int(places[0, 0]) + block.start, int(places[0, 1])
-                return f"X[{row}, {column}] is {rows[row, column]}, not finite"
-    return f"X holds a value of {abs(rows).max():g}: squared distances to the mean would overflow"
-
-
 def _checked_rows(X: Any) -> Any:
     """Return X as an array or as CSR without duplicates, or raise an error that says what it is."""
-    rows: Any = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
+    rows: Any = compressed_rows(X, "X") if hasattr(X, "tocsr") else np.asarray(X)
     if rows.dtype.kind not in "fiub":
         raise TypeError(f"X must hold numbers, got dtype {rows.dtype}")
     if len(rows.shape) != 2 or 0 in rows.shape:
         raise ValueError(f"X must have rows and columns, at least one of each, got {rows.shape}")
-    if hasattr(rows, "tocsr") and not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
     return rows
 
 

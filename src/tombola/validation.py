@@ -3,9 +3,16 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
+    "LARGEST",
     "brief",
+    "check_finite",
+    "checked_array",
+    "checked_sparse",
+    "checked_values",
+    "compressed_rows",
     "is_exactly",
     "legible",
     "not_negative",
@@ -15,8 +22,10 @@ __all__ = [
     "share",
     "shown",
     "whole",
+    "without_duplicates",
 ]
 
+LARGEST = 2.0**500  # values of data: their squares can be added
 LONGEST = 40  # characters of a value in an error message
 LONGEST_MESSAGE = 5000  # characters: a path takes up to 4096
 
@@ -127,3 +136,109 @@ def whole(name: str, value: Any, least: int = 0, below: int | None = None) -> in
         range_ = "not be negative" if least == 0 else f"be at least {least}"
         raise ValueError(f"{name} must {range_}, got {value}")
     return int(value)
+
+
+def checked_sparse(matrix: Any, name: str) -> Any:
+    """Return a sparse matrix, or raise an error if it points outside of its shape or arrays.
+
+    Neither our kernels nor scipy's conversions and products check. A matrix without such arrays
+    (`lil`, `dok`, `dia`) is returned as CSR.
+    """
+    if getattr(matrix, "format", None) not in ("csr", "csc", "bsr", "coo"):
+        matrix = matrix.tocsr()
+    form, (n, d) = matrix.format, matrix.shape
+    if form == "coo":
+        for line, places, limit in (("row", matrix.row, n), ("col", matrix.col, d)):
+            _check_range(places, limit, f"{name}.{line}")
+        return matrix
+    height, width = matrix.blocksize if form == "bsr" else (1, 1)
+    lines, limit = (d, n) if form == "csc" else (n // height, d // width)
+    indices, starts = matrix.indices, matrix.indptr
+    if (
+        starts.shape != (lines + 1,)
+        or starts[0] != 0
+        or starts[-1] > min(len(indices), len(matrix.data))
+        or (starts[1:] < starts[:-1]).any()
+    ):
+        raise ValueError(
+            f"{name}.indptr must be {lines + 1} rising numbers, from 0 to the number of entries"
+        )
+    _check_range(indices, limit, f"{name}.indices")
+    return matrix
+
+
+def _check_range(places: NDArray[Any], limit: int, name: str) -> None:
+    if places.size and not (places.min() >= 0 and places.max() < limit):
+        wrong = int(((places < 0) | (places >= limit)).argmax())
+        raise ValueError(f"{name}[{wrong}] is {places[wrong]}, not from 0 to {limit - 1}")
+
+
+def checked_array(values: Any, name: str, dimensions: int) -> NDArray[Any]:
+    """Return finite float32 or float64 in C order, or raise an error that says what is wrong."""
+    array = checked_values(values, name, dimensions)
+    check_finite(array, name)
+    return array
+
+
+def check_finite(matrix: Any, name: str, largest: float = np.inf) -> None:
+    """Raise an error that names the first value that is not finite, or beyond the largest.
+
+    The matrix is an array, CSR or CSC.
+    """
+    values, form = matrix, getattr(matrix, "format", None)
+    if form is not None:
+        values = matrix.data[: int(matrix.indptr[-1])]  # it may be longer
+    wrong = first_infinite(values) if largest == np.inf else first_beyond(values, largest)
+    if wrong is None:
+        return
+    value = values[wrong]
+    if form is not None:
+        line = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
+        wrong = (line, int(matrix.indices[wrong]))[:: -1 if form == "csc" else 1]
+    large = "one of the numbers so large that their squares overflow: scale the data"
+    what = large if np.isfinite(value) else "not finite"
+    raise ValueError(f"{name}[{', '.join(map(str, wrong))}] is {value}, {what}")
+
+
+def compressed_rows(matrix: Any, name: str) -> Any:
+    """Return a sparse matrix as CSR without duplicates, or raise an error if it is damaged."""
+    return without_duplicates(checked_sparse(matrix, name).tocsr())
+
+
+def without_duplicates(matrix: Any) -> Any:
+    """Return a CSR or CSC matrix whose entries are in order, each place once; a copy if not."""
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def checked_values(values: Any, name: str, dimensions: int) -> NDArray[Any]:
+    """Return float32 or float64 in C order, or raise an error that names what was given."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
+    if array.ndim != dimensions:
+        raise ValueError(f"{name} must have {dimensions} dimensions, got shape {array.shape}")
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    return np.ascontiguousarray(array)
+
+
+def first_infinite(array: NDArray[Any]) -> tuple[int, ...] | None:
+    """Return the position of the first value that is infinite or not a number, or None."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(array.sum()):  # one pass without a mask; large values may overflow it
+            return None
+    wrong = np.argwhere(~np.isfinite(array))
+    return tuple(int(k) for k in wrong[0]) if wrong.size else None
+
+
+def first_beyond(array: NDArray[Any], largest: float) -> tuple[int, ...] | None:
+    """Return the position of the first value that is not from -largest to largest, or None."""
+    flat = array.ravel(order="K")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.dot(flat, flat) <= largest * largest:  # one pass without a mask
+            return None
+    wrong = np.argwhere(~(np.abs(array) <= largest))
+    return tuple(int(k) for k in wrong[0]) if wrong.size else None

@@ -8,6 +8,7 @@ pytest.importorskip("distributed")
 
 from scipy import sparse
 from simulated import NUMERIC, finished, split, started
+from sklearn.linear_model import Lasso
 
 from tombola import problems
 from tombola.dask import local
@@ -99,6 +100,23 @@ def test_elastic_net(kind, lowest):
     fit = finished(started(split(*data(kind), 4), getattr(problems, kind), **options), 60)
     assert fit.progress.gap <= 1e-6
     assert distance(fit, problem, best) <= 1e-6
+
+
+@pytest.mark.parametrize("kind", SMOOTH + KINKED)
+def test_no_point_is_below_the_bound_for_l1_alone(kind):
+    alpha = 0.5 if kind in NUMERIC else 0.05
+    options = {"alpha": alpha, "l1_ratio": 1.0, "fit_intercept": True}
+    problem = getattr(problems, kind)(*data(kind), **options)
+    fits = [finished(started(split(*data(kind), 4), type(problem), tol=1e-3, **options))]
+    fits.append(finished(started(split(*data(kind), 1), type(problem), tol=1e-6, **options)))
+    assert [fit.progress.gap <= fit.tol for fit in fits] == [True, True]
+    (rough, fine) = (fit.outputs[0] for fit in fits)
+    for bound in (rough.bounds[0].dual, fine.bounds[0].dual):
+        assert bound <= problem.value(fine.best) <= problem.value(rough.best)
+    assert 0 < (fine.best[:D] == 0.0).sum() < D
+    if kind == "LeastSquares":
+        right = Lasso(alpha, tol=1e-12).fit(*data(kind))
+        assert np.allclose(fine.best, [*right.coef_, right.intercept_], atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["Logistic", "Hinge"])

@@ -30,6 +30,13 @@ STOPPED = {
     for kind in ("dense", "sparse")
 }
 
+try:
+    from tombola import dask as on_dask
+except ImportError:
+    ON_DASK = []  # not installed
+else:
+    ON_DASK = [on_dask.LinearClassifier(), on_dask.LinearRegressor(), on_dask.KMeans()]
+
 EXACT = (ElasticNet, ElasticNetCV, Lasso, LassoCV, MeanNormScaler)
 LINEAR = (LinearClassifier, LinearRegressor)
 
@@ -53,6 +60,7 @@ def excused(estimator):
         ElasticNetCV(alphas=5),
         MiniBatchKMeans(),
         MeanNormScaler(),
+        *ON_DASK,
     ],
     expected_failed_checks=excused,
 )

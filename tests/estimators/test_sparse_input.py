@@ -9,6 +9,13 @@ from tombola import estimators
 CLASSES = [
     member for name in estimators.__all__ if isinstance(member := getattr(estimators, name), type)
 ]
+try:
+    from tombola import dask as on_dask
+except ImportError:
+    pass  # not installed
+else:
+    CLASSES += [on_dask.KMeans, on_dask.LinearClassifier, on_dask.LinearRegressor]
+
 FORMATS = ("csr", "csc", "coo", "bsr", "lil")
 LARGE, NEGATIVE, FALLING = "too large", "negative", "falling"
 TARGET = (np.arange(60) % 3 == 0).astype(int)

@@ -36,6 +36,9 @@ class Adapter(BaseEstimator):
             raise AttributeError(name)
         return getattr(vars(self).get("_model") or self._prepared(), name)
 
+    def __dir__(self):
+        return {*super().__dir__(), *dir(self._prepared())}
+
     def __sklearn_tags__(self):
         return self._prepared().__sklearn_tags__()
 

@@ -13,14 +13,12 @@ import types
 
 import pytest
 
-SUITE, RESULTS = (os.environ[name] for name in ("PEERS_SUITE", "PEERS_RESULTS"))
-
 
 class Substituted(pytest.Module):
     """A module of tests that found our names where theirs are."""
 
     def _getobj(self):
-        return loaded(self.name_there)
+        return self.substitution.loaded(self.name_there)
 
 
 class Substitution:
@@ -50,7 +48,7 @@ class Substitution:
         for name in self.suite.MODULES:
             if importlib.util.find_spec(name).origin == str(module_path):
                 module = Substituted.from_parent(parent, path=module_path)
-                module.name_there = name
+                module.name_there, module.substitution = name, self
                 return module
         return None  # beside them
 
@@ -74,39 +72,38 @@ class Substitution:
             "message": crash.message if crash else "",
         }
 
+    def loaded(self, name):
+        """Import a module with our names in those it imports from, then put theirs back.
+
+        A module that it uses as `module.Name` later is replaced by a view with our names.
+        """
+        importlib.import_module(name)  # all that it needs, with theirs
+        del sys.modules[name]
+        pytest.register_assert_rewrite(name)
+        replaced = {}
+        for path, ours in self.suite.REPLACE.items():
+            owner, attribute = path.rsplit(".", 1)
+            if callable(ours) and not isinstance(ours, type):
+                ours = self.watched(ours)
+            replaced.setdefault(importlib.import_module(owner), {})[attribute] = ours
+        theirs = {
+            owner: {each: getattr(owner, each) for each in ours} for owner, ours in replaced.items()
+        }
+        try:
+            for owner, ours in replaced.items():
+                vars(owner).update(ours)
+            module = importlib.import_module(name)
+        finally:
+            for owner, before in theirs.items():
+                vars(owner).update(before)
+        for attribute, value in list(vars(module).items()):
+            if inspect.ismodule(value) and value in replaced:
+                setattr(module, attribute, view(value, replaced[value]))
+        return module
+
     def pytest_sessionfinish(self):
-        with open(RESULTS, "w") as file:
+        with open(os.environ["PEERS_RESULTS"], "w") as file:
             json.dump(self.ends, file)
-
-
-def loaded(name):
-    """Import a module with our names in those it imports from, then put theirs back.
-
-    A module that it uses as `module.Name` later is replaced by a view with our names.
-    """
-    importlib.import_module(name)  # all that it needs, with theirs
-    del sys.modules[name]
-    pytest.register_assert_rewrite(name)
-    replaced = {}
-    for path, ours in plugin.suite.REPLACE.items():
-        owner, attribute = path.rsplit(".", 1)
-        if not isinstance(ours, type):
-            ours = plugin.watched(ours)
-        replaced.setdefault(importlib.import_module(owner), {})[attribute] = ours
-    theirs = {
-        owner: {each: getattr(owner, each) for each in ours} for owner, ours in replaced.items()
-    }
-    try:
-        for owner, ours in replaced.items():
-            vars(owner).update(ours)
-        module = importlib.import_module(name)
-    finally:
-        for owner, before in theirs.items():
-            vars(owner).update(before)
-    for attribute, value in list(vars(module).items()):
-        if inspect.ismodule(value) and value in replaced:
-            setattr(module, attribute, view(value, replaced[value]))
-    return module
 
 
 def view(owner, ours):
@@ -116,8 +113,6 @@ def view(owner, ours):
     return copy
 
 
-plugin = Substitution(importlib.import_module(SUITE))
-
-
 def pytest_configure(config):
-    config.pluginmanager.register(plugin, "substitution")
+    suite = importlib.import_module(os.environ["PEERS_SUITE"])
+    config.pluginmanager.register(Substitution(suite), "substitution")

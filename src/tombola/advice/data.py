@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from tombola.advice.models import Penalty
 from tombola.datasets import split
 from tombola.estimators import LinearClassifier, LinearRegressor, MeanNormScaler, MiniBatchKMeans
-from tombola.problems.rows import as_rows, checked_array
+from tombola.problems.rows import as_rows
 from tombola.random import Stream
 from tombola.solvers.clusters.plus_plus import plus_plus
+from tombola.validation import checked_array
 
 __all__ = ["HELD_OUT", "Contest", "Data", "open_data", "too_few"]
 

@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tombola.dask.collections import check_columns, lazily
+from tombola.dask.collections import check_columns, dtype_of, is_lazy, lazily
 from tombola.dask.partition import plain
+from tombola.estimators.base import AcceptsSparse
 from tombola.estimators.parameters import shared_parameters
 
 __all__ = ["DaskEstimator", "Predict", "set_names"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DaskEstimator(BaseEstimator):
+class DaskEstimator(AcceptsSparse, BaseEstimator):
     """An estimator of rows in partitions, with a twin in `tombola.estimators`."""
 
     client: Any = None
@@ -36,9 +37,11 @@ class DaskEstimator(BaseEstimator):
         return model
 
     def _lazily(self, X: Any, method: str) -> Any:
-        """Return a Dask array of what a method of the local estimator returns."""
+        """Return what a method of the local estimator returns: of Dask, or at once if X is not."""
+        if not is_lazy(X):
+            return getattr(self.to_local(), method)(X)
         predict = self._predictor(X, method)
-        like = predict(np.zeros((1, predict.model.n_features_in_)))
+        like = predict(np.zeros((1, predict.model.n_features_in_), dtype_of(X)))
         return lazily(X, predict, like)
 
     def _predictor(self, X: Any, method: str) -> "Predict":
@@ -62,7 +65,7 @@ class Predict:
         rows = plain(block)
         call = getattr(self.model, self.method)
         if rows.shape[0] == 0:
-            return np.asarray(call(np.zeros((1, self.model.n_features_in_))))[:0]
+            return np.asarray(call(np.zeros((1, self.model.n_features_in_), rows.dtype)))[:0]
         return np.asarray(call(rows))
 
 

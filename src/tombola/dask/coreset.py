@@ -7,14 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tombola.coreset import Coreset, _squared_distances, draw_coreset
+from tombola.coreset import Coreset, draw_coreset, squared_distances
 from tombola.dask.collections import blocks_of
-from tombola.dask.partition import Partition, check_total
+from tombola.dask.partition import Partition, check_total, rows_of
 from tombola.dask.runners import make_runner
-from tombola.problems.rows import as_rows
+from tombola.state import Floats, Ints
 from tombola.validation import whole
 
 __all__ = ["Spread", "WeightedRows", "coreset", "draw_rows", "merge_spreads", "spread_of"]
+
+
+ALL = -1  # draws: all rows of a partition, with their own weights
 
 
 class WeightedRows(NamedTuple):
@@ -49,11 +52,11 @@ def coreset(
 
     Parameters
     ----------
-    X : Dask array or data frame, shape (n, d)
+    X : Dask array or data frame, shape (n, d), or one in memory
     m : int
         The number of draws. With at least as many as rows of positive weight, these are all
         returned, with their own weights.
-    sample_weight : Dask array or series, optional
+    sample_weight : Dask array or series, or one in memory, optional
         At least 0; 1 by default.
     seed : int, default=0
     client : distributed.Client, optional
@@ -87,9 +90,9 @@ def spread_of(partition: Partition, number: int) -> Spread:
     mass = float(weights.sum())
     if mass == 0.0:
         return Spread(n, 0, 0.0, np.zeros(d), 0.0)
-    as_rows(partition.X, f"partition {number}: X")  # or an error that names what is not finite
+    rows_of(partition, number)
     mean = np.asarray(partition.X.T @ (weights / mass), dtype=np.float64).ravel()
-    squares = float(weights @ _squared_distances(partition.X, weights))
+    squares = float(weights @ squared_distances(partition.X, mean))
     return Spread(n, int(np.count_nonzero(weights)), mass, mean, squares)
 
 
@@ -117,12 +120,10 @@ def draw_rows(runner: Any, spreads: list[Spread], m: int, seed: int) -> Weighted
     )
     chances /= chances.sum()
     counts = np.random.default_rng(seed).multinomial(m, chances)
-    whole_set = m >= every.present
-    tasks = [
-        Share(k, -1 if whole_set else int(counts[k]), m, float(chances[k]), seed)
-        for k in range(len(spreads))
-    ]
-    found = [part for part in runner.map(draw_share, every, tasks) if part.weights.size]
+    if m >= every.present:
+        counts[:] = ALL
+    found = runner.map(draw_share, every, counts, m * chances, seed)
+    found = [part for part in found if part.weights.size]
     rows = [part.rows for part in found]
     together = (
         sparse.vstack(rows, format="csr") if sparse.issparse(rows[0]) else np.concatenate(rows)
@@ -130,39 +131,18 @@ def draw_rows(runner: Any, spreads: list[Spread], m: int, seed: int) -> Weighted
     return WeightedRows(together, np.concatenate([part.weights for part in found]))
 
 
-class Share(NamedTuple):
-    """A partition's share of the draws."""
-
-    number: int
-    draws: int  # -1: all rows
-    all_draws: int
-    chance: float  # of a draw to be from this partition
-    seed: int
-
-
 def draw_share(
-    partition: Partition, number: int, every: Spread, shares: list[Share]
+    partition: Partition, number: int, every: Spread, counts: Ints, expected: Floats, seed: int
 ) -> WeightedRows:
-    """Return a partition's part of a coreset."""
-    share, X = shares[number], partition.X
-    n = X.shape[0]
-    weights = np.ones(n) if partition.weights is None else partition.weights
-    if share.draws < 0:
+    """Return a partition's part of a coreset, by the draws that each one has and is expected to."""
+    draws, X = int(counts[number]), partition.X
+    weights = np.ones(X.shape[0]) if partition.weights is None else partition.weights
+    if draws == ALL:
         chosen = np.flatnonzero(weights)
         return WeightedRows(X[chosen], weights[chosen])
-    if share.draws == 0:
+    if draws == 0:
         return WeightedRows(X[:0], np.empty(0))
-    squares = weights * _around(X, every.mean)
+    squares = weights * squared_distances(X, every.mean)
     values = weights / every.mass + (squares / every.squares if every.squares > 0 else 0.0)
-    drawn: Coreset = draw_coreset(values, weights, share.draws, share.seed + (number << 64))
-    factor = share.draws / (share.all_draws * share.chance)
-    return WeightedRows(X[drawn.indices], factor * drawn.weights)
-
-
-def _around(X: Any, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the squared distance of each row to a mean."""
-    if sparse.issparse(X):
-        lengths = np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
-        return np.asarray(np.maximum(lengths - 2.0 * (X @ mean) + mean @ mean, 0.0))
-    away = X - mean
-    return np.asarray(np.einsum("ij,ij->i", away, away))
+    drawn: Coreset = draw_coreset(values, weights, draws, seed + (number << 64))
+    return WeightedRows(X[drawn.indices], draws / expected[number] * drawn.weights)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from tombola.dask.overview import Setting
-from tombola.dask.runners import Runner
+from tombola.dask.runners import LocalRunner
 from tombola.state import Cell, Floats, Record, State, array, count, real
 
 __all__ = ["Bar", "Bounds", "Counts", "Driver", "Fit", "Output", "Progress"]
@@ -111,7 +111,7 @@ class Fit:
     ----------
     setting : Setting
     outputs : sequence of Output
-    runner : Runner
+    runner : LocalRunner
     tol : float
         Of the relative duality gap.
     pace : float
@@ -123,7 +123,7 @@ class Fit:
         self,
         setting: Setting,
         outputs: Sequence[Any],
-        runner: Runner,
+        runner: LocalRunner,
         tol: float,
         pace: float,
         driver: Driver,

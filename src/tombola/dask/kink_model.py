@@ -29,12 +29,11 @@ from scipy import sparse
 from tombola.compiling import kernel
 from tombola.dask.local import BATCH, take_steps
 from tombola.dask.near_kinks import NearRows
-from tombola.dask.overview import Setting
+from tombola.dask.overview import Setting, lower_bound
 from tombola.problems.linear import Linear
 from tombola.solvers.dual.level import intercept_at, pull_for, set_strength
 from tombola.solvers.dual.run import FIRM, DualRun, heavier_side, rebuild
 from tombola.solvers.dual.start import new_run
-from tombola.solvers.gap import ROUNDING
 from tombola.state import Floats
 
 __all__ = ["KinkModel", "Least"]
@@ -110,7 +109,7 @@ class KinkModel:
     def minimise(self, kappa: float, tolerance: float, seed: int) -> Least:
         """Return the minimum of the model, up to a tolerance."""
         setting, d = self.setting, self.setting.mean.size
-        alpha = setting.l1 + setting.l2 + kappa
+        alpha = setting.l1 + setting.softness + kappa
         problem = self._problem(
             self.weights / self.probabilities, alpha=alpha, l1_ratio=setting.l1 / alpha
         )
@@ -186,10 +185,7 @@ class KinkModel:
             side = 0 if sign > 0 else 1
             sums[side] *= ratio
             conjugates[side] *= ratio  # phi* is linear on either side, as phi is between kinks
-        excess = np.maximum(np.abs(sums.sum(axis=0)[:d] / n) - setting.l1, 0.0)
-        penalty = float(excess @ excess) / (2.0 * setting.l2)
-        allowance = ROUNDING * (self.terms / n + penalty)
-        return -float(conjugates.sum()) / n - penalty - allowance
+        return lower_bound(setting, sums.sum(axis=0)[:d] / n, conjugates.sum(), self.terms)
 
     def _of_sure(
         self, duals: NDArray[np.float64]

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn import cluster
 from sklearn.base import ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
@@ -17,7 +18,7 @@ from tombola.dask.coreset import draw_rows, merge_spreads, spread_of
 from tombola.dask.overview import sums_of
 from tombola.dask.partition import Partition
 from tombola.dask.runners import make_runner
-from tombola.estimators.base import checks_parameters
+from tombola.estimators.base import checks_parameters, narrowed
 from tombola.estimators.clusters import clustering_problem
 from tombola.estimators.kmeans import LITTLE
 from tombola.estimators.lloyd import assign
@@ -62,7 +63,7 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, d)
     labels_ : Dask array
-        The nearest centre of each row; lazy.
+        The nearest centre of each row; lazy, if X is.
     inertia_ : float
         The sum of the squared distances of rows to it, times their sample weights.
     n_iter_ : int
@@ -104,8 +105,9 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
         Parameters
         ----------
         X : Dask array or data frame, shape (n, d)
+            An array, a sparse matrix or a data frame in memory is one partition.
         y : ignored
-        sample_weight : Dask array or series, optional
+        sample_weight : Dask array or series, or one in memory, optional
 
         Returns
         -------
@@ -127,9 +129,10 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
         first = cluster.KMeans(
             k, init=self.init, n_init=self.n_init, max_iter=self.max_iter, tol=self.tol,
             random_state=rng,
-        ).fit(rows, sample_weight=weights)  # fmt: skip
+        ).fit(narrowed(rows) if issparse(rows) else rows, sample_weight=weights)  # fmt: skip
         centres = np.asarray(first.cluster_centers_, dtype=np.float64)
-        self.cluster_centers_, self.inertia_, steps = self._polished(runner, centres)
+        centres, self.inertia_, steps = self._polished(runner, centres)
+        self.cluster_centers_ = centres.astype(blocks.dtype)
         self.n_iter_, self.coreset_size_, self.loads_ = first.n_iter_ + steps - 1, size, 2 + steps
         self.n_features_in_ = blocks.columns
         set_names(self, blocks.names)

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from tombola import estimators
-from tombola.dask.linear_estimator import DaskLinear, Target, hits, summed
+from tombola.dask.linear_estimator import DaskLinear, Target, summed
 from tombola.dask.overview import Overview
 from tombola.estimators.parameters import ClassificationLoss, gives_probabilities
 
@@ -40,7 +40,7 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     C : float, optional
         scikit-learn's name of the penalty, alpha = 1 / (C n); give one of the two.
     l1_ratio : float, default=0.0
-        The share of l1 in the penalty, from 0 (ridge) to below 1.
+        The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
     sampler : {"auto", "shuffle"}, default="auto"
         How the rows of steps are drawn: half of them by their dual residuals, or all in shuffled
         order.
@@ -171,5 +171,5 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows that are predicted rightly; computed at once."""
-        total = summed(self, hits, X, y, sample_weight)
+        total = summed(self, X, y, sample_weight)
         return 1.0 - total.errors / total.weight

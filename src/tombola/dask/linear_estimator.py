@@ -25,7 +25,7 @@ from tombola.solvers.choice import has_kinks
 
 __all__ = ["DaskLinear", "Target"]
 
-NO_TARGETS = "y must be a Dask array or series, got None"
+NO_TARGETS = "{} requires y to be passed, but the target y is None"
 
 
 class Target(NamedTuple):
@@ -68,9 +68,8 @@ class DaskLinear(LinearParameters, DaskEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **DaskEstimator._parameter_constraints,
         **LinearParameters._parameter_constraints,
-        # a certificate by duals needs l2 above 0
+        # a certificate by duals needs a penalty
         "alpha": [None, Interval(Real, 0, None, closed="neither")],
-        "l1_ratio": [Interval(Real, 0, 1, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions({"auto", "shuffle"})],
         "local_epochs": [Interval(Real, 0, None, closed="neither")],
@@ -92,11 +91,12 @@ class DaskLinear(LinearParameters, DaskEstimator):
         ----------
         X : Dask array or data frame, shape (n, d)
             Rows in partitions of NumPy arrays, of sparse matrices or of pandas frames. They are
-            read once in a round: where they fit into the memory of the workers, ``X.persist()``
-            keeps them there. Sizes of partitions may be unknown or differ.
-        y : Dask array or series
+            read once in a round: if they fit into the memory of the workers, ``X.persist()``
+            keeps them there. Sizes of partitions may be unknown or differ. An array, a sparse
+            matrix or a data frame in memory is one partition.
+        y : Dask array or series, or one in memory
             In the partitions of X.
-        sample_weight : Dask array or series, optional
+        sample_weight : as y, optional
             A weight of 2 is the same as the row twice.
 
         Returns
@@ -104,7 +104,7 @@ class DaskLinear(LinearParameters, DaskEstimator):
         self
         """
         if y is None:
-            raise ValueError(NO_TARGETS)
+            raise ValueError(NO_TARGETS.format(type(self).__name__))
         folder = None if self.checkpoint is None else folder_at(self.checkpoint)
         blocks = blocks_of(X, y, sample_weight)
         centre = self.fit_intercept and self.l1_ratio == 0
@@ -182,8 +182,9 @@ class DaskLinear(LinearParameters, DaskEstimator):
         solution = np.array([output.best for output in outputs])
         if self.numeric:
             solution = solution[0]
+        solution = solution.astype(blocks.dtype)
         self.coef_ = np.ascontiguousarray(solution[..., :columns])
-        free = np.zeros(solution.shape[:-1])
+        free = np.zeros(solution.shape[:-1], blocks.dtype)
         self.intercept_ = (solution[..., columns].copy() if self.fit_intercept else free)[()]
         gaps = np.array([output.relative_gap for output in outputs])
         self.dual_gap_ = float(gaps[0]) if len(gaps) == 1 else gaps
@@ -204,58 +205,40 @@ class Moments(NamedTuple):
     mean: float
     squares: float
 
-    def __add__(self, other: Any) -> "Moments":
-        """Return the sums over both."""
-        weight = self.weight + other.weight
-        if weight == 0.0:
-            return self
-        away = other.mean - self.mean
-        mean = self.mean + away * (other.weight / weight)
-        cross = away * away * self.weight * other.weight / weight
-        return Moments(
-            weight, self.errors + other.errors, mean, self.squares + other.squares + cross
-        )
 
-
-def squared_errors(partition: Partition, number: int, predict: Predict) -> Moments:
-    """Return the sums of a regression's score over a partition."""
+def errors_of(partition: Partition, number: int, predict: Predict, numeric: bool) -> Moments:
+    """Return the sums of a score over a partition; an error of a class is 1."""
     y = np.asarray(partition.y)
     weights = np.ones(len(y)) if partition.weights is None else partition.weights
     total = float(weights.sum())
     if total == 0.0:
         return Moments(0.0, 0.0, 0.0, 0.0)
-    check_targets(y, number, numeric=True)
-    mean = float(weights @ y) / total
-    away = y - predict(partition.X)
-    return Moments(total, float(weights @ away**2), mean, float(weights @ (y - mean) ** 2))
-
-
-def hits(partition: Partition, number: int, predict: Predict) -> Moments:
-    """Return the weight of a partition's rows, and of those that are predicted wrongly."""
-    y = np.asarray(partition.y)
-    weights = np.ones(len(y)) if partition.weights is None else partition.weights
-    if not len(y):
-        return Moments(0.0, 0.0, 0.0, 0.0)
-    check_targets(y, number, numeric=False)
+    check_targets(y, number, numeric)
     predicted = predict(partition.X)
     if predicted.shape != y.shape:
         raise ValueError(
             f"partition {number}: y has shape {y.shape}, predictions have {predicted.shape}"
         )
+    if numeric:
+        mean = float(weights @ y) / total
+        errors = float(weights @ (y - predicted) ** 2)
+        return Moments(total, errors, mean, float(weights @ (y - mean) ** 2))
     wrong = predicted != y
     wrong = wrong.any(axis=1) if wrong.ndim == 2 else wrong
-    return Moments(float(weights.sum()), float(weights @ wrong), 0.0, 0.0)
+    return Moments(total, float(weights @ wrong), 0.0, 0.0)
 
 
-def summed(model: Any, task: Any, X: Any, y: Any, sample_weight: Any) -> Moments:
+def summed(model: Any, X: Any, y: Any, sample_weight: Any) -> Moments:
     """Return the sums of a score over all rows."""
     if y is None:
-        raise ValueError(NO_TARGETS)
+        raise ValueError(NO_TARGETS.format(type(model).__name__))
     predict = model._predictor(X, "predict")
     blocks = blocks_of(X, y, sample_weight)
-    total = Moments(0.0, 0.0, 0.0, 0.0)
-    for part in make_runner(blocks.parts, model.client).map(task, predict):
-        total = total + part
-    if not total.weight > 0:
+    found = make_runner(blocks.parts, model.client).map(errors_of, predict, model.numeric)
+    weights, errors, means, squares = np.array(found).T
+    total = float(weights.sum())
+    if not total > 0:
         raise ValueError("there are no rows of positive weight to score")
-    return total
+    mean = float(weights @ means) / total
+    around = float(squares.sum() + weights @ (means - mean) ** 2)
+    return Moments(total, float(errors.sum()), mean, around)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from sklearn.base import RegressorMixin
 
 from tombola import estimators
-from tombola.dask.linear_estimator import DaskLinear, Target, squared_errors, summed
+from tombola.dask.linear_estimator import DaskLinear, Target, summed
 from tombola.dask.overview import Overview
 from tombola.estimators.parameters import RegressionLoss
 
@@ -74,5 +74,5 @@ verbose, client, checkpoint, checkpoint_every
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R squared; computed at once."""
-        total = summed(self, squared_errors, X, y, sample_weight)
+        total = summed(self, X, y, sample_weight)
         return 1.0 - total.errors / total.squares if total.squares > 0 else 0.0

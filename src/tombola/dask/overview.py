@@ -13,16 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tombola.dask.partition import Partition, check_targets, check_total
-from tombola.problems.rows import as_rows, squared_norms
+from tombola.dask.partition import Partition, check_targets, check_total, rows_of
+from tombola.problems.rows import squared_norms
 from tombola.solvers.choice import has_kinks
 from tombola.solvers.dual.start import LONG, longest_usual
-from tombola.solvers.gap import best_constant
+from tombola.solvers.gap import ROUNDING, best_constant
 
-__all__ = ["Beginning", "Overview", "Setting", "begin", "look_at", "make_setting", "merge"]
+__all__ = [
+    "Beginning",
+    "Overview",
+    "Setting",
+    "begin",
+    "look_at",
+    "lower_bound",
+    "make_setting",
+    "merge",
+]
 
 POINTS = 1024  # that stand for the targets of a partition in a regression
 ALL_POINTS = 4096  # that stand for all of them
+LITTLE = 1e-7  # of alpha: the l2 of steps, for l1 alone
 
 
 class Overview(NamedTuple):
@@ -83,15 +93,7 @@ def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> O
         codes = np.searchsorted(labels, y)
     L = len(labels)
     empty = np.empty(0)
-    if n == 0:
-        zeros = np.zeros(L)
-        positive = np.zeros(y.shape[1]) if several else empty
-        return Overview(
-            0, d, labels, np.zeros(L, dtype=np.int64), zeros, zeros, zeros, np.zeros((L, d)), 0.0,
-            positive, empty, empty,
-        )  # fmt: skip
-    rows = as_rows(partition.X, f"partition {number}: X")
-    lengths = squared_norms(rows)
+    lengths = squared_norms(rows_of(partition, number)) if n else empty
     shares = weights * (lengths <= longest_usual(lengths, weights))
     by_label = sparse.csr_matrix((shares, (codes, np.arange(n))), shape=(L, n))
     sums = by_label @ partition.X
@@ -258,6 +260,11 @@ class Setting(NamedTuple):
         return float(self.options["alpha"] * (1.0 - self.options["l1_ratio"]))
 
     @property
+    def softness(self) -> float:
+        """The l2 that steps go by: for l1 alone a little of it, though bounds are without."""
+        return self.l2 or LITTLE * float(self.options["alpha"])
+
+    @property
     def width(self) -> int:
         """The number of entries of a solution."""
         return int(self.mean.size) + bool(self.options["fit_intercept"])
@@ -302,6 +309,23 @@ def make_setting(
         seed=seed,
         sampler=sampler,
     )
+
+
+def lower_bound(setting: Setting, pull: Any, conjugates: float, terms: float) -> float:
+    """Return a bound on the minimum of the objective, by dual variables of all rows.
+
+    `pull` is (1/n) sum_i s_i a_i x_i; `conjugates` is sum_i s_i phi*(-a_i), and `terms` the sum of
+    their absolute values. For l1 alone, the dual variables are scaled until no |pull_j| is above
+    it: phi* is convex, and at most 0 in 0.
+    """
+    l1, l2, dual, penalty = setting.l1, setting.l2, -float(conjugates) / setting.n, 0.0
+    largest = float(np.abs(pull).max(initial=0.0))
+    if l2 == 0.0:
+        dual *= min(1.0, l1 / largest) if largest > 0.0 else 1.0
+    else:
+        excess = np.maximum(np.abs(pull) - l1, 0.0)
+        penalty = float(excess @ excess) / (2.0 * l2)
+    return dual - penalty - ROUNDING * (float(terms) / setting.n + penalty)
 
 
 class Beginning(NamedTuple):

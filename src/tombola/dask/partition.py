@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tombola.problems.rows import checked_array
+from tombola.problems.rows import Rows, as_rows
+from tombola.validation import LARGEST, check_finite, checked_array, compressed_rows
 
-__all__ = ["Partition", "assemble", "check_targets", "check_total"]
+__all__ = ["Partition", "assemble", "check_targets", "check_total", "rows_of"]
 
 
 class Partition(NamedTuple):
@@ -44,6 +45,9 @@ def assemble(number: int, X: Any, y: Any = None, weights: Any = None) -> Partiti
         target = np.asarray(target.toarray() if hasattr(target, "tocsr") else target)
         if target.ndim == 2 and target.shape[1] == 1:
             target = target[:, 0]
+        if target.ndim == 1 and target.dtype == object:
+            inferred = pd.Series(target).infer_objects().to_numpy()
+            target = inferred if inferred.dtype.kind in "biuf" else target
     shares = None
     if weights is not None:
         shares = np.asarray(plain(weights), dtype=np.float64).reshape(-1)
@@ -54,14 +58,22 @@ def assemble(number: int, X: Any, y: Any = None, weights: Any = None) -> Partiti
                 "give all of them the same partitions"
             )
     if shares is not None and shares.size:
-        checked_array(shares, f"partition {number}: sample_weight", 1)
+        name = f"partition {number}: sample_weight"
+        check_finite(checked_array(shares, name, 1), name, LARGEST)
         if shares.min() < 0:
             at = int(shares.argmin())
             raise ValueError(
                 f"partition {number}: sample_weight[{at}] is {shares[at]}, which is negative"
             )
-        added_up(shares)
     return Partition(rows, target, shares)
+
+
+def rows_of(partition: Partition, number: int) -> Rows:
+    """Return the rows of a partition, or raise an error that names a value they cannot have."""
+    name = f"partition {number}: X"
+    rows = as_rows(partition.X, name)
+    check_finite(partition.X, name, LARGEST)
+    return rows
 
 
 def check_targets(y: NDArray[Any], number: int, numeric: bool) -> None:
@@ -79,37 +91,31 @@ def check_targets(y: NDArray[Any], number: int, numeric: bool) -> None:
     if y.ndim > 2 or (numeric and y.ndim == 2):
         raise ValueError(f"{name} must be one column, got shape {y.shape}")
     if numeric:
-        checked_array(y, name, 1)
+        check_finite(checked_array(y, name, 1), name, LARGEST)
         return
     wrong, right = pd.isna(y), "a label is a whole number, a text or another value with an order"
     if y.ndim == 2:
         wrong, right = wrong | ((y != 0) & (y != 1)), "an indicator matrix holds 0 and 1"
     elif y.dtype.kind == "f":
-        wrong, right = ~np.isfinite(y) | (y != np.floor(y)), "labels that are numbers are whole"
+        wrong, right = (
+            ~np.isfinite(y) | (y != np.floor(y)),
+            "labels that are numbers are whole, not continuous",
+        )
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0].tolist())
         raise ValueError(f"{name}[{', '.join(map(str, at))}] is {y[at]}: {right}")
 
 
 def check_total(masses: Any) -> None:
-    """Raise an error where the sum of all sample weights is 0 or not finite."""
-    if not added_up(masses) > 0:
-        raise ValueError("all sample weights are 0: at least one must be positive")
-
-
-def added_up(weights: Any) -> float:
-    """Return the sum of sample weights, or raise an error where it is not finite."""
-    with np.errstate(over="ignore"):
-        total = float(np.sum(weights))
-    if not np.isfinite(total):
-        raise ValueError(f"the sum of the sample weights is {total}: scale them")
-    return total
+    """Raise an error if the sum of all sample weights is 0."""
+    if not np.sum(masses) > 0:
+        raise ValueError("all sample weights are zero: at least one must be positive")
 
 
 def plain(block: Any) -> Any:
     """Return a block as an array or in CSR form, in float32 or float64 where it holds numbers."""
     if hasattr(block, "tocsr"):
-        block = block.tocsr()
+        block = compressed_rows(block, "X")
         return block if block.dtype in (np.float32, np.float64) else block.astype(np.float64)
     if hasattr(block, "to_numpy"):  # pandas
         block = block.to_numpy()

@@ -22,7 +22,7 @@ from tombola.dask.kink_model import KinkModel
 from tombola.dask.local import draw_key
 from tombola.dask.near_kinks import REACHES, Extract, Request, extract
 from tombola.dask.overview import Beginning, Setting
-from tombola.dask.runners import Runner
+from tombola.dask.runners import LocalRunner
 from tombola.state import Cell, Record, cell, count, real
 
 __all__ = ["Refinement"]
@@ -63,7 +63,7 @@ class KinkOutput(Output):
         """Return an output at w = 0."""
         point = np.zeros(setting.width)
         point[setting.mean.size :] = beginning.intercept
-        trust = cell(KinkTrust(firm=setting.l2, rows=rows))
+        trust = cell(KinkTrust(firm=setting.softness, rows=rows))
         return cls(point=point, best=point.copy(), bounds=cell(Bounds()), trust=trust)
 
     def settle(self, setting: Setting, losses: NDArray[np.float64]) -> bool:
@@ -120,7 +120,7 @@ class KinkOutput(Output):
         if least.fall > 0.0:
             self.point[:] = least.point
             moved = float(((least.point - model.point)[: setting.mean.size] ** 2).sum())
-            trust.firm = max(setting.l2, 2.0 * least.fall / moved) if moved > 0.0 else setting.l2
+            trust.firm = max(setting.softness, 2.0 * least.fall / moved if moved > 0.0 else 0.0)
 
     def _untie(self, model: KinkModel, tol: float) -> None:
         """Take a Newton step; narrow the width where the bound is as good as it allows.
@@ -149,7 +149,7 @@ class Refinement(Fit):
     ----------
     setting : Setting
     beginnings : sequence of Beginning
-    runner : Runner
+    runner : LocalRunner
     tol : float
         Of the relative duality gap.
     rows : int, default=8192
@@ -160,7 +160,7 @@ class Refinement(Fit):
         self,
         setting: Setting,
         beginnings: Sequence[Beginning],
-        runner: Runner,
+        runner: LocalRunner,
         tol: float,
         rows: int = ROWS,
     ) -> None:

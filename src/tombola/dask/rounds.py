@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from tombola.dask.fit import Bounds, Counts, Driver, Fit, Output
 from tombola.dask.local import Plan, Report, Sums
-from tombola.dask.overview import Beginning, Setting
-from tombola.dask.runners import Runner
+from tombola.dask.overview import Beginning, Setting, lower_bound
+from tombola.dask.runners import LocalRunner
 from tombola.solvers.dual.level import (
     Level,
     intercept_at,
@@ -29,7 +29,6 @@ from tombola.solvers.dual.level import (
     write_solution,
 )
 from tombola.solvers.dual.run import FIRM, heavier_side
-from tombola.solvers.gap import ROUNDING
 from tombola.state import Cell, Floats, Record, array, cell, flag, real
 
 __all__ = ["Ascent"]
@@ -74,7 +73,7 @@ class SmoothOutput(Output):
             w=w,
             centre=centre,
             previous=previous,
-            level=new_level(setting.l1, setting.l2, setting.n, beginning.intercept),
+            level=new_level(setting.l1, setting.softness, setting.n, beginning.intercept),
             trust=cell(Trust(firm=least_firm(setting))),
         )
         output._strengthen(setting, beginning.curvature, beginning.curvature * setting.length)
@@ -96,10 +95,8 @@ class SmoothOutput(Output):
             self.best[:] = self.point
         if own is not None:
             balanced = own if side is None else own - (1.0 - ratio) * side
-            excess = np.maximum(np.abs(balanced) - l1, 0.0)
-            penalty = float(excess @ excess) / (2.0 * l2)
-            allowance = ROUNDING * (float(sums.terms) / n + penalty)
-            bounds.dual = max(bounds.dual, -float(sums.conjugates) / n - penalty - allowance)
+            dual = lower_bound(setting, balanced, float(sums.conjugates), float(sums.terms))
+            bounds.dual = max(bounds.dual, dual)
         self.tighten(bounds.dual)
         return bool(fine)
 
@@ -135,7 +132,7 @@ class SmoothOutput(Output):
 
     def _strengthen(self, setting: Setting, curvature: float, trace: float) -> None:
         """Set the strength and the pull for the curvature of the losses."""
-        n, l1, l2 = setting.n, setting.l1, setting.l2
+        n, l1, l2 = setting.n, setting.l1, setting.softness
         strength = max(l2, FIRM * float(self.trust[0].firm) * trace / n)
         set_strength(self.level, setting.mean, self.w, self.centre, strength, n, l1, l2)
         if setting.options["fit_intercept"]:
@@ -163,7 +160,7 @@ class Ascent(Fit):
     setting : Setting
     beginnings : sequence of Beginning
     partitions : int
-    runner : Runner
+    runner : LocalRunner
     tol : float
         Of the relative duality gap.
     epochs : float
@@ -177,7 +174,7 @@ class Ascent(Fit):
         setting: Setting,
         beginnings: Sequence[Beginning],
         partitions: int,
-        runner: Runner,
+        runner: LocalRunner,
         tol: float,
         epochs: float,
     ) -> None:

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
-from typing import Any, Protocol
+from typing import Any
 
 import dask
 import numpy as np
@@ -20,34 +20,10 @@ from tombola.dask.local import Plan, Report, take_part
 from tombola.dask.overview import Setting
 from tombola.dask.partition import assemble
 
-__all__ = ["ClusterRunner", "LocalRunner", "Runner", "current_client", "make_runner"]
+__all__ = ["ClusterRunner", "LocalRunner", "current_client", "make_runner"]
 
 TRIES = 20  # of a round, where workers die in it
 PAUSE = 0.5  # seconds before the next one, where nothing could be sent
-
-
-class Runner(Protocol):
-    """What carries out tasks on partitions, and keeps their dual variables between rounds."""
-
-    def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
-        """Return task(partition, number, *more) for all partitions."""
-        ...
-
-    def run(self, setting: Setting, plan: Plan) -> list[Report]:
-        """Carry out a round of dual ascent on all partitions; return their reports, in order."""
-        ...
-
-    def state(self) -> Iterable[NDArray[np.float64] | None]:
-        """Return the dual variables of each partition, in order; None where they were lost."""
-        ...
-
-    def load(self, duals: Iterable[NDArray[np.float64] | None]) -> None:
-        """Set the dual variables of each partition."""
-        ...
-
-    def close(self) -> None:
-        """Forget the dual variables."""
-        ...
 
 
 def current_client(client: Any) -> Any:
@@ -78,12 +54,12 @@ def on_partition(task: Callable[..., Any], number: int, X: Any, y: Any, w: Any, 
 class LocalRunner:
     """Carries out tasks by a scheduler of Dask on this machine, by default threads.
 
-    Each thread has one partition in memory at a time.
+    Each thread has one partition in memory at a time. The dual variables are kept between rounds.
     """
 
     def __init__(self, parts: list[tuple[Any, Any, Any]]) -> None:
         self.parts = parts
-        self.duals: list[NDArray[np.float64] | None] = [None] * len(parts)
+        self.duals: list[Any] = [None] * len(parts)  # arrays, or None if there are none
 
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
         """Return task(partition, number, *more) for all partitions."""
@@ -94,7 +70,7 @@ class LocalRunner:
         return list(dask.compute(*calls))
 
     def run(self, setting: Setting, plan: Plan) -> list[Report]:
-        """Carry out a round."""
+        """Carry out a round of dual ascent on all partitions; return their reports, in order."""
         make = dask.delayed(local_round, traverse=False)
         calls = []
         for k, part in enumerate(self.parts):
@@ -106,7 +82,7 @@ class LocalRunner:
         return reports
 
     def state(self) -> Iterable[NDArray[np.float64] | None]:
-        """Yield the dual variables of each partition, in order."""
+        """Yield the dual variables of each partition, in order; None if they were lost."""
         return iter(self.duals)
 
     def load(self, duals: Iterable[NDArray[np.float64] | None]) -> None:
@@ -114,7 +90,7 @@ class LocalRunner:
         self.duals = list(duals)
 
     def close(self) -> None:
-        """Forget the dual variables."""
+        """Forget the dual variables, here or in the workers."""
         self.duals = [None] * len(self.parts)
 
 
@@ -125,14 +101,13 @@ def local_round(
     return take_part(assemble(number, X, y, w), duals, setting, plan, number)
 
 
-class ClusterRunner:
-    """Carries out tasks on the workers of a cluster."""
+class ClusterRunner(LocalRunner):
+    """Carries out tasks on the workers of a cluster, which keep the dual variables: futures."""
 
     def __init__(self, parts: list[tuple[Any, Any, Any]], client: Any) -> None:
-        self.parts, self.client = parts, client
+        super().__init__(parts)
+        self.client, self.attempts = client, 0
         self.name = f"tombola-{uuid.uuid4().hex[:12]}"
-        self.duals: list[Any] = [None] * len(parts)  # futures
-        self.attempts = 0
 
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
         """Return task(partition, number, *more) for all partitions."""
@@ -233,10 +208,6 @@ class ClusterRunner:
         self.duals = [
             None if own is None else self.client.scatter([own], hash=False)[0] for own in duals
         ]
-
-    def close(self) -> None:
-        """Let workers forget the dual variables."""
-        self.duals = [None] * len(self.parts)
 
 
 def cluster_round(

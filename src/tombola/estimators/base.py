@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from tombola.problems.rows import checked_sparse
+from tombola.validation import LARGEST, check_finite, checked_sparse, without_duplicates
 
 __all__ = [
     "AcceptsSparse",
@@ -111,16 +111,20 @@ def checked_rows(estimator: Any, X: Any, y: Any = NO_TARGET, *, reset: bool, **o
     checked = validate_data(
         estimator, X, y, dtype=[np.float64, np.float32], reset=reset, **settings
     )
-    return narrowed(checked) if alone else (narrowed(checked[0]), checked[1])
+    X = checked if alone else checked[0]
+    if hasattr(X, "tocsr"):
+        X = narrowed(without_duplicates(X))
+    if reset:
+        check_finite(X, "X", LARGEST)
+    return X if alone else (X, checked[1])
 
 
 def narrowed(X: Any) -> Any:
-    """Return X, with 32-bit indices if it is a small sparse matrix (CSR or CSC).
+    """Return a sparse matrix (CSR or CSC), with 32-bit indices if it is small.
 
     Kernels are compiled for each index type, which takes longer than the copy.
     """
-    wide = hasattr(X, "tocsr") and X.indices.dtype == np.int64
-    if not (wide and X.nnz < FEW and max(X.shape) < 2**31):
+    if not (X.indices.dtype == np.int64 and X.nnz < FEW and max(X.shape) < 2**31):
         return X
     parts = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
     return type(X)(parts, shape=X.shape)
@@ -133,16 +137,21 @@ def one_column(y: Any) -> NDArray[Any]:
             f"y must be one column, got shape {y.shape}: fit a model for each column, for example "
             "by MultiOutputRegressor"
         )
-    return np.asarray(column_or_1d(y, warn=True))
+    column: NDArray[Any] = np.asarray(column_or_1d(y, warn=True))
+    if column.dtype.kind == "f":
+        check_finite(column, "y", LARGEST)
+    return column
 
 
 def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     """Return a weight for each row, 1 if none are given."""
     if sample_weight is None:
         return np.ones(X.shape[0])
-    return np.asarray(
+    weights = np.asarray(
         _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     )
+    check_finite(weights, "sample_weight", LARGEST)
+    return weights
 
 
 class AcceptsSparse:

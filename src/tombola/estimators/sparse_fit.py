@@ -41,9 +41,6 @@ def checked_columns(estimator: Any, X: Any, y: Any) -> tuple[Any, NDArray[np.flo
         estimator, X, y, reset=True, accept_sparse="csc", order=None, y_numeric=True,
         multi_output=True,
     )  # fmt: skip
-    if hasattr(X, "tocsc") and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
     return X, np.asarray(y.toarray() if hasattr(y, "toarray") else y, dtype=np.float64)
 
 

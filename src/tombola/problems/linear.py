@@ -31,13 +31,12 @@ from tombola.problems.metric import Metric
 from tombola.problems.rows import (
     Rows,
     as_rows,
-    checked_array,
     shape_of,
     squared_norms,
     transposed,
 )
 from tombola.state import Cell, Floats, Ints, Record, State, cell, derived
-from tombola.validation import number
+from tombola.validation import checked_array, number
 
 __all__ = [
     "Linear",

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tombola.compiling import kernel, prefetch
 from tombola.state import Floats, Ints, State, derived
+from tombola.validation import check_finite, checked_array, checked_values, compressed_rows
 
 __all__ = [
     "Dense",
@@ -15,7 +16,6 @@ __all__ = [
     "Sparse",
     "as_rows",
     "blocks",
-    "checked_array",
     "mean_entries",
     "products",
     "shape_of",
@@ -207,19 +207,11 @@ def as_rows(X: Any, name: str = "X") -> Rows:
     if hasattr(X, "tocsr"):
         if len(X.shape) != 2:
             raise ValueError(f"{name} must have 2 dimensions, got shape {X.shape}")
-        matrix = checked_sparse(X, name).tocsr()
+        matrix = compressed_rows(X, name)
         n, d = matrix.shape
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
         entries = int(matrix.indptr[-1])  # the arrays may be longer
         values = checked_values(matrix.data[:entries], f"{name}.data", dimensions=1)
-        wrong = first_infinite(values)
-        if wrong is not None:
-            row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
-            raise ValueError(
-                f"{name}[{row}, {matrix.indices[wrong]}] is {values[wrong]}, not finite"
-            )
+        check_finite(matrix, name)
         columns, starts = as_writable(matrix.indices[:entries]), as_writable(matrix.indptr)
         rows: Rows = Sparse(as_writable(values), columns, starts, np.array([n, d]))
     else:
@@ -246,71 +238,6 @@ def as_writable(array: NDArray[Any]) -> NDArray[Any]:
     Kernels would otherwise be compiled again for read-only arrays, such as mapped files.
     """
     return array if array.flags.writeable else np.asarray(_Alias(array))
-
-
-def checked_sparse(matrix: Any, name: str) -> Any:
-    """Return a sparse matrix, or raise an error if it points outside of its shape or arrays.
-
-    Neither our kernels nor scipy's conversions and products check. A matrix without such arrays
-    (`lil`, `dok`, `dia`) is returned as CSR.
-    """
-    if getattr(matrix, "format", None) not in ("csr", "csc", "bsr", "coo"):
-        matrix = matrix.tocsr()
-    form, (n, d) = matrix.format, matrix.shape
-    if form == "coo":
-        for line, places, limit in (("row", matrix.row, n), ("col", matrix.col, d)):
-            _check_range(places, limit, f"{name}.{line}")
-        return matrix
-    height, width = matrix.blocksize if form == "bsr" else (1, 1)
-    lines, limit = (d, n) if form == "csc" else (n // height, d // width)
-    indices, starts = matrix.indices, matrix.indptr
-    if (
-        starts.shape != (lines + 1,)
-        or starts[0] != 0
-        or starts[-1] > min(len(indices), len(matrix.data))
-        or (starts[1:] < starts[:-1]).any()
-    ):
-        raise ValueError(
-            f"{name}.indptr must be {lines + 1} rising numbers, from 0 to the number of entries"
-        )
-    _check_range(indices, limit, f"{name}.indices")
-    return matrix
-
-
-def _check_range(places: NDArray[Any], limit: int, name: str) -> None:
-    if places.size and not (places.min() >= 0 and places.max() < limit):
-        wrong = int(((places < 0) | (places >= limit)).argmax())
-        raise ValueError(f"{name}[{wrong}] is {places[wrong]}, not from 0 to {limit - 1}")
-
-
-def checked_array(values: Any, name: str, dimensions: int) -> NDArray[Any]:
-    """Return finite float32 or float64 in C order, or raise an error that says what is wrong."""
-    array = checked_values(values, name, dimensions)
-    wrong = first_infinite(array)
-    if wrong is not None:
-        raise ValueError(f"{name}[{', '.join(map(str, wrong))}] is {array[wrong]}, not finite")
-    return array
-
-
-def checked_values(values: Any, name: str, dimensions: int) -> NDArray[Any]:
-    """Return float32 or float64 in C order, or raise an error that names what was given."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
-    if array.ndim != dimensions:
-        raise ValueError(f"{name} must have {dimensions} dimensions, got shape {array.shape}")
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
-    return np.ascontiguousarray(array)
-
-
-def first_infinite(array: NDArray[Any]) -> tuple[int, ...] | None:
-    """Return the position of the first value that is infinite or not a number, or None."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(array.sum()):  # one pass without a mask; large values may overflow it
-            return None
-    wrong = np.argwhere(~np.isfinite(array))
-    return tuple(int(k) for k in wrong[0]) if wrong.size else None
 
 
 def shape_of(rows: Rows) -> tuple[int, int]:

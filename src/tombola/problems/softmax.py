@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.problems.linear import Linear, LinearProblem
-from tombola.problems.rows import checked_array
 from tombola.state import Floats
+from tombola.validation import checked_array
 
 __all__ = ["Softmax"]
 
