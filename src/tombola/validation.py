@@ -240,5 +240,6 @@ def first_beyond(array: NDArray[Any], largest: float) -> tuple[int, ...] | None:
     with np.errstate(over="ignore", invalid="ignore"):
         if np.dot(flat, flat) <= largest * largest:  # one pass without a mask
             return None
+    largest = min(largest, float(np.finfo(array.dtype).max))
     wrong = np.argwhere(~(np.abs(array) <= largest))
     return tuple(int(k) for k in wrong[0]) if wrong.size else None

@@ -1,6 +1,9 @@
 """k-means on coresets: against scikit-learn's, on all kinds of rows."""
 
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,10 +13,11 @@ pytest.importorskip("sklearn")
 from scipy import sparse
 from sklearn import cluster
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
 
 from tombola import Static
 from tombola.coreset import draw_coreset
-from tombola.estimators import KMeans
+from tombola.estimators import KMeans, MiniBatchKMeans
 from tombola.estimators.kmeans import sensitivities
 from tombola.estimators.lloyd import assign
 from tombola.problems import KMeans as Problem
@@ -71,7 +75,7 @@ def test_attributes_are_those_of_scikit_learn(size):
     assert model.score(X) == pytest.approx(-model.inertia_)
     assert model.transform(X).argmin(axis=1).tolist() == model.labels_.tolist()
     assert model.get_feature_names_out().tolist() == ["kmeans0", "kmeans1", "kmeans2"]
-    assert model.n_iter_ > 1
+    assert 1 <= model.n_iter_ <= model.max_iter
     assert (pickle.loads(pickle.dumps(model)).predict(X) == model.labels_).all()
 
 
@@ -142,6 +146,76 @@ def test_a_coreset_of_too_few_rows_is_all_rows():
 def test_starts_of_scikit_learn(init):
     model = KMeans(3, init=init, n_init=4, coreset_size=300, random_state=0).fit(data())
     assert in_order(model.cluster_centers_) == pytest.approx(in_order(CENTRES), abs=0.3)
+
+
+@pytest.mark.parametrize("limits", [{"max_iter": 2}, {"max_iter": 50, "polish": 3}])
+def test_steps_are_no_more_than_allowed(limits):
+    model = KMeans(20, coreset_size=300, random_state=0, **limits).fit(uneven(4000))
+    assert model.n_iter_ == min(limits.values())
+    settings = dict(max_iter=3, max_no_improvement=None, batch_size=70, random_state=0)
+    batches = MiniBatchKMeans(20, **settings).fit(uneven(500))
+    assert (batches.n_iter_, batches.n_steps_) == (3, 3 * 500 // 70)
+
+
+def test_parameters_of_scikit_learn_that_change_nothing():
+    X = data()
+    X.flags.writeable = False
+    models = [
+        KMeans(3, random_state=0, **given).fit(X)
+        for given in ({}, {"algorithm": "elkan"}, {"copy_x": False})
+    ]
+    for model in models[1:]:
+        assert model.cluster_centers_ == pytest.approx(models[0].cluster_centers_, rel=1e-9)
+        np.testing.assert_array_equal(model.labels_, models[0].labels_)
+
+
+# --- bad data -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [KMeans, MiniBatchKMeans])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(("scale", "dtype"), [(1e200, np.float64), (1e30, np.float32)])
+def test_rows_too_long_are_named(kind, convert, scale, dtype):
+    X = data(300)
+    X[7] *= scale
+    model = kind(3, random_state=0)
+    with pytest.raises(ValueError, match="row 7 of X is too long"):
+        model.fit(convert(X.astype(dtype)))
+    assert not hasattr(model, "cluster_centers_")
+
+
+@pytest.mark.parametrize("kind", [KMeans, MiniBatchKMeans])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_fewer_distinct_rows_than_clusters_are_warned_of(kind, convert):
+    X = np.repeat([[1.0, 2.0], [3.0, 0.0]], 30, axis=0)
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\) found smaller"):
+        model = kind(4, random_state=0).fit(convert(X))
+    assert model.inertia_ == pytest.approx(0.0, abs=1e-20)
+    assert set(model.labels_[:30]) != set(model.labels_[30:])
+    assert np.isfinite(model.cluster_centers_).all()
+
+
+FORK = """
+import os, signal, sys
+import numpy as np
+from tombola.estimators import KMeans, MiniBatchKMeans
+X = np.random.default_rng(0).normal(size=(40_000, 8))
+def fit():
+    for model in (KMeans(20, random_state=0), KMeans(3, coreset_size=40_000), MiniBatchKMeans(20)):
+        model.fit(X).predict(X)
+fit()
+if os.fork() == 0:
+    signal.alarm(60)  # the end of a child that hangs
+    fit()
+    os._exit(0)
+sys.exit(os.wait()[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_fits_in_a_forked_child_end():
+    """Those of scikit-learn hang there, if OpenMP had threads in the parent."""
+    subprocess.run([sys.executable, "-c", FORK], check=True)
 
 
 def test_seeds_and_progress(capsys):

@@ -8,9 +8,8 @@ pytest.importorskip("sklearn")
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from tombola.estimators import lloyd
 from tombola.estimators.lloyd import assign
-from tombola.problems import KMeans
+from tombola.problems import KMeans, kmeans
 
 KINDS = {
     "float64": lambda X: X,
@@ -48,7 +47,7 @@ def assigned(X, weights, centres):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block", [1, 50, 2**17])
 def test_a_pass_is_its_definition(monkeypatch, kind, block):
-    monkeypatch.setattr(lloyd, "BLOCK", block)
+    monkeypatch.setattr(kmeans, "BLOCK", block)
     X, weights, centres = example()
     found = assigned(KINDS[kind](X), weights, centres)
     labels, losses, means = oracle(X, weights, centres)

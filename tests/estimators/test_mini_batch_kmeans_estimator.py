@@ -64,7 +64,7 @@ def test_sample_weights():
 def test_partial_fit_averages_over_all_calls(convert):
     """With one cluster the centre is the mean of all draws, of all calls."""
     X = data(200)
-    model = MiniBatchKMeans(1, sampler="shuffle", batch_size=10, random_state=0)
+    model = MiniBatchKMeans(1, init=[[9.0, 9.0]], sampler="shuffle", batch_size=10, random_state=0)
     for part in np.array_split(X, 4):
         model.partial_fit(convert(part))
     assert model.cluster_centers_[0] == pytest.approx(X.mean(axis=0), rel=1e-9)
@@ -95,17 +95,68 @@ def test_going_on_and_stopping(capsys):
     assert (repeat[0] == repeat[1]).all()
 
 
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(
+    "init", ["k-means++", "random", CENTRES + 1, lambda X, k, random_state: CENTRES[:k] + 1]
+)
+def test_all_starts(init, convert):
+    X = data(3000).astype(np.float32)
+    model = MiniBatchKMeans(3, init=init, init_size=50, random_state=0).fit(convert(X))
+    assert in_order(model.cluster_centers_) == pytest.approx(in_order(CENTRES), abs=0.5)
+    assert model.cluster_centers_.dtype == np.float32
+
+
+def test_the_best_of_several_starts_is_kept():
+    X = make_blobs(4000, centers=30, n_features=2, cluster_std=0.3, random_state=1)[0]
+    costs = {
+        n_init: np.mean([
+            MiniBatchKMeans(30, init="random", n_init=n_init, random_state=s).fit(X).inertia_
+            for s in range(5)
+        ])
+        for n_init in (1, 10)
+    }  # fmt: skip
+    assert costs[10] < 0.95 * costs[1]
+
+
+def test_warnings_about_starts():
+    X = data()
+    with pytest.warns(RuntimeWarning, match="n_init=5 is not used"):
+        MiniBatchKMeans(3, init=CENTRES, n_init=5).fit(X)
+    with pytest.warns(RuntimeWarning, match="init_size=2 should be larger than n_clusters=3"):
+        MiniBatchKMeans(3, init_size=2).fit(X)
+
+
+def test_without_labels():
+    X = data(5000)
+    with_labels = MiniBatchKMeans(3, random_state=0).fit(X)
+    model = MiniBatchKMeans(3, compute_labels=False, random_state=0).fit(X)
+    assert not hasattr(model, "labels_")
+    assert model.inertia_ == pytest.approx(with_labels.inertia_, rel=0.2)
+    np.testing.assert_array_equal(model.cluster_centers_, with_labels.cluster_centers_)
+
+
+def test_starved_centres_are_reassigned():
+    X = data(3000)
+    far = np.vstack([CENTRES[:1], CENTRES[:1] + 500, CENTRES[:1] - 500])  # no row is near to two
+    settings = dict(init=far, batch_size=100, random_state=0)
+    stuck = MiniBatchKMeans(3, reassignment_ratio=0.0, **settings).fit(X)
+    model = MiniBatchKMeans(3, **settings).fit(X)
+    assert np.abs(stuck.cluster_centers_).max() > 400
+    assert np.abs(model.cluster_centers_).max() < 15
+    assert model.inertia_ < 0.5 * stuck.inertia_
+
+
 def test_it_stops_without_improvement():
     X = data(3000)
     fits = {
         rounds: MiniBatchKMeans(3, batch_size=50, max_no_improvement=rounds, max_iter=4,
                                 random_state=0).fit(X)
-        for rounds in (2, 10, None)
+        for rounds in (2, 40, None)
     }  # fmt: skip
     steps = [model.n_steps_ for model in fits.values()]
-    assert steps[0] < steps[1] < steps[2] == 4 * 60
+    assert 30 <= steps[0] < 42 <= steps[1] <= steps[2] == 4 * 60
     assert [model.n_iter_ for model in fits.values()] == [-(-count // 60) for count in steps]
-    assert fits[10].inertia_ < 1.02 * fits[None].inertia_
+    assert fits[40].inertia_ < 1.02 * fits[None].inertia_
     endless = MiniBatchKMeans(3, batch_size=50, max_iter=4, tol=None, random_state=0).fit(X)
     assert endless.n_steps_ == 4 * 60
     partial = MiniBatchKMeans(3, batch_size=50, max_no_improvement=1, random_state=0)

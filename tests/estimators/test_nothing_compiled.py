@@ -1,5 +1,6 @@
-"""A default fit compiles nothing: in a new environment it does not wait for a compiler."""
+"""A default fit compiles nothing, or little: in a new environment it waits for no compiler."""
 
+import os
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-SCRIPT = """
+WATCH = """
 import numpy as np, scipy.sparse as sp
 from numba.core import event
 from tombola.compiling.caching import KernelCache
@@ -23,6 +24,8 @@ def noted(cache, *arguments):  # one that is found in the cache was compiled bef
     names.append("cached")
     return load(cache, *arguments)
 KernelCache._load_overload = noted
+"""
+LINEAR = """
 from tombola.estimators import LinearClassifier, LinearRegressor
 X = np.random.default_rng(0).normal(size=(30000, 12))
 y = X[:, 0] + np.random.default_rng(1).normal(size=30000)
@@ -34,7 +37,19 @@ for rows, target in ((X, y), (X.astype(np.float32), y), (sp.csr_matrix(X), y), (
     LinearClassifier(multi_class="softmax").fit(rows, np.digitize(target, [-1.0, 1.0]))
 assert not names, names
 """
+CLUSTERS = """
+from tombola.estimators import MiniBatchKMeans
+X = np.random.default_rng(0).normal(size=(3000, 12))
+for rows in (X, sp.csr_matrix(X)):
+    MiniBatchKMeans().fit(rows).partial_fit(rows).predict(rows)
+assert set(names) <= {"assign_block", "squared_distance", "cached"}, names
+"""
 
 
 def test_default_fits():
-    subprocess.run([sys.executable, "-c", SCRIPT], check=True)
+    subprocess.run([sys.executable, "-c", WATCH + LINEAR], check=True)
+
+
+def test_mini_batches_compile_one_kernel(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", WATCH + CLUSTERS], check=True, env=environment)

@@ -111,7 +111,7 @@ OUT_OF_RANGE = {
         "bounds.dual": 1e9,
         "bounds.gap": 0.0,
     },
-    "k-means": {**ALL, "centres.counts": -1.0, "centres.shares": -1.0, "centres.squares": -1.0},
+    "k-means": {**ALL, "centres.counts": -1.0},
 }
 
 

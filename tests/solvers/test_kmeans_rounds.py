@@ -33,14 +33,14 @@ def test_the_average_cost(patience):
     now = least = since = 0
     history = []
     for t, cost in enumerate(costs_of(X, weights, start, draws), start=1):
-        if t == 2:
+        if t <= 2:
             now = least = cost
-        elif t > 2:
+        else:
             now += 2 * BATCH / (N + 1) * (cost - now)
             since = 0 if now < least else since + 1
             least = min(now, least)
         history.append((now, least, since))
-        if patience and since == patience:
+        if patience and since >= patience and t * 2 * BATCH / (N + 1) >= 1:
             break
     assert patience is None or len(history) < ROUNDS
     solver = MiniBatchKMeans(BATCH, max_no_improvement=patience)

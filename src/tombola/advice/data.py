@@ -22,6 +22,7 @@ FEWEST = 10  # rows of a class, and rows held out, below which nothing is judged
 NORMS = (0.3, 10.0)  # mean norms of rows that the default rate of AdaGrad suits
 SCALES = 100.0  # columns differ in scale: the longest is this many times as long as the median
 ENTRIES = 2e5  # entries of X for each second of the budget; further rows are not raced
+SUBSAMPLE = 3072  # rows that k-means++ chooses from
 
 
 class Contest(NamedTuple):
@@ -126,7 +127,7 @@ class Data:
                 name = f"{self.n_clusters} clusters"
             elif self.task == "classification":
                 name = f"{label} against the rest ({(y == label).sum():,} of {self.n:,} rows)"
-            subsample = getattr(estimator, "subsample", None)
+            subsample = SUBSAMPLE if hasattr(estimator, "n_clusters") else None
             own = part.groups if groups is None else groups
             self.contests.append(Contest(name, part.make(), own, subsample))
 

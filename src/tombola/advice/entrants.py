@@ -54,7 +54,7 @@ def line_up(data: Data) -> list[Entrant]:
     if data.contests[0].groups is not None:
         choices["GroupVRB"] = "group-vrb" if data.groups is None else GivenGroups(data)
     if clustering:
-        choices["VRB with bounds"] = "auto"
+        choices["latest distances"] = "auto"
     entrants = [
         Entrant(
             label,

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn import cluster
 from sklearn.base import ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -21,7 +20,7 @@ from tombola.dask.runners import make_runner
 from tombola.estimators.base import checks_parameters, narrowed
 from tombola.estimators.clusters import clustering_problem
 from tombola.estimators.kmeans import LITTLE
-from tombola.estimators.lloyd import assign
+from tombola.estimators.lloyd import assign, lloyd
 from tombola.estimators.parameters import KMeansParameters
 
 __all__ = ["KMeans"]
@@ -49,7 +48,7 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
 
     Parameters
     ----------
-    n_clusters, init, n_init, max_iter, tol, verbose, random_state
+    n_clusters, init, n_init, max_iter, tol, algorithm, verbose, random_state
         As in `tombola.estimators.KMeans`, for the one coreset.
     coreset_size : "auto" or int, default="auto"
         The number of draws, at least n_clusters; "auto": 200 for each cluster and at least 4000.
@@ -67,9 +66,9 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
     inertia_ : float
         The sum of the squared distances of rows to it, times their sample weights.
     n_iter_ : int
-        Lloyd's steps, on the coreset and over all rows.
+        Lloyd's steps over all rows; those on the coreset are not counted.
     coreset_size_ : int
-        The draws of the coreset; n where it is all rows.
+        The draws of the coreset; n if it is all rows.
     loads_ : int
         How often the data was read.
     n_features_in_ : int
@@ -126,14 +125,15 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
         if len(weights) < k:  # few rows were drawn again and again
             size = every.rows
             rows, weights = draw_rows(runner, spreads, size, 0)
-        first = cluster.KMeans(
-            k, init=self.init, n_init=self.n_init, max_iter=self.max_iter, tol=self.tol,
-            random_state=rng,
-        ).fit(narrowed(rows) if issparse(rows) else rows, sample_weight=weights)  # fmt: skip
+        first = lloyd(
+            narrowed(rows) if issparse(rows) else rows, weights, rng, n_clusters=k,
+            init=self.init, n_init=self.n_init, max_iter=self.max_iter, tol=self.tol,
+            algorithm=self.algorithm,
+        )  # fmt: skip
         centres = np.asarray(first.cluster_centers_, dtype=np.float64)
         centres, self.inertia_, steps = self._polished(runner, centres)
         self.cluster_centers_ = centres.astype(blocks.dtype)
-        self.n_iter_, self.coreset_size_, self.loads_ = first.n_iter_ + steps - 1, size, 2 + steps
+        self.n_iter_, self.coreset_size_, self.loads_ = steps - 1, size, 2 + steps
         self.n_features_in_ = blocks.columns
         set_names(self, blocks.names)
         self.labels_ = self.predict(X)
@@ -143,13 +143,13 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
         self, runner: Any, centres: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], float, int]:
         """Take Lloyd's steps over all rows; return the last centres, their cost, and loads."""
-        number, before = 0, np.inf
+        number, before, most = 0, np.inf, min(self.polish, self.max_iter)
         while True:
             steps = runner.map(step_of, centres)
             cost = float(sum(step.cost for step in steps))
             if self.verbose:
                 print(f"step {number} over all rows: the cost is {cost:.6g}")
-            if number == self.polish or before - cost <= LITTLE * before < np.inf:
+            if number == most or before - cost <= LITTLE * before < np.inf:
                 return centres, cost, number + 1
             before = cost
             masses = np.sum([step.masses for step in steps], axis=0)

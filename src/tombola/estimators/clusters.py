@@ -1,4 +1,4 @@
-"""What estimators of clusters share: prediction by the nearest centre."""
+"""What estimators of clusters share: centres, and prediction by the nearest of them."""
 
 from typing import Any
 
@@ -26,6 +26,8 @@ class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, 
     """Prediction by `cluster_centers_`."""
 
     cluster_centers_: NDArray[Any]
+    labels_: NDArray[np.int32]
+    inertia_: float
 
     def predict(self, X: Any) -> NDArray[np.int32]:
         """Return the nearest centre of each row."""
@@ -43,10 +45,17 @@ class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, 
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         return -float((losses * weights).sum())
 
+    def _settle(self, problem: KMeans, centres: NDArray[Any]) -> Assignment:
+        """Keep these centres, in the precision of the rows; return the assignment to them."""
+        self.cluster_centers_ = centres.astype(problem.model.rows.values.dtype)
+        found = assign(problem, self.cluster_centers_)
+        self.labels_, self.inertia_ = found.labels, float(found.losses.sum())
+        return found
+
     def _assign(self, X: Any) -> Assignment:
         check_is_fitted(self)
-        centres = self.cluster_centers_.astype(np.float64)
-        return assign(clustering_problem(checked_rows(self, X, reset=False), len(centres)), centres)
+        X, centres = checked_rows(self, X, reset=False), self.cluster_centers_
+        return assign(clustering_problem(X, len(centres)), centres)
 
     @property
     def _n_features_out(self) -> int:

@@ -1,18 +1,17 @@
 """k-means on coresets, polished over all rows."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn import cluster
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from tombola.coreset import Coreset, coreset, draw_coreset
+from tombola.coreset import coreset, draw_coreset
 from tombola.estimators.base import checked_rows, checked_weights, checks_parameters
 from tombola.estimators.clusters import Clusters, clustering_problem
-from tombola.estimators.lloyd import Assignment, assign
+from tombola.estimators.lloyd import Assignment, assign, enough, lloyd
 from tombola.estimators.parameters import KMeansParameters
 
 __all__ = ["KMeans"]
@@ -46,7 +45,7 @@ default="k-means++"
         The number of starts on the first coreset, of which the best is kept; "auto": 10 if init is
         "random" or a function, else 1.
     max_iter : int, default=300
-        The largest number of Lloyd's steps on a coreset.
+        The largest number of Lloyd's steps in succession, on a coreset or over all rows.
     tol : float, default=1e-4
         Lloyd's algorithm stops on a coreset when the squared distances that the centres have moved
         in a step sum to less than tol times the mean variance of its columns.
@@ -55,8 +54,12 @@ default="k-means++"
         clustered at once. More draws take longer and lower the cost. "auto": 100 for each
         cluster and at least 2000, or all rows if that is more than a quarter of them.
     polish : int, default=10
-        The largest number of steps over all rows; the last is one that lowers the cost by less
-        than 0.05%. With 0, the centres are those of the second coreset.
+        The largest number of steps over all rows after the coresets; the last is one that lowers
+        the cost by less than 0.05%. With 0, the centres are those of the second coreset.
+    algorithm : {"lloyd", "elkan"}, default="lloyd"
+        How scikit-learn's `KMeans` takes its steps, which are the same with both.
+    copy_x : bool, default=True
+        Ignored: X is never changed, which does not change the result.
     verbose : int, default=0
         Above 0, progress is printed.
     random_state : int, RandomState or None, default=None
@@ -69,9 +72,9 @@ default="k-means++"
     inertia_ : float
         The sum of the squared distances of rows to it, times their sample weights.
     n_iter_ : int
-        Lloyd's steps, on coresets and over all rows.
+        Lloyd's steps over all rows; those on coresets are not counted.
     coreset_size_ : int
-        The draws of each coreset; n where all rows were clustered at once.
+        The draws of each coreset; n if all rows were clustered at once.
     n_features_in_ : int
     feature_names_in_ : ndarray
         Where X has column names.
@@ -91,6 +94,13 @@ default="k-means++"
     Bachem, Lucic, Krause (2018). Scalable k-Means Clustering via Lightweight Coresets.
     Bachem, Lucic, Krause (2017). Practical Coreset Constructions for Machine Learning.
     """
+
+    copy_x: bool = True
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **KMeansParameters._parameter_constraints,
+        "copy_x": ["boolean"],
+    }
 
     @checks_parameters
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> "KMeans":
@@ -116,12 +126,13 @@ default="k-means++"
         size = self._size(n)
         rng = check_random_state(self.random_state)
         problem = clustering_problem(X, k, weights)
-        self.n_iter_, self.coreset_size_ = 0, size
+        self.coreset_size_ = size
         if size >= n:
-            found = self._settle(problem, self._lloyd(X, weights, self.init, self.n_init, rng))
+            model = self._lloyd(X, weights, self.init, self.n_init, rng)
+            self.n_iter_ = model.n_iter_
+            self._settle(problem, model.cluster_centers_)
         else:
-            found = self._polish(problem, self._cluster_coresets(X, problem, size, rng))
-        self.labels_, self.inertia_ = found.labels, float(found.losses.sum())
+            self._polish(problem, self._cluster_coresets(X, problem, size, rng))
         return self
 
     def _size(self, n: int) -> int:
@@ -133,39 +144,30 @@ default="k-means++"
         """Return the centres of the second coreset."""
         weights, k = problem.model.weights, self.n_clusters
         seeds = [int(seed) for seed in rng.randint(2**31, size=2)]
-        first = _enough(coreset(X, size, weights, seed=seeds[0]), k, weights)
-        centres = self._lloyd(X[first.indices], first.weights, self.init, self.n_init, rng)
-        values = sensitivities(assign(problem, centres.astype(np.float64)), weights, k)
-        second = _enough(draw_coreset(values, weights, size, seeds[1]), k, weights)
-        return self._lloyd(X[second.indices], second.weights, centres, 1, rng)
-
-    def _lloyd(self, X: Any, weights: Any, init: Any, n_init: Any, rng: Any) -> NDArray[Any]:
-        """Return the centres of some rows, by scikit-learn's `KMeans`."""
-        model = cluster.KMeans(
-            self.n_clusters, init=init, n_init=n_init, max_iter=self.max_iter, tol=self.tol,
-            verbose=self.verbose, random_state=rng,
-        ).fit(X, sample_weight=weights)  # fmt: skip
-        self.n_iter_ += model.n_iter_
+        first = enough(coreset(X, size, weights, seed=seeds[0]), k, weights)
+        rough = self._lloyd(X[first.indices], first.weights, self.init, self.n_init, rng)
+        values = sensitivities(assign(problem, rough.cluster_centers_), weights, k)
+        second = enough(draw_coreset(values, weights, size, seeds[1]), k, weights)
+        model = self._lloyd(X[second.indices], second.weights, rough.cluster_centers_, 1, rng)
         return np.asarray(model.cluster_centers_)
 
-    def _settle(self, problem: Any, centres: NDArray[Any]) -> Assignment:
-        """Keep these centres; return the assignment of all rows to them."""
-        self.cluster_centers_ = centres
-        return assign(problem, centres.astype(np.float64))
+    def _lloyd(self, X: Any, weights: Any, init: Any, n_init: Any, rng: Any) -> Any:
+        """Return scikit-learn's `KMeans`, fitted to some rows."""
+        return lloyd(
+            X, weights, rng, n_clusters=self.n_clusters, init=init, n_init=n_init,
+            max_iter=self.max_iter, tol=self.tol, algorithm=self.algorithm, verbose=self.verbose,
+        )  # fmt: skip
 
-    def _polish(self, problem: Any, centres: NDArray[Any]) -> Assignment:
-        """Take Lloyd's steps over all rows; return the assignment to the last centres."""
-        found = self._settle(problem, centres)
-        for step in range(self.polish):
-            before = found.losses.sum()
-            found = self._settle(problem, found.means.astype(centres.dtype))
-            after = found.losses.sum()
-            self.n_iter_ += 1
+    def _polish(self, problem: Any, centres: NDArray[Any]) -> None:
+        """Take Lloyd's steps over all rows, and keep the last centres."""
+        found, self.n_iter_ = self._settle(problem, centres), 0
+        for step in range(min(self.polish, self.max_iter)):
+            before = self.inertia_
+            found, self.n_iter_ = self._settle(problem, found.means), step + 1
             if self.verbose:
-                print(f"step {step + 1} over all rows: the cost is {after:.6g}")
-            if before - after <= LITTLE * before:
+                print(f"step {step + 1} over all rows: the cost is {self.inertia_:.6g}")
+            if before - self.inertia_ <= LITTLE * before:
                 break
-        return found
 
 
 def sensitivities(
@@ -182,10 +184,3 @@ def sensitivities(
     cost = assigned.losses.sum()
     values = weights / (some * np.where(masses > 0, masses, 1.0)[assigned.labels])
     return values + assigned.losses / cost if cost > 0 else values
-
-
-def _enough(rows: Coreset, n_clusters: int, weights: NDArray[np.float64]) -> Coreset:
-    """Return the coreset, or all rows where it has fewer than there are clusters."""
-    if rows.indices.size >= n_clusters:
-        return rows
-    return Coreset(np.arange(weights.size), weights)

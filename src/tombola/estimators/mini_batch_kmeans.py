@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola import solvers
+from tombola.coreset import Coreset
 from tombola.estimators.base import (
     DrawingEstimator,
     Part,
@@ -21,14 +23,19 @@ from tombola.estimators.base import (
     draw_seeds,
 )
 from tombola.estimators.clusters import Clusters, clustering_problem
-from tombola.estimators.lloyd import assign
+from tombola.estimators.lloyd import assign, enough, lloyd, one_thread
+from tombola.estimators.parameters import KMeansParameters
 from tombola.estimators.part_fit import run_rows
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
+from tombola.samplers.latest import Latest
 from tombola.samplers.registry import UNGROUPED, make_sampler
 from tombola.solvers.choice import Choice
 
 __all__ = ["MiniBatchKMeans"]
+
+STARTS, STEPS = 3, 10  # from each of them, steps of Lloyd's algorithm, at most
+SHARED = ("n_clusters", "init", "n_init")  # parameters as those of `KMeans`
 
 
 @dataclass(eq=False, repr=False)
@@ -37,18 +44,31 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
 
         (1/n) sum_i s_i min_q |x_i - q|^2
 
-    Rows far from their centre carry the noise: by default they are drawn by the paper's `VRB`
-    with a bound for each row, from its distance to a random one (section 5.2).
+    The first draws are clustered by Lloyd's algorithm; mini-batches go on from there, with the
+    weight of these rows. Rows far from their centre carry the noise: by default half of the draws
+    are shuffled, and half go by the latest distance of a row to its centre, at first to the mean.
 
     Parameters
     ----------
     n_clusters : int, default=8
-    init : "k-means++" or array-like of shape (n_clusters, d), default="k-means++"
-        The initial centres; k-means++ chooses them from a subsample of the rows.
+    init : {"k-means++", "random"}, callable or array-like of shape (n_clusters, d), \
+default="k-means++"
+        The initial centres. Unless they are given, the first `init_size` draws are clustered, by
+        scikit-learn's `KMeans` from such a start; a function (X, n_clusters, random_state) gets
+        their rows.
+    n_init : "auto" or int, default="auto"
+        The number of such starts, of which the best for these rows is kept; "auto": 3.
+    init_size : int, optional
+        By default 3 * batch_size, or 3 * n_clusters if that is less than n_clusters.
     batch_size : int, default=1024
-    subsample : int, default=3072
     max_iter : int, default=100
         The largest number of epochs, of n draws each.
+    reassignment_ratio : float, default=1e-5
+        Every 10 n_clusters draws, a centre of less than this share of the largest count moves to a
+        row of the mini-batch, drawn by its squared distance. scikit-learn's 0.01 gives up small
+        clusters of rows far out, which may cost more than it gains.
+    compute_labels : bool, default=True
+        Whether all rows are assigned to the centres after a fit.
     max_no_improvement : int or None, default=10
         `fit` stops after this many mini-batches in a row that have not lowered the average cost,
         which is smoothed over half an epoch. None: this does not stop it.
@@ -70,9 +90,10 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, d)
     labels_ : ndarray of shape (n,)
-        The nearest centre of each row of the last call.
+        The nearest centre of each row of the last call; not with ``compute_labels=False``.
     inertia_ : float
-        The sum of the squared distances of these rows to it, times their sample weights.
+        The sum of the squared distances of these rows to it, times their sample weights. With
+        ``compute_labels=False``, an estimate from the last mini-batches.
     gauge_ : Gauge
         The worth of the sampling.
     n_iter_ : int
@@ -95,11 +116,14 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
     n_clusters: int = 8
     _: KW_ONLY
     init: Any = "k-means++"
+    n_init: Any = "auto"
+    init_size: int | None = None
     batch_size: int = 1024
-    subsample: int = 3072
     max_iter: int = 100
     max_no_improvement: int | None = 10
     tol: float | None = 0.0
+    reassignment_ratio: float = 1e-5
+    compute_labels: bool = True
     sampler: Any = "auto"
     random_state: Any = None
 
@@ -107,10 +131,11 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DrawingEstimator._parameter_constraints,
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "init": [StrOptions({"k-means++"}), "array-like"],
+        **{name: KMeansParameters._parameter_constraints[name] for name in SHARED},
+        "init_size": [None, Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "subsample": [Interval(Integral, 1, None, closed="left")],
+        "reassignment_ratio": [Interval(Real, 0, None, closed="left")],
+        "compute_labels": ["boolean"],
         "max_no_improvement": [None, Interval(Integral, 1, None, closed="left")],
         "tol": [None, Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
@@ -172,7 +197,7 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         problem : tombola.problems.KMeans
             Of a part: see `parts`.
         seed : int, default=0
-            For the start, the draws, and the bounds that "auto" draws by.
+            For the start and the draws.
         groups : ignored, unless `sampler` is a function
         epochs : int, optional
             Run this many, all of them, without a tolerance; by default at most `max_iter`,
@@ -181,43 +206,103 @@ class MiniBatchKMeans(Clusters, DrawingEstimator):
         tol = self.tol if epochs is None else None
         solver = solvers.MiniBatchKMeans(
             min(self.batch_size, problem.n),
-            subsample=self.subsample,
+            subsample=self._init_size(problem.n),
             max_no_improvement=None if tol is None else self.max_no_improvement,
+            reassignment_ratio=self.reassignment_ratio,
             seed=seed,
         )
-        own = partial(solver._default_sampler, problem)
+        own = partial(far_first, problem, seed)
         sampler = partial(make_sampler, self.sampler, problem.n, seed, groups, own=own)
         epoch = solver.rounds_per_epoch(problem)
-        rounds = epoch * (self.max_iter if epochs is None else epochs)
+        most = max(1, problem.n * self.max_iter // solver.batch_size)
+        rounds = most if epochs is None else epoch * epochs
         return Choice("kmeans", "batches", solver, sampler, tol or None, epoch, rounds)
 
     def _given_start(self) -> Any:
-        return None if isinstance(self.init, str) else np.asarray(self.init, dtype=np.float64)
+        """Return the initial centres, None if they are to be found."""
+        if isinstance(self.init, str) or callable(self.init):
+            return None
+        if self.n_init not in ("auto", 1):
+            warnings.warn(
+                f"n_init={self.n_init} is not used: the initial centres are given",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return np.asarray(self.init, dtype=np.float64)
+
+    def _init_size(self, n: int) -> int:
+        """Return the number of rows that are clustered at the start."""
+        k, size = self.n_clusters, self.init_size
+        if size is None:
+            size = 3 * min(self.batch_size, n)
+        elif size < k:
+            warnings.warn(
+                f"init_size={size} should be larger than n_clusters={k}: it is taken as {3 * k}",
+                RuntimeWarning,
+                stacklevel=6,
+            )
+        return min(n, 3 * k if size < k else size)
+
+    def _start(self, X: Any, problem: KMeans, choice: Choice) -> tuple[Any, dict[str, Any]]:
+        """Cluster the first draws; return the centres, and how much each is the average of."""
+        n, k, weights = problem.n, self.n_clusters, problem.model.weights
+        if n < k:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={k}")
+        rows, size = Coreset(np.arange(n), weights), choice.solver.subsample
+        if size < n:
+            draw = choice.sampler.draw(size)
+            amounts = np.bincount(draw.indices, draw.importances, n) * weights
+            rows = enough(Coreset(np.flatnonzero(amounts), amounts[amounts > 0]), k, weights)
+        model = lloyd(
+            X if rows.indices.size == n else X[rows.indices], rows.weights, choice.solver.seed,
+            n_clusters=k, init=self.init, max_iter=STEPS, verbose=self.verbose,
+            n_init=STARTS if self.n_init == "auto" else self.n_init,
+        )  # fmt: skip
+        counts = np.bincount(model.labels_, rows.weights, k)
+        return model.cluster_centers_, {"counts": counts}
 
     def _fit(self, X: Any, sample_weight: Any, start: Any, epochs: int | None) -> "MiniBatchKMeans":
         n, d = X.shape
         k, past = self.n_clusters, self._past
-        if start is None and n < k:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={k}")
         if start is not None and start.shape != (k, d):
             raise ValueError(f"the centres to start from have shape {start.shape}, not {(k, d)}")
         (part,) = self.parts(X, None, checked_weights(sample_weight, X))
         problem = part.make()
         seed = draw_seeds(self.random_state, 1, past["calls"])[0]
-        choice = self.choose(problem, seed, part.groups, epochs=epochs)
+        choice, carried = self.choose(problem, seed, part.groups, epochs=epochs), past["carried"]
+        if start is None:
+            start, carried = self._start(X, problem, choice)
         watch = _Watch(problem, self.verbose, choice.tol)
         observer = self.observe(0, part)
-        begin = {"start": start, "carry": past["carried"]}
-        result = run_rows(problem, choice, watch, observer, begin)
+        begin = {"start": start, "carry": carried}
+        with one_thread():
+            result = run_rows(problem, choice, watch, observer, begin)
         observer.end(result, math.nan, watch.converged)
         self._past = {"calls": past["calls"] + 1, "carried": result.state["carried"]}
-        self.cluster_centers_ = result.solution
-        found = assign(problem, result.solution)
-        self.labels_, self.inertia_ = found.labels, float(found.losses.sum())
+        if self.compute_labels:
+            self._settle(problem, result.solution)
+        else:
+            self.cluster_centers_ = result.solution.astype(X.dtype)
+            self.inertia_ = n * float(result.state["parts"]["average"]["now"])
         self.gauge_ = copy.deepcopy(choice.sampler.gauge)
         self.n_iter_ = -(-result.item_gradients // n)
         self.n_steps_ += result.rounds
         return self
+
+
+def far_first(problem: KMeans, seed: int) -> Sampler:
+    """Return `Latest`, which draws rows by their distance to the mean before it knows better."""
+    weights = problem.model.weights
+    among = None if weights.all() else np.flatnonzero(weights)
+    sampler = Latest(problem.n, among=among, seed=seed)
+    sampler.update_all(problem.norms_of(around_mean(problem)))
+    return sampler
+
+
+def around_mean(problem: KMeans) -> NDArray[np.float64]:
+    """Return the losses of all rows with one centre, their mean."""
+    mean = assign(problem, np.zeros((1, problem.d))).means
+    return assign(problem, mean).losses
 
 
 class _Watch:
@@ -229,9 +314,7 @@ class _Watch:
         self.before: NDArray[np.float64] | None = None
         self.spread = 0.0
         if tol:
-            weights = problem.model.weights
-            mean = problem._evaluate(np.zeros((1, problem.d)))[2][0] / 2.0  # minus that of s_i x_i
-            self.spread = float((weights * problem.model.squares).mean() - (mean * mean).sum())
+            self.spread = float(around_mean(problem).mean())
 
     def __call__(self, rounds: int, solution: NDArray[np.float64], loss: float) -> bool:
         """Return whether to stop."""

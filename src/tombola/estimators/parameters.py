@@ -145,6 +145,7 @@ class KMeansParameters:
     tol: float = 1e-4
     coreset_size: Any = "auto"
     polish: int = 10
+    algorithm: str = "lloyd"
     verbose: int = 0
     random_state: Any = None
 
@@ -156,6 +157,7 @@ class KMeansParameters:
         "tol": [Interval(Real, 0, None, closed="left")],
         "coreset_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "polish": [Interval(Integral, 0, None, closed="left")],
+        "algorithm": [StrOptions({"lloyd", "elkan"})],
         "verbose": ["verbose"],
         "random_state": ["random_state"],
     }

@@ -258,7 +258,8 @@ def squared_norms(rows: Rows, weights: Floats | None = None) -> Floats:
     """
     out = np.zeros(shape_of(rows)[0])
     if isinstance(rows, Sparse):
-        squares = np.square(rows.values, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            squares = np.square(rows.values, dtype=np.float64)
         if weights is not None:
             squares *= weights[rows.columns]
         sizes = np.diff(rows.starts)

@@ -54,7 +54,7 @@ def make_sampler(
         The group of each item, usually its class.
     own : callable, optional
         Makes the solver's own sampler, for "auto": `SAGA` and `SVRG` draw by curvature,
-        `MiniBatchKMeans` by bounds.
+        `MiniBatchKMeans` by distance.
     forget : bool, default=False
         Whether losses converge to zero, as in `SAGA` and `SVRG`: `VRB` then forgets old losses,
         and neither `VRB` nor `GroupVRB` falls back to shuffled epochs.

@@ -1,25 +1,35 @@
 """Mini-batch k-means."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.compiling import kernel
-from tombola.problems.kmeans import Centres, KMeans, KMeansModel, Scratch, kept, new_scratch
-from tombola.problems.rows import Sparse
+from tombola.problems.kmeans import KMeans, KMeansModel, assign_items, move, rows_of
 from tombola.random import Stream
 from tombola.samplers import VRB, Sampler
 from tombola.solvers.base import Solver, variance_ratio
-from tombola.solvers.clusters.plus_plus import greedy_plus_plus
+from tombola.solvers.clusters.plus_plus import draw_by, greedy_plus_plus
 from tombola.solvers.run import Progress, Run, new_batch
-from tombola.state import Cell, Document, Floats, Ints, Record, array, cell, derived, integer, real
-from tombola.validation import whole
+from tombola.state import (
+    Cell,
+    Document,
+    Floats,
+    Record,
+    State,
+    array,
+    cell,
+    derived,
+    integer,
+    real,
+)
+from tombola.validation import not_negative, whole
 
 __all__ = ["MiniBatchKMeans"]
 
-START, POINT = 0, 1  # streams under the solver's seed: for the start, and for the bounds
+START, POINT, AGAIN = 0, 1, 2  # streams under the solver's seed: start, bounds, reassignment
+SEEN = 10  # items of each cluster, on average, between two reassignments
 
 
 class Patience(Record):
@@ -37,63 +47,91 @@ class Average(Record):
     since: int = integer("rounds since then", 0, "progress.rounds", default=0)
 
 
+class Centres(State):
+    """The centres, and how much each has seen."""
+
+    w: Floats = array("the centres, (n_clusters, d)")
+    counts: Floats = array("the weight that each centre is the average of; 0 at the start", 0.0)
+
+
 class KMeansRun(Run):
     """Finds the centre nearest to each item drawn, then moves the centres."""
+
+    compiled: ClassVar[bool] = False
 
     rule: Cell[Patience] = derived("when the run ends")
     average: Cell[Average]
     model: KMeansModel = derived("the arrays of the problem")
     centres: Centres
-    labels: Ints = derived("scratch (B,): nearest centres")
-    squared: Floats = derived("scratch (B,): squared distances to them")
-    amounts: Floats = derived("scratch (B,): importances times weights")
-    scratch: Scratch = derived("scratch space")
+    seed: Any = derived("of the solver")
+    reassignment_ratio: float = derived("a centre of a lower share of the largest count is moved")
 
     def step(self) -> Any:
-        """Find the centre nearest to each item; return the position of a bad loss, or -1."""
-        model, batch, labels, squared = self.model, self.batch, self.labels, self.squared
-        self.progress[0].rounds += 1
-        self.progress[0].item_gradients += batch.items.size
-        model.find_nearest(batch.items, self.centres, self.scratch, labels, squared)
-        cost = 0.0
-        for b in range(batch.items.size):
-            weight = model.weights[batch.items[b]]
-            batch.losses[b] = 2.0 * weight * math.sqrt(squared[b])
-            if not batch.losses[b] < math.inf:
-                return b
-            self.amounts[b] = batch.importances[b] * weight
-            cost += self.amounts[b] * squared[b]
-        include_cost(self, cost / batch.items.size)
+        """Move centres to the averages of all their items; return a bad loss's position, or -1."""
+        batch, progress, centres = self.batch, self.progress[0], self.centres
+        w, counts = centres.w, centres.counts
+        progress.rounds += 1
+        progress.item_gradients += batch.items.size
+        weights = self.model.weights[batch.items]
+        amounts = batch.importances * weights
+        moved = move(w, self.model.rows)
+        _, squared, masses, sums = assign_items(self.model, batch.items, amounts, moved)
+        batch.losses[:] = 2.0 * weights * np.sqrt(squared)
+        bad = ~(batch.losses < math.inf)
+        if bad.any():
+            return int(bad.argmax())
+        costs = amounts * squared
+        self.include_cost(float(costs.mean()))
+        some = masses > 0.0
+        counts[some] += masses[some]
+        w[some] += (sums[some] - masses[some, None] * w[some]) / counts[some, None]
+        every = -(-SEEN * counts.size // batch.items.size)
+        if self.reassignment_ratio > 0.0 and (progress.rounds % every == 0 or not counts.all()):
+            self.reassign(costs)
         return -1
 
-    def move(self) -> None:
-        """Move centres to the averages of all their items."""
-        self.model.include(self.batch.items, self.amounts, self.centres, self.scratch, self.labels)
+    def include_cost(self, cost: float) -> None:
+        """Average the costs of rounds but the first; count the rounds since the least average."""
+        average, rounds = self.average[0], self.progress[0].rounds
+        if rounds <= 2:
+            average.now = average.least = cost
+        else:
+            average.now += self.rule[0].share * (cost - average.now)
+            average.since = 0 if average.now < average.least else average.since + 1
+            average.least = min(average.least, average.now)
+
+    def reassign(self, costs: Floats) -> None:
+        """Move centres that have seen little to items of the batch, drawn by their costs.
+
+        At most half as many as there are items. They count as the one that has seen the least of
+        the others.
+        """
+        w, counts = self.centres.w, self.centres.counts
+        few = counts < self.reassignment_ratio * counts.max()
+        moving = np.flatnonzero(few)
+        moving = moving[np.argsort(counts[moving], kind="stable")][: costs.size // 2]
+        moving = moving[: np.count_nonzero(costs)]
+        if moving.size == 0:
+            return
+        stream = Stream(self.seed, (AGAIN, self.progress[0].rounds))
+        left, places = costs.copy(), np.empty(moving.size, dtype=np.int64)
+        for j in range(places.size):
+            places[j] = draw_by(left, stream)
+            left[places[j]] = 0.0
+        w[moving] = rows_of(self.model.rows, self.batch.items[places])
+        counts[moving] = counts[~few].min()
 
     def ended(self) -> Any:
-        """Return whether the average cost has not fallen for as many rounds as the patience."""
-        patience = self.rule[0].patience
-        return patience > 0 and self.average[0].since >= patience
+        """Return whether the average cost has not fallen for as many rounds as the patience.
 
-    def prefetch_item(self, item: int) -> None:
-        """Prefetch the row."""
-        self.model.rows.prefetch_row(item)
+        At the start the average is of fewer rounds than it is smoothed over: that does not count.
+        """
+        patience, smooth = self.rule[0].patience, self.rounds * self.rule[0].share >= 1.0
+        return smooth and 0 < patience <= self.average[0].since
 
     def finite(self) -> bool:
         """Return whether the centres are finite."""
         return bool(np.isfinite(self.centres.w).all())
-
-
-@kernel(inline=True)
-def include_cost(run: KMeansRun, cost: Any) -> None:
-    """Average the costs of rounds but the first; count the rounds since the least average."""
-    average, rounds = run.average[0], run.progress[0].rounds
-    if rounds == 2:
-        average.now = average.least = cost
-    elif rounds > 2:
-        average.now += run.rule[0].share * (cost - average.now)
-        average.since = 0 if average.now < average.least else average.since + 1
-        average.least = min(average.least, average.now)
 
 
 class Counts(Document):
@@ -118,16 +156,20 @@ class MiniBatchKMeans(Solver):
         Without `start`, `greedy_plus_plus` chooses the first centres from this many rows.
     max_no_improvement : int, optional
         End after this many rounds in a row without a new least value of the average cost, as
-        scikit-learn does. The cost of a round is that of its items before the step, times their
-        importances; in the average it has a share of 2 B / (n + 1). By default all rounds are run.
+        scikit-learn does, but not in the first half epoch, over which it is smoothed. The cost of a
+        round is that of its items before the step, times their importances; in the average it has a
+        share of 2 B / (n + 1). By default all rounds are run.
+    reassignment_ratio : float, default=0
+        Every 10 k draws, and as long as a centre has none, centres of less than this share of the
+        largest count move to items of the batch, drawn by s_b |x_b - q_b|^2 / (n p_b).
     seed : int, default=0
-        For the start, and for the sampler if none is given.
+        For the start, reassignment, and the sampler if none is given.
 
     Notes
     -----
     The default sampler is the paper's: ``VRB(n, bound=problem.bounds(u), mixing=0.5)`` with u
     a random row. Each item is drawn only a few times, so it helps to know in advance which
-    ones are far out. A round takes O(B k d); with sparse rows O(k entries of the rows drawn).
+    ones are far out. A round takes O(B k d); with sparse rows O(k entries of the rows drawn + k d).
 
     Deviation: Sculley draws uniformly and counts 1 for each item.
 
@@ -153,6 +195,7 @@ class MiniBatchKMeans(Solver):
         *,
         subsample: int = 1000,
         max_no_improvement: int | None = None,
+        reassignment_ratio: float = 0.0,
         seed: int = 0,
     ) -> None:
         self.batch_size = whole("batch_size", batch_size, 1)
@@ -160,6 +203,7 @@ class MiniBatchKMeans(Solver):
         if max_no_improvement is not None:
             max_no_improvement = whole("max_no_improvement", max_no_improvement, 1)
         self.max_no_improvement = max_no_improvement
+        self.reassignment_ratio = not_negative("reassignment_ratio", reassignment_ratio)
         self.seed = Stream(seed).seed
 
     def _check(self, problem: Any) -> None:
@@ -169,6 +213,7 @@ class MiniBatchKMeans(Solver):
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> KMeansRun:
         if start is None:
             start = greedy_plus_plus(problem, self.subsample, Stream(self.seed, (START,)))
+        centres = problem.as_matrix(start)
         return KMeansRun(
             batch=new_batch(self.batch_size),
             progress=cell(Progress()),
@@ -180,15 +225,13 @@ class MiniBatchKMeans(Solver):
             ),
             average=cell(Average()),
             model=problem.model,
-            centres=kept(problem.as_matrix(start)),
-            labels=np.zeros(self.batch_size, dtype=np.int64),
-            squared=np.zeros(self.batch_size),
-            amounts=np.zeros(self.batch_size),
-            scratch=new_scratch(problem),
+            centres=Centres(w=centres, counts=np.zeros(len(centres))),
+            seed=self.seed,
+            reassignment_ratio=self.reassignment_ratio,
         )
 
     def _solution(self, problem: Any, run: KMeansRun) -> NDArray[np.float64]:
-        return np.ascontiguousarray((run.centres.w * run.centres.shares).T)
+        return run.centres.w.copy()
 
     def _default_sampler(self, problem: Any) -> Sampler:
         rows = np.flatnonzero(problem.model.weights)
@@ -210,14 +253,8 @@ class MiniBatchKMeans(Solver):
         return Counts(counts=run.centres.counts)
 
     def _carry(self, run: KMeansRun, carry: Any) -> None:
-        centres = run.centres
-        counts = Counts.read(carry, "carry", clusters=centres.counts.size).counts
-        centres.counts[:] = counts
-        if isinstance(run.model.rows, Sparse):  # w holds sums
-            known = counts > 0
-            centres.w[:, known] *= counts[known]
-            centres.squares[known] *= counts[known] ** 2
-            centres.shares[known] = 1.0 / counts[known]
+        counts = run.centres.counts
+        counts[:] = Counts.read(carry, "carry", clusters=counts.size).counts
 
     def _advice(self, problem: Any) -> str:
         return "the data have been changed: they hold a value that is not finite"

@@ -1,10 +1,12 @@
 """k-means++: initial centres that are far from each other."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel
-from tombola.problems.kmeans import Centres, DenseModel, KMeans, KMeansModel, kept
+from tombola.problems.kmeans import KMeans, rows_of
+from tombola.problems.rows import Dense, taken
 from tombola.random import Stream
 from tombola.state import Floats, Ints
 
@@ -41,7 +43,7 @@ def plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.flo
     ----------
     Arthur, Vassilvitskii (2007). k-means++: The Advantages of Careful Seeding.
     """
-    return far_apart(problem, subsample, stream, tries=1, by_products=False)
+    return far_apart(problem, subsample, stream, tries=1)
 
 
 def greedy_plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray[np.float64]:
@@ -61,17 +63,15 @@ def greedy_plus_plus(problem: KMeans, subsample: int, stream: Stream) -> NDArray
     ----------
     Arthur, Vassilvitskii (2007), section 5 of the technical report.
     """
-    return far_apart(problem, subsample, stream, 2 + int(np.log(problem.n_clusters)), True)
+    return far_apart(problem, subsample, stream, tries=2 + int(np.log(problem.n_clusters)))
 
 
-def far_apart(
-    problem: KMeans, subsample: int, stream: Stream, tries: int, by_products: bool
-) -> NDArray[np.float64]:
+def far_apart(problem: KMeans, subsample: int, stream: Stream, tries: int) -> NDArray[np.float64]:
     """Return rows as centres, each the best of some that are drawn by their squared distances."""
     model, k = problem.model, problem.n_clusters
     rows = sample(np.flatnonzero(model.weights), max(subsample, k), stream)
     weights, squared = model.weights[rows], np.ones(rows.size)
-    distances = Distances(problem, rows, by_products)
+    distances = Distances(problem, rows)
     chosen = np.empty(k, dtype=np.int64)
     for q in range(k):
         drawn = [draw_by(weights * squared, stream) for _ in range(1 if q == 0 else tries)]
@@ -80,33 +80,34 @@ def far_apart(
             np.minimum(left, squared[:, None], out=left)
         best = int((weights @ left).argmin())
         chosen[q], squared = drawn[best], left[:, best]
-    return np.array([problem.row(int(row)) for row in rows[chosen]])
+    return rows_of(model.rows, rows[chosen])
 
 
 class Distances:
-    """Squared distances between some rows: one by one, or by products of dense matrices.
+    """Squared distances between some rows, by products of matrices: |x|^2 - 2 x y + |y|^2.
 
-    Products are faster, and have the rounding errors of |x|^2 - 2 x y + |y|^2.
+    Dense rows are seen from their mean, in which that loses the least precision.
     """
 
-    def __init__(self, problem: KMeans, rows: NDArray[np.int64], by_products: bool) -> None:
-        self.problem, self.rows = problem, rows
-        self.by_products = by_products and isinstance(problem.model, DenseModel)
-        if self.by_products:
-            self.away = problem.model.rows.values[rows]  # a copy, in the precision of the rows
-            self.away -= self.away.mean(axis=0)
-            self.squares = np.einsum("ij,ij->i", self.away, self.away, dtype=np.float64)
+    def __init__(self, problem: KMeans, rows: Ints) -> None:
+        chosen = taken(problem.model.rows, rows)
+        if isinstance(chosen, Dense):
+            self.rows: Any = chosen.values  # a copy, in the precision of the rows
+            self.rows -= self.rows.mean(axis=0)
+            self.squares = np.einsum("ij,ij->i", self.rows, self.rows, dtype=np.float64)
+        else:
+            from scipy.sparse import csr_matrix  # there are no sparse rows without scipy
 
-    def to(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+            parts = chosen.values.astype(np.float64), chosen.columns, chosen.starts
+            self.rows = csr_matrix(parts, shape=chosen.shape)
+            self.squares = problem.model.squares[rows]
+
+    def to(self, places: Ints) -> Floats:
         """Return those of all rows to the rows at some places: (rows, places)."""
-        if self.by_products:
-            products = self.away @ self.away[places].T
-            squared = self.squares[:, None] - 2.0 * products + self.squares[places]
-            return np.asarray(np.maximum(squared, 0.0, out=squared))
-        centres = kept(np.array([self.problem.row(int(row)) for row in self.rows[places]]))
-        out = np.empty((self.rows.size, places.size))
-        fill_all_distances(self.problem.model, self.rows, centres, out)
-        return out
+        products = self.rows @ self.rows[places].T
+        products = products if isinstance(products, np.ndarray) else products.toarray()
+        squared = self.squares[:, None] - 2.0 * products + self.squares[places]
+        return np.asarray(np.maximum(squared, 0.0, out=squared))
 
 
 def sample(rows: NDArray[np.int64], size: int, stream: Stream) -> NDArray[np.int64]:
@@ -122,10 +123,3 @@ def draw_by(masses: NDArray[np.float64], stream: Stream) -> int:
     sums = np.cumsum(masses if masses.any() else np.ones_like(masses))
     share = float(stream.words(1)[0] >> np.uint64(11)) * 2.0**-53  # from 0 to below 1
     return int(np.searchsorted(sums, share * sums[-1], side="right"))
-
-
-@kernel
-def fill_all_distances(model: KMeansModel, rows: Ints, centres: Centres, out: Floats) -> None:
-    """out[i, q] = |x_i - q|^2."""
-    for i in range(rows.size):
-        model.fill_distances(rows[i], centres, out[i])
