@@ -3,7 +3,7 @@
     python benchmarks/device.py                  # about 5 minutes, 46 GB of the GPU's memory
     python benchmarks/device.py --sizes 4 6      # n = 10^4 and 10^6 only
     python benchmarks/device.py --tune           # how to cut kernels into programs; keeps no rows
-    python benchmarks/device.py --out FOLDER     # where rows are appended
+    python benchmarks/device.py --out FOLDER     # rows are appended there
 
 A turn is `draw(B)` and `set` of new weights for the items drawn; for a sampler, `draw(B)` and
 `update` with losses. In a graph: a CUDA graph of 20 turns is replayed, and its time on the device
@@ -12,7 +12,7 @@ in microseconds.
 
 Peers draw with replacement from the same weights: `torch.multinomial` (float32, at most 2^24
 items), a cumulative sum of all weights and a binary search in it, and TorchRL's tree on the device
-(float32) where it is installed.
+(float32) if it is installed.
 """
 
 import argparse
@@ -29,7 +29,6 @@ import torch
 import tombola
 from tombola.torch import VRB, GroupVRB, WeightIndex
 from tombola.torch.device import board
-from tombola.torch.device.board import DrawLaunch, SetLaunch
 
 SIZES = (4, 6, 7, 8, 9)
 BATCHES = (128, 4096, 65_536)
@@ -79,7 +78,7 @@ def from_host(call, group=100):
     return float(np.median(took[1:]))
 
 
-# ---- what is compared
+# ---- the comparison
 
 
 def new_weights(n):
@@ -165,7 +164,7 @@ def sampler_rows(name, make, n):
 
 @contextlib.contextmanager
 def no_waiting():
-    """Raise an error where the host would wait for the device."""
+    """Raise an error if the host would wait for the device."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         yield
@@ -326,7 +325,7 @@ def tune(n):
     for size in BATCHES:
         _, draw, put = turns_of(index, size)
         for launch in DRAWS:
-            board.draw_launch = lambda size, launch=launch: DrawLaunch(*launch)
+            board.draw_launch = lambda size, launch=launch: launch
             took = took_now(draw)
             print(f"n={n:,} B={size:,} draw, {launch} tile, warps, groups: {took:.2f}", flush=True)
         for warps, gathered in itertools.product(TABLES, (0, 2**30)):
@@ -337,7 +336,7 @@ def tune(n):
         board.SMALL = 4096
         for launch in SETS if size <= board.SMALL else ():
             for gathered in (0, 2**30):
-                board.set_launch = lambda size, launch=launch: SetLaunch(*launch)
+                board.set_launch = lambda size, launch=launch: launch
                 board.GATHERED = gathered
                 how = f"{launch} tile, warps, chunk{'' if gathered else ', gathered'}"
                 print(f"n={n:,} B={size:,} set at once, {how}: {took_now(put):.2f}", flush=True)

@@ -47,7 +47,7 @@ from tombola.solvers import MiniBatchKMeans
 from tombola.solvers.clusters.plus_plus import plus_plus
 from tombola.solvers.descent.variance_reduced import safe_rate
 
-ALPHA = estimators.LinearClassifier().alpha
+ALPHA = 1e-4
 GOALS = (1e-2, 1e-3, 1e-4)
 MOST = 40  # epochs
 RATES = 3.0 ** np.arange(-1, 5)  # times the default
@@ -87,7 +87,7 @@ class Task:
         self.solver = solver
         self.X, self.y, self.held, self.truth = load(name, folder)
         self.name, self.n = name, len(self.y)
-        (part,) = estimators.LinearClassifier().parts(self.X, self.y)
+        (part,) = estimators.LinearClassifier(alpha=ALPHA).parts(self.X, self.y)
         self.problem = part.make()
         best = minimize(
             self.problem.value, np.zeros(self.problem.shape), jac=self.problem.gradient,
@@ -112,7 +112,7 @@ class TakenAsIndependent(tombola.Shuffle):
 def run_ours(task, choice, seed, factor=None):
     """Yield seconds and solution on the way, with solver and sampler as the estimator has them."""
     began = time.perf_counter()
-    model = estimators.LinearClassifier(solver=task.solver, sampler=choice)
+    model = estimators.LinearClassifier(alpha=ALPHA, solver=task.solver, sampler=choice)
     (part,) = model.parts(task.X, task.y)
     problem = part.make()
     if choice == "VRB by L":

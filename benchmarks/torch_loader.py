@@ -1,4 +1,4 @@
-"""What the loader costs: a training step with it, over the same step with plain shuffling.
+"""The cost of the loader: a training step with it, over the same step with plain shuffling.
 
     python benchmarks/torch_loader.py              # about two minutes
     python benchmarks/torch_loader.py --quick      # does it run? its figures mean nothing
@@ -45,7 +45,7 @@ class ItemByItem(Dataset):
 
 
 class Numbers:
-    """Loads nothing: what remains is draws and feedback."""
+    """Loads nothing, so that only draws and feedback remain."""
 
     def __init__(self, sampler):
         self.batch_sampler = sampler

@@ -1,4 +1,4 @@
-"""What per-example gradient norms cost: a step with them, over a plain forward and backward pass.
+"""The cost of per-example gradient norms: a step with them, over plain forward and backward.
 
     python benchmarks/torch_norms.py              # about two minutes
     python benchmarks/torch_norms.py --quick      # does it run? its figures mean nothing
@@ -7,7 +7,7 @@ All methods take turns in one process; a ratio is the median over the turns of r
 turn, with its quartiles. A step is forward, weighted mean of the losses, backward; no optimiser,
 no data loading, both of which would bring the ratios closer to 1.
 
-Then what cheaper feedback is worth: the correlation, over the training set of scikit-learn's
+Then the value of cheaper feedback: the correlation, over the training set of scikit-learn's
 digits, of the true gradient norms with the last layer's and with the loss, while an MLP learns.
 """
 

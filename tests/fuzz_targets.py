@@ -426,7 +426,12 @@ class OfDask(OfRun):
         X = rng.normal(size=(60, 2))
         y = (X[:, 0] + rng.normal(size=60) > 0.5).astype(int)
         model = LinearClassifier(
-            self.loss, random_state=0, tol=1e-9, max_iter=rounds, checkpoint=self.folder
+            self.loss,
+            alpha=1e-4,
+            random_state=0,
+            tol=1e-9,
+            max_iter=rounds,
+            checkpoint=self.folder,
         )
         with dask.config.set(scheduler="synchronous"), warnings.catch_warnings():
             warnings.simplefilter("ignore")

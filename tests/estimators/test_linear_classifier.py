@@ -98,7 +98,7 @@ def test_softmax_is_multinomial_logistic_regression():
 def test_one_vs_all_is_a_problem_for_each_class():
     X, y = data(classes=3)
     settings = dict(alpha=1e-2, solver="saga", max_iter=2000, tol=1e-11, random_state=0)
-    model = LinearClassifier(**settings).fit(X, y)
+    model = LinearClassifier(multi_class="ovr", **settings).fit(X, y)
     assert model.coef_.shape == (3, 6)
     assert model.intercept_.shape == (3,)
     for k in range(3):
@@ -180,7 +180,7 @@ def test_deterministic():
 def test_partial_fit_goes_on_with_rates_and_groups():
     X, y = data(n=300)
     y = ((y == 1) & (np.arange(300) % 4 == 0)).astype(int)
-    model = LinearClassifier(solver="adagrad", random_state=0, sampler="group-vrb")
+    model = LinearClassifier(alpha=1e-4, solver="adagrad", random_state=0, sampler="group-vrb")
     with pytest.raises(ValueError, match="classes must be passed"):
         model.partial_fit(X[:100], y[:100])
     model.partial_fit(X[:100], y[:100], classes=[0, 1])
@@ -210,13 +210,15 @@ def test_partial_fit_goes_on_with_rates_and_groups():
 def test_partial_fit_of_several_classes_learns():
     X, y = data(classes=3, n=400)
     for multi_class in ("ovr", "softmax"):
-        model = LinearClassifier(multi_class=multi_class, solver="adagrad", random_state=0)
+        model = LinearClassifier(
+            multi_class=multi_class, alpha=1e-4, solver="adagrad", random_state=0
+        )
         for _ in range(3):
             for part in np.array_split(np.arange(400), 8):
                 model.partial_fit(X[part], y[part], classes=np.unique(y))
         assert model.score(X, y) > exact(X, y).score(X, y) - 0.05
     with pytest.raises(ValueError, match="all rows at once"):
-        LinearClassifier(solver="sgd", class_weight="balanced").partial_fit(
+        LinearClassifier(solver="sgd", alpha=1e-4, class_weight="balanced").partial_fit(
             X, y, classes=np.unique(y)
         )
 
@@ -269,7 +271,7 @@ def test_partial_fit_hands_group_levels_on(monkeypatch):
         real(self, levels)
 
     monkeypatch.setattr(tombola.GroupVRB, "start_from", spy)
-    model = LinearClassifier(solver="adagrad", random_state=0)
+    model = LinearClassifier(alpha=1e-4, solver="adagrad", random_state=0)
     model.partial_fit(X[:200], y[:200], classes=[0, 1])
     model.partial_fit(X[200:], y[200:])
     assert len(handed) == 1  # there is nothing to hand on to the first call
@@ -393,7 +395,7 @@ def test_names_of_columns():
 def test_verbose(capsys):
     X, y = data(classes=3)
     settings = {"verbose": 1, "tol": None, "max_iter": 2, "random_state": 0}
-    LinearClassifier(solver="sdca", **settings).fit(X, y)
+    LinearClassifier(multi_class="ovr", solver="sdca", **settings).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
     assert lines[0].startswith("class 0, epoch 1: round 10, relative duality gap ")

@@ -73,7 +73,9 @@ def test_sparse_is_dense():
 
 def test_partial_fit_and_warm_start():
     X, y = data()
-    model = LinearRegressor(solver="adagrad", random_state=0).partial_fit(X[:50], y[:50])
+    model = LinearRegressor(alpha=1e-3, solver="adagrad", random_state=0).partial_fit(
+        X[:50], y[:50]
+    )
     model.partial_fit(X[50:], y[50:])
     assert model.t_ == N
     assert model._past[0].carried["rounds"] == N

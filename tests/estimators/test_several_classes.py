@@ -40,7 +40,7 @@ def theirs(X, Y):
 
 def test_one_vs_rest_is_that_of_scikit_learn():
     X, y = classes()
-    model, reference = LinearClassifier(**EXACT).fit(X, y), theirs(X, y)
+    model, reference = LinearClassifier(multi_class="ovr", **EXACT).fit(X, y), theirs(X, y)
     assert model.decision_function(X) == pytest.approx(reference.decision_function(X), abs=1e-4)
     assert model.predict_proba(X) == pytest.approx(reference.predict_proba(X), abs=1e-5)
     assert (model.predict(X) == reference.predict(X)).all()
@@ -86,7 +86,7 @@ def test_what_an_indicator_matrix_cannot_be():
 
 def test_partial_fit_of_an_indicator_matrix():
     X, Y = labels()
-    model = LinearClassifier(solver="adagrad", random_state=0)
+    model = LinearClassifier(alpha=1e-4, solver="adagrad", random_state=0)
     for _ in range(5):
         for part in np.array_split(np.arange(N), 4):
             model.partial_fit(X[part], Y[part])
@@ -104,7 +104,9 @@ def test_partial_fit_of_an_indicator_matrix():
 def test_threads_do_not_change_the_model(solver):
     X, y = classes()
     fits = [
-        LinearClassifier(solver=solver, max_iter=5, tol=None, random_state=0, n_jobs=jobs).fit(X, y)
+        LinearClassifier(
+            multi_class="ovr", solver=solver, max_iter=5, tol=None, random_state=0, n_jobs=jobs
+        ).fit(X, y)
         for jobs in (None, 2, 3, -1)
     ]
     for fit in fits[1:]:
@@ -122,7 +124,7 @@ def test_classes_are_fitted_in_threads_that_run_at_the_same_time(monkeypatch):
         return real(self, *given, **settings)
 
     monkeypatch.setattr(SDCA, "minimize", minimize)
-    LinearClassifier(n_jobs=2).fit(X, y)
+    LinearClassifier(multi_class="ovr", solver="sdca", n_jobs=2).fit(X, y)
 
 
 def test_the_compiled_loop_leaves_the_interpreter_to_others():
@@ -165,7 +167,9 @@ def test_one_failure_ends_all_threads(monkeypatch):
     monkeypatch.setattr(SDCA, "minimize", minimize)
     began = time.monotonic()
     with pytest.raises(DivergenceError, match="round 7"):
-        LinearClassifier(tol=0, max_iter=10**9, n_jobs=2).fit(X, y)
+        LinearClassifier(multi_class="ovr", solver="sdca", tol=0, max_iter=10**9, n_jobs=2).fit(
+            X, y
+        )
     assert time.monotonic() - began < 30
     assert_no_thread_works()
 
@@ -187,7 +191,8 @@ from tombola.estimators import LinearClassifier
 
 X = np.random.default_rng(0).normal(size=(500, 5))
 y = np.arange(500) % 4
-LinearClassifier(max_iter=1, tol=None, n_jobs={jobs}).fit(X, y)  # compiled
+settings = {"multi_class": "ovr", "solver": "sdca", "tol": None, "n_jobs": {jobs}}
+LinearClassifier(max_iter=1, **settings).fit(X, y)  # compiled
 pressed = []
 
 def press():
@@ -196,7 +201,7 @@ def press():
 
 threading.Timer(1.0, press).start()
 try:
-    LinearClassifier(max_iter=10**9, tol=None, n_jobs={jobs}).fit(X, y)
+    LinearClassifier(max_iter=10**9, **settings).fit(X, y)
 except KeyboardInterrupt:
     took = time.monotonic() - pressed[0]
     time.sleep(0.5)  # for threads to end

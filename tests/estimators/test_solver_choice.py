@@ -50,7 +50,7 @@ def value(problem, model):
         (LinearClassifier("hinge"), "sdca"),
         (LinearClassifier("squared_hinge", l1_ratio=0.9), "sdca"),
         (LinearClassifier(l1_ratio=1.0), "saga"),
-        (LinearClassifier(alpha=0.0), "saga"),
+        (LinearClassifier(alpha=0.0), "newton"),
         pytest.param(LinearClassifier("hinge", alpha=0.0), "adagrad", marks=pytest.mark.slow),
         (LinearRegressor(), "newton"),
         (LinearRegressor("huber"), "newton"),
@@ -111,21 +111,21 @@ def test_columns_warn_of_too_few_rounds():
 @pytest.mark.parametrize(
     ("model", "rows", "solver"),
     [
-        (LinearClassifier(), 1830, "newton"),  # 30 for each of 61 columns
-        (LinearClassifier(), 1829, "sdca"),
-        (LinearClassifier(fit_intercept=False), 1800, "newton"),
-        (LinearClassifier(), 281, "newton"),  # a Hessian of all rows costs little
-        (LinearClassifier(), 282, "sdca"),
-        (LinearClassifier("squared_hinge"), 1830, "newton"),
-        (LinearClassifier("hinge"), 1830, "sdca"),
-        (LinearClassifier(l1_ratio=0.1), 1830, "sdca"),
-        (LinearRegressor(), 1830, "newton"),
-        (LinearRegressor("huber"), 1830, "newton"),
+        (LinearClassifier(), 2880, "newton"),  # 30 for each of 96 columns
+        (LinearClassifier(), 2879, "sdca"),
+        (LinearClassifier(fit_intercept=False), 2850, "newton"),
+        (LinearClassifier(), 910, "newton"),  # a Hessian of all rows costs little
+        (LinearClassifier(), 911, "sdca"),
+        (LinearClassifier("squared_hinge"), 2880, "newton"),
+        (LinearClassifier("hinge"), 2880, "sdca"),
+        (LinearClassifier(l1_ratio=0.1), 2880, "sdca"),
+        (LinearRegressor(), 2880, "newton"),
+        (LinearRegressor("huber"), 2880, "newton"),
     ],
 )
 def test_auto_is_newton_where_rows_are_many_or_few(model, rows, solver):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(rows, 60)) / 8
+    X = rng.normal(size=(rows, 95)) / 10
     y = X[:, 0] + rng.normal(size=rows)
     y = y if isinstance(model, LinearRegressor) else y > 0
     model.set_params(random_state=0, alpha=0.1).fit(X, y)
@@ -139,8 +139,8 @@ def test_auto_is_newton_where_rows_are_many_or_few(model, rows, solver):
         (2000, 200, 1.0, 1e-1, "sdca"),
         (2000, 200, 1.0, 1e-4, "newton"),  # hardly any penalty: sdca is slow
         (2000, 200, 100.0, 1e-1, "newton"),  # nor in large units
-        (60, 200, 100.0, 1e-1, "newton"),
-        (49, 200, 100.0, 1e-1, "sdca"),  # too few rows for the Hessian ...
+        (100, 400, 100.0, 1e-1, "newton"),
+        (99, 400, 100.0, 1e-1, "sdca"),  # too few rows for the Hessian ...
         (2000, 5000, 100.0, 1e-1, "sdca"),  # ... and too many columns
     ],
 )
@@ -153,7 +153,7 @@ def test_auto_is_newton_where_sdca_would_be_slow(rows, columns, unit, alpha, nam
 
 @pytest.mark.parametrize(
     ("settings", "solver"),
-    [({}, "newton"), ({"alpha": 0.0}, "saga"), ({"l1_ratio": 0.5}, "saga")],
+    [({}, "newton"), ({"l1_ratio": 0.5}, "saga")],
 )
 def test_softmax(settings, solver):
     X, y = datasets.load_wine(return_X_y=True)
@@ -270,7 +270,6 @@ def test_a_choice_says_how_a_fit_runs(settings, name, stop, epoch):
     [
         (LinearClassifier("hinge"), 'needs a smooth loss, Hinge has kinks: use "sdca"'),
         (LinearClassifier(l1_ratio=0.5), 'needs l1_ratio=0: use "sdca"'),
-        (LinearClassifier(alpha=0.0), 'alpha above 0.*use "saga"'),
     ],
 )
 def test_newton_says_what_it_needs(model, words):
@@ -284,7 +283,10 @@ def test_newton_says_what_it_needs(model, words):
     [
         (LinearClassifier(alpha=0.0), 'alpha above 0 and l1_ratio below 1, got alpha=0.*"saga"'),
         (LinearClassifier("hinge", l1_ratio=1.0), 'and l1_ratio=1: use "adagrad"'),
-        (LinearClassifier(multi_class="softmax"), 'with a dual, Softmax has none: use "saga"'),
+        (
+            LinearClassifier(multi_class="softmax"),
+            'needs one output, Softmax has 3: use "newton" or "saga", or multi_class="ovr"',
+        ),
     ],
 )
 def test_sdca_says_what_it_needs(model, words):

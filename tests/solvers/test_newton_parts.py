@@ -19,6 +19,7 @@ from tombola.problems.rows import as_rows, blocks, products, squared_norms, take
 from tombola.solvers import Newton, gap
 from tombola.solvers.gap import best_constant
 from tombola.solvers.newton import run as newton_run
+from tombola.solvers.newton import sample as newton_sample
 from tombola.solvers.newton.run import BACK, MEMORY, NESTED, WORTH
 from tombola.solvers.newton.sample import (
     ARMIJO,
@@ -119,13 +120,16 @@ class Slow:
         return value, gradient, hessian
 
     def descended(self, w, items, factors, c, lengths=None):
-        """Newton's method, with a Hessian that is kept while steps leave a tenth of the gain."""
+        """Newton's method; a Hessian is kept while steps leave a tenth, unless it is cheap."""
         first = last = 0.0
-        hessian = None
+        hessian, cheap = None, len(items) * self.it.d**2 <= newton_sample.CHEAP
         for _ in range(STEPS):
             value, gradient, here = self.sampled(w, items, factors)
             gradient = gradient + c
-            if hessian is None or gradient @ np.linalg.solve(hessian, gradient) > SLOW * last:
+            slow = hessian is not None and (
+                gradient @ np.linalg.solve(hessian, gradient) > SLOW * last
+            )
+            if hessian is None or cheap or slow:
                 hessian = here
             step, factor = -np.linalg.solve(hessian, gradient), 1.0
             gain = -gradient @ step
@@ -293,10 +297,12 @@ def test_scores_without_curvature_or_slopes(curves, slopes):
     np.testing.assert_allclose(run.survey.scores, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("cheap", [0, newton_sample.CHEAP])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_the_way_over_a_sample(intercept, weighted, monkeypatch):
+def test_the_way_over_a_sample(intercept, weighted, cheap, monkeypatch):
     """Far out, where the logistic function is flat, full steps overshoot, and are halved."""
+    monkeypatch.setattr(newton_sample, "CHEAP", cheap)
     it = problem(fit_intercept=intercept, **({} if weighted else {"sample_weight": None}))
     slow, m, halved = Slow(it), 60, 0
     for seed in range(8):

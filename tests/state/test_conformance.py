@@ -217,7 +217,7 @@ def play_ahead(run):
     seen = play_loader(run)
     for _ in range(2):
         if run.thing.state_dict()["position"]["left"] > 0:
-            run.thing._batches.draw_next()
+            run.thing._batches.draw_next(run.thing._batches.current)
     run.load_state_dict(run.state_dict())
     return seen
 
@@ -310,7 +310,9 @@ def test_torch(name):
 
 def test_a_file_of_what_needs_data_says_so(tmp_path):
     pytest.importorskip("torch")
-    for make, play in TORCH.values():
+    for name, (make, play) in TORCH.items():
+        if name.startswith("device ") and name != "device loader":
+            continue  # on the CPU, its state is the host's, which needs nothing
         thing = make()
         play(thing)
         tombola.save(thing, tmp_path / "state")

@@ -1,14 +1,34 @@
-"""Ranks that are threads of one process: quick, and every collective is a meeting point."""
+"""Ranks that are threads of one process, for speed, or two processes."""
 
 import threading
 
 import numpy as np
+import torch
 
 from tombola.torch.communication import Connection
 
 
+def two_processes(function, folder):
+    """Call a function (rank, folder) in two processes; return their exit codes and results.
+
+    The results of a rank are what it saves as ``{folder}/results-{rank}``.
+    """
+    context = torch.multiprocessing.get_context("spawn")
+    processes = [context.Process(target=function, args=(rank, str(folder))) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        process.kill()
+    results = [torch.load(folder / f"results-{rank}", weights_only=True) for rank in range(2)]
+    return [process.exitcode for process in processes], results
+
+
 class Crowd:
-    """As many ranks as asked for; `run` calls a function of the rank on each of them."""
+    """As many ranks as asked for; `run` calls a function of the rank on each of them.
+
+    Every collective is a meeting point.
+    """
 
     def __init__(self, world, monkeypatch):
         self.world = world

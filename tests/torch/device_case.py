@@ -3,6 +3,7 @@
 Kernels run on a CUDA device where there is one, else under Triton's interpreter on few items.
 """
 
+import functools
 import importlib.util
 import os
 import pathlib
@@ -43,6 +44,25 @@ def on(sampler, values):
 def use_kernels(monkeypatch):
     """Let samplers and indexes on any device run kernels."""
     monkeypatch.setattr(launching, "runs_kernels", lambda device: True)
+    if not CUDA:  # few programs to interpret
+        monkeypatch.setattr(sampler, "draw_launch", lambda size: (32, 1, 1))
+
+
+def fixtures(make):
+    """The fixtures `new`, of either kind, and `on_board`, of the kind that runs on a device.
+
+    They are functions that call `make` with a device before their own arguments.
+    """
+
+    def on_board(monkeypatch):
+        use_kernels(monkeypatch)
+        return functools.partial(make, DEVICE)
+
+    @pytest.fixture(params=["cpu", pytest.param("triton", marks=needs_triton)])
+    def new(request, monkeypatch):
+        return functools.partial(make, "cpu") if request.param == "cpu" else on_board(monkeypatch)
+
+    return new, pytest.fixture(on_board)
 
 
 def change_kernels(monkeypatch, folder, module, old, new, more=""):

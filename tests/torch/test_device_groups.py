@@ -12,12 +12,12 @@ from device_case import (
     change_kernels,
     changed,
     cuda_tests,
+    fixtures,
     long,
     needs_triton,
     numbers_of,
     on,
     refuse,
-    use_kernels,
 )
 from device_oracle import random_below
 from device_player import Player
@@ -28,36 +28,18 @@ from tombola.checkpoint import CheckpointError
 from tombola.testing import check_sampler
 from tombola.torch import GroupVRB, TensorDraw
 from tombola.torch.device import sampler as device_sampler
-from tombola.torch.device.board import DrawLaunch
 from tombola.torch.device.layout import Real, Whole
-from tombola.torch.device.sampler import LearnLaunch
 
 # the interpreter's arithmetic is numpy's, which warns where a GPU does not
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 GROUPS = [0, 2, 1, 0, 0, 1, 2, 0]
 
 
-@pytest.fixture(params=["cpu", pytest.param("triton", marks=needs_triton)])
-def new(request, monkeypatch):
-    """A function that makes a sampler of either kind."""
-    if request.param == "cpu":
-        return lambda groups=GROUPS, seed=0, **more: GroupVRB(
-            groups, device="cpu", seed=seed, **more
-        )
-    return new_on_board(monkeypatch)
+def make(device, groups=GROUPS, seed=0, **more):
+    return GroupVRB(groups, device=device, seed=seed, **more)
 
 
-@pytest.fixture
-def on_board(monkeypatch):
-    """A function that makes a sampler of the kind that runs on a device."""
-    return new_on_board(monkeypatch)
-
-
-def new_on_board(monkeypatch):
-    use_kernels(monkeypatch)
-    if not CUDA:  # few programs to interpret
-        monkeypatch.setattr(device_sampler, "draw_launch", lambda size: DrawLaunch(32, 1, 1))
-    return lambda groups=GROUPS, seed=0, **more: GroupVRB(groups, device=DEVICE, seed=seed, **more)
+new, on_board = fixtures(make)
 
 
 # ---- the rule
@@ -132,7 +114,7 @@ def test_one_group_one_item_and_many_groups(on_board):
 
 @needs_triton
 def test_batches_of_several_programs(on_board, monkeypatch):
-    monkeypatch.setattr(device_sampler, "learn_launch", lambda size: LearnLaunch(16, 1))
+    monkeypatch.setattr(device_sampler, "learn_launch", lambda size: (16, 1))
     groups = np.arange(300) % 7
     compare(on_board, groups, RULES["noisy"], size=53, rounds=3)
 
@@ -171,7 +153,7 @@ def test_equal_losses_shuffle(on_board):
 
 WRONG = {
     "groups of the end": ("draw_kernels", "starts + group + 1)", "starts + group)"),
-    "before forgotten": ("draw_kernels", "before(board, n, first, HEIGHT) +", "0 * first +"),
+    "before forgotten": ("draw_kernels", "weight_before(board, n, first, HEIGHT) +", "0 * first +"),
     "any item too often": ("draw_kernels", "by_weight = part > GROUP", "by_weight = part > 3"),
     "kappa stays": ("weigh_kernels", "start + (1.0 - rest)", "start + (0.0 * rest)"),
     "duplicates once": ("learn_kernels", "- score) * times / window", "- score) / window"),

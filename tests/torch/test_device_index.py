@@ -15,7 +15,15 @@ import sys
 import numpy as np
 import pytest
 import torch
-from device_case import CUDA, DEVICE, change_kernels, cuda_tests, needs_triton, use_kernels
+from device_case import (
+    CUDA,
+    DEVICE,
+    change_kernels,
+    cuda_tests,
+    fixtures,
+    needs_triton,
+    use_kernels,
+)  # fmt: skip
 from device_oracle import Oracle, key_of, philox
 
 import tombola
@@ -31,24 +39,9 @@ FULL = 2**62 // 16
 ODD_WEIGHTS = [FULL] * 12 + [ODD - 12 * FULL] + [0] * 3
 HALF_WEIGHTS = [FULL] * 14 + [2**65 // 9 - 14 * FULL, 0]  # of the low halves below it, half are
 
-
-@pytest.fixture(params=["cpu", pytest.param("triton", marks=needs_triton)])
-def new(request, monkeypatch):
-    """A function that makes an index of either kind."""
-    if request.param == "cpu":
-        return lambda weights, seed=0: WeightIndex(torch.tensor(weights), device="cpu", seed=seed)
-    return new_on_board(monkeypatch)
-
-
-@pytest.fixture
-def on_board(monkeypatch):
-    """A function that makes an index of the kind that runs on a device."""
-    return new_on_board(monkeypatch)
-
-
-def new_on_board(monkeypatch):
-    use_kernels(monkeypatch)
-    return lambda weights, seed=0: WeightIndex(torch.tensor(weights), device=DEVICE, seed=seed)
+new, on_board = fixtures(
+    lambda device, weights, seed=0: WeightIndex(torch.tensor(weights), device=device, seed=seed)
+)
 
 
 def on(device_index, values):
@@ -149,7 +142,7 @@ def test_draws_and_changes_are_the_oracles(on_board, n, seed):
 @needs_triton
 @pytest.mark.parametrize("launch", [(4, 1, 1), (8, 1, 16), (16, 1, 32), (2, 2, 8)])
 def test_draws_do_not_depend_on_how_they_are_cut(on_board, monkeypatch, launch):
-    monkeypatch.setattr(board, "draw_launch", lambda size: board.DrawLaunch(*launch))
+    monkeypatch.setattr(board, "draw_launch", lambda size: launch)
     play(on_board, 300, 3, draws=21)
 
 
@@ -276,7 +269,7 @@ def excess(make):
 @needs_triton
 def test_frequencies_show_a_modulo(on_board, monkeypatch, tmp_path):
     """Modulo this total, 5 of 2^64 words are equal for darts in its lower half, else 4."""
-    launch = board.DrawLaunch(*((8, 1, 16) if CUDA else (512, 4, 1)))  # few programs to interpret
+    launch = (8, 1, 16) if CUDA else (512, 4, 1)  # few programs to interpret
     monkeypatch.setattr(board, "draw_launch", lambda size: launch)
     assert excess(on_board) < 5
     right = "dart = tl.umulhi(word, bound)\n    rest = word * bound"

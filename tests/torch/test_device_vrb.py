@@ -18,12 +18,12 @@ from device_case import (
     change_kernels,
     changed,
     cuda_tests,
+    fixtures,
     long,
     needs_triton,
     numbers_of,
     on,
     refuse,
-    use_kernels,
 )
 from device_oracle import key_of, philox, random_below
 from device_player import Player
@@ -36,34 +36,13 @@ from tombola.testing import check_sampler
 from tombola.torch import VRB, TensorDraw
 from tombola.torch.device import launching
 from tombola.torch.device import sampler as device_sampler
-from tombola.torch.device.board import DrawLaunch
 from tombola.torch.device.layout import Real, Whole
-from tombola.torch.device.sampler import LearnLaunch
 from tombola.torch.tensors import from_tensors
 
 # the interpreter's arithmetic is numpy's, which warns where a GPU does not
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
-
-@pytest.fixture(params=["cpu", pytest.param("triton", marks=needs_triton)])
-def new(request, monkeypatch):
-    """A function that makes a sampler of either kind."""
-    if request.param == "cpu":
-        return lambda n, seed=0, **more: VRB(n, device="cpu", seed=seed, **more)
-    return new_on_board(monkeypatch)
-
-
-@pytest.fixture
-def on_board(monkeypatch):
-    """A function that makes a sampler of the kind that runs on a device."""
-    return new_on_board(monkeypatch)
-
-
-def new_on_board(monkeypatch):
-    use_kernels(monkeypatch)
-    if not CUDA:  # few programs to interpret
-        monkeypatch.setattr(device_sampler, "draw_launch", lambda size: DrawLaunch(32, 1, 1))
-    return lambda n, seed=0, **more: VRB(n, device=DEVICE, seed=seed, **more)
+new, on_board = fixtures(lambda device, n, seed=0, **more: VRB(n, device=device, seed=seed, **more))
 
 
 # ---- the rule
@@ -223,7 +202,7 @@ def test_steady_losses_end_where_the_hosts_do(on_board):
 
 @needs_triton
 def test_batches_of_several_programs(on_board, monkeypatch):
-    monkeypatch.setattr(device_sampler, "learn_launch", lambda size: LearnLaunch(16, 1))
+    monkeypatch.setattr(device_sampler, "learn_launch", lambda size: (16, 1))
     compare(on_board, 10, RULES["noisy"], size=53, rounds=3)
     compare(on_board, 300, RULES["zeros at first"], size=53, rounds=5)
     sampler = on_board(10)
@@ -287,7 +266,7 @@ def test_wrong_kernels_are_rejected(on_board, monkeypatch, tmp_path, name):
     one_program = device_sampler.learn_launch
 
     def trial():
-        for launch in (lambda size: LearnLaunch(8, 1), one_program):
+        for launch in (lambda size: (8, 1), one_program):
             monkeypatch.setattr(device_sampler, "learn_launch", launch)
             for rule in ("noisy", "jumping", "sparse"):
                 compare(on_board, 6, RULES[rule], size=13, rounds=3)

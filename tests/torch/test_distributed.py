@@ -11,7 +11,7 @@ import signal
 import numpy as np
 import pytest
 import torch
-from crowd import Crowd
+from crowd import Crowd, two_processes
 from test_resume import digest
 from torch import distributed as dist
 from torch.utils.data import TensorDataset
@@ -107,16 +107,9 @@ def live(rank, folder):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
-    context = torch.multiprocessing.get_context("spawn")
-    processes = [context.Process(target=live, args=(rank, str(folder))) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-        process.kill()
-    assert processes[1].exitcode == -signal.SIGKILL
-    assert processes[0].exitcode not in (0, None)  # it lost its partner and said so
-    results = [torch.load(folder / f"results-{rank}", weights_only=True) for rank in range(2)]
+    (survivor, killed), results = two_processes(live, folder)
+    assert killed == -signal.SIGKILL
+    assert survivor not in (0, None)  # it lost its partner and said so
     return results, torch.load(folder / "checkpoint", weights_only=True)
 
 

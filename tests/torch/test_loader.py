@@ -633,7 +633,7 @@ def test_wrong_feedback_is_refused():
     ]:
         with pytest.raises(error, match=message):
             loader.update(draw, losses)
-    with pytest.raises(TypeError, match="draw must be what came with the batch, got list"):
+    with pytest.raises(TypeError, match="draw must be the draw of a batch, got list"):
         loader.update([1, 2], torch.ones(2))
     other = ImportanceLoader(TensorDataset(torch.arange(50)), 16)
     with pytest.raises(ValueError, match="the draw is over 70 items, this is over 50"):

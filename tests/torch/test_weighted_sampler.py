@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from crowd import two_processes
 from scipy import stats
 from torch import distributed as dist
 from torch.utils.data import BatchSampler, DataLoader, WeightedRandomSampler
@@ -765,15 +766,9 @@ def live(rank, folder):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
-    context = torch.multiprocessing.get_context("spawn")
-    processes = [context.Process(target=live, args=(rank, str(folder))) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-        process.kill()
-    assert [process.exitcode for process in processes] == [0, 0]
-    return [torch.load(folder / f"results-{rank}", weights_only=True) for rank in range(2)]
+    codes, results = two_processes(live, folder)
+    assert codes == [0, 0]
+    return results
 
 
 def joined(two, replacement, key):

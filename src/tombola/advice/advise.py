@@ -40,7 +40,7 @@ def advise(
     y_test: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     n_clusters: int = 8,
-    alpha: float = 1e-4,
+    alpha: float | None = None,
     l1: bool = False,
     reading: str | None = None,
     seed: int = 0,
@@ -72,8 +72,9 @@ def advise(
     groups : array-like of shape (n,), optional
         The groups of `GroupVRB`; by default the two sides of a classification.
     n_clusters : int, default=8
-    alpha : float, default=1e-4
-        The penalty of linear models: the mean loss plus alpha |w|^2 / 2.
+    alpha : float, optional
+        The penalty of linear models: the mean loss plus alpha |w|^2 / 2. By default 1 / n, which is
+        also scikit-learn's.
     l1 : bool, default=False
         Whether the penalty is alpha |w|_1.
     reading : str, optional
@@ -101,9 +102,10 @@ def advise(
     'scikit-learn'
     """
     began = time.perf_counter()
-    budget, alpha = number("budget", budget), number("alpha", alpha)
+    alpha = None if alpha is None else number("alpha", alpha)
+    budget = number("budget", budget)
     for name, value in (("budget", budget), ("alpha", alpha)):
-        if not value > 0:
+        if value is not None and not value > 0:
             raise ValueError(f"{name} must be positive, got {value}")
     n_clusters, seed = whole("n_clusters", n_clusters, 1), whole("seed", seed, 0)
     begin = opening(X, y, task, seed) if reading is None else reading

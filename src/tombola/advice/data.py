@@ -89,9 +89,11 @@ class Data:
         if self.task == "clustering":
             return MiniBatchKMeans(n_clusters=self.n_clusters, **parameters)
         kind = LinearClassifier if self.task == "classification" else LinearRegressor
-        alpha, l1 = self.penalty
+        alpha, l1 = self.penalty.of(self.n), self.penalty.l1
         # w is multiplied by the scale of X and divided by that of y: the same model
         alpha /= self.scale * self.target_scale if l1 else self.scale**2
+        if len(self.labels) > 2 and self.task == "classification":
+            parameters["multi_class"] = "ovr"  # classes are raced one by one
         return kind(alpha=alpha, l1_ratio=1.0 if l1 else 0.0, **parameters)
 
     def keep(self, size: int, seed: int) -> None:

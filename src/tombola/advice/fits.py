@@ -185,7 +185,7 @@ def objective_of(model: Any, family: str, X: Any, y: Any, data: Data) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         margins = np.asarray(X @ weights.T) + free
         norm = np.abs(weights).sum() if data.penalty.l1 else 0.5 * (weights**2).sum()
-        found = float(_losses(margins, family, y).mean() + data.penalty.alpha * norm)
+        found = float(_losses(margins, family, y).mean() + data.penalty.of(data.n) * norm)
     return found if np.isfinite(found) else np.inf
 
 

@@ -19,10 +19,17 @@ FEWEST = 20  # passes, whatever the limit
 
 
 class Penalty(NamedTuple):
-    """The penalty that all models share: alpha |w|^2 / 2, or alpha |w|_1 with l1."""
+    """The penalty that all models share: alpha |w|^2 / 2, or alpha |w|_1 with l1.
 
-    alpha: float
+    alpha = None is the default of the estimators, 1 / n.
+    """
+
+    alpha: float | None
     l1: bool
+
+    def of(self, n: int) -> float:
+        """Return alpha for a fit of n rows."""
+        return 1.0 / n if self.alpha is None else self.alpha
 
 
 class Candidate(NamedTuple):
@@ -64,9 +71,10 @@ def candidates(
 
 
 def _regressors(penalty: Penalty, n: int) -> list[Candidate]:
-    alpha, family = penalty.alpha, "least squares"
+    alpha, family = penalty.of(n), "least squares"
     sgd = linear_model.SGDRegressor(alpha=alpha, penalty="l1" if penalty.l1 else "l2")
-    models = [linear_model.Ridge(alpha=alpha * n), LinearRegressor(alpha=alpha)]
+    ridge = 1.0 if penalty.alpha is None else alpha * n
+    models = [linear_model.Ridge(alpha=ridge), LinearRegressor(alpha=penalty.alpha)]
     if penalty.l1:
         models = [linear_model.Lasso(alpha=alpha), Lasso(alpha=alpha)]
     else:  # the rate of SGDRegressor needs a target of spread 1; for ridge that is the same model
@@ -77,9 +85,9 @@ def _regressors(penalty: Penalty, n: int) -> list[Candidate]:
 def _classifiers(
     penalty: Penalty, n: int, width: int, n_classes: int, passes: int
 ) -> list[Candidate]:
-    alpha, several = penalty.alpha, n_classes > 2
+    alpha, several = penalty.of(n), n_classes > 2
     family = "softmax" if several else "log loss"
-    C, most = 1.0 / (alpha * n), {"max_iter": passes}
+    C, most = 1.0 if penalty.alpha is None else 1.0 / (alpha * n), {"max_iter": passes}
     own: dict[str, Any] = {"C": C}
     if penalty.l1:
         kind = linear_model.LogisticRegression
@@ -99,8 +107,8 @@ def _classifiers(
     sgd = linear_model.SGDClassifier(
         loss="log_loss", alpha=alpha, penalty="l1" if penalty.l1 else "l2"
     )
-    ours = LinearClassifier(alpha=alpha, l1_ratio=1.0 if penalty.l1 else 0.0)
-    return [*found, _candidate(sgd, each), _candidate(ours, each)]
+    ours = LinearClassifier(alpha=penalty.alpha, l1_ratio=1.0 if penalty.l1 else 0.0)
+    return [*found, _candidate(sgd, each), _candidate(ours, family)]
 
 
 def _candidate(estimator: Any, family: str) -> Candidate:

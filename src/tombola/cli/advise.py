@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "default: 50",
     )  # fmt: skip
     parser.add_argument(
-        "--alpha", type=number_from(1e-300), help="penalty of linear models; default: 1e-4"
+        "--alpha", type=number_from(1e-300), help="penalty of linear models; default: 1 / n"
     )
     parser.add_argument("--l1", action="store_true", help="penalise |w| in place of |w|^2 / 2")
     parser.add_argument(
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         with Progress("racing") as progress:
             advice = advise(
                 data.X, data.y, task=data.task, X_test=data.X_test, y_test=data.y_test,
-                n_clusters=n_clusters, alpha=1e-4 if options.alpha is None else options.alpha,
+                n_clusters=n_clusters, alpha=options.alpha,
                 l1=options.l1, reading=data.code(), seed=options.seed, budget=options.budget,
                 progress=progress,
             )  # fmt: skip

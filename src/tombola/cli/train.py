@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alpha", type=number_from(0.0),
         help="the strength of the penalty, alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2); "
-        "default: 0.0001",
+        "default: 1 / n, for n rows",
     )  # fmt: skip
     parser.add_argument(
         "--l1-ratio", type=_share, help="the share of l1 in the penalty, from 0 to 1; default: 0"
@@ -91,14 +91,14 @@ def run(options: argparse.Namespace) -> int:
     from tombola.cli.train_scores import held_out
 
     try:  # before anything is written: for example, squares of numbers may overflow
-        plan.estimator.parts(data.X, data.y)[0].make()
+        problem = plan.estimator.parts(data.X, data.y)[0].make()
     except ValueError as error:
         raise DataError(str(error)) from None
 
     rows = Data(**data.record(), notes=list(data.notes), held_out=held_out(data))
     record = Begun(
-        command="train", finished=False, settings=_settings(options, data, plan), data=rows,
-        versions=versions(),
+        command="train", finished=False, settings=_settings(options, data, plan, problem),
+        data=rows, versions=versions(),
     )  # fmt: skip
     if options.resume:
         _check_same(folder, record)
@@ -144,9 +144,12 @@ def _plan(options: argparse.Namespace, data: OpenData) -> "Plan":
     return Plan(estimator)
 
 
-def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan") -> Settings:
+def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan", problem: Any) -> Settings:
     """Return all settings, besides the data, that decide the outcome."""
-    own = CLUSTERING if data.task == "clustering" else LINEAR
+    names = CLUSTERING if data.task == "clustering" else LINEAR
+    own = {name: getattr(plan.estimator, name) for name in names}
+    if "alpha" in own:
+        own["alpha"] = problem.alpha
     return Settings(
         target=options.target,
         task=data.task,
@@ -159,7 +162,7 @@ def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan") -> Sett
         tol=plan.estimator.tol,
         test=options.test,
         seed=options.seed,
-        **{name: getattr(plan.estimator, name) for name in own},
+        **own,
     )
 
 
@@ -171,6 +174,8 @@ def _check_same(folder: Path, record: Begun) -> None:
             raise CommandError(f"{folder} holds no run of `tombola train`: it has no run.json")
         return
     before = read_record(folder)
+    if before.data.checksum != record.data.checksum:
+        raise CommandError(f"{folder} was begun with other data than {record.data.source}")
     settings = vars(before.settings)
     for name, value in vars(record.settings).items():
         if settings[name] != value:
@@ -178,8 +183,6 @@ def _check_same(folder: Path, record: Begun) -> None:
                 f"{folder} was begun with {name} = {_shown(settings[name])}, this is {value}: "
                 "resume with the same arguments, or use another folder"
             )
-    if before.data.checksum != record.data.checksum:
-        raise CommandError(f"{folder} was begun with other data than {record.data.source}")
 
 
 def _shown(value: Any) -> str:

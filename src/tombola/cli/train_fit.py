@@ -317,8 +317,8 @@ class Trained:
             return {**arrays, "centres": model.cluster_centers_}
         if self.plan.task == "classification":
             arrays["classes"] = model.classes_
-        coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
-        return {**arrays, "coef": coef, "intercept": intercept}
+        learnt = {"coef": np.atleast_2d(model.coef_), "intercept": np.atleast_1d(model.intercept_)}
+        return {**arrays, **{name: it.astype(np.float64) for name, it in learnt.items()}}
 
 
 def fit(data: OpenData, plan: Plan, jobs: int, folder: Path, *, resume: bool) -> Trained:
@@ -344,7 +344,7 @@ def fit(data: OpenData, plan: Plan, jobs: int, folder: Path, *, resume: bool) ->
         If a checkpoint is damaged, or the fit fails.
     """
     classes = np.unique(data.y) if plan.task == "classification" else None  # type: ignore[arg-type]
-    count = 1 if classes is None or len(classes) == 2 else len(classes)
+    count = len(plan.estimator.parts(data.X, data.y))
     model = clone(plan.estimator)
     if classes is not None:
         model.set_params(n_jobs=jobs)
@@ -358,7 +358,9 @@ def fit(data: OpenData, plan: Plan, jobs: int, folder: Path, *, resume: bool) ->
                     done[k] = max(done[k], share)
                     progress(round(STEPS * sum(done)), STEPS * count)
 
-            label = data.name if classes is None else classes[1] if count == 1 else part.label
+            label = data.name if part.label is None else part.label
+            if classes is not None and len(classes) == 2:
+                label = classes[1]
             held = _held_part(data, model, classes, k)
             name = as_cell(str(label))  # also in trace.csv
             recorders[k] = Recorder(name, folder / f"{k}.npz", resume, held, tell)

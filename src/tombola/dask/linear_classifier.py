@@ -34,8 +34,11 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     ----------
     loss : {"log_loss", "hinge", "squared_hinge"}, default="log_loss"
         With the hinge loss, some rows of X are sent to the driver.
-    alpha : float, default=1e-4
-        The strength of the penalty, above 0; scikit-learn's C is 1 / (alpha n).
+    alpha : float, optional
+        The strength of the penalty, above 0; by default 1 / n, with n the sum of the weights of
+        rows, as in memory.
+    C : float, optional
+        scikit-learn's name of the penalty, alpha = 1 / (C n); give one of the two.
     l1_ratio : float, default=0.0
         The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
     sampler : {"auto", "shuffle"}, default="auto"
@@ -53,6 +56,10 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
         As in `tombola.estimators.LinearClassifier`.
     verbose : int, default=0
         Above 0, a bar shows round, gap, loads of the data and bytes moved.
+    multi_class : "ovr"
+        Not a parameter: with more than two classes, there is a binary problem for each class
+        against the rest, also for log_loss, unlike in memory. A round works on all of them with
+        one load of the data.
     client : distributed.Client, optional
         By default the current one; without any, Dask's threads on this machine, where every thread
         has one partition in memory at a time.
@@ -79,11 +86,6 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     feature_names_in_ : ndarray
         Where X is a data frame.
 
-    Notes
-    -----
-    With more than two classes, there is a binary problem for each class against the rest; a round
-    works on all of them with one load of the data.
-
     Examples
     --------
     >>> import dask.array as da
@@ -100,6 +102,7 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     """
 
     local: ClassVar[Any] = estimators.LinearClassifier
+    multi_class: ClassVar[str] = "ovr"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **ClassificationLoss._parameter_constraints,
@@ -116,10 +119,15 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
             )
         weights = None
         if self.class_weight == "balanced":
-            weights = overview.rows / (len(classes) * overview.counts)
+            masses = overview.masses
+            weights = masses.sum() / (len(classes) * np.where(masses > 0.0, masses, 1.0))
         elif self.class_weight is not None:
             weights = self._class_weights(overview)
         return Target(classes, classes, weights, 1 if len(classes) == 2 else len(classes))
+
+    def to_local(self) -> Any:
+        """Return the fitted estimator of `tombola.estimators`, for rows in memory."""
+        return super().to_local().set_params(multi_class=self.multi_class)
 
     def _class_weights(self, overview: Overview) -> NDArray[np.float64]:
         """Return the weight of each class, or raise an error that names one that is wrong."""

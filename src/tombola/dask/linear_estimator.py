@@ -69,7 +69,7 @@ class DaskLinear(LinearParameters, DaskEstimator):
         **DaskEstimator._parameter_constraints,
         **LinearParameters._parameter_constraints,
         # a certificate by duals needs a penalty
-        "alpha": [Interval(Real, 0, None, closed="neither")],
+        "alpha": [None, Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "sampler": [StrOptions({"auto", "shuffle"})],
         "local_epochs": [Interval(Real, 0, None, closed="neither")],
@@ -107,12 +107,12 @@ class DaskLinear(LinearParameters, DaskEstimator):
             raise ValueError(NO_TARGETS.format(type(self).__name__))
         folder = None if self.checkpoint is None else folder_at(self.checkpoint)
         blocks = blocks_of(X, y, sample_weight)
-        kind, options = self._problem()
         centre = self.fit_intercept and self.l1_ratio == 0
         runner = make_runner(blocks.parts, self.client)
         parts = runner.map(look_at, self.numeric, centre)
         overview = merge(parts)
         target = self._target(overview)
+        kind, options = self._problem(overview.mass(target.class_weights))
         setting = make_setting(
             overview,
             sum(bool(part.masses.sum() > 0) for part in parts),

@@ -28,8 +28,8 @@ class LinearRegressor(RegressorMixin, RegressionLoss, DaskLinear):
         With the last one, some rows of X are sent to the driver, and `local_epochs` is not used.
     epsilon : float, optional
         For the last two losses, in the unit of y; by default 1.35 and 0.1.
-    alpha, l1_ratio, fit_intercept, sampler, local_epochs, max_iter, tol, random_state, verbose, \
-client, checkpoint, checkpoint_every
+    alpha, C, l1_ratio, fit_intercept, sampler, local_epochs, max_iter, tol, random_state, \
+verbose, client, checkpoint, checkpoint_every
         As in `tombola.dask.LinearClassifier`.
 
     Attributes

@@ -74,6 +74,10 @@ class Overview(NamedTuple):
     shares: NDArray[np.float64]
     mark: str = ""
 
+    def mass(self, class_weights: NDArray[np.float64] | None) -> float:
+        """Return the sum of the weights of all rows."""
+        return float(self.masses.sum() if class_weights is None else class_weights @ self.masses)
+
 
 def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> Overview:
     """Sum up a partition, for a regression if `numeric`, and for centred rows if `centre`."""
@@ -280,7 +284,7 @@ def make_setting(
 ) -> Setting:
     """Return the setting of a fit of rows that were summed up."""
     by_label = np.ones(len(overview.labels)) if class_weights is None else class_weights
-    total = float(by_label @ overview.masses)
+    total = overview.mass(class_weights)
     usual = float(by_label @ overview.usual)
     sums, squares = by_label @ overview.sums, float(by_label @ overview.squares)
     mean = np.zeros(overview.columns)

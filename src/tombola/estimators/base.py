@@ -144,7 +144,9 @@ def one_column(y: Any) -> NDArray[Any]:
 
 
 def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
-    """Return a weight for each row, 1 where none are given."""
+    """Return a weight for each row, 1 if none are given."""
+    if sample_weight is None:
+        return np.ones(X.shape[0])
     weights = np.asarray(
         _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     )
@@ -193,9 +195,11 @@ class LinearPrediction:
         """Return the prediction for each row."""
         check_is_fitted(self)
         X = checked_rows(self, X, reset=False)
-        return np.asarray(safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_)
+        found = safe_sparse_dot(X, self.coef_.T, dense_output=True)
+        found = found.ravel() if found.ndim == 2 and found.shape[1] == 1 else found
+        return np.asarray(found + self.intercept_)
 
     def _check_warm_start(self, columns: int) -> None:
         """Refuse to continue from a solution with another number of columns."""
-        if self.coef_.size != columns:
+        if np.prod(np.shape(self.coef_)) != columns:
             raise ValueError("warm_start needs the number of columns of the last fit")

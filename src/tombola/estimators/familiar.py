@@ -9,11 +9,13 @@ __all__ = ["check_values", "check_words", "names_ours"]
 Kind = TypeVar("Kind", bound=type)
 
 PARAMETERS = {
-    "C": "alpha = 1 / (C n), with n the number of rows",
+    "dual": 'solver="sdca" for the dual problem',
     "eta0": 'rate, with solver="sgd" or "adagrad"',
     "learning_rate": 'rate, with solver="sgd" or "adagrad"',
     "n_iter": "max_iter",
     "penalty": "alpha, and l1_ratio: 0 for l2, 1 for l1, between them for elasticnet",
+    "positive": "Lasso or ElasticNet, with positive=True",
+    "shuffle": 'sampler="shuffle", or "uniform"',
 }
 PENALTIES = {
     "l1": "l1_ratio=1.0",
@@ -24,13 +26,16 @@ PENALTIES = {
 VALUES = {
     ("loss", "log"): "log_loss",
     ("loss", "squared_loss"): "squared_error",
-    ("multi_class", "auto"): 'ovr" or "softmax',
     ("multi_class", "multinomial"): "softmax",
+    ("solver", "cholesky"): "auto",
     ("solver", "lbfgs"): "auto",
     ("solver", "liblinear"): "sdca",
     ("solver", "newton-cg"): "auto",
     ("solver", "newton-cholesky"): "auto",
+    ("solver", "lsqr"): "auto",
     ("solver", "sag"): "saga",
+    ("solver", "sparse_cg"): "auto",
+    ("solver", "svd"): "auto",
 }
 
 

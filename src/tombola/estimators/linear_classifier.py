@@ -45,21 +45,25 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
     Parameters
     ----------
     loss : {"log_loss", "hinge", "squared_hinge"}, default="log_loss"
-    multi_class : {"ovr", "softmax"}, default="ovr"
+    multi_class : {"auto", "ovr", "softmax"}, default="auto"
         With more than two classes: a binary problem for each class against the rest, or one problem
-        for all of them (log_loss only).
+        for all of them (log_loss only). "auto" is softmax for log_loss, unless y is an indicator
+        matrix or solver="sdca", and one-vs-rest otherwise.
     class_weight : dict, "balanced" or None, default=None
         The weight of each class; it multiplies the sample weights of its rows.
-    alpha : float, default=1e-4
-        The strength of the penalty; scikit-learn's C is 1 / (alpha n).
+    alpha : float, optional
+        The strength of the penalty, by default 1 / n: the model of scikit-learn's
+        `LogisticRegression`. With weights of rows or classes, n is their sum.
+    C : float, optional
+        scikit-learn's name of the penalty, alpha = 1 / (C n); give one of the two.
     l1_ratio : float, default=0.0
         The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
     fit_intercept : bool, default=True
         Whether to fit b, which is not penalised.
     solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
         "auto" is newton (Newton's method, on samples of rows if they are many) for smooth losses
-        with alpha above 0 and l1_ratio=0: if there are 30 rows or more for each column, if there
-        are few of both, or if sdca would be slow, as with columns in large units. Otherwise it is
+        with l1_ratio=0: if there are 30 rows or more for each column, if there are few of both, if
+        alpha is 0, or if sdca would be slow, as with columns in large units. Otherwise it is
         sdca (dual coordinate ascent), which needs alpha above 0, l1_ratio below 1, and not softmax.
         With l1_ratio=1 `fit` goes by columns in place of rows (`tombola.solvers.WorkingSets`).
         Elsewhere it is saga, or adagrad for the hinge loss. All but adagrad and sgd converge
@@ -79,9 +83,10 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
         Epochs: of n draws each, for newton one pass over all rows and one sample.
     tol : float or None, default=1e-4
         The relative duality gap at which newton, sdca, saga and svrg stop: the objective is then
-        above its minimum by at most tol times its value at w = 0 with the best intercept. (Where
-        alpha is 0 there is no such gap: saga and svrg stop when no coefficient has moved in an
-        epoch by more than tol times the largest one.) adagrad and sgd stop when, for 5 epochs, the
+        above its minimum by at most tol times its value at w = 0 with the best intercept. (If
+        alpha is 0 there is no such gap: newton stops when a step is expected to gain less than
+        half of that, saga and svrg when no coefficient has moved in an epoch by more than tol times
+        the largest one.) adagrad and sgd stop when, for 5 epochs, the
         objective as estimated from the draws has not fallen by tol relative to the best one. None
         or 0: after max_iter epochs.
     n_jobs : int or None, default=None
@@ -150,7 +155,7 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
     True
     """
 
-    multi_class: str = "ovr"
+    multi_class: str = "auto"
     n_jobs: int | None = None
 
     samplers = NAMES
@@ -158,7 +163,7 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LinearEstimator._parameter_constraints,
         **ClassificationLoss._parameter_constraints,
-        "multi_class": [StrOptions({"ovr", "softmax"})],
+        "multi_class": [StrOptions({"auto", "ovr", "softmax"})],
         "n_jobs": [None, Integral],
         "sampler": [StrOptions(set(samplers)), Sampler, callable],
     }
@@ -180,7 +185,8 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
         if again:
             one = len(classes) == 2 and y.ndim == 1
             shape = (1 if one else len(classes), columns)
-            if not np.array_equal(classes, self.classes_) or self.coef_.shape != shape:
+            known = getattr(self, "classes_", classes)
+            if not np.array_equal(classes, known) or np.shape(self.coef_) != shape:
                 raise ValueError(
                     "warm_start needs the classes and the number of columns of the last fit"
                 )
@@ -272,28 +278,33 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
         normalise : bool, default=True
             Whether sample weights are divided by their mean.
         """
-        softmax = self.multi_class == "softmax"
-        if softmax and self.loss != "log_loss":
+        if self.multi_class == "softmax" and self.loss != "log_loss":
             raise ValueError(f'multi_class="softmax" is for log_loss, got loss={self.loss!r}')
-        kind, settings = self._problem()
-        settings |= {"sample_weight": sample_weight, "normalise": normalise}
         if y.ndim == 2:
             self._check_indicators()
-            return [
-                Part(k, partial(kind, X, side, **settings), side)
-                for k, side in enumerate(np.ascontiguousarray(y.T))
-            ]
+            make = self._maker(X, sample_weight, normalise)
+            return [Part(k, make(side), side) for k, side in enumerate(np.ascontiguousarray(y.T))]
         classes = np.unique(y) if classes is None else classes
-        numbers = np.searchsorted(classes, y)
+        numbers, K = np.searchsorted(classes, y), len(classes)
+        if self.class_weight == "balanced":  # the same total for each class
+            masses = np.bincount(numbers, sample_weight, K)
+            factors = masses.sum() / (K * np.where(masses > 0.0, masses, 1.0))
+        elif self.class_weight is not None:
+            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
         if self.class_weight is not None:
-            by_class = compute_class_weight(self.class_weight, classes=classes, y=y)[numbers]
-            weights = by_class if sample_weight is None else sample_weight * by_class
-            settings["sample_weight"] = weights
-        K = len(classes)
-        if K > 2 and softmax:
-            return [Part(None, partial(Softmax, X, numbers, n_classes=K, **settings), numbers)]
+            by_class = factors[numbers]
+            sample_weight = by_class if sample_weight is None else sample_weight * by_class
+        make = self._maker(X, sample_weight, normalise)
+        if K > 2 and self._shares_problem():
+            return [Part(None, make(numbers, Softmax, n_classes=K), numbers)]
         sides = {None: numbers == 1} if K == 2 else {c: numbers == k for k, c in enumerate(classes)}
-        return [Part(c, partial(kind, X, side, **settings), side) for c, side in sides.items()]
+        return [Part(c, make(side), side) for c, side in sides.items()]
+
+    def _shares_problem(self) -> bool:
+        """Return whether labels of more than two classes are one problem, softmax."""
+        if self.multi_class != "auto":
+            return self.multi_class == "softmax"
+        return self.loss == "log_loss" and self.solver != "sdca"
 
     def _check_indicators(self) -> None:
         if self.multi_class == "softmax":
@@ -337,7 +348,8 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
         if scores.ndim == 1:
             return -np.logaddexp(0.0, np.column_stack([scores, -scores]))
         # log softmax of the scores, or of the logarithms of the sigmoids
-        logs = scores if self.multi_class == "softmax" else -np.logaddexp(0.0, -scores)
+        softmax = self._shares_problem() and not self.multilabel_
+        logs = scores if softmax else -np.logaddexp(0.0, -scores)
         if self.multilabel_:
             return np.asarray(logs)
         logs = logs - logs.max(axis=1, keepdims=True)
@@ -346,6 +358,8 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
 
 def checked_labels(y: Any) -> NDArray[Any]:
     """Return labels of shape (n,), or an indicator matrix as booleans of shape (n, K)."""
+    if y.ndim == 1 and y.dtype.kind in "biu" and 2 * np.unique(y).size <= y.size:
+        return np.asarray(y)  # labels, without a doubt
     if not is_multilabel(y):
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model._base import SparseCoefMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.parallel import Parallel, delayed
@@ -61,7 +62,7 @@ class of_descents:  # noqa: N801
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearEstimator(LinearParameters, DrawingEstimator):
+class LinearEstimator(LinearParameters, SparseCoefMixin, DrawingEstimator):
     """A linear model that is fitted by draws of rows: `LinearClassifier` and `LinearRegressor`.
 
     It minimises (1/n) sum_i s_i loss_i + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2), with
@@ -103,20 +104,22 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
         return self
 
     def _validate_params(self) -> None:
-        given = self.get_params(deep=False)
-        check_values(given, type(self).__name__)
+        check_values(vars(self), type(self).__name__)
         super()._validate_params()
         for name, default in OF_DESCENTS.items():
-            if given[name] != default and self.solver not in DESCENTS:
+            given = getattr(self, name)
+            if given != default and self.solver not in DESCENTS:
                 raise ValueError(
-                    f'{name}={given[name]!r} is for solver="sgd" or "adagrad", got '
-                    f'solver="{self.solver}"'
+                    f'{name}={given!r} is for solver="sgd" or "adagrad", got solver="{self.solver}"'
                 )
 
     def _check_partial_fit(self) -> None:
         """Raise a ValueError that names a parameter that needs all rows at once."""
         if self.early_stopping:
             raise ValueError("early_stopping=True needs all rows at once: it is for fit alone")
+        if self.alpha is None:
+            given = "the default, 1 / n," if self.C is None else f"C={self.C!r}"
+            raise ValueError(f"partial_fit needs alpha: {given} depends on the number of all rows")
 
     # --- the fit ------------------------------------------------------------------------------
 
@@ -141,7 +144,7 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
         again = self.warm_start and hasattr(self, "coef_")
         numeric = is_regressor(self)
         X, y = checked_rows(self, X, y, reset=True, y_numeric=numeric, multi_output=True)
-        weights = checked_weights(sample_weight, X)
+        weights = None if sample_weight is None else checked_weights(sample_weight, X)
         y, parts_of = self._targets(y, X.shape[1], again)
         if not self.early_stopping:
             self._run(parts_of(X, y, weights), fresh=not again)
@@ -150,9 +153,12 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
             y, self.validation_fraction, not numeric and y.ndim == 1,
             check_random_state(self.random_state),
         )  # fmt: skip
-        checks = parts_of(X[out], y[out], weights[out])
+        checks, parts = (
+            parts_of(X[rows], y[rows], None if weights is None else weights[rows])
+            for rows in (out, train)
+        )
         held = [HeldOut(X[out], part.make(), numeric) for part in checks]
-        self._run(parts_of(X[train], y[train], weights[train]), fresh=not again, held=held)
+        self._run(parts, fresh=not again, held=held)
         return self
 
     def _targets(self, y: Any, columns: int, again: bool) -> tuple[Any, Callable[..., list[Part]]]:
@@ -161,6 +167,19 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
         If `again`, the fit continues from the last solution.
         """
         raise NotImplementedError
+
+    def _maker(
+        self, X: Any, sample_weight: NDArray[np.float64] | None, normalise: bool
+    ) -> Callable[..., Callable[[], LinearProblem]]:
+        """Return what returns, for targets, what makes the problem of these rows."""
+        total = X.shape[0] if sample_weight is None else sample_weight.sum()
+        own, settings = self._problem(float(total))
+        settings |= {"sample_weight": sample_weight, "normalise": normalise}
+
+        def make(y: Any, kind: Any = own, **others: Any) -> Callable[[], LinearProblem]:
+            return functools.partial(kind, X, y, **settings, **others)
+
+        return make
 
     def choose(
         self,
@@ -205,8 +224,9 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
         and from what was learnt about groups. (What was learnt about items is lost with them.)
         When one part fails, or on Ctrl-C, all of them end.
         """
-        if fresh:
+        if fresh or not hasattr(self, "_past"):  # or begun by setting coef_
             self._calls, self.t_ = 0, 0
+            self._past: list[Past | None] = []
         past: Sequence[Past | None] = [] if fresh else self._past
         if len(past) != len(parts):
             past = [None] * len(parts)
@@ -238,27 +258,32 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
             def stop() -> bool:
                 return bool(failures) or interrupted()
 
-            n_jobs = getattr(self, "n_jobs", None)
-            found: list[PartFit | None] = Parallel(n_jobs=n_jobs, require="sharedmem")(
-                delayed(attempt)(k, task) for k, task in enumerate(tasks)
-            )
+            found: list[PartFit | None]
+            if len(tasks) == 1:
+                found = [attempt(0, tasks[0])]
+            else:
+                threads = Parallel(n_jobs=getattr(self, "n_jobs", None), require="sharedmem")
+                found = threads(delayed(attempt)(k, task) for k, task in enumerate(tasks))
         if failures:
             raise failures[0]
         if interrupted():
             raise KeyboardInterrupt
         fits = [fit for fit in found if fit is not None]
         self._calls += 1
-        self._past: list[Past | None] = [fit.past for fit in fits]
+        self._past = [fit.past for fit in fits]
         self._set_fitted(fits)
         self._warn(fits)
 
     def _set_fitted(self, fits: Sequence[PartFit]) -> None:
-        """Set the attributes that end in an underscore."""
-        solution, d = np.concatenate([fit.solution for fit in fits]), self.n_features_in_
+        """Set the attributes that end in an underscore; coefficients have the type of X."""
+        d, dtype = self.n_features_in_, fits[0].dtype
+        solution = np.concatenate([fit.solution for fit in fits]).astype(dtype, copy=False)
         if is_regressor(self):  # one output, without an axis of its own
             solution = solution[0]
         self.coef_ = np.ascontiguousarray(solution[..., :d])
-        free = solution[..., d].copy() if self.fit_intercept else np.zeros(solution.shape[:-1])
+        free = np.zeros(solution.shape[:-1], dtype)
+        if self.fit_intercept:
+            free = solution[..., d].copy()
         self.intercept_ = free[()]
         one = len(fits) == 1
         self.dual_gap_ = fits[0].gap if one else np.array([fit.gap for fit in fits])
@@ -268,7 +293,7 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
         self.t_ += sum(fit.draws for fit in fits)
 
     def _warn(self, fits: Sequence[PartFit]) -> None:
-        """Warn of long rows that kept a solver far from the optimum, or of too few epochs."""
+        """Warn of long rows that kept a solver far from the optimum, of none, or of few epochs."""
         if long := next((fit.long for fit in fits if fit.long), ""):
             certified = STOPS[self.solver_] == "certified"
             other = "" if certified else ', or use solver="newton" or "sdca"'
@@ -276,6 +301,11 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
                 f'with solver="{self.solver_}" has stopped before the optimum, maybe far from it: '
                 f"{long}, and steps short enough for such rows are too short for the others. "
                 f"Scale or leave out these rows{other}"
+            )
+        elif any(fit.endless for fit in fits):
+            text = (
+                "separates the classes, or nearly: without a penalty larger coefficients are "
+                "always better, and these are large. Use alpha above 0"
             )
         elif not all(fit.converged for fit in fits):
             gap = max(fit.gap for fit in fits)
@@ -295,8 +325,9 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
 
     def _solution(self, k: int, parts: int) -> NDArray[np.float64]:
         """Return the current solution of part k, in the shape that its solver takes."""
-        d = self.n_features_in_
-        coef, intercept = self.coef_.reshape(-1, d), np.reshape(self.intercept_, (-1, 1))
+        coef = self.coef_.toarray() if hasattr(self.coef_, "toarray") else np.asarray(self.coef_)
+        coef = coef.reshape(-1, self.n_features_in_)
+        intercept = np.broadcast_to(getattr(self, "intercept_", 0.0), len(coef))[:, None]
         both = np.hstack([coef, intercept]) if self.fit_intercept else coef
         rows = both if parts == 1 and len(both) > 1 else both[k]
         return np.asarray(rows, dtype=np.float64)

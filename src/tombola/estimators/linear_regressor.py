@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,12 +40,15 @@ class LinearRegressor(LinearPrediction, RegressorMixin, RegressionLoss, LinearEs
         Of a residual r: r^2 / 2; the same up to epsilon and then linear; max(0, |r| - epsilon).
     epsilon : float, optional
         For the last two losses, in the unit of y; by default 1.35 and 0.1.
-    alpha : float, default=1e-4
-        The strength of the penalty; the alpha of scikit-learn's Ridge is alpha n.
+    alpha : float, optional
+        The strength of the penalty, by default 1 / n: the model of scikit-learn's `Ridge`, whose
+        alpha is alpha n. With sample weights, n is their sum.
+    C : float, optional
+        scikit-learn's name of the penalty, alpha = 1 / (C n); give one of the two.
     solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
         "auto" is newton (Newton's method, on samples of rows if they are many) for smooth losses
-        with alpha above 0 and l1_ratio=0: if there are 30 rows or more for each column, if there
-        are few of both, or if sdca would be slow, as with columns in large units. Otherwise it is
+        with l1_ratio=0: if there are 30 rows or more for each column, if there are few of both, if
+        alpha is 0, or if sdca would be slow, as with columns in large units. Otherwise it is
         sdca (dual coordinate ascent), which needs alpha above 0 and l1_ratio below 1. With
         l1_ratio=1 `fit` goes by columns in place of rows (`tombola.solvers.WorkingSets`).
         Elsewhere it is saga, or adagrad for the epsilon-insensitive loss. All but adagrad and
@@ -141,6 +143,4 @@ n_iter_no_change
         normalise: bool = True,
     ) -> list[Part]:
         """Return the problem that `fit` solves, in a list; X and y are already validated."""
-        kind, settings = self._problem()
-        settings |= {"sample_weight": sample_weight, "normalise": normalise}
-        return [Part(None, partial(kind, X, y, **settings), None)]
+        return [Part(None, self._maker(X, sample_weight, normalise)(y), None)]

@@ -24,7 +24,8 @@ LEAST, PER_CLUSTER = 2000, 100  # draws of a coreset of automatic size
 class LinearParameters:
     """The objective of a linear model, how near its minimum to stop, and the seed."""
 
-    alpha: float = 1e-4
+    alpha: float | None = None
+    C: float | None = None
     l1_ratio: float = 0.0
     fit_intercept: bool = True
     tol: float | None = 1e-4
@@ -33,18 +34,35 @@ class LinearParameters:
     losses: ClassVar[dict[str, Any]]
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [None, Interval(Real, 0, None, closed="left")],
+        "C": [None, Interval(Real, 0, None, closed="neither")],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
         "fit_intercept": ["boolean"],
         "tol": [None, Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
 
-    def _problem(self) -> tuple[Any, dict[str, Any]]:
-        """Return the class of the problem, and its parameters."""
-        names = ("alpha", "l1_ratio", "fit_intercept")
+    def _validate_params(self) -> None:
+        if self.alpha is not None and self.C is not None:
+            raise ValueError(
+                f"alpha={self.alpha!r} and C={self.C!r} are two names of one penalty, "
+                "alpha = 1 / (C n): give one of them"
+            )
+        super()._validate_params()  # type: ignore[misc]
+
+    def _problem(self, total: float) -> tuple[Any, dict[str, Any]]:
+        """Return the class of the problem, and its parameters.
+
+        `total` is the sum of the sample weights, those of classes included: with C, and by default
+        with C = 1, the penalty |w|^2 / (2 C) is added to the sum of the losses, as scikit-learn's
+        classifiers do.
+        """
+        alpha = self.alpha
+        if alpha is None:  # if all weights are 0, that is an error to come
+            alpha = 1.0 / ((self.C or 1.0) * total) if total > 0.0 else 0.0
         kind = self.losses[self.loss]  # type: ignore[attr-defined]
-        return kind, {name: getattr(self, name) for name in names}
+        names = ("l1_ratio", "fit_intercept")
+        return kind, {"alpha": alpha, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(eq=False, repr=False)
@@ -103,8 +121,8 @@ class RegressionLoss(LinearParameters):
         "epsilon": [None, Interval(Real, 0, None, closed="left")],
     }
 
-    def _problem(self) -> tuple[Any, dict[str, Any]]:
-        kind, options = super()._problem()
+    def _problem(self, total: float) -> tuple[Any, dict[str, Any]]:
+        kind, options = super()._problem(total)
         if self.epsilon is None:
             return kind, options
         if self.loss == "squared_error":

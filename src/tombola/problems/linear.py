@@ -403,6 +403,8 @@ class TwoClasses(LinearProblem):
         n = self.n
         if y.shape != (n,):
             raise ValueError(f"y must have shape ({n},), one for each row, got {y.shape}")
+        if y.dtype == bool:
+            return np.where(y, 1.0, -1.0)
         wrong = ~np.isin(y, (-1, 0, 1)) if y.dtype.kind in "fiub" else np.ones(n, dtype=bool)
         if not wrong.any() and (y == 0).any():
             wrong = y == -1

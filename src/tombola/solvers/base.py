@@ -336,28 +336,36 @@ class Solver(ABC):
                 sampler.update_all(run.seen())
             if run.ended():
                 break
-            draw = sampler.draw(run.batch.items.size)
-            least, most = draw.indices.min(initial=0), draw.indices.max(initial=0)
-            if not 0 <= least <= most < sampler.n:
-                raise IndexError(f"{sampler!r} drew an item that is not from 0 to {sampler.n - 1}")
-            run.batch.items[:], run.batch.probabilities[:] = draw.indices, draw.probabilities
-            run.batch.importances[:] = draw.importances
-            if everything:
-                if not run.finite():
-                    return 0
-                losses = self._all_losses(execution.problem, run)
-                if not np.isfinite(losses).all():
-                    return 0
-            wrong = int(step(run))
+            drawn = run.batch.items.size > 0  # else the step takes all items
+            wrong = self._step_on_draw(execution, step) if drawn else int(step(run))
             if wrong >= 0:
                 return wrong
-            if everything:
-                sampler.update_all(losses)
-            else:
-                sampler.update(draw, run.batch.losses.copy())
             if interrupted():
                 break
         return -1
+
+    def _step_on_draw(self, execution: Execution, step: Callable[[Run], Any]) -> int:
+        """Draw, step and feed back; return the position of a bad loss, or -1."""
+        run, sampler = execution.run, execution.sampler
+        draw = sampler.draw(run.batch.items.size)
+        least, most = draw.indices.min(initial=0), draw.indices.max(initial=0)
+        if not 0 <= least <= most < sampler.n:
+            raise IndexError(f"{sampler!r} drew an item that is not from 0 to {sampler.n - 1}")
+        run.batch.items[:], run.batch.probabilities[:] = draw.indices, draw.probabilities
+        run.batch.importances[:] = draw.importances
+        losses = None
+        if sampler.feedback == "all":
+            if not run.finite():
+                return 0
+            losses = self._all_losses(execution.problem, run)
+            if not np.isfinite(losses).all():
+                return 0
+        wrong = int(step(run))
+        if wrong < 0 and losses is not None:
+            sampler.update_all(losses)
+        elif wrong < 0:
+            sampler.update(draw, run.batch.losses.copy())
+        return wrong
 
     def _extend_trace(self, execution: Execution, marks: set[int]) -> None:
         """Add a row to the trace if there is a mark at this round."""

@@ -80,7 +80,11 @@ class CertifiedSolver(Solver):
             raise TypeError(f"result must be one of {name}, got {type(result).__name__}")
         if result.state["problem"] != fingerprint(problem):
             raise ValueError("the result is of another problem: of other data or parameters")
-        gap, value = self._gap(problem, result), best_constant(problem)[1]
+        return self._relative(problem, self._gap(problem, result))
+
+    def _relative(self, problem: Any, gap: float) -> float:
+        """Return a gap relative to the objective at w = 0; not a number if it is none."""
+        value = best_constant(problem)[1]
         return 0.0 if gap <= 0.0 or value <= 0.0 else float(gap / value)
 
     @abstractmethod

@@ -20,11 +20,12 @@ from tombola.solvers.descent.svrg import SVRG
 from tombola.solvers.descent.variance_reduced import by_curvature
 from tombola.solvers.dual.sdca import SDCA
 from tombola.solvers.lasso.working_sets import WorkingSets
-from tombola.solvers.newton.newton import SMALL, Newton, usual_size
+from tombola.solvers.newton.newton import Newton, usual_size
 
 __all__ = ["DESCENTS", "STOPS", "Choice", "choose", "has_kinks"]
 
 ROWS_PER_COLUMN = 30  # newton needs these: its samples have that many
+SMALL = 2**23  # products in the Hessian of all rows, up to which newton is used with fewer rows
 ROWS_PER_PAIR = 0.3  # and these for each pair of columns: else Hessians take too long
 SLOW_EPOCHS = 100.0  # c |x|^2 / (l2 n) from which on sdca is slow
 WIDEST = 4096  # columns of a Hessian, at most: it takes 8 width^2 bytes, and their factors as many
@@ -102,11 +103,11 @@ def choose(
 ) -> Choice:
     """Return how a linear problem is solved.
 
-    The solver "auto" is newton for a smooth loss with l2 and no l1 if rows are many and short, or
-    few, or sdca would be slow; else sdca if the problem has a dual; else saga, or adagrad if the
-    loss has kinks. With l1 alone
-    and a smooth loss it goes by columns, if the sampler is "auto", too, and there is a tolerance:
-    row by row takes longer (scikit-learn's saga 4 to 36 times as long, if it arrived at all).
+    The solver "auto" is newton for a smooth loss without l1 if rows are many and short, or few, if
+    there is no penalty, or if sdca would be slow; else sdca if the problem has a dual; else saga,
+    or adagrad if the loss has kinks. With l1 alone and a smooth loss it goes by columns, if the
+    sampler is "auto", too, and there is a tolerance: row by row takes longer (scikit-learn's saga 4
+    to 36 times as long, if it arrived at all).
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def choose(
     'newton'
     >>> X, y = [[1.0], [-1.0]], [1, 0]
     >>> choose(Logistic(X, y, alpha=0.1)).name, choose(Logistic(X, y)).name
-    ('newton', 'saga')
+    ('newton', 'newton')
     >>> choose(Hinge(X, y, alpha=0.1)).name
     'sdca'
     >>> choose(Logistic(X, y, alpha=0.1, l1_ratio=1.0)).name
@@ -187,6 +188,9 @@ def default_solver(problem: LinearProblem, drawn: bool) -> str:
     `drawn` says that rows are to be drawn by a rule that was asked for.
     """
     kinks = has_kinks(problem)
+    plain = problem.alpha == 0.0 and not kinks and not drawn
+    if plain and problem.d <= WIDEST and (problem.has_dual or isinstance(problem, Softmax)):
+        return "newton"
     if problem.has_dual and problem.l2 > 0:
         return "sdca" if kinks or problem.l1 > 0 or not suits_newton(problem, drawn) else "newton"
     if isinstance(problem, Softmax) and not drawn and problem.l2 > 0 and problem.l1 == 0:
@@ -223,12 +227,17 @@ def check_solver(name: str, problem: LinearProblem) -> None:
     kind, kinks = type(problem).__name__, has_kinks(problem)
     certified = STOPS[name] == "certified"
     softmax = name == "newton" and isinstance(problem, Softmax)
+    if certified and isinstance(problem, Softmax) and not softmax:
+        raise ValueError(
+            f'solver="{name}" needs one output, {kind} has {problem.outputs}: use "newton" or '
+            '"saga", or multi_class="ovr"'
+        )
     if certified and not problem.has_dual and not softmax:
         raise ValueError(f'solver="{name}" needs a loss with a dual, {kind} has none: use "saga"')
     if name == "newton" and (kinks or problem.l1 > 0):
         lack = f"a smooth loss, {kind} has kinks" if kinks else "l1_ratio=0"
         raise ValueError(f'solver="newton" needs {lack}: use "{"saga" if softmax else "sdca"}"')
-    if certified and not problem.l2 > 0:
+    if certified and not problem.l2 > 0 and (name == "sdca" or problem.l1 > 0):
         other = "adagrad" if kinks else "saga"
         raise ValueError(
             f'solver="{name}" needs alpha above 0 and l1_ratio below 1, got '

@@ -33,7 +33,7 @@ __all__ = [
 
 ROUNDING = 1e-12  # of D, relative to the size of its terms
 EXACT = 1e-20  # a constant that leaves less than this of the objective at 0 fits exactly
-TURNS = 200  # of the search for an intercept
+TURNS, CLOSE = 200, 1e-15  # of the search for an intercept
 WIDE = 40.0  # no intercept of a classifier is larger: exp(-40) is below the rounding of 1
 
 
@@ -177,25 +177,23 @@ def find_constant(problem: LinearProblem) -> tuple[Any, float]:
     model, targets = problem.model, problem.model.targets
     if isinstance(problem, TwoClasses):  # two targets stand for all rows
         shares = np.array([model.weights @ (targets < 0.0), model.weights @ (targets > 0.0)])
-        model = model._replace(targets=np.array([-1.0, 1.0]), weights=shares)
-    low, high = min(-WIDE, targets.min()), max(WIDE, targets.max())
-    below, above = value_of_constant(model, low)[1], value_of_constant(model, high)[1]
-    for turn in range(TURNS):  # the sum of slopes rises: regula falsi and bisection, in turn
-        middle = 0.5 * (low + high)
-        if turn % 2 == 0 and above > below:
-            middle = min(max(low - below * (high - low) / (above - below), low), high)
+        targets = np.array([-1.0, 1.0])
+        model = model._replace(targets=targets, weights=shares)
+    low, high = min(-WIDE, float(targets.min())), max(WIDE, float(targets.max()))
+    mean = float(model.weights @ targets) / problem.n
+    unit = float(model.weights @ np.abs(targets)) / problem.n
+    best, middle = (math.inf, 0.0), min(max(mean, low), high)
+    for _ in range(TURNS):  # the sum of slopes rises: Newton's method, or bisection
+        value, slope, curve = value_of_constant(model, middle)
+        best = min(best, (value / problem.n, middle))
+        low, high = (middle, high) if slope < 0.0 else (low, middle)
+        ahead = middle - slope / curve if curve > 0.0 else math.nan
+        if abs(ahead - middle) <= CLOSE * (abs(middle) + unit):
+            break
+        middle = ahead if low < ahead < high else 0.5 * (low + high)
         if not low < middle < high:
             break
-        _, slope = value_of_constant(model, middle)
-        if slope < 0.0:
-            low, below = middle, slope
-        else:
-            high, above = middle, slope
-        if slope == 0.0:
-            low, below = middle, slope
-    ends = [(value_of_constant(model, end)[0] / problem.n, end) for end in (low, high)]
-    value, intercept = min(ends)
-    return float(intercept), float(value)
+    return best[1], best[0]
 
 
 def balance(problem: LinearProblem, a: Floats) -> None:
@@ -256,12 +254,16 @@ def class_shares(problem: Softmax) -> Floats:
     return np.asarray(np.bincount(labels, weights, problem.outputs) / weights.sum())
 
 
-def value_of_constant(model: Linear, b: float) -> tuple[float, float]:
-    """Return the sums of s_i phi and of s_i phi' with all inner products equal to b."""
+def value_of_constant(model: Linear, b: float) -> tuple[float, float, float]:
+    """Return the sums of s_i phi, of s_i phi' and of s_i phi'' if all inner products are b.
+
+    Without a second derivative, the last one is 0.
+    """
     if type(model).derivatives is Linear.derivatives:  # of a loss that is not in numpy
-        return sums_at(model, b)
-    losses, slopes, _ = model.derivatives(slice(None), np.full(model.targets.size, b))
-    return float((model.weights * losses).sum()), float((model.weights * slopes).sum())
+        return (*sums_at(model, b), 0.0)
+    losses, slopes, curves = model.derivatives(slice(None), np.full(model.targets.size, b))
+    weights = model.weights
+    return float(weights @ losses), float(weights @ slopes), float(weights @ curves)
 
 
 @kernel(allocates=True)

@@ -20,7 +20,9 @@ class TensorDraw:
     indices : Tensor of int64, shape (B,)
         The items drawn.
     importances : Tensor of float32, shape (B,)
-        What each loss is multiplied by: 1 / (n p).
+        The factor of each loss: 1 / (n p).
+    n : int
+        The number of items that they were drawn from.
     number : int
         The number of the batch, counted over the life of the loader.
     ticket : Draw
@@ -43,7 +45,7 @@ class TensorDraw:
     """
 
     __slots__ = (
-        "_feedback_only", "_weights", "importances", "indices", "number", "shards", "shares",
+        "_feedback_only", "_weights", "importances", "indices", "n", "number", "shards", "shares",
         "ticket",
     )  # fmt: skip
 
@@ -55,6 +57,7 @@ class TensorDraw:
         shards: int = 1,
     ) -> None:
         self.ticket = ticket
+        self.n = ticket.n
         self.number = number
         self.shares = shares
         self.shards = shards
@@ -82,7 +85,7 @@ class TensorDraw:
 
         Float16 holds nothing above 65,504: sum ``losses.float()`` over many items.
         """
-        total = self._mean(losses) * self.ticket.n
+        total = self._mean(losses) * self.n
         return total.to(losses.dtype) if losses.is_floating_point() else total
 
     def _mean(self, losses: Tensor) -> Tensor:
@@ -120,8 +123,9 @@ class TensorDraw:
     def to(self, device: Any, non_blocking: bool = False) -> "TensorDraw":
         """Return the draw with its tensors on a device, as ``Tensor.to`` does."""
         moved = TensorDraw.__new__(TensorDraw)
-        moved.ticket, moved.number, moved.shares = self.ticket, self.number, self.shares
-        moved.shards, moved._feedback_only = self.shards, self._feedback_only
+        moved.ticket, moved.n, moved.number = self.ticket, self.n, self.number
+        moved.shares, moved.shards = self.shares, self.shards
+        moved._feedback_only = self._feedback_only
         moved.indices = self.indices.to(device, non_blocking=non_blocking)
         moved.importances = self.importances.to(device, non_blocking=non_blocking)
         moved._weights = None
@@ -143,7 +147,7 @@ class TensorDraw:
         return len(self.ticket)
 
     def __repr__(self) -> str:
-        return f"TensorDraw({len(self)} of {self.ticket.n} items, batch {self.number})"
+        return f"TensorDraw({len(self)} of {self.n} items, batch {self.number})"
 
 
 def wrong_shape(size: int, shape: tuple[int, ...]) -> str:

@@ -36,7 +36,7 @@ class TensorState(Versioned):
 
     @classmethod
     def from_state_dict(cls, state: Any, **known: Any) -> Self:
-        """Return the state in what may be anything, or raise a `CheckpointError`."""
+        """Return the state from any object, or raise a `CheckpointError`."""
         return super().from_state_dict(from_tensors(state), **known)
 
 
@@ -68,7 +68,7 @@ def to_tensors(value: Any, name: str = "the state") -> Any:
 def from_tensors(value: Any, name: str = "the state") -> Any:
     """Return a nested state with arrays for tensors, on whatever device these are.
 
-    What is in a state more than once is converted once: a small file may repeat a list in lists.
+    Repeated objects are converted once: a small file may repeat a list in lists.
     """
     check_memory(value, name)
     try:
@@ -127,7 +127,7 @@ def _with_arrays(value: Any, name: str, done: dict[int, tuple[Any, Any]]) -> Any
 
 
 def _within(name: str, key: Any) -> str:
-    """Return the name of an entry; what is too long to be read is not made longer."""
+    """Return the name of an entry; a name that is too long to be read is not extended."""
     if len(name) > 5 * LONGEST:
         return name
     return f"{name}.{key[:LONGEST] if isinstance(key, str) else brief(key)}"

@@ -1,11 +1,14 @@
 """Newton's method on samples of the rows that matter."""
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import Sampler
+from tombola.solvers.base import DivergenceError
 from tombola.solvers.certified import Bounds, CertifiedSolver, Goal, check_dual, checked_tolerance
 from tombola.solvers.gap import best_constant
 from tombola.solvers.newton.run import NewtonProgress, NewtonRun, Survey
@@ -14,18 +17,29 @@ from tombola.solvers.run import new_batch
 from tombola.state import cell
 from tombola.validation import whole
 
-__all__ = ["SMALL", "Newton", "usual_size"]
+__all__ = ["Newton", "usual_size"]
 
 # rows in a sample: MULTIPLE for each column, LARGE if that is less, but not more than 1/8 of all;
 # and 1/64 of all at least
 MULTIPLE, LARGE = 20, 2000
-SMALL = 2**20  # products in the Hessian of all rows, up to which it is used in place of samples
+# all rows take the place of samples up to this many products in their Hessian; and up to the second
+# number if rows are at most ROWS
+FEW, PRODUCTS, ROWS = 2**20, 2**25, 2**14
 
 
 def usual_size(problem: Any) -> int:
     """Return the rows in a sample, if rows are drawn."""
     n, width = int(problem.n), int(problem.d + problem.fit_intercept)
     return int(max(MULTIPLE * width * problem.outputs, min(LARGE, n // 8), n // 64, 2))
+
+
+class Minimum(NamedTuple):
+    """What `Newton.solve` reached."""
+
+    solution: NDArray[np.float64]
+    rounds: int
+    gap: float  # relative; not a number without l2
+    primal: float
 
 
 class Newton(CertifiedSolver):
@@ -58,7 +72,9 @@ class Newton(CertifiedSolver):
 
     Notes
     -----
-    For smooth losses, softmax among them, with l2 > 0 and l1 = 0. A round takes
+    For smooth losses, softmax among them, with l1 = 0. With l2 = 0 there is no certificate: all
+    rows are taken, `gap` is NaN, and the run ends when a step is expected to gain less than half of
+    the tolerance. A round takes
     O(n d + k (m d^2 + d^3)), with k steps on the sample: 5 to 10 in the first round, then one or
     two. The units of columns do not matter. If d is in the hundreds or n is below 30 d, `SDCA` is
     faster on well-conditioned rows. `item_gradients` counts the rows visited, in passes and
@@ -111,12 +127,41 @@ class Newton(CertifiedSolver):
         self.seed = whole("seed", seed, 0, 2**128)
 
     def _gap(self, problem: Any, result: Result) -> float:
-        bounds = result.state["parts"]["bounds"]
-        if not result.state["parts"]["progress"]["ahead"]:
+        parts = result.state["parts"]
+        return self._distance(problem, result.solution, parts["progress"], parts["bounds"])
+
+    def _distance(self, problem: Any, solution: Any, progress: Any, bounds: Any) -> float:
+        """Return how far a solution is from the minimum, at most; not a number without l2."""
+        if problem.l2 == 0.0:
+            return math.nan
+        if not progress["ahead"]:
             return float(bounds["gap"])
         with np.errstate(over="ignore", invalid="ignore"):
-            primal, dual = self._begin(problem, result.solution).pass_over()
+            primal, dual = self._begin(problem, solution).pass_over()
         return float(primal - max(dual, bounds["dual"]))
+
+    def takes_all(self, problem: Any) -> bool:
+        """Return whether rounds take all rows, and none are drawn."""
+        return self._rows_drawn(problem) >= int(problem.n)
+
+    def solve(
+        self, problem: Any, *, rounds: int, start: ArrayLike | None, stop: Callable[[], bool]
+    ) -> Minimum:
+        """Do as `minimize` if all rows are taken, without draws and what `resume` needs."""
+        run = self._begin(problem, start)
+        progress, bounds = run.progress[0], run.bounds[0]
+        while progress.rounds < rounds and not stop():
+            run.look()
+            if run.ended():
+                break
+            run.step()
+            if not run.finite():
+                raise DivergenceError(
+                    f"Newton diverged in round {progress.rounds}: {self._advice(problem)}"
+                )
+        solution = self._solution(problem, run)
+        gap = self._relative(problem, self._distance(problem, solution, progress, bounds))
+        return Minimum(solution, int(progress.rounds), gap, float(bounds.primal))
 
     def rounds_per_epoch(self, problem: Any) -> int:
         """Return 1: a round passes over all rows."""
@@ -124,10 +169,10 @@ class Newton(CertifiedSolver):
 
     def _check(self, problem: Any) -> None:
         check_dual(problem, "Newton", smooth=True)
-        if not problem.l2 > 0 or problem.l1 > 0:
+        if problem.l1 > 0:
             raise ValueError(
-                "Newton needs a problem with l2 > 0 and l1 = 0: alpha above 0 and l1_ratio = 0, "
-                f"got alpha={problem.alpha:g} and l1_ratio={problem.l1_ratio:g}"
+                "Newton needs a problem with l1 = 0: l1_ratio = 0, got "
+                f"alpha={problem.alpha:g} and l1_ratio={problem.l1_ratio:g}"
             )
 
     def _rows_drawn(self, problem: Any) -> int:
@@ -135,7 +180,9 @@ class Newton(CertifiedSolver):
         if self.sample_size is not None:
             return max(2, min(int(problem.n), self.sample_size))
         n, width, size = int(problem.n), int(problem.d + problem.fit_intercept), usual_size(problem)
-        whole = n * width**2 <= SMALL or (2 if problem.outputs == 1 else 4) * size > n
+        most = PRODUCTS if n <= ROWS else FEW
+        whole = problem.l2 == 0.0 or n * width**2 <= most
+        whole = whole or (2 if problem.outputs == 1 else 4) * size > n
         return max(2, n if whole else size)
 
     def _begin(

@@ -178,6 +178,9 @@ class NewtonRun(CertifiedRun):
         if intercept:
             survey.gradient[..., d] = sums / n
         primal = loss / n + 0.5 * l2 * float(np.vdot(w[..., :d], w[..., :d]))
+        if l2 == 0.0:  # what Newton's step would gain, twice, is an estimate of the distance
+            gain = self.all_rows().gain(w)
+            return primal, primal - gain if gain < reach else -math.inf
         square = float(np.vdot(survey.gradient[..., :d], survey.gradient[..., :d]))
         if not square <= 2.0 * l2 * reach:  # the distance, without an intercept
             return primal, -math.inf

@@ -32,6 +32,8 @@ __all__ = ["Bowl", "Sample", "bowl_over"]
 STEPS = 20  # of Newton's method on a sample, at most
 ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
 FAR = 1e-3  # ... or this share of a tolerance, if there is one
+CHEAP = 2**19  # products in a Hessian that is computed for each step: these converge so fast ...
+NEARER = 0.1  # ... that one which is expected to gain this share of the tolerance is the last
 SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
 ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-14  # of a step: what it must gain, and rounding
 RIDGE = 1e-9  # added to the curvature of the intercept, times the weight of the sample: it may be 0
@@ -130,7 +132,8 @@ class Bowls:
             square, before = float(np.vdot(rest, towards)), square
             direction = towards + square / before * direction
         step -= step.mean(axis=0)
-        step[:, :d] -= mean[:d] / self.sample.l2
+        if self.sample.l2 > 0.0:
+            step[:, :d] -= mean[:d] / self.sample.l2
         return step, -float(np.vdot(gradient, step))
 
     def conditioned(self, vectors: Floats) -> Floats:
@@ -250,11 +253,18 @@ class Sample:
             return Bowls(self, chances, before.blocks)
         return Bowls(self, chances, [self.bowl(p * (1.0 - p)).inverse() for p in chances.T])
 
+    def gain(self, w: Floats) -> float:
+        """Return what Newton's step from w would gain of a quadratic, twice."""
+        _, slopes, curves = self.model.derivatives(self.items, self.products(w))
+        bowl: Any = self.bowls(curves, None) if curves.ndim == 2 else self.bowl(curves)
+        return float(bowl.step(self.gradient(w, slopes))[1])
+
     def descend(self, w: Floats, exact: Floats | None = None, tolerance: float = 0.0) -> Floats:
         """Return the end of Newton's method from w, where the exact gradient is given, if any.
 
-        The Hessian is computed again if the last step has left more than a tenth of the gain. With
-        a tolerance, it ends after a step that was expected to gain far less than that.
+        The Hessian is computed again if it costs little, or if the last step has left more than a
+        tenth of the gain. With a tolerance, it ends after a step that was expected to gain far less
+        than that.
         """
         z = self.products(w)
         losses, slopes, curves = self.model.derivatives(self.items, z)
@@ -262,17 +272,19 @@ class Sample:
         value = float(self.factors @ losses) + self.penalty(w) + float(np.vdot(correction, w))
         bowl: Any = None
         first = last = 0.0
+        cheap = self.factors.size * self.d**2 <= CHEAP
         for _ in range(STEPS):
             gradient = self.gradient(w, slopes) + correction
             gain = math.inf
             if curves.ndim == 2:
                 bowl = self.bowls(curves, bowl)
                 step, gain = bowl.step(gradient)
-            elif bowl is not None:
-                step, gain = bowl.step(gradient)
-            if bowl is None or (curves.ndim == 1 and not gain <= SLOW * last):
-                bowl = self.bowl(curves)
-                step, gain = bowl.step(gradient)
+            else:
+                if bowl is not None and not cheap:
+                    step, gain = bowl.step(gradient)
+                if bowl is None or cheap or not gain <= SLOW * last:
+                    bowl = self.bowl(curves)
+                    step, gain = bowl.step(gradient)
             if not 0.0 < gain < math.inf:
                 break
             self.visits += self.factors.size
@@ -288,7 +300,8 @@ class Sample:
             else:
                 break  # rounding hides what is left
             w, z, value, first, last = there, ahead, reached, max(first, gain), gain
-            enough = FAR * tolerance if tolerance > 0.0 else ENOUGH * first
+            far = NEARER if cheap and curves.ndim == 1 else FAR
+            enough = far * tolerance if tolerance > 0.0 else ENOUGH * first
             if gain <= max(enough, ROUNDED * abs(value)):
                 break
         return w

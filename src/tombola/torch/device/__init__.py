@@ -1,4 +1,4 @@
-"""What runs where the training runs: exact draws without waiting for the host."""
+"""Samplers and an index on the device of the training: exact draws without host syncs."""
 
 from tombola.torch.device.device_draw import DeviceDraw, IndexDraw
 from tombola.torch.device.group_vrb import GroupVRB

@@ -1,13 +1,14 @@
-"""The index on a device: buffers of fixed address, and launches that never wait for the host."""
+"""The board of an index: buffers of fixed address, and launches that never wait for the host."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tombola.torch.device.launching import Launch, Launcher, Plans, kernels
+from tombola.torch.device.launching import Launch, Plans, kernels
 from tombola.torch.device.layout import (
     CELLS,
     FAN,
@@ -28,32 +29,19 @@ LEAST_POWER = 11  # the smallest table is for 2^11 positions
 ROOMY = 2**17  # up to this size, a table has more slots than it needs
 
 
-class DrawLaunch(NamedTuple):
-    """How a draw is cut into programs, and its rows into groups."""
+def draw_launch(size: int) -> tuple[int, int, int]:
+    """Return the draws and the warps of one program, and the groups that a row of leaves is cut in.
 
-    tile: int  # draws of one program
-    warps: int
-    groups: int  # of leaves; 1: fewest steps one after the other; 8 or 16: fewest instructions
-
-
-def draw_launch(size: int) -> DrawLaunch:
-    """Return how to draw a batch of this size."""
+    One group takes the fewest steps one after the other, 8 or 16 the fewest instructions.
+    """
     if size <= 1024:
-        return DrawLaunch(1, 1, 1)
-    return DrawLaunch(8, 4, 1) if size <= 16384 else DrawLaunch(32, 4, 8)
+        return 1, 1, 1
+    return (8, 4, 1) if size <= 16384 else (32, 4, 8)
 
 
-class SetLaunch(NamedTuple):
-    """How a small batch of changes is cut into programs, and what these read at a time."""
-
-    tile: int  # changes of one program
-    warps: int
-    chunk: int  # positions of the batch that it compares with at a time
-
-
-def set_launch(size: int) -> SetLaunch:
-    """Return how to set a small batch of this size."""
-    return SetLaunch(16, 4, 128) if size <= 256 else SetLaunch(16, 4, 256)
+def set_launch(size: int) -> tuple[int, int, int]:
+    """Return the changes and the warps of one program, and how many others it reads at a time."""
+    return (16, 4, 128) if size <= 256 else (16, 4, 256)
 
 
 def table_warps(size: int) -> int:
@@ -133,7 +121,7 @@ class Board:
         self.tables = scratch(
             self.memory.device, lambda full, most: (full, full, most, most // 32, most // 32), ROOMY
         )
-        self.launch = Launcher(self.memory.device)
+        self.launch = partial(Launch, self.memory.device, {})
         self._draw, self._set = Plans(self._plan_draw), Plans(self._plan_set)
         self._changes = Plans(self._plan_changes)
         self.load(weights, seed, 0)

@@ -25,18 +25,17 @@ class DeviceDraw(TensorDraw):
     probabilities : Tensor of float64, shape (B,)
         The probability that each item was drawn with.
     importances : Tensor of float32, shape (B,)
-        What each loss is multiplied by: 1 / (n p).
+        The factor of each loss: 1 / (n p).
     n : int
         The number of items that the sampler draws from.
     number : int
         The number of calls of `draw` before this one.
     """
 
-    __slots__ = ("_out", "_size", "n", "probabilities")
+    __slots__ = ("_out", "_size", "probabilities")
 
     _out: Tensor
     _size: int
-    n: int
     probabilities: Tensor
 
     def __init__(
@@ -65,7 +64,7 @@ class DeviceDraw(TensorDraw):
         return draw
 
     def __getattr__(self, name: str) -> Tensor:
-        """Take a part of what the kernels have written, when it is first asked for."""
+        """Return a part of the kernels' output; it is cut out at the first access."""
         if name not in ("indices", "probabilities", "importances"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         size, room = self._size, room_for(self._size)
@@ -92,11 +91,6 @@ class DeviceDraw(TensorDraw):
         weights = super()._weights_for(losses)
         self._weights = None  # replays of a CUDA graph write new draws into the same tensors
         return weights
-
-    def sum(self, losses: Tensor) -> Tensor:
-        """Return the unbiased estimate of the sum over all n items, in the dtype of `losses`."""
-        total = self._mean(losses) * self.n
-        return total.to(losses.dtype) if losses.is_floating_point() else total
 
     def to(self, device: Any, non_blocking: bool = False) -> Self:
         """Return the draw with its tensors on a device, as ``Tensor.to`` does."""
@@ -126,7 +120,7 @@ class DeviceDraw(TensorDraw):
 
 
 class IndexDraw(DeviceDraw):
-    """Items drawn, with what their probabilities were; a `DeviceDraw`.
+    """A `DeviceDraw` of a `WeightIndex`, with the weights of its items.
 
     Probabilities and importances are computed when they are asked for.
 
@@ -175,7 +169,7 @@ class IndexDraw(DeviceDraw):
 
     @property
     def importances(self) -> Tensor:  # type: ignore[override]
-        """What each loss is multiplied by: 1 / (n p), float32."""
+        """The factor of each loss: 1 / (n p), float32."""
         return self._doubles().float()
 
     @property

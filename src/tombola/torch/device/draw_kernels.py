@@ -43,8 +43,8 @@ from tombola.torch.device.layout import Real, Whole
 __all__ = ["draw_kernel", "group_draw_kernel", "group_probability", "total_of", "uniform_weight"]
 
 MIXING = tl.constexpr(Real.MIXING)
-OURS = tl.constexpr(Real.GUARD_OURS)
-UNIFORM = tl.constexpr(Real.GUARD_UNIFORM)
+GUARD_OURS = tl.constexpr(Real.GUARD_OURS)
+GUARD_UNIFORM = tl.constexpr(Real.GUARD_UNIFORM)
 FED = tl.constexpr(Whole.FED)
 LEFT = tl.constexpr(Whole.LEFT)
 SHUFFLING = tl.constexpr(Whole.SHUFFLING)
@@ -85,7 +85,7 @@ def mixing_of(fed, n):
 
 @triton.jit
 def uniform_weight(mixing, total, n):
-    """Return A and U of a mixture: where every draw is uniform, 0 and 1.
+    """Return A and U of a mixture; 0 and 1 if every draw is uniform.
 
     U is the smallest integer for which the uniform share is at least `mixing`.
     """
@@ -156,7 +156,7 @@ def item_at(key, epoch, place, n, bits):
     return tl.where(value >= n, value - n, value)
 
 
-# ---- what all draws share
+# ---- common to all draws
 
 
 @triton.jit
@@ -168,7 +168,7 @@ def block_of(reals, wholes):
     """
     before, left = tl.load(wholes + SHUFFLING), tl.load(wholes + LEFT)
     dealt = tl.load(wholes + DEALT)
-    ours, uniform = tl.load(reals + OURS), tl.load(reals + UNIFORM)
+    ours, uniform = tl.load(reals + GUARD_OURS), tl.load(reals + GUARD_UNIFORM)
     ratio = tl.where(uniform > 0.0, ours / tl.where(uniform > 0.0, uniform, 1.0), 1.0)
     limit = tl.where(before > 0, ENTER, LEAVE)
     return before, left, dealt, ours, uniform, tl.where(ratio < limit, 0, 1).to(tl.int64)
@@ -179,7 +179,7 @@ def hand_out(
     board, n, key, position, reals, wholes, lane, out, size, room, bits, block, item, probability,
     unlucky,
 ):  # fmt: skip
-    """Write what was drawn, or deal from shuffled epochs; the last program moves the state on.
+    """Write the draws, or deal from shuffled epochs; the last program updates the state.
 
     Items are in `out`, probabilities from `room` on, importances (of float32) from 2 `room` on.
 
@@ -209,8 +209,8 @@ def hand_out(
         blocks = (beyond + block - 1) // block
         halves = power_of_two(-tl.minimum(blocks, 1000))
         first = tl.where(before > 0, tl.minimum(size, left), 0)
-        tl.store(reals + OURS, ours * halves)
-        tl.store(reals + UNIFORM, uniform * halves)
+        tl.store(reals + GUARD_OURS, ours * halves)
+        tl.store(reals + GUARD_UNIFORM, uniform * halves)
         tl.store(wholes + LEFT, left - size + blocks * block)
         tl.store(wholes + SHUFFLING, tl.where(blocks > 0, after, before))
         tl.store(wholes + DEALT, dealt + first + tl.where(after > 0, beyond, 0))
@@ -252,7 +252,7 @@ def draw_kernel(
 
 
 @triton.jit
-def before(board, n, place, HEIGHT: tl.constexpr):
+def weight_before(board, n, place, HEIGHT: tl.constexpr):
     """Return the sum of all weights before each place."""
     column = tl.arange(0, WIDTH)
     row = board + start_of(n, 0, HEIGHT) + (place >> BITS) * WIDTH
@@ -306,7 +306,7 @@ def group_draw_kernel(
     bound = tl.where(by_weight, tl.load(areas + group), end - first)
     throw, more = random_below(key, position, lane + MEMBER_LANE, bound, ATTEMPTS)
     unlucky += more
-    beyond = before(board, n, first, HEIGHT) + tl.where(by_weight, throw, 0)
+    beyond = weight_before(board, n, first, HEIGHT) + tl.where(by_weight, throw, 0)
     place = descend(board, n, beyond, HEIGHT, GROUPS)
     place = tl.where(by_weight, place, tl.where(part == ITEM, dart, first + throw))
     probability = group_probability(

@@ -13,10 +13,9 @@ from tombola.index.real import TARGET
 from tombola.samplers.group_rule import MEMORY, SMALLEST, UNSEEN
 from tombola.samplers.groups import group_numbers, new_groups
 from tombola.state import Floats, Ints, Scope, array, same
-from tombola.torch.device import launching
 from tombola.torch.device.board import Board
-from tombola.torch.device.launching import Launch, kernels, place_of
-from tombola.torch.device.layout import LIMIT, MOST_ITEMS, Whole
+from tombola.torch.device.launching import Launch, kernels
+from tombola.torch.device.layout import LIMIT, Whole
 from tombola.torch.device.sampler import (
     DeviceSampler,
     DeviceState,
@@ -24,11 +23,10 @@ from tombola.torch.device.sampler import (
     RuleState,
     sum_fault,
 )
-from tombola.validation import whole
 
 __all__ = ["GroupVRB"]
 
-LARGEST = 2**40  # the largest weight of a member, unless there are so many that less fits
+LARGEST = 2**40  # the largest weight of a member, or less if there are too many members for that
 
 
 class GroupVRBState(DeviceState):
@@ -59,7 +57,7 @@ class GroupVRB(DeviceSampler):
     shuffle : bool, default=True
         Whether to deal shuffled epochs while adaptive draws do not pay.
     quantity : str, default="loss"
-        What the caller passes to `update`, for the gauge: "loss" or "gradient norm".
+        The kind of feedback, for the gauge: "loss" or "gradient norm".
     seed : int, default=0
         From 0 to 2^64 - 1.
 
@@ -103,15 +101,10 @@ class GroupVRB(DeviceSampler):
     ) -> None:
         given: Any = groups.numpy(force=True) if isinstance(groups, Tensor) else groups
         numbers, self.labels = group_numbers(given, labels)
-        n, seed = whole("n", len(numbers), 1, MOST_ITEMS + 1), whole("seed", seed, 0, 2**64)
-        place, shuffle = place_of(device), bool(shuffle)
-        common: dict[str, Any] = {"shuffle": shuffle, "quantity": str(quantity), "seed": seed}
-        engine: GroupBoard | samplers.GroupVRB
-        if launching.runs_kernels(place):
-            engine = GroupBoard(numbers, place, **common)
-        else:
-            engine = samplers.GroupVRB(numbers, **common)
-        super().__init__(n, place, engine, shuffle=shuffle, seed=seed)
+        super().__init__(
+            len(numbers), numbers, GroupBoard, samplers.GroupVRB, device=device, shuffle=shuffle,
+            quantity=quantity, seed=seed,
+        )  # fmt: skip
         self._numbers = torch.from_numpy(numbers.astype(np.int32))
 
     def group_probabilities(self) -> Tensor:
@@ -125,7 +118,7 @@ class GroupVRB(DeviceSampler):
 
 
 class GroupBoardState(RuleState):
-    """What changes in `GroupVRB` on a device; items are in the order of groups."""
+    """The mutable state of `GroupVRB` on a device; items are in the order of groups."""
 
     scores: Floats = array("h of each item", SMALLEST, 2.0**1000, dtype=np.float64, shape=("n",))
     visits: NDArray[np.uint8] = array("V of each item", 0, MEMORY, dtype=np.uint8, shape=("n",))
@@ -152,7 +145,7 @@ class GroupBoard(RuleBoard):
     grouped: ClassVar = True
 
     def __init__(
-        self, numbers: NDArray[np.int32], device: torch.device, *, seed: int, shuffle: bool,
+        self, numbers: NDArray[np.int32], *, device: torch.device, seed: int, shuffle: bool,
         quantity: str,
     ) -> None:  # fmt: skip
         n, count = numbers.size, int(numbers.max()) + 1

@@ -1,4 +1,4 @@
-"""The public class of the index on a device: arguments, errors and checkpoints."""
+"""The index on a device: its public class, with arguments, errors and checkpoints."""
 
 import math
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ class WeightIndex:
         Integers are exact, from 0 to ``2^62 // n`` each on a CUDA device, so that no total can
         overflow. Floats are real weights, finite and not negative.
     device : torch.device or str, optional
-        Where the index is; by default where `weights` are.
+        The device of the index; by default that of `weights`.
     seed : int, default=0
         From 0 to 2^64 - 1. The same seed gives the same draws in every run on the same kind of
         device; the CPU's are others.
@@ -428,8 +428,8 @@ def _exponent_for(weights: Tensor, limit: int) -> int:
 def _integers(values: Tensor, scale: float) -> Tensor:
     """Return real numbers as integers by the rule of `tombola.index.real`, on their device.
 
-    A negative one becomes the negative of its size. What is beyond 2^62 becomes BEYOND, and NaN
-    becomes NOT_A_NUMBER: the kernels refuse them.
+    A negative number keeps its sign. Values beyond 2^62 become BEYOND and NaN becomes NOT_A_NUMBER,
+    which the kernels refuse.
     """
     real, beyond = values.double(), float(BEYOND)
     sizes = torch.nan_to_num(real.abs() * scale, nan=0.0, posinf=beyond).clamp_(max=beyond)

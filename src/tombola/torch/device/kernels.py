@@ -65,7 +65,7 @@ def start_of(n, level: tl.constexpr, HEIGHT: tl.constexpr):
 def pick(sums, rest):
     """Find where `rest` lands among sums: the k with s_0 + .. + s_(k-1) <= rest < .. + s_k.
 
-    Returns k, and what remains of `rest`, which is below s_k.
+    Returns k, and the remainder, which is below s_k.
     """
     ends = tl.cumsum(sums, 1)
     passed = ends <= rest[:, None]
@@ -127,7 +127,7 @@ def replace(board, n, item, new, chosen, HEIGHT: tl.constexpr, GATHER: tl.conste
 
 @triton.jit
 def change(board, n, item, old, new, chosen, HEIGHT: tl.constexpr, GATHER: tl.constexpr):
-    """Do that where the old weights are known."""
+    """Like `replace`, with the old weights given."""
     tl.debug_barrier()  # threads that share an item have all read it
     tl.store(board + start_of(n, 0, HEIGHT) + item, new, mask=chosen)
     delta = tl.where(chosen, new - old, 0)
@@ -154,7 +154,7 @@ def record(board, kind, where, value):
 
 @triton.jit
 def record_batch(board, fault, indices, values):
-    """Record the first fault of a batch, `fault` = position * KINDS + kind, and what is there."""
+    """Record the first fault of a batch, `fault` = position * KINDS + kind, and the value there."""
     where, kind = fault // KINDS, fault % KINDS
     if (kind == INDEX) | (kind == RANGE):
         record(board, kind, where, tl.load(indices + where))
@@ -175,7 +175,7 @@ def finish(board):
 
 @triton.jit
 def faults_of(position, item, value, n, least, most, kind: tl.constexpr):
-    """Return position * KINDS + kind where an item or a value is out of range, else NO_FAULT."""
+    """Return position * KINDS + kind if an item or a value is out of range, else NO_FAULT."""
     fault = tl.where((value < least) | (value > most), kind, 0)
     fault = tl.where((item < 0) | (item >= n), INDEX, fault)
     return tl.where(fault > 0, position.to(tl.int64) * KINDS + fault, NO_FAULT)
@@ -299,7 +299,7 @@ def set_kernel(
 
 @triton.jit
 def find_slots(table, item, position, valid, bits):
-    """Give every item of the batch a slot of the table, and return it; -1 where there is none.
+    """Give every item of the batch a slot of the table, and return it; -1 if none is free.
 
     A slot holds (item + 1) * 2^24 + the last position of the item. Open addressing: the first slot
     of an item is a hash of it; it goes on to the next one while the slot is another item's.

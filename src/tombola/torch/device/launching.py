@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["Launch", "Launcher", "Plans", "kernels", "place_of", "runs_kernels"]
+__all__ = ["Launch", "Plans", "kernels", "place_of", "runs_kernels"]
 
-ALIGNED = 16  # bytes: Triton reads wider where all tensors begin at multiples of this
+ALIGNED = 16  # bytes: Triton reads wider if all tensors begin at multiples of this
 MOST_PLANS = 1024
 
 Key = TypeVar("Key", bound=Hashable)
@@ -38,7 +38,7 @@ def kernels(name: str) -> Any:
 
 
 class Plans(dict[Key, Plan]):
-    """What is made once for each size of a call, and then looked up."""
+    """A cache of launches by the size of a call."""
 
     def __init__(self, make: Callable[[Key], Plan]) -> None:
         self._make = make
@@ -50,34 +50,6 @@ class Plans(dict[Key, Plan]):
         return self[key]
 
 
-class Launcher:
-    """Makes launches on one device; what is compiled for one serves all of its kind.
-
-    The types of arguments depend on the kernel and its constants only, which are the key here.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.compiled: dict[Any, Any] = {}
-
-    def __call__(
-        self, kernel: Any, programs: int, head: tuple[Any, ...], tail: tuple[Any, ...] = (),
-        *, warps: int, **constants: Any,
-    ) -> "Launch":  # fmt: skip
-        """Return a launch.
-
-        Parameters
-        ----------
-        kernel, programs, warps
-            What to launch, in how many programs, and on how many warps each.
-        head, tail : tuples of Tensor and int
-            The arguments before and after the tensors of a call, without compile-time arguments.
-        constants
-            The compile-time arguments, all and in order.
-        """
-        return Launch(self, kernel, programs, head, tail, warps, constants)
-
-
 class Launch:
     """A kernel with its arguments; a call adds the tensors that differ from call to call.
 
@@ -86,17 +58,30 @@ class Launch:
     addresses in place of tensors. Tensors that begin at an odd address take the long way.
 
     Multiplications and additions are rounded one by one, as on the host.
+
+    Parameters
+    ----------
+    device : torch.device
+    compiled : dict
+        Compiled kernels, shared by the launches of a device.
+    kernel, programs, warps
+        The kernel, the number of programs, and the warps of each.
+    head, tail : tuples of Tensor and int
+        The arguments before and after the tensors of a call, without compile-time arguments.
+    constants
+        The compile-time arguments, all and in order.
     """
 
     def __init__(
-        self, launcher: Launcher, kernel: Any, programs: int, head: tuple[Any, ...],
-        tail: tuple[Any, ...], warps: int, constants: dict[str, Any],
+        self, device: torch.device, compiled: dict[Any, Any], kernel: Any, programs: int,
+        head: tuple[Any, ...], tail: tuple[Any, ...] = (), *, warps: int, **constants: Any,
     ) -> None:  # fmt: skip
-        self._launcher, self._kernel, self._programs = launcher, kernel, programs
+        self._device, self._index, self._compiled = device, device.index, compiled
+        self._kernel, self._programs = kernel, programs
         self._head, self._tail, self._warps, self._constants = head, tail, warps, constants
+        # the types of all arguments depend on the kernel and its constants only
         self._key = (kernel, warps, *constants.values())
         self._run: Any = None
-        self._index = launcher.device.index
 
     def __call__(self, *given: Tensor) -> None:
         """Launch the kernel on tensors whose types are the same in every call."""
@@ -117,13 +102,13 @@ class Launch:
             )  # fmt: skip
 
     def _begin(self, *given: Tensor) -> None:
-        """Compile the kernel, unless it is done, and keep what the next launch needs."""
-        compiled = self._launcher.compiled.get(self._key)
+        """Compile the kernel, unless it is compiled already, and prepare the next launch."""
+        compiled = self._compiled.get(self._key)
         if compiled is None:
             compiled = self._run_any(*given)
             if not hasattr(compiled, "run"):  # the interpreter returns None
                 return
-            self._launcher.compiled[self._key] = compiled
+            self._compiled[self._key] = compiled
             self._bind(compiled)
         else:
             self._bind(compiled)
@@ -139,8 +124,8 @@ class Launch:
         self._run = compiled.run
 
     def _run_any(self, *given: Tensor) -> Any:
-        """Launch by way of Triton, which compiles what is needed."""
-        device = self._launcher.device
+        """Launch through Triton, which compiles the kernel if needed."""
+        device = self._device
         if device.type == "cuda" and device.index != torch.cuda.current_device():
             with torch.cuda.device(device):
                 return self._run_any(*given)

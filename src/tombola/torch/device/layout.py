@@ -1,4 +1,4 @@
-"""What is where on a device: the board of an index, and the numbers of a sampler.
+"""The memory layout on a device: the board of an index, and the numbers of a sampler.
 
 The board is one tensor: leaves are the weights of the items, level 1 holds the sums of rows of 128
 leaves, level 2 the sums of rows of 32 of level 1, level 3 those of rows of 32 of level 2, and so on
@@ -33,7 +33,7 @@ WIDTH = 1 << BITS  # leaves in a row: more, and sums take less memory
 FAN = 1 << FAN_BITS  # sums in a row: one for each thread of a warp
 CELLS = 128
 LIMIT = 2**62  # the largest total
-POSITION_BITS = 24  # of a position in a batch, where item and position share a word
+POSITION_BITS = 24  # of a position in a batch; item and position share a word
 MOST_ITEMS = 2**38
 NO_FAULT = 2**62  # in place of position * Fault.KINDS + kind: above all of them
 ROOMY_BITS = 3  # a table has 2^3 slots or more for each position: hardly any is asked for twice
@@ -130,7 +130,7 @@ class Reals(Record):
     surprise: float = Tally.surprise
     largest_loss: float = Tally.largest_loss
     largest_importance: float = Tally.largest_importance
-    bad_value: float = derived("what was at fault", default=0.0)
+    bad_value: float = derived("the value at fault", default=0.0)
     batch_largest: float = derived("the largest loss of this batch", default=0.0)
     level_before: float = derived("the level of all groups before it", default=0.0)
 
@@ -160,7 +160,7 @@ class Wholes(Record):
 
 
 def places(kind: type[Record]) -> Any:
-    """Return where each number is, by its name in capitals.
+    """Return the place of each number, by its name in capitals.
 
     >>> places(Wholes).LEFT
     1

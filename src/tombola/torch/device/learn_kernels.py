@@ -1,4 +1,4 @@
-"""Triton kernels of what `VRB` and `GroupVRB` learn from a batch, all at once.
+"""Triton kernels for the updates of `VRB` and `GroupVRB`, from a whole batch at once.
 
 **Items**: the rule of `tombola.samplers.default_rule`. With B losses l, of items drawn with
 probability p, after u others, and z = l^2 / (n p):
@@ -119,7 +119,7 @@ KINDS = tl.constexpr(Trouble.KINDS)
 LAST = tl.constexpr(default_rule.LAST)
 CLIP = tl.constexpr(default_rule.CLIP)
 FAINT = tl.constexpr(2.0**-700)  # a smaller m counts as 0: only a run of zeros leads there
-LARGEST = tl.constexpr(2.0**250)  # what a loss counts as at most, relative to the first
+LARGEST = tl.constexpr(2.0**250)  # the cap on losses, relative to the first
 FIRST_LARGEST = tl.constexpr(2.0**20)  # the same, squared, for duplicates in the first batch
 SMALLEST = tl.constexpr(2.0**-200)  # of probabilities, as for a `tombola.Draw`
 MOST_IMPORTANCE = tl.constexpr(2.0**200)  # in the gauge: keeps its fourth power finite
@@ -130,7 +130,7 @@ LIMIT = tl.constexpr(layout.LIMIT)
 NO_FAULT = tl.constexpr(layout.NO_FAULT)
 INFINITY = tl.constexpr(float("inf"))
 ROWS = tl.constexpr(64)  # programs at a time, in sums over all
-BLOCK = tl.constexpr(1024)  # losses at a time, where one program looks at all
+BLOCK = tl.constexpr(1024)  # losses at a time, if one program reads them all
 SPAN = tl.constexpr(2.0**24)  # r counts as at most this times what its group had before
 MEMORY = tl.constexpr(float(group_rule.MEMORY))
 SMALLEST_SCORE = tl.constexpr(group_rule.SMALLEST)
@@ -143,7 +143,7 @@ GROUP_SLACK = tl.constexpr(5)  # ... within this many bits
 
 @triton.jit
 def faults_of(n, position, item, chance, loss):
-    """Return position * KINDS + kind where something is out of range, else NO_FAULT."""
+    """Return position * KINDS + kind if something is out of range, else NO_FAULT."""
     kind = tl.where((loss >= 0.0) & (loss < INFINITY), 0, BAD_LOSS)
     kind = tl.where((chance >= SMALLEST) & (chance <= 1.0), kind, BAD_PROBABILITY)
     kind = tl.where((item >= 0) & (item < n), kind, BAD_INDEX)
@@ -239,10 +239,10 @@ def look(
     n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of, levels, seen,
     losses_of, sums_of, bits, TILE: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
-    """Look for faults, and add up what m and groups learn from.
+    """Look for faults, and compute the sums for m and for groups.
 
-    Returns which items are valid, their squares as whole numbers, what is added up for m, the
-    largest loss, and the first fault.
+    Returns which items are valid, their squares as whole numbers, the sums for m, the largest
+    loss, and the first fault.
     """
     faults = faults_of(n, own, item, chance, loss)
     valid = inside & (faults == NO_FAULT)
@@ -299,7 +299,7 @@ def enter_kernel(
 ):  # fmt: skip
     """The first launch for a large batch: the table.
 
-    DOUBLE says whether losses are float64: what is compiled for one type serves no other.
+    DOUBLE says whether losses are float64: each type of losses has compiled code of its own.
     """
     n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
     own = tl.program_id(0) * TILE + tl.arange(0, TILE)
@@ -326,7 +326,7 @@ def enter_kernel(
     tl.store(slots + own, slot, mask=inside)
 
 
-# ---- what they move
+# ---- items and groups
 
 
 @triton.jit
@@ -401,8 +401,8 @@ def visit(
     """Learn from the losses of this program at the first `taken` positions of the batch.
 
     The last position of an item in the batch, `leading`, speaks for all its `times` losses. Returns
-    the places whose weights are to be written, -1 elsewhere. All reads come before what waits for
-    them: they are made in the order in which they stand.
+    the places whose weights are to be written, -1 elsewhere. All reads come before the code that
+    waits for them; they are made in program order.
     """
     mixing, disagreement = tl.load(reals + MIXING), tl.load(reals + DISAGREEMENT)
     old_largest = tl.load(reals + LARGEST_LOSS)

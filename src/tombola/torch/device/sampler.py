@@ -1,8 +1,9 @@
-"""What `VRB` and `GroupVRB` on a device have in common: the public base class, and its kernels."""
+"""The common parts of `VRB` and `GroupVRB` on a device: the public base class, and launches."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,11 +14,13 @@ from tombola.gauge import Gauge, Tally
 from tombola.samplers.base import Sampler
 from tombola.samplers.fallback import block_size
 from tombola.state import Document, Ints, Scope, array, cell, count, mapping, nested, same
+from tombola.torch.device import launching
 from tombola.torch.device.board import Board, draw_launch, power_for, scratch
 from tombola.torch.device.device_draw import DeviceDraw
-from tombola.torch.device.launching import Launch, Plans, kernels
+from tombola.torch.device.launching import Launch, Plans, kernels, place_of
 from tombola.torch.device.layout import (
     LIMIT,
+    MOST_ITEMS,
     NEVER,
     POSITION_BITS,
     Fault,
@@ -51,7 +54,7 @@ class DeviceState(TensorState):
     seed: int = same("the seed of the draws")
     shuffle: bool = same("whether shuffled epochs are dealt while adaptive draws do not pay")
     calls: int = count("calls of `draw` that were not replays of a CUDA graph")
-    state: Mapping[str, Any] = mapping("what has changed since the beginning")
+    state: Mapping[str, Any] = mapping("the mutable state")
 
 
 class DeviceSampler:
@@ -66,16 +69,24 @@ class DeviceSampler:
     def __init__(
         self,
         n: int,
-        device: torch.device,
-        engine: "RuleBoard | Sampler",
+        groups: Any,
+        board: Callable[..., "RuleBoard"],
+        host: Callable[..., Sampler],
         *,
+        device: torch.device | str | None,
         shuffle: bool,
+        quantity: str,
         seed: int,
     ) -> None:
-        self.n, self.device, self.seed, self.shuffle = n, device, seed, shuffle
+        self.n, self.seed = whole("n", n, 1, MOST_ITEMS + 1), whole("seed", seed, 0, 2**64)
+        self.device, self.shuffle = place_of(device), bool(shuffle)
         self._calls = 0
-        self._engine: Any = engine
-        self._on_host = isinstance(engine, Sampler)
+        self._on_host = not launching.runs_kernels(self.device)
+        make = host if self._on_host else partial(board, device=self.device)
+        self._engine: Any = make(
+            self.n if groups is None else groups,
+            shuffle=self.shuffle, quantity=str(quantity), seed=self.seed,
+        )  # fmt: skip
 
     def draw(self, size: int = 1) -> DeviceDraw:
         """Draw items, independently and with replacement, or from shuffled epochs.
@@ -183,7 +194,7 @@ class DeviceSampler:
 
     @property
     def quantity(self) -> str:
-        """What the caller passes to `update`: "loss" or "gradient norm"."""
+        """The kind of feedback: "loss" or "gradient norm"."""
         return str(self._engine.quantity)
 
     @quantity.setter
@@ -207,7 +218,7 @@ class DeviceSampler:
         self._engine.reset()
 
     def _identity(self) -> dict[str, Any]:
-        """Return what a state must agree with."""
+        """Return the fields of a state that must match this sampler."""
         return {"n": self.n, "seed": self.seed, "shuffle": self.shuffle}
 
     def state_dict(self) -> dict[str, Any]:
@@ -255,7 +266,7 @@ def arrays_of(state: Any) -> Iterator[NDArray[Any]]:
 
 
 class RuleState(Document):
-    """What changes in a sampler on a device."""
+    """The mutable state of a sampler on a device."""
 
     position: int = count("draws from the stream so far")
     reals: Reals = nested("numbers of float64", Reals)
@@ -273,19 +284,12 @@ def sum_fault(name: str, weights: Ints) -> str:
     return "" if within else f"{name} must have a sum of at most 2^62"
 
 
-class LearnLaunch(NamedTuple):
-    """How a batch of losses is cut into programs."""
-
-    tile: int  # losses of one program
-    warps: int
-
-
-def learn_launch(size: int) -> LearnLaunch:
-    """Return how to learn from a batch of this size."""
+def learn_launch(size: int) -> tuple[int, int]:
+    """Return the losses and the warps of one program that learns from a batch of this size."""
     if size <= 128:
         tile = max(32, 1 << (size - 1).bit_length())
-        return LearnLaunch(tile, tile // 32)
-    return LearnLaunch(64, 2) if size <= 16384 else LearnLaunch(256, 8)
+        return tile, tile // 32
+    return (64, 2) if size <= 16384 else (256, 8)
 
 
 class RuleBoard(ABC):
@@ -400,7 +404,7 @@ class RuleBoard(ABC):
         return learn, self._plan_weights(size, programs, chosen, bits)
 
     def _groups(self) -> tuple[Any, ...]:
-        """Return what kernels read of groups; without groups they read nothing."""
+        """Return the arguments about groups; without groups, kernels read none of them."""
         return (self.board.memory, 1, *[self.wholes] * 8)
 
     @abstractmethod
@@ -471,7 +475,7 @@ class RuleBoard(ABC):
         return {"weights": self.board.leaves, **{name: getattr(self, name) for name in names}}
 
     def _sizes(self) -> dict[str, Any]:
-        """Return what the shapes of a state refer to, besides n."""
+        """Return the sizes, besides n, that shapes of a state refer to."""
         return {}
 
 

@@ -10,16 +10,9 @@ from torch import Tensor
 from tombola import samplers
 from tombola.index.real import DEVICE_TARGET
 from tombola.state import Floats, array
-from tombola.torch.device import launching
-from tombola.torch.device.launching import Launch, kernels, place_of
-from tombola.torch.device.layout import MOST_ITEMS, WIDTH, Real, Whole
-from tombola.torch.device.sampler import (
-    DeviceSampler,
-    DeviceState,
-    RuleBoard,
-    RuleState,
-)
-from tombola.validation import whole
+from tombola.torch.device.launching import Launch, kernels
+from tombola.torch.device.layout import WIDTH, Real, Whole
+from tombola.torch.device.sampler import DeviceSampler, DeviceState, RuleBoard, RuleState
 
 __all__ = ["VRB"]
 
@@ -52,7 +45,7 @@ class VRB(DeviceSampler):
     shuffle : bool, default=True
         Whether to deal shuffled epochs while adaptive draws do not pay.
     quantity : str, default="loss"
-        What the caller passes to `update`, for the gauge: "loss" or "gradient norm".
+        The kind of feedback, for the gauge: "loss" or "gradient norm".
     seed : int, default=0
         From 0 to 2^64 - 1. The same seed and the same feedback give the same draws in every run on
         the same kind of device; the CPU's are others.
@@ -89,19 +82,14 @@ class VRB(DeviceSampler):
         quantity: str = "loss",
         seed: int = 0,
     ) -> None:
-        n, seed = whole("n", n, 1, MOST_ITEMS + 1), whole("seed", seed, 0, 2**64)
-        place, shuffle = place_of(device), bool(shuffle)
-        common: dict[str, Any] = {"shuffle": shuffle, "quantity": str(quantity), "seed": seed}
-        engine: VRBBoard | samplers.VRB
-        if launching.runs_kernels(place):
-            engine = VRBBoard(n, place, **common)
-        else:
-            engine = samplers.VRB(n, **common)
-        super().__init__(n, place, engine, shuffle=shuffle, seed=seed)
+        super().__init__(
+            n, None, VRBBoard, samplers.VRB, device=device, shuffle=shuffle, quantity=quantity,
+            seed=seed,
+        )  # fmt: skip
 
 
 class VRBBoardState(RuleState):
-    """What changes in `VRB` on a device."""
+    """The mutable state of `VRB` on a device."""
 
     scores: Floats = array("h of each item", 0.0, 2.0**1020, dtype=np.float64, shape=("n",))
     visits: NDArray[np.float32] = array(
@@ -117,7 +105,7 @@ class VRBBoard(RuleBoard):
     grouped: ClassVar = False
 
     def __init__(
-        self, n: int, device: torch.device, *, seed: int, shuffle: bool, quantity: str
+        self, n: int, *, device: torch.device, seed: int, shuffle: bool, quantity: str
     ) -> None:
         scale = DEVICE_TARGET / 2.0 ** n.bit_length()  # of n weights of value 1
         weights = torch.full((n,), int(scale), device=device)

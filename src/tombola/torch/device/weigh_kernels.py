@@ -82,7 +82,7 @@ def root_of(average, visits, mean, disagreement):
 
 @triton.jit
 def values_of(average, visited, mean, disagreement, first_root):
-    """Return what weights are proportional to; 1 before the first loss, when `first_root` is 0."""
+    """Return values proportional to weights; 1 before the first loss, when `first_root` is 0."""
     known = first_root > 0.0
     root = root_of(average, visited, mean, disagreement)
     return tl.where(known, root / tl.where(known, first_root, 1.0), 1.0)
@@ -219,7 +219,7 @@ def weigh_kernel(
 
 @triton.jit
 def reference(levels, seen, group, valid, level):
-    """Return what the r of a group are compared with, kappa_c, and its number of losses."""
+    """Return the reference level for the r of a group, kappa_c, and its number of losses."""
     kappa = tl.load(levels + group, mask=valid, other=0.0)
     before = tl.load(seen + group, mask=valid, other=0)
     known = tl.maximum(tl.where(before > 0, kappa, level), FAINT_GROUP * level)

@@ -1,9 +1,9 @@
 """The loader: batches of the examples that matter, with the feedback that decides which those are.
 
-`loader` has the classes to use, above a common interface (`base`). Behind it, batches are drawn on
-the `host` and loaded by a `DataLoader`, or drawn and gathered on the `device` that holds the data.
-On the host, `drawing` says what each process draws and learns, `feedback` holds losses until they
-count, `sharing` exchanges them between processes, and `checkpoints` saves and resumes all of it.
+`base` has the interface of all loaders. In `loader`, batches are drawn on the host and loaded by a
+`DataLoader`; in `device`, they are drawn and gathered on the device that holds the data. On the
+host, `drawing` says what each process draws and learns, `feedback` holds losses until they count
+and shares them between processes, and `checkpoints` saves and resumes all of it.
 """
 
 from tombola.torch.loader.dataset import Numbered

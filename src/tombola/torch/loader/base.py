@@ -28,14 +28,14 @@ MOST_UNANSWERED = 256  # batches without feedback that are remembered
 
 @dataclass(eq=False, kw_only=True)
 class Settings:
-    """What a loader is asked for, checked once; see `ImportanceLoader`.
+    """The arguments of a loader, checked once; see `ImportanceLoader`.
 
     Attributes
     ----------
     n : int
         The number of items.
     lag : int or None
-        None: one more than what is drawn ahead, or that of a state that is loaded.
+        None: one more than `ahead`, or that of a state that is loaded.
     ahead : int
         The number of batches that workers draw ahead, if it is known.
     """
@@ -107,7 +107,7 @@ class Settings:
 ARGUMENTS = frozenset(
     {*signature(DataLoader).parameters, *(one.name for one in fields(Settings))} - {"n", "ahead"}
 )
-# What a loader is made with; as with a DataLoader, setting it later would change nothing.
+# Set when a loader is made; as with a DataLoader, setting it later would change nothing.
 FIXED = ARGUMENTS | {"n", "device"}
 
 
@@ -265,7 +265,7 @@ class Batches(ABC):
 
 
 class LoaderBase:
-    """Draws, feedback, checkpoints and monitoring: what the loaders and the bare sampler share."""
+    """Base of the loaders and the bare sampler: draws, feedback, checkpoints and monitoring."""
 
     n: int
     batch_size: int
@@ -389,8 +389,8 @@ class LoaderBase:
         may differ, and so may the batch size and the number of processes: batches that were
         drawn ahead are then divided differently. A loader that was made without a `lag` takes
         that of the state; one that its workers cannot keep is an error. With sharded items and
-        another number of processes, pass the states of all former processes as a list; what these
-        had drawn ahead is drawn again, and all feedback is kept.
+        another number of processes, pass the states of all former processes as a list; batches
+        that these had drawn ahead are drawn again, and all feedback is kept.
 
         Iterations that are in progress end with an error. The next one continues the epoch of
         the state, so do not begin one only to look at a batch: the one after it begins a new
@@ -420,7 +420,7 @@ class LoaderBase:
         """Call a logger, a function (name, value, step), with how the sampling performs.
 
         "tombola/second_moment_ratio", "ratio_low" and "ratio_high": the gauge and its interval,
-        below 1 if draws beat uniform ones; "ratio_worst": what is certain, see
+        below 1 if draws beat uniform ones; "ratio_worst": the upper bound of
         `tombola.gauge.Gauge.worst`; "adaptive": 1, or 0 while shuffled epochs do as well;
         "time_share": see `time_share`; "lag": how many batches late feedback counts;
         "most_drawn_share": the share of all draws that the most-drawn hundredth of the items got.
@@ -448,11 +448,11 @@ class LoaderBase:
 
 
 class DatasetLoader(LoaderBase):
-    """A loader that has its dataset: what `ImportanceLoader` and `DeviceLoader` share."""
+    """A loader that has its dataset: base of `ImportanceLoader` and `DeviceLoader`."""
 
     dataset: Any
     num_workers: int
-    _source: Any  # what the batches are taken from; see `Batches.batches`
+    _source: Any  # the argument of `Batches.batches`
 
     def _require_length(self) -> None:
         """Raise an error if the dataset is no longer the one that the sampler was made for."""

@@ -179,7 +179,7 @@ def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
     processes = batches.processes
     sources, moved = _sources(processes, read)
     position, drawn_ahead = sources[0].position, sources[0].waiting
-    if moved:  # what the other processes had drawn ahead is drawn again
+    if moved:  # batches that other processes had drawn ahead are drawn again
         items = sum(len(batch.draw) for batch in drawn_ahead) * sources[0].world
         position.left = min(longest, position.left + items)
         position.drawn -= len(drawn_ahead)
@@ -209,7 +209,7 @@ def resume(batches: "HostBatches", states: Sequence[Any]) -> None:
 
 
 def _in_common(batches: "HostBatches") -> dict[str, Any]:
-    """Return what a state and the loader that loads it must have in common."""
+    """Return the fields of a state that must match the loader."""
     n, drop_last = batches.settings.n, batches.settings.drop_last
     return {"n": n, "drop_last": drop_last, "sharded": batches.processes.sharded}
 
@@ -260,7 +260,7 @@ def _sources(processes: Processes, states: Sequence[LoaderState]) -> tuple[list[
 
 
 def _joined(processes: Processes, saved: Sequence[DrawnBatch]) -> list[DrawnBatch]:
-    """Return batches joined from the parts of several processes: what this process has of them."""
+    """Join the parts of batches from several processes; return those of this process."""
     parts: dict[int, list[DrawnBatch]] = {}
     for part in saved:
         parts.setdefault(part.number, []).append(part)

@@ -1,6 +1,6 @@
-"""What a loader needs of its dataset: the number of items, their labels, and numbered batches.
+"""The dataset of a loader: the number of items, their labels, and numbered batches.
 
-By its number, a batch that a `DataLoader` has loaded finds the draw that it was loaded for.
+The number of a batch leads back to its draw once a `DataLoader` has loaded it.
 """
 
 import os

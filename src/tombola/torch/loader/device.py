@@ -45,7 +45,7 @@ class DeviceLoaderState(TensorState):
 
 
 class DeviceBatches(Batches):
-    """Draws batches where the data are, with all feedback given before."""
+    """Draws batches on the device of the data, with all feedback given before."""
 
     lag = 0
 
@@ -250,7 +250,7 @@ def sampler_for(settings: Settings, device: torch.device) -> VRB | GroupVRB:
 
 
 def serves(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether the device of the data can do what is asked of an `ImportanceLoader`."""
+    """Return whether an `ImportanceLoader` with these arguments can draw on the data's device."""
     return (
         isinstance(dataset, TensorDataset)
         and len({part.device for part in dataset.tensors}) == 1

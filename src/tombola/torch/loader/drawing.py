@@ -1,4 +1,4 @@
-"""What each process draws and learns from: the only place where the ways to share work differ.
+"""How processes share draws and feedback; all differences between the modes are here.
 
 *Single*: one process draws from all items.
 
@@ -59,10 +59,10 @@ class Shard:
 
 
 class DrawnBatch(Document):
-    """What was drawn for a batch; for replicated processes, by all of them together."""
+    """The draw of a batch; for replicated processes, of all of them together."""
 
     number: int = integer("the number of the batch", 0, "position.drawn - 1")
-    draw: Draw = nested("what was drawn", Draw)
+    draw: Draw = nested("the draw", Draw)
     shares: Floats | None = optional(
         array(
             "for sharded items, the share of all batches that comes from the shard of the item",
@@ -101,7 +101,7 @@ class Processes:
     def __init__(self, connection: Connection, settings: Settings, shards: list[Shard]) -> None:
         self.connection, self.settings, self.shards = connection, settings, shards
         self.rank, self.world = connection.rank, connection.world
-        # what was drawn so far, as a checksum that replicated processes compare
+        # a checksum of all draws so far, which replicated processes compare
         self._progress = zlib.crc32(repr(shards[0].sampler).encode())
 
     def draw(self, number: int, size: int) -> DrawnBatch:
@@ -117,7 +117,7 @@ class Processes:
         return 0
 
     def share(self, feedback: list[Feedback], saving: bool = False) -> list[Feedback]:
-        """Return the feedback that this process learns from, given what came in here."""
+        """Return the feedback that this process learns from, given its own feedback."""
         return feedback
 
     def learn(self, feedback: Sequence[Feedback]) -> None:
@@ -139,7 +139,7 @@ class Processes:
         return self.shards[0].sampler.epoch_length
 
     def resumed(self, position: Sequence[int]) -> None:
-        """Start the checksum of what is drawn from the position of a state."""
+        """Start the checksum of draws from the position of a state."""
         self._progress = zlib.crc32(repr(tuple(position)).encode())
 
 

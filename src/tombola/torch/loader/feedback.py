@@ -1,4 +1,4 @@
-"""Feedback: its way from `update` to the batch from which on it counts, across all processes.
+"""Feedback, from `update` to the first batch drawn with it, across all processes.
 
 Losses are checked once: in host memory by `update`, from a device when they have arrived and all
 processes have them, so that all raise the same error.
@@ -90,12 +90,12 @@ class FeedbackQueue:
             self._processes.learn(list(parts))
 
     def gather(self, number: float, saving: bool = False) -> None:
-        """Share what is due at batch `number` with the other processes, and check what was late.
+        """Share feedback due at batch `number` with the other processes; check losses from devices.
 
         Bad losses raise an error. They are dropped, and everything else is kept.
         """
         self.gathered += self._processes.share(self._arrived(number), saving)
-        # stable: what one process gave for one batch stays in the order it was given
+        # stable: feedback of one process for one batch stays in the order it was given
         self.gathered.sort(key=_IN_ORDER)
         for k, feedback in enumerate(self.gathered):
             if feedback.late:
@@ -107,7 +107,7 @@ class FeedbackQueue:
                 feedback.late = False
 
     def _arrived(self, number: float) -> list[Feedback]:
-        """Take out what was given in this process and is due, waiting for devices if needed."""
+        """Take out the feedback of this process that is due, waiting for devices if needed."""
         arrived = []
         while self.given and self.given[0][0].due <= number:
             feedback, skip_nonfinite = self.given.popleft()
@@ -122,7 +122,7 @@ class FeedbackQueue:
         return arrived
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: losses on a device are waited for, and stay unchecked."""
+        """Return the state for pickle: losses on a device are waited for, and stay unchecked."""
         for feedback, _ in self.given:
             feedback.arrive()
         return vars(self)

@@ -62,9 +62,9 @@ class ImportanceSampler(LoaderBase, TorchSampler[list[int]]):
     batch_size : int, default=1
     sampler : str, Sampler or callable, default="auto"
     lag : int, optional
-        By default 1. At least num_workers * prefetch_factor of the loader that it is given to (and
-        what else draws ahead), otherwise drawing raises an error; one more if losses are on a
-        device.
+        By default 1. At least num_workers * prefetch_factor of the loader that it is given to, plus
+        batches that a framework draws ahead; otherwise drawing raises an error. One more if losses
+        are on a device.
     **settings
         groups, seed, quantity, drop_last, distributed, shards, process_group and share.
 
@@ -156,16 +156,16 @@ class ImportanceLoader(DatasetLoader):
         shuffled epochs), "uniform", "balanced" (groups equally often); a tombola sampler over
         ``len(dataset)`` items; or a function (n, seed, groups) that returns one.
     groups : array-like of shape (n,) or "auto", optional
-        The group of each item, for example its class label. `GroupVRB` shares what it learns
-        within a group. "auto" takes the labels that the dataset has: ``dataset.targets`` or
-        ``dataset.labels``, or the one tensor of whole numbers in a `TensorDataset`, and none
-        if there are more than n/20 different ones. It says on stderr what it took.
+        The group of each item, for example its class label. `GroupVRB` shares feedback within a
+        group. "auto" takes the labels that the dataset has: ``dataset.targets`` or
+        ``dataset.labels``, or the one tensor of whole numbers in a `TensorDataset`, and none if
+        there are more than n/20 different ones. The choice is printed on stderr.
     seed : int, default=0
         Same seed and same losses, same draws. No other generator influences them. Workers do not
         draw, so forked ones repeat nothing; a loader that is itself forked does: give each
         process a seed of its own, unless `distributed` divides the draws among them.
     quantity : str, default="loss"
-        What is fed to `update`: "loss" or "gradient norm". The gauge reports it. With "loss", a
+        The kind of feedback: "loss" or "gradient norm". The gauge reports it. With "loss", a
         sampler that is passed in keeps its own quantity.
     lag : int, optional
         In batches. At least ``num_workers * prefetch_factor``, which are drawn ahead; the
@@ -283,7 +283,7 @@ class HostBatches(Batches):
     Attributes
     ----------
     processes : Processes
-        What this process draws and learns, alone or with others.
+        How this process draws and learns, alone or with others.
     feedback : FeedbackQueue
     handed, drawn : int
         The number of batches handed out, and drawn, which is the number of the next one.
@@ -329,7 +329,7 @@ class HostBatches(Batches):
         iteration = self.begin()
         last = -1
         while True:
-            # what a state held, or was drawn when the iteration was abandoned, comes first
+            # batches of a state, and those drawn when the iteration was abandoned, come first
             number = next((number for number in iteration.waiting if number > last), None)
             if number is None:
                 if iteration.left < self._smallest_rest:
@@ -363,7 +363,7 @@ class HostBatches(Batches):
         super().abandon()
 
     def draw_next(self, iteration: Iteration) -> int:
-        """Learn what is due and draw the next batch of an iteration; return its number."""
+        """Learn from due feedback, draw the next batch of an iteration, and return its number."""
         number = self.drawn
         if number - self.lag > self.handed:
             raise RuntimeError(
@@ -410,11 +410,9 @@ class HostBatches(Batches):
     def give(self, draw: TensorDraw, losses: Any, skip_nonfinite: bool) -> None:
         """Take the losses of a batch, which count `lag` batches after the next one."""
         if not isinstance(draw, TensorDraw):
-            raise TypeError(f"draw must be what came with the batch, got {type(draw).__name__}")
-        if draw.ticket.n != self.settings.n:
-            raise ValueError(
-                f"the draw is over {draw.ticket.n} items, this is over {self.settings.n}"
-            )
+            raise TypeError(f"draw must be the draw of a batch, got {type(draw).__name__}")
+        if draw.n != self.settings.n:
+            raise ValueError(f"the draw is over {draw.n} items, this is over {self.settings.n}")
         self.feedback.give(draw, losses, self.handed + self.lag, skip_nonfinite)
         self.unanswered.pop(draw.number, None)
 

@@ -65,7 +65,7 @@ def gradient_norms(model: nn.Module) -> "GradientNorms":
     >>> norms.of(draw)                       # of 4 (x, 1), without importances
     tensor([5.6569, 5.6569, 5.6569])
 
-    With gradient accumulation or a `GradScaler`, say what else the loss was multiplied by::
+    With gradient accumulation or a `GradScaler`, pass the other factors of the loss as `scale`::
 
         with tombola.torch.gradient_norms(model) as norms:
             for (x, y), draw in micro_batches:
@@ -155,7 +155,7 @@ class _Keep(torch.autograd.Function):
 
 
 class GradientNorms:
-    """What `gradient_norms` returns: enter it, run forward and backward, then call `of(draw)`."""
+    """A context manager: enter it, run forward and backward, then call `of(draw)`."""
 
     def __init__(self, layers: dict[str, nn.Module]) -> None:
         self._layers = layers
@@ -197,7 +197,7 @@ class GradientNorms:
             The examples of the batch, whose loss was ``scale * draw.mean(losses)``. Or an array or
             tensor with their importances.
         scale : float or tensor, default=1.0
-            What the loss was multiplied by: one over the number of accumulation steps, times the
+            The other factors of the loss: one over the number of accumulation steps, times the
             scale of a `GradScaler`.
 
         Returns

@@ -1,7 +1,7 @@
 """The kinds of layers with a rule, and for each the squared gradient norm of each example.
 
 The gradient of a Linear weight is, for one example, a sum of outer products g_t x_t^T over its
-positions t (tokens, pixels; one if there are none), of the gradient of the output and the
+positions t (tokens, pixels; otherwise a single one), of the gradient of the output and the
 input. A convolution is the same with patches for x, an Embedding with unit vectors for g. So,
 without forming the gradient,
 
@@ -36,7 +36,7 @@ ROOM = {"cpu": 2**20, "else": 2**26}
 
 
 def is_supported(module: nn.Module) -> bool:
-    """Return whether a layer computes what a known kind does, with no other parameters."""
+    """Return whether a layer computes the same as a known kind, with no other parameters."""
     names = module._parameters.keys()
     if not names or not names <= {"weight", "bias"}:
         return False
@@ -55,7 +55,7 @@ def least_dimensions(layer: nn.Module) -> int:
 
 
 class Use(NamedTuple):
-    """What one call contributes to the gradient of one parameter."""
+    """The contribution of one call to the gradient of one parameter."""
 
     name: str
     layer: nn.Module
@@ -174,7 +174,7 @@ def _squares_of_products(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _sides(use: Use, part: slice) -> tuple[Tensor, Tensor]:
-    """Return the gradients of the outputs, (N, p, T), and what they multiply, (N, q, T).
+    """Return the gradients of the outputs, (N, p, T), and their factors, (N, q, T).
 
     N counts the examples, and the groups of a convolution in each.
     """

@@ -1,10 +1,10 @@
-"""The least of many numbers that change, where few of them change between two questions.
+"""The minimum of many numbers, of which few change between two queries.
 
-Numbers lie in blocks of about sqrt(n). Each block has a bound, which is at most its least number,
-and a mark that says whether the bound is reached; so have all numbers together. A change moves two
-bounds in O(1). A question is answered by the bound of all, if it is reached. If not, it takes the
-least bound of a block; if that is not reached, the block is read and the question is asked again.
-That costs O(sqrt(n)), and a change leads to at most one reading.
+Numbers lie in blocks of about sqrt(n). Each block has a lower bound on its numbers, and a flag that
+says whether the bound is attained; so do all numbers together. A change updates two bounds in O(1).
+If the global bound is attained, it answers a query. If not, the query takes the lowest bound of a
+block; if that one is not attained, it reads the block and starts again. That costs O(sqrt(n)), and
+each change leads to at most one such read.
 
 NaN stands for a number that is not there.
 """
@@ -20,7 +20,7 @@ __all__ = ["Bounds", "least", "new_bounds", "note", "unknown"]
 
 
 class Bounds(NamedTuple):
-    """What is known of the least number of each block and, at the end, of all."""
+    """Lower bounds on the least number of each block and, at the end, of all."""
 
     bound: NDArray[np.float64]
     reached: NDArray[np.bool_]
@@ -38,14 +38,14 @@ def new_bounds(n: int) -> Bounds:
 
 
 def unknown(bounds: Bounds) -> None:
-    """Forget the bounds: the next question reads all numbers."""
+    """Forget the bounds: the next query reads all numbers."""
     bounds.bound[:] = -np.inf
     bounds.reached[:] = False
 
 
 @kernel(inline=True)
 def note(bounds: Bounds, block: Any, old: Any, new: Any) -> None:
-    """Take notice that a number of a block changes from `old` to `new`."""
+    """Update the bounds when a number of a block changes from `old` to `new`."""
     for part in (block, bounds.bound.size - 1):
         if new <= bounds.bound[part]:
             bounds.bound[part] = new

@@ -47,7 +47,7 @@ class Rule(Record):
     """The numbers of a board."""
 
     alpha: float = real("an item of priority p has weight (p + eps)^alpha")
-    eps: float = real("what is added to a priority", math.ulp(0.0))
+    eps: float = real("added to each priority", math.ulp(0.0))
     scale: float = real("units in a weight of 1; a power of two", default=1.0)
     largest: float = real("the largest priority ever set, -1 if none was", -1.0, default=-1.0)
     end: int = derived("the first slot that was never used, all after it included", default=0)
@@ -213,7 +213,7 @@ def new_board(capacity: int, alpha: float, eps: float) -> Board:
 
 
 def fill(board: Board, priorities: Floats) -> None:
-    """Write the priorities of all slots, with what follows from them, except the weights."""
+    """Write the priorities of all slots and update all that depends on them, except the weights."""
     board.priorities[:] = priorities
     unknown(board.low)
     unknown(board.high)

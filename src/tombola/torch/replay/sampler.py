@@ -12,9 +12,10 @@ import torch
 
 from tombola.checkpoint import load, save
 from tombola.compiling import entry
+from tombola.index.inputs import item_numbers, real_numbers
 from tombola.index.layout import place_type
 from tombola.random import new_state
-from tombola.torch.replay.inputs import has_coordinates, priorities_of, slots_of
+from tombola.state import Floats, Ints
 from tombola.torch.replay.priorities import (
     Board,
     PriorityState,
@@ -27,6 +28,7 @@ from tombola.torch.replay.priorities import (
     rescale,
     too_heavy,
 )
+from tombola.torch.tensors import as_array
 from tombola.validation import not_negative, positive, positive_count
 
 __all__ = ["PrioritizedSampler"]
@@ -40,8 +42,8 @@ def base_class() -> Any:
     """Return TorchRL's `PrioritizedSampler`, or `object` without TorchRL.
 
     Its methods are all replaced, and its trees are never made. A subclass of the plain `Sampler`
-    would not do: `TensorDictReplayBuffer.update_tensordict_priority` does nothing, without a word,
-    for a sampler that is not a `PrioritizedSampler`.
+    would not do: `TensorDictReplayBuffer.update_tensordict_priority` silently ignores any sampler
+    that is not a `PrioritizedSampler`.
     """
     try:
         return importlib.import_module("torchrl.data.replay_buffers.samplers").PrioritizedSampler
@@ -236,11 +238,11 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     # --- items that come and change -------------------------------------------------------------
 
     def add(self, index: Any) -> None:
-        """Take notice that a slot was written: its item gets the largest priority."""
+        """Register a slot that was written: its item gets the largest priority."""
         self.extend(index)
 
     def extend(self, index: Any) -> None:
-        """Take notice that slots were written: their items get the largest priority.
+        """Register slots that were written: their items get the largest priority.
 
         Coordinates in a storage of several dimensions are left to `mark_update`, which TorchRL's
         writers call first.
@@ -278,7 +280,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
 
     @property
     def default_priority(self) -> float:
-        """The priority of a new item: the largest so far, 1 if there is none."""
+        """The priority of a new item: the largest so far, or 1 at first."""
         board = self._board
         largest = largest_present(board) if self._within_buffer else board.rule[0].largest
         return 1.0 if largest < 0 else float(largest)
@@ -331,7 +333,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
 
     @property
     def priorities(self) -> torch.Tensor:
-        """A copy of the priorities of all slots, NaN where there is no item."""
+        """A copy of the priorities of all slots, NaN for empty ones."""
         return torch.from_numpy(self._board.priorities.copy())
 
     def __repr__(self) -> str:
@@ -344,7 +346,7 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
     # --- states ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state: priorities, alpha, beta, eps, and what draws depend on.
+        """Return the state: priorities, alpha, beta, eps, and all else that draws depend on.
 
         It holds tensors and numbers, and loads under ``torch.load(..., weights_only=True)``. The
         generator is not part of it.
@@ -369,11 +371,11 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         save(self, Path(path) / FILE)
 
     def loads(self, path: str | os.PathLike[str]) -> None:
-        """Continue from what `dumps` wrote."""
+        """Continue from a folder that `dumps` wrote."""
         load(Path(path) / FILE, into=self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what pickle keeps: all but the generator, which belongs to the buffer."""
+        """Return the state for pickle: without the generator, which belongs to the buffer."""
         if get_spawning_popen() is not None:
             raise RuntimeError(
                 "a PrioritizedSampler cannot be shared between processes: each would have its own "
@@ -385,3 +387,47 @@ class PrioritizedSampler(base_class()):  # type: ignore[misc]
         """Continue as the original; views are made again."""
         self.__dict__.update(state)
         self._use(self._board)
+
+
+def has_coordinates(index: Any) -> bool:
+    """Return whether an index is of several dimensions: rows, or a vector for each dimension."""
+    if isinstance(index, tuple):
+        return any(np.ndim(part) > 0 for part in index)
+    return np.ndim(index) > 1
+
+
+def slots_of(index: Any, storage: Any) -> Ints:
+    """Return slots as a vector; rows of coordinates become slots by the shape of the storage."""
+    if isinstance(index, torch.Tensor) and index.dtype == torch.int64 and index.ndim == 1:
+        return np.ascontiguousarray(index.cpu().numpy())  # the usual case, first for speed
+    if not has_coordinates(index):
+        return item_numbers("index", as_array(index))
+    if isinstance(index, tuple):
+        index = torch.stack([torch.as_tensor(part) for part in index], -1)
+    given = np.asarray(as_array(index))
+    rows = item_numbers("index", given.reshape(-1)).reshape(-1, given.shape[-1])
+    shape = getattr(storage, "shape", None)
+    if shape is None or len(shape) != rows.shape[1]:
+        raise ValueError(
+            f"index has rows of {rows.shape[1]} coordinates: pass a storage with that many "
+            f"dimensions, got shape {None if shape is None else tuple(shape)}"
+        )
+    outside = (rows >= np.array(shape)).any(axis=1)
+    if outside.any():
+        j = int(outside.argmax())
+        raise IndexError(
+            f"index[{j}] is {rows[j].tolist()}, out of range for a storage of shape {tuple(shape)}"
+        )
+    slots = np.ravel_multi_index(tuple(rows.T), tuple(shape), mode="clip")
+    return np.where((rows < 0).any(axis=1), -1, slots)
+
+
+def priorities_of(priority: Any, count: int) -> Floats:
+    """Return priorities as a vector of `count` numbers, or of one that counts for all."""
+    values = real_numbers("priority", np.reshape(as_array(priority), -1))
+    if values.size not in (1, count):
+        raise ValueError(
+            f"priority must be a number, or as many as index has items: got {values.size} for "
+            f"{count} items"
+        )
+    return values

@@ -14,7 +14,7 @@ FIRST = 64  # items drawn at once after a change of weights; then twice as many,
 
 
 class Epoch:
-    """An epoch, or what is left of it: items of all processes, in the order of their draws.
+    """An epoch, or the rest of one: items of all processes, in the order of their draws.
 
     Items are drawn many at a time, which is faster than one by one, with the same result: `settle`
     takes back what was drawn ahead, before a weight changes or a state is saved.
@@ -86,7 +86,7 @@ class Epoch:
             self._reach = min(2 * self._reach, CHUNK)
 
     def settle(self) -> None:
-        """Take back what was drawn ahead of what is handed out, as if it had not been drawn."""
+        """Undo the draws that are ahead of the items handed out."""
         target = max(self.kept, self.handed * self.world)
         if target < self.drawn:  # then item number `target` is one of the latest draws
             self.board.undo(self.items[self._chunk : self.drawn])

@@ -43,8 +43,8 @@ class WeightedSampler(DistributedSampler[int]):
     An item is drawn when it is asked for; a `DataLoader` with workers asks for
     ``num_workers * prefetch_factor`` batches ahead of the loop. An iteration that begins abandons
     the epoch of the one before it, which may continue with the weights of that moment, and is not
-    in the state. What the original finds out when it is iterated, such as a negative weight, is an
-    error here when the sampler is made.
+    in the state. Errors that the original raises during iteration, such as a negative weight, are
+    raised here when the sampler is made.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ class WeightedSampler(DistributedSampler[int]):
     or changes more than one item in eight, takes O(n).
 
     Frameworks: it is a `DistributedSampler`, which Lightning and others leave as it is, also if it
-    is made before the processes meet. Accelerate, and Hugging Face's Trainer with it, divides what
-    any sampler hands out among the processes: it needs ``num_replicas=1, rank=0`` and a generator
+    is made before the processes meet. Accelerate, and Hugging Face's Trainer with it, divides the
+    items of any sampler among the processes: it needs ``num_replicas=1, rank=0`` and a generator
     with the same seed on each, and without them the first draw is an error.
 
     Examples
@@ -171,7 +171,7 @@ class WeightedSampler(DistributedSampler[int]):
         if self._world() != self._connection.world:
             state = self.state_dict()
             self._meet()
-            if self._continues:  # what is left is divided among other processes now
+            if self._continues:  # the rest is divided among other processes now
                 self.load_state_dict(state)
         return self._connection
 

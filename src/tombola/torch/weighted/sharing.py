@@ -1,4 +1,4 @@
-"""What the processes of a `WeightedSampler` share: their number, and the updates of all of them."""
+"""What the processes of a `WeightedSampler` share: their connection, and all updates."""
 
 import sys
 from types import FrameType
@@ -42,7 +42,7 @@ def given_connection(
 def divider() -> str:
     """Return the class of Accelerate that divides this iteration among processes; "" if none does.
 
-    It is on the stack: nothing else tells a sampler that most of what it hands out is dropped.
+    It is found on the stack: a sampler cannot see otherwise that most of its items are dropped.
     """
     frame: FrameType | None = sys._getframe() if "accelerate.data_loader" in sys.modules else None
     while frame is not None:

@@ -1,4 +1,4 @@
-"""What is saved of a `WeightedSampler`: weights, the epoch that has begun, the generator."""
+"""The saved state of a `WeightedSampler`: weights, the current epoch, the generator."""
 
 from typing import Any, ClassVar
 
@@ -26,8 +26,8 @@ from tombola.torch.tensors import TensorState
 
 __all__ = ["SavedEpoch", "WeightedState", "set_generator"]
 
-WORDS = 624  # of a generator of torch on the CPU: what is left and its place make one more ...
-NEW = 1, 0  # ... but for a new one
+WORDS = 624  # of a generator of torch on the CPU: words left + place = 625 ...
+NEW = 1, 0  # ... except in a new one
 
 
 class SavedEpoch(Document):
