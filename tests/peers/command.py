@@ -36,8 +36,8 @@ def main(arguments=None):
         parser.error(f"no suite {', '.join(unknown)}: they are {', '.join(names)}")
     wrong, rows = False, []
     for name in options.suites or names:
-        suite = importlib.import_module(f"peers.suites.{name}")
         try:
+            suite = importlib.import_module(f"peers.suites.{name}")  # may import its library
             missing = [each for each in suite.MODULES if importlib.util.find_spec(each) is None]
         except ModuleNotFoundError as error:
             missing = [error.name]
