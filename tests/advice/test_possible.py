@@ -26,11 +26,16 @@ def test_the_possible_ratios_equal_those_of_brute_force(even_clock):
     n = len(X)
     (possible,) = advice.possible
 
-    problem = Logistic(X, y, alpha=1e-4, fit_intercept=True)
+    problem = Logistic(X, y, alpha=1.0 / n, fit_intercept=True)
     marks = [round(epoch * n) for epoch in possible.epochs]
+    solver = AdaGrad(0.3, standardise=True)
     losses, weights = [], np.diff([0, *marks])
     for mark in marks:
-        w = AdaGrad(0.3).minimize(problem, sampler=tombola.Shuffle(n), rounds=mark).solution
+        w = (
+            AdaGrad(0.3, standardise=True)
+            .minimize(problem, sampler=tombola.Shuffle(n), rounds=mark)
+            .solution
+        )
         losses.append([np.linalg.norm(problem.item_gradient(i, w)) for i in range(n)])
     losses = np.array(losses)
 

@@ -17,7 +17,7 @@ from tombola.cli.main import main
 from tombola.estimators.stopping import Watch
 from tombola.state.files import read_json
 
-ROWS = ["iris", "--epochs", "3", "--solver", "adagrad"]
+ROWS = ["breast_cancer", "--epochs", "3", "--solver", "adagrad"]
 COLUMNS = ["breast_cancer", "--l1-ratio", "1", "--alpha", "0.01"]
 
 
@@ -156,7 +156,7 @@ WRONG_ROWS = [
     (["rule", "best"], float("nan")),
     (["rule", "converged"], np.zeros(2)),
     (["rule", "solution"], np.zeros(3)),
-    (["rule", "solution"], np.full(5, np.inf)),
+    (["rule", "solution"], np.full(31, np.inf)),
     (["gaps"], REMOVED),
     (["gaps"], [1]),
     (["gaps", "4"], np.arange(2)),
@@ -170,31 +170,31 @@ WRONG_ROWS = [
 @pytest.mark.parametrize("at", range(len(WRONG_ROWS)))
 def test_a_crafted_state_by_rows_is_refused(at, here, capsys):
     way, value = WRONG_ROWS[at]
-    changed("rows/state/1.npz", way, value)
-    recorder = recorder_of("rows/state/1.npz", 4, range(400))
+    changed("rows/state/0.npz", way, value)
+    recorder = recorder_of("rows/state/0.npz", 30, range(2000))
     before = recorder.rule.state().to_dict()
-    with pytest.raises(CheckpointError, match=rf"^rows/state/1.npz.*({way[-1]}|fit|is of)"):
+    with pytest.raises(CheckpointError, match=rf"^rows/state/0.npz.*({way[-1]}|fit|is of)"):
         recorder.loaded_rows()
     assert same(recorder.rule.state().to_dict(), before)
     assert recorder.gaps == {}
     if at == 0:
         said = refused("rows", ROWS, capsys)
-        assert "the saved run cannot be continued: rows/state/1.npz: the state is of" in said
+        assert "the saved run cannot be continued: rows/state/0.npz: the state is of" in said
 
 
 def test_an_honest_state_by_rows_is_taken(here):
-    saved, recorder = read("rows/state/1.npz"), recorder_of("rows/state/1.npz", 4, range(400))
+    saved, recorder = read("rows/state/0.npz"), recorder_of("rows/state/0.npz", 30, range(2000))
     assert recorder.loaded_rows().rounds == saved["result"]["rounds"]
     assert_same(recorder.rule.state().to_dict(), saved["rule"])
 
 
-@pytest.mark.parametrize("rounds", ["401", "04", "", "x"])
+@pytest.mark.parametrize("rounds", ["2001", "04", "", "x"])
 def test_rounds_that_were_noted_are_marks(rounds, here):
-    changed("rows/state/1.npz", ["gaps"], {"0": 0.5, "8": 0.25})
-    recorder = recorder_of("rows/state/1.npz", 4, range(400))
+    changed("rows/state/0.npz", ["gaps"], {"0": 0.5, "8": 0.25})
+    recorder = recorder_of("rows/state/0.npz", 30, range(2000))
     recorder.loaded_rows()
     assert recorder.gaps == {0: 0.5, 8: 0.25}
-    changed("rows/state/1.npz", ["gaps", rounds], 0.25)
+    changed("rows/state/0.npz", ["gaps", rounds], 0.25)
     with pytest.raises(CheckpointError, match=r"gaps and losses must be those at marks"):
         recorder.loaded_rows()
 

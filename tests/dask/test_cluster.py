@@ -179,7 +179,8 @@ def objective(model):
     from tombola.problems import Hinge, Logistic
 
     kind = Hinge if model.loss == "hinge" else Logistic
-    problem = kind(*data(), alpha=model.alpha, fit_intercept=True)
+    X, y = data()
+    problem = kind(X, y, alpha=1.0 / len(y), fit_intercept=True)
     return problem.value(np.append(model.coef_, model.intercept_))
 
 

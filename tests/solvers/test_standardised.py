@@ -106,7 +106,7 @@ def test_standardised_columns_are_left_as_they_are():
 
 def test_columns_that_overflow_are_named():
     Z, y = data()
-    problem = Logistic(Z * [1.0, 1e100, 1.0, 1.0, 1.0], y, alpha=0.01)
+    problem = Logistic(Z * [1.0, 1e160, 1.0, 1.0, 1.0], y, alpha=0.01)
     with pytest.raises(ValueError, match=r"overflow in columns of X \(1\): scale them"):
         SAGA(standardise=True).minimize(problem, rounds=10)
 

@@ -34,8 +34,8 @@ MISSPELT = {  # module: what one of its rules says, the same misspelt, what mypy
         '"MirrorRule" has no attribute "sumed"',
     ),
     "solvers/descent/dense": (
-        "run.rates[0].square_sum += squared_length(g)",
-        "run.rates[0].squares_sum += squared_length(g)",
+        "run.rates[0].square_sum += squared_length(g, run.paces)",
+        "run.rates[0].squares_sum += squared_length(g, run.paces)",
         '"Rates" has no attribute "squares_sum"',
     ),
     "solvers/dual/run": (

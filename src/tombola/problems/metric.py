@@ -8,9 +8,9 @@ it is nothing to the others. With units s_j and centres m_j, a step is that of
 The problem stays the same, its penalty is carried along as alpha / s_j^2, and no row is copied:
 only the rate of a column, rate / s_j^2, and the intercept tell the difference.
 
-s_j is a power of two near sqrt(E u^4 / (3 E u^2)) of u = x_j - m_j: the standard deviation for a
-normal distribution, the usual entry where most are 0. Of sparse rows, the entries that are stored
-count, and nothing is shifted.
+s_j is a power of two near the root of the mean of (x_ij - m_j)^2 over the entries that are not 0:
+the standard deviation of a column without zeros, the usual entry where most are 0. Of sparse rows,
+the entries that are stored count, and nothing is shifted.
 """
 
 import copy
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Metric", "standardised"]
 
 CLOSE = 0.125  # a centre within this many units of 0 is 0
-ALIKE = 16.0  # sparse columns whose units differ by at most this factor are left as they are
+ALIKE = 16.0  # columns whose units differ by at most this factor may be left as they are
 
 
 class Metric(State):
@@ -49,7 +49,7 @@ def standardised(problem: "LinearProblem") -> "LinearProblem":
     >>> standardised(problem).metric.centres
     array([2.e+08, 0.e+00])
     >>> standardised(problem).model.norms.round(2)
-    array([2.36, 2.36])
+    array([1.6, 1.6])
     """
     if problem.metric is not None:
         return problem
@@ -67,14 +67,14 @@ def measured(problem: "LinearProblem") -> "LinearProblem | None":
         if dense and problem.fit_intercept:
             for where, rows in blocks(model.rows):
                 centres += shares[where] @ rows
-        squares, fourths = moments(problem, shares, centres)
-        far = np.flatnonzero(~np.isfinite(fourths))
+        squares, filled = spreads(problem, shares, centres)
+        far = np.flatnonzero(~np.isfinite(squares))
     if far.size:
         named = ", ".join(map(str, far[:3])) + (" and others" if far.size > 3 else "")
         raise ValueError(f"numbers overflow in columns of X ({named}): scale them")
-    used = (squares > 0) & (fourths > 0)
     units: Any = np.ones(d)
-    units[used] = np.sqrt(fourths[used] / squares[used] / 3.0)
+    used = (squares > 0) & (filled > 0)
+    units[used] = np.sqrt(squares[used] / filled[used])
     # of few rows, even a column of large numbers may hardly vary
     units = np.hypot(units, np.abs(centres) / n)
     length = np.sqrt((squares / units**2).sum())  # of a row, in these units
@@ -85,8 +85,8 @@ def measured(problem: "LinearProblem") -> "LinearProblem | None":
     units[~used] = 1.0
     centres[np.abs(centres) <= CLOSE * units] = 0.0
     alike = np.ptp(np.log2(units[used])) <= np.log2(ALIKE) if used.any() else True
-    as_it_is = bool((units == 1.0).all()) and not centres.any()
-    if as_it_is or (alike and not dense):
+    near = bool((np.abs(np.log2(units)) <= np.log2(ALIKE)).all()) and not centres.any()
+    if alike and (near or not dense):
         return None
     if dense:
         lengths = np.empty(n)
@@ -100,18 +100,17 @@ def measured(problem: "LinearProblem") -> "LinearProblem | None":
     return found
 
 
-def moments(problem: "LinearProblem", shares: Floats, centres: Floats) -> tuple[Floats, Floats]:
-    """Return E u_j^2 and E u_j^4 of each column, u = x - m."""
+def spreads(problem: "LinearProblem", shares: Floats, centres: Floats) -> tuple[Floats, Floats]:
+    """Return E u_j^2 of each column over the entries that are not 0, u = x - m, and their share."""
     rows, d = problem.model.rows, centres.size
-    squares, fourths = np.zeros(d), np.zeros(d)
+    squares, filled = np.zeros(d), np.zeros(d)
     if isinstance(rows, Dense):
         for where, part in blocks(rows):
-            u = (part - centres) ** 2
-            squares += shares[where] @ u
-            fourths += shares[where] @ u**2
-        return squares, fourths
-    u = np.square(rows.values, dtype=np.float64)
+            some = part != 0.0
+            squares += shares[where] @ np.where(some, part - centres, 0.0) ** 2
+            filled += shares[where] @ some
+        return squares, filled
     share = np.repeat(shares, np.diff(rows.starts))
-    squares += np.bincount(rows.columns, share * u, d)
-    fourths += np.bincount(rows.columns, share * u**2, d)
-    return squares, fourths
+    squares += np.bincount(rows.columns, share * np.square(rows.values, dtype=np.float64), d)
+    filled += np.bincount(rows.columns, share, d)
+    return squares, filled
