@@ -31,11 +31,7 @@ def test_the_possible_ratios_equal_those_of_brute_force(even_clock):
     solver = AdaGrad(0.3, standardise=True)
     losses, weights = [], np.diff([0, *marks])
     for mark in marks:
-        w = (
-            AdaGrad(0.3, standardise=True)
-            .minimize(problem, sampler=tombola.Shuffle(n), rounds=mark)
-            .solution
-        )
+        w = solver.minimize(problem, sampler=tombola.Shuffle(n), rounds=mark).solution
         losses.append([np.linalg.norm(problem.item_gradient(i, w)) for i in range(n)])
     losses = np.array(losses)
 
