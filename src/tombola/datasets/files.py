@@ -178,7 +178,7 @@ def _parts(source: Source, reading: Reading, progress: Progress | None) -> dict[
     """Return X, y, columns, notes, the name of the target, and how it was read."""
     read_as: dict[str, Any] = {}
     if source.kind in ("libsvm", "npz", "npy") and reading.rows is not None:
-        raise DataError(f"--rows is for tables, and {source.name} is none")
+        raise DataError(f"--rows is for tables, and {source.name} is not one")
     if source.kind == "libsvm":
         lines = LibsvmFile(source, reading)
         parts = lines.read(progress)

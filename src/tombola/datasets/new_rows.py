@@ -67,7 +67,7 @@ def new_rows(
     notes = [] if notes is None else notes
     with opened(path) as source:
         if skip_bad_rows and source.kind in ("libsvm", "npz", "npy"):
-            raise DataError(f"--skip-bad-rows is for tables, and {source.name} is none")
+            raise DataError(f"--skip-bad-rows is for tables, and {source.name} is not one")
         if source.kind == "libsvm":
             yield from _sparse_rows(source, prepare, reading, read_as, progress)
         elif source.kind in ("npz", "npy"):

@@ -83,7 +83,7 @@ class CertifiedSolver(Solver):
         return self._relative(problem, self._gap(problem, result))
 
     def _relative(self, problem: Any, gap: float) -> float:
-        """Return a gap relative to the objective at w = 0; not a number if it is none."""
+        """Return a gap relative to the objective at w = 0; NaN if it is unknown."""
         value = best_constant(problem)[1]
         return 0.0 if gap <= 0.0 or value <= 0.0 else float(gap / value)
 

@@ -47,5 +47,5 @@ EXPECTED = {
     "test_generic_estimator[True-Quadratic-WeightedL1-WeightedLasso-pen_args1]": WEIGHTS,
     "test_generic_estimator[False-Quadratic-WeightedL1-WeightedLasso-pen_args1]": WEIGHTS,
     "test_warm_start[SVC]": "by design: dual coordinate ascent goes on from the solution, but the "
-    "dual variables that prove it are found anew, so a second fit takes epochs, too.",
+    "dual variables that prove it are not kept, so a second fit takes epochs, too.",
 }
