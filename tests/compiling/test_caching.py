@@ -8,6 +8,7 @@ import numba
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
+import tombola
 from tombola.compiling import caching
 from tombola.compiling.caching import IndexFile
 
@@ -155,3 +156,24 @@ def test_a_rule_may_print_and_raise_inside_a_kernel(tmp_path, monkeypatch):
         command = [sys.executable, "-c", PRINTING, str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
         assert done.stdout.splitlines() == ["x is 1.0", f"too large {hits}"]
+
+
+LATER = """
+import numba
+
+numba.version_info = numba.version_info._replace(short=(9, 0))
+import sys
+import tombola
+
+print("tombola.compiling.inner" in sys.modules, tombola.VRB(10, seed=3).draw(5).indices.tolist())
+"""
+
+
+def test_a_later_numba_compiles_as_usual(tmp_path, monkeypatch):
+    """The same draws, without numba's internals."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", LATER], capture_output=True, text=True, check=True, timeout=300
+    )
+    draws = tombola.VRB(10, seed=3).draw(5).indices.tolist()
+    assert done.stdout.split(maxsplit=1) == ["False", f"{draws}\n"]

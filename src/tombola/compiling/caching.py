@@ -7,12 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
+import numba
 import numpy as np
 from numba import njit, typeof, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.compiler import Compiler
 from numba.extending import typeof_impl
 
-from tombola.compiling.inner import InnerCompiler, OuterCompiler
+UNTRIED = (0, 69)  # numba's releases from here on compile as usual: `inner` uses its internals
+
+InnerCompiler: Any = Compiler
+OuterCompiler: Any = Compiler
+if numba.version_info.short < UNTRIED:
+    from tombola.compiling.inner import InnerCompiler, OuterCompiler
 
 try:
     import fcntl
