@@ -175,3 +175,8 @@ def test_rows_of_a_table_are_chosen_like_those_of_an_array():
     assert len(table[table.columns["a"] > 2, ...]) == 2
     with pytest.raises(ValueError, match="columns must have one length"):
         Table({"a": np.arange(5.0), "b": np.arange(4.0)})
+
+
+def test_a_way_to_encode_is_checked_for_arrays_too():
+    with pytest.raises(DataError, match=r"encode must be one of auto.* got 'x'"):
+        Preparer(encode="x").fit(np.eye(3))

@@ -113,6 +113,6 @@ def test_columns_that_overflow_are_named():
 
 def test_a_radius_is_not_one_in_the_metric():
     Z, y = data()
-    problem = Logistic(Z * UNITS, y, alpha=0.01)
-    with pytest.raises(ValueError, match="radius"):
-        SGD(radius=1.0, standardise=True).minimize(problem, rounds=10)
+    for X in (Z * UNITS, Z):  # with a metric, and without one
+        with pytest.raises(ValueError, match="radius"):
+            SGD(radius=1.0, standardise=True).minimize(Logistic(X, y, alpha=0.01), rounds=10)

@@ -59,7 +59,7 @@ class LocalRunner:
 
     def __init__(self, parts: list[tuple[Any, Any, Any]]) -> None:
         self.parts = parts
-        self.duals: list[Any] = [None] * len(parts)  # arrays, or None if there are none
+        self.duals: list[Any] = [None] * len(parts)  # arrays; None before the first round
 
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
         """Return task(partition, number, *more) for all partitions."""

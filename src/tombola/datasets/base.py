@@ -19,6 +19,7 @@ __all__ = [
     "Dataset",
     "about",
     "as_csr",
+    "check_encode",
     "checksum_of_arrays",
     "checksum_of_file",
     "count",
@@ -37,6 +38,12 @@ NARROW = 2**31  # below this, the indices of a sparse matrix fit 32 bits
 
 class DataError(ValueError):
     """Data are missing or cannot be used: the message says what, where and why."""
+
+
+def check_encode(encode: Any) -> None:
+    """Raise a DataError that names the ways to encode text if this is not one of them."""
+    if encode not in ENCODE:
+        raise DataError(f"encode must be one of {', '.join(ENCODE)}, got {encode!r}")
 
 
 @dataclass(frozen=True, eq=False)

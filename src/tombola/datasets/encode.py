@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.datasets.base import ENCODE, DataError, count
+from tombola.datasets.base import DataError, count
 from tombola.datasets.dates import FORMS
 from tombola.datasets.table import Table, Words, column_of, kind_of, missing_in
 from tombola.state import (
@@ -206,8 +206,6 @@ def fit_rules(
     >>> rule.names, [column.tolist() for column in numbers_of([rule], table)]
     (('kind=cat', 'kind=dog'), [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     """
-    if encode not in ENCODE:
-        raise DataError(f"encode must be one of {', '.join(ENCODE)}, got {encode!r}")
     rules: list[Rule] = []
     notes: list[str] = []
     for name, column in table.columns.items():

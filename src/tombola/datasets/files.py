@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from tombola.datasets.arrays import read_arrays
 from tombola.datasets.arrow_files import ArrowFile
 from tombola.datasets.assemble import assembled
-from tombola.datasets.base import DataError, Dataset, Progress, checksum_of_file, count
+from tombola.datasets.base import (
+    DataError,
+    Dataset,
+    Progress,
+    check_encode,
+    checksum_of_file,
+    count,
+)
 from tombola.datasets.csv_files import CsvFile
 from tombola.datasets.libsvm import LibsvmFile
 from tombola.datasets.reading import Reading
@@ -118,6 +125,7 @@ def read(
     >>> data.X[1], data.y
     (array([ 0. ,  1. , 20.5]), array(['yes', 'no', 'yes', 'no'], dtype='<U3'))
     """
+    check_encode(encode)
     data = read_table(
         path, target, task=task, features=features, drop=drop, keep=keep, missing=missing,
         decimal=decimal, thousands=thousands, encoding=encoding, dates=dates, types=types or {},

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tombola.datasets.arrow_files import as_table
 from tombola.datasets.assemble import refuse_missing
-from tombola.datasets.base import IMPUTE, DataError, about, count, in_words
+from tombola.datasets.base import IMPUTE, DataError, about, check_encode, count, in_words
 from tombola.datasets.encode import AsIs, Rule, fit_rules, numbers_of
 from tombola.datasets.table import Table
 
@@ -96,6 +96,7 @@ class Preparer(TransformerMixin, BaseEstimator):
         """
         if self.impute is not None and self.impute not in IMPUTE:
             raise DataError(f"impute must be one of {', '.join(IMPUTE)} or None, got {self.impute}")
+        check_encode(self.encode)
         table = as_table(X)
         self.rules_: tuple[Rule, ...] | None = None
         self.kept_: NDArray[np.int64] | None = None

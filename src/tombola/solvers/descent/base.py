@@ -148,10 +148,10 @@ class DescentSolver(Solver):
         smoothness : float
             L_Q of the initial draws, for the schedule SEARCHED.
         """
+        if self.standardise and math.isfinite(radius):
+            raise ValueError("standardise=True does not go with a radius")
         problem = self.measured(problem)
         metric = problem.metric
-        if metric is not None and math.isfinite(radius):
-            raise ValueError("standardise=True does not go with a radius")
         w, batch_size = problem.as_matrix(start), self.batch_size
         outputs, width = w.shape
         stores = replaces_slopes or snapshot_every > 0
