@@ -89,6 +89,27 @@ def test_the_optimum_of_others(kind, form, intercept, weighted):
     assert gap <= 1e-8
 
 
+@pytest.mark.parametrize("alpha", [1e-6, L2])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gaps_of_fits_on_all_rows(kind, intercept, alpha):
+    """Never below the truth, and the slopes at any inner products prove a bound from below."""
+    X, y, weights = data(kind)
+    it = KINDS[kind](X, y, alpha=alpha, fit_intercept=intercept, sample_weight=weights)
+    best = Newton(tol=1e-12, sample_size=it.n).minimize(it, rounds=60)
+    lowest, zero = it.value(best.solution), best_constant(it)[1]
+    for tol in 10.0 ** -np.arange(1, 9):
+        solver = Newton(tol=tol, sample_size=it.n)
+        result = solver.minimize(it, rounds=60)
+        gap = solver.gap(it, result) * zero
+        assert it.value(result.solution) - lowest - 1e-13 * zero <= gap <= tol * zero
+    rng, run = np.random.default_rng(0), Newton()._begin(it, best.solution)
+    z = run.all_rows().products(run.point)
+    for size in 10.0 ** np.arange(-8, 2):
+        noise = size * rng.normal(size=z.shape)
+        assert run.proved(run.all_rows(), z + noise) <= lowest + 1e-12 * zero
+
+
 def test_sparse_rows_are_dense_rows():
     X, y, weights = data("Logistic")
     found = [

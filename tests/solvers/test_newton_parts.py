@@ -313,14 +313,14 @@ def test_the_way_over_a_sample(intercept, weighted, cheap, monkeypatch):
         lengths = []
         with np.errstate(over="ignore"):  # exp(1000) is inf, and 1 / inf is 0
             expected = slow.descended(w, items, factors, np.zeros(w.size), lengths)
-        found = Sample.of(it.model, items, factors / m).descend(w)
+        found = Sample.of(it.model, items, factors / m).descend(w).w
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
         halved += min(lengths) < 1.0
         exact = rng.normal(size=w.size) * 1e-3 + slow.sampled(w, items, factors)[1]
         c = exact - slow.sampled(w, items, factors)[1]
         with np.errstate(over="ignore"):
             expected = slow.descended(w, items, factors, c)
-        found = Sample.of(it.model, items, factors / m).descend(w, exact)
+        found = Sample.of(it.model, items, factors / m).descend(w, exact).w
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
     assert 0 < halved < 8
 
@@ -330,9 +330,9 @@ def test_no_step_where_none_gains(monkeypatch):
     sample = Sample.of(it.model, np.arange(60), np.ones(60) / 60)
     w = np.linspace(-1, 1, D + 1)
     monkeypatch.setattr(Bowl, "step", lambda bowl, gradient: (np.ones(w.size), 1e300))
-    np.testing.assert_array_equal(sample.descend(w), w)
+    np.testing.assert_array_equal(sample.descend(w).w, w)
     monkeypatch.setattr(Bowl, "step", lambda bowl, gradient: (np.ones(w.size), np.nan))
-    np.testing.assert_array_equal(sample.descend(w), w)
+    np.testing.assert_array_equal(sample.descend(w).w, w)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

@@ -88,7 +88,7 @@ def test_products_with_the_hessian_and_steps(form, intercept):
 
     _, slopes, chances = it.model.derivatives(items, sample.products(w))
     np.testing.assert_allclose(sample.gradient(w, slopes), gradient(w), rtol=1e-6, atol=1e-12)
-    bowls = sample.bowls(chances, None)
+    bowls = sample.bowls(chances)
     direction = rng.normal(size=w.shape) / units
     change = (gradient(w + 1e-5 * direction) - gradient(w - 1e-5 * direction)) / 2e-5
     np.testing.assert_allclose(bowls.times(direction), change, rtol=1e-4, atol=1e-6)
@@ -99,8 +99,6 @@ def test_products_with_the_hessian_and_steps(form, intercept):
     sizes = np.sqrt(np.vdot(left, bowls.conditioned(left - left.mean(axis=0))))
     assert sizes <= 0.1 * np.sqrt(np.vdot(given, bowls.conditioned(given)))
     assert bowls.turns < 30
-    again = sample.bowls(chances, bowls)
-    assert (again.blocks is bowls.blocks) == (bowls.turns <= 12)
 
 
 def test_a_start_with_a_mean_over_classes():
@@ -129,6 +127,36 @@ def test_never_below_the_true_distance(intercept, weighted):
     assert max(shares) > 0.01  # not much larger either, somewhere on the way
 
 
+def test_slopes_at_any_inner_products_prove_a_bound_from_below():
+    rng = np.random.default_rng(0)
+    for intercept in (False, True):
+        it = problem(weighted=True, intercept=intercept)
+        best = Newton(tol=1e-11).minimize(it, rounds=60)
+        lowest, run = it.value(best.solution), Newton()._begin(it, best.solution)
+        sample, proved = run.all_rows(), []
+        for size in 10.0 ** np.arange(-8, 2):
+            z = sample.products(best.solution)
+            proved.append(run.proved(sample, z + size * rng.normal(size=z.shape)))
+        assert max(proved) <= lowest * (1 + 1e-12)
+        assert lowest - proved[0] < 1e-9 * lowest
+        assert lowest - proved[-1] > lowest
+
+
+@pytest.mark.parametrize("alpha", [1e-5, L2])
+def test_a_step_proves_how_close_its_end_is(alpha):
+    """Far more than the slopes at its end do: one pass less, or several."""
+    it = problem(alpha=alpha)
+    best = Newton(tol=1e-11).minimize(it, rounds=60)
+    lowest, zero = it.value(best.solution), best_constant(it)[1]
+    for tol in 10.0 ** -np.arange(1, 8):
+        solver = Newton(tol=tol)
+        result = solver.minimize(it, rounds=60)
+        distance, gap = it.value(result.solution) - lowest, solver.gap(it, result) * zero
+        assert distance - 1e-13 * zero <= gap <= tol * zero
+        at_its_end = Newton()._begin(it, result.solution).pass_over()[1]
+        assert tol < 1e-6 or at_its_end < lowest - gap
+
+
 def test_predictions_that_are_not_balanced_prove_nothing():
     """The best w for intercepts that are off: their dual value is above the minimum."""
     it = problem()
@@ -143,7 +171,7 @@ def test_predictions_that_are_not_balanced_prove_nothing():
         gradient = run.survey.gradient.copy()
         gradient[:, D] = 0.0
         sample.intercept = 0
-        step, gain = Bowls(sample, chances, Sample.bowls(sample, chances, None).blocks).step(
+        step, gain = Bowls(sample, chances, Sample.bowls(sample, chances).blocks).step(
             gradient[:, :D]
         )
         w[:, :D] += 0.5 * step

@@ -65,6 +65,7 @@ class NewtonRun(CertifiedRun):
         """Move w to the minimum over the rows drawn; return -1: no loss is bad."""
         progress, batch = self.progress[0], self.batch
         progress.rounds += 1
+        progress.ahead = 1
         batch.losses[:] = self.survey.scores[batch.items]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if progress.cut == TWICE:
@@ -73,7 +74,6 @@ class NewtonRun(CertifiedRun):
                 self.minimise_all()
             else:
                 self.minimise_sample()
-        progress.ahead = 1
         return -1
 
     def look(self) -> Any:
@@ -184,9 +184,10 @@ class NewtonRun(CertifiedRun):
         square = float(np.vdot(survey.gradient[..., :d], survey.gradient[..., :d]))
         if not square <= 2.0 * l2 * reach:  # the distance, without an intercept
             return primal, -math.inf
+        total, loss, conjugate = total / n, loss / n, conjugate / n
         if w.ndim == 2:
-            return primal, self.bound_of_classes(total / n, loss / n, conjugate / n, sums / n)
-        return primal, self.bound(total / n, loss / n, conjugate / n, above / n)
+            return primal, self.bound_of_classes(total, loss, conjugate, sums / n)
+        return primal, self.bound(total, loss, conjugate, above / n, survey.slopes)
 
     def bound_of_classes(self, total: Floats, loss: float, conjugate: float, sums: Floats) -> float:
         """Return a lower bound for softmax, from means as in `bound`, and those of the slopes.
@@ -218,14 +219,16 @@ class NewtonRun(CertifiedRun):
         penalty = 0.5 * float(np.vdot(v, v)) / model.settings[0].l2
         return -conjugate - penalty - ROUNDING * (abs(conjugate) + loss + penalty)
 
-    def bound(self, total: Floats, loss: float, conjugate: float, above: float) -> float:
+    def bound(
+        self, total: Floats, loss: float, conjugate: float, above: float, slopes: Floats
+    ) -> float:
         """Return a lower bound, from the means of s_i phi' x_i, of losses and of conjugates.
 
         With an intercept, a dual point has sum_i s_i a_i = 0: the heavier sign is scaled down by a
         ratio r, which changes phi* by at most a factor of r, as phi*(0) = 0. `above` is the mean
         of the conjugates of those with a_i > 0.
         """
-        slopes, v = self.survey.slopes, total
+        v = total
         if self.model.settings[0].intercept:
             duals = np.maximum(-slopes, 0.0)
             positive = float(duals.sum())
@@ -269,12 +272,39 @@ class NewtonRun(CertifiedRun):
         return Sample(model.rows, model, slice(None), model.weights / model.weights.size)
 
     def minimise_all(self) -> None:
-        """Move w to the minimum over all rows."""
-        sample, tolerance = self.all_rows(), self.options[0].tolerance
+        """Move w to the minimum over all rows; if that is within the tolerance, say so."""
+        sample, tolerance, bounds = self.all_rows(), self.options[0].tolerance, self.bounds[0]
         if sample.factors.size * self.w.size >= WORTH:
             self.lead(sample)
-        self.point[:] = sample.descend(self.point, tolerance=tolerance)
+        reached = sample.descend(self.point, tolerance=tolerance)
+        self.point[:] = reached.w
         self.progress[0].item_gradients += sample.visits
+        if reached.duals is None or sample.l2 == 0.0 or not reached.value <= bounds.primal:
+            return
+        bounds.dual = max(bounds.dual, min(self.proved(sample, reached.duals), reached.value))
+        if reached.value - bounds.dual <= tolerance:
+            self.best[:] = self.w
+            bounds.primal, bounds.gap = reached.value, reached.value - bounds.dual
+            self.progress[0].ahead = 0
+
+    def proved(self, sample: Sample, z: Floats) -> float:
+        """Return the lower bound that the slopes at some inner products prove."""
+        d = sample.d
+        losses, slopes, curves = self.model.derivatives(slice(None), z)
+        if z.ndim == 2 and sample.intercept:  # a step of the intercepts, towards slopes of mean 0
+            means = sample.factors @ curves
+            bend = np.diag(means) - curves.T @ (curves * sample.factors[:, None])
+            z = z - np.linalg.lstsq(bend, slopes.T @ sample.factors)[0]
+            losses, slopes, curves = self.model.derivatives(slice(None), z)
+        conjugates = self.model.weights * (
+            (slopes * z).reshape(losses.size, -1).sum(axis=1) - losses
+        )
+        total = sample.combination(slopes.T * sample.factors)
+        means = total[..., :d], float(sample.factors @ losses), float(conjugates.mean())
+        if z.ndim == 2:
+            return self.bound_of_classes(*means, total[:, d:].reshape(-1))
+        above = float(conjugates[slopes < 0.0].sum()) / losses.size
+        return self.bound(*means, above, slopes * self.model.weights)
 
     def minimise_sample(self) -> None:
         """Move w to the minimum over the rows drawn, without a correction in the first round."""
@@ -283,7 +313,7 @@ class NewtonRun(CertifiedRun):
         sample = Sample.of(self.model, batch.items, factors)
         self.lead(sample)
         exact = self.survey.gradient if progress.passes > 0 else None
-        self.point[:] = sample.descend(self.point, exact)
+        self.point[:] = sample.descend(self.point, exact).w
         progress.item_gradients += sample.visits
 
     def lead(self, sample: Sample) -> None:
@@ -292,7 +322,7 @@ class NewtonRun(CertifiedRun):
         if self.progress[0].passes > 0 or sample.factors.size < NESTED * w.size:
             return
         eighth = sample.eighth()
-        ahead = eighth.descend(w)
+        ahead = eighth.descend(w).w
         self.progress[0].item_gradients += eighth.visits
         if sample.value(ahead) <= sample.value(w):
             w[:] = ahead

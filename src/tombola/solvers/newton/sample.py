@@ -27,18 +27,20 @@ from tombola.problems.rows import (
 )
 from tombola.state import Floats, Ints
 
-__all__ = ["Bowl", "Sample", "bowl_over"]
+__all__ = ["Bowl", "Descent", "Sample", "bowl_over"]
 
 STEPS = 20  # of Newton's method on a sample, at most
 ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
-FAR = 1e-3  # ... or this share of a tolerance, if there is one
-CHEAP = 2**19  # products in a Hessian that is computed for each step: these converge so fast ...
-NEARER = 0.1  # ... that one which is expected to gain this share of the tolerance is the last
+FAR = 0.5  # ... or this share of a tolerance, if there is one: the certificate then is as good
+CHEAP = 2**19  # products in a Hessian that is computed for each step
 SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
 ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-14  # of a step: what it must gain, and rounding
 RIDGE = 1e-9  # added to the curvature of the intercept, times the weight of the sample: it may be 0
 TURNS, CLOSE = 60, 0.03  # of conjugate gradients: at most, and the share that may be left
-PATIENCE = 12  # turns after which a step is followed by new blocks
+LEFT = 0.01  # of a chance that a step foresees to be negative
+LIKELY = 2.0  # times the tolerance: a step that gains this little may prove to be the last
+PER_COLUMN, SOME = 64, 1024  # rows that it is preconditioned by: for each column, or in all
+PATIENCE = 20  # turns after which all rows are taken for that
 FLOORS = (1e-14, 1e-11, 1e-8)  # added to the Hessian's diagonal, relative to it
 SMALLEST = 1e-300  # of that diagonal
 SHORT = 10  # rows with less than 1 / SHORT of all columns are multiplied as sparse ones
@@ -106,16 +108,30 @@ class Bowls:
 
     def times(self, vectors: Floats) -> Floats:
         """Return the Hessian times vectors of shape (K, width)."""
-        sample, p = self.sample, self.chances
-        bent = p * sample.products(vectors)
-        bent -= p * bent.sum(axis=1, keepdims=True)
-        out = sample.combination(bent.T * sample.factors)
-        out[:, : sample.d] += sample.l2 * vectors[:, : sample.d]
+        sample, d = self.sample, self.sample.d
+        out, all_count = np.zeros_like(vectors), bool(sample.factors.all())
+        out[:, :d] = sample.l2 * vectors[:, :d]
+        for where, matrix in blocks(sample.rows):
+            p, bent = self.chances[where], matrix @ vectors[:, :d].T
+            if sample.intercept:
+                bent += vectors[:, d]
+            if not all_count:
+                bent[sample.factors[where] == 0.0] = 0.0  # it may have overflowed
+            bent *= p
+            bent -= p * bent.sum(axis=1, keepdims=True)
+            bent *= sample.factors[where, None]
+            out[:, :d] += bent.T @ matrix
+            if sample.intercept:
+                out[:, d] += bent.sum(axis=0)
         return out
 
-    def step(self, gradient: Floats) -> tuple[Floats, float]:
-        """Return about -H^-1 g, and what it would gain of a quadratic, twice."""
+    def step(self, gradient: Floats, tolerance: float = 0.0) -> tuple[Floats, float]:
+        """Return about -H^-1 g, and what it would gain of a quadratic, twice.
+
+        If that is about the tolerance, g + H s gets so small that s proves how close w + s is.
+        """
         d, step = self.sample.d, np.zeros_like(gradient)
+        gain, last = 0.0, self.sample.l2 * tolerance  # of |g + H s|^2
         mean = gradient.mean(axis=0)
         rest = mean - gradient
         towards = self.conditioned(rest)
@@ -124,8 +140,12 @@ class Bowls:
         for self.turns in range(1, TURNS + 1):
             bent = self.times(direction)
             curvature = float(np.vdot(direction, bent))
-            if not (square > goal and 0.0 < curvature < math.inf):
+            more = square > goal or (
+                gain <= LIKELY * tolerance and float(np.vdot(rest[:, :d], rest[:, :d])) > last
+            )
+            if not (more and 0.0 < curvature < math.inf):
                 break
+            gain += square**2 / curvature
             step += square / curvature * direction
             rest = rest - square / curvature * bent
             towards = self.conditioned(rest)
@@ -174,6 +194,14 @@ def bowl_over(rows: Rows, bends: Floats, total: float, l2: float, intercept: boo
     square *= scales[:, None]
     diagonal[:] = 1.0 + FLOORS[0]
     return Bowl(square, scales, means, mass)
+
+
+class Descent(NamedTuple):
+    """The end of Newton's method on a sample."""
+
+    w: Floats
+    value: float  # of the sample's objective, its correction included
+    duals: Floats | None = None  # inner products whose slopes are nearly stationary; None: unknown
 
 
 @dataclass
@@ -247,19 +275,31 @@ class Sample:
         bends, total = self.factors * curves, float(self.factors.sum())
         return bowl_over(self.rows, bends, total, self.l2, bool(self.intercept))
 
-    def bowls(self, chances: Floats, before: "Bowls | None") -> "Bowls":
-        """Return the Hessian for several classes; `before` has what it is preconditioned with."""
-        if before is not None and before.turns <= PATIENCE:
-            return Bowls(self, chances, before.blocks)
-        return Bowls(self, chances, [self.bowl(p * (1.0 - p)).inverse() for p in chances.T])
+    def bowls(self, chances: Floats, before: "Bowls | None" = None) -> "Bowls":
+        """Return the Hessian for several classes, preconditioned by that of some of the rows.
+
+        It is all of them if some were not enough before, or without a penalty, when columns that
+        are 0 in some rows would count for nothing.
+        """
+        m, every = self.factors.size, 1
+        if self.l2 > 0.0 and (before is None or before.turns <= PATIENCE):
+            every = max(1, m // max(PER_COLUMN * self.d, SOME))
+        some = np.arange(0, m - m % every, every)
+        rows = taken(self.rows, some) if every > 1 else self.rows
+        factors, total = self.factors[some] * every, float(self.factors.sum())
+        hessians = (
+            bowl_over(rows, factors * p * (1.0 - p), total, self.l2, bool(self.intercept))
+            for p in chances[some].T
+        )
+        return Bowls(self, chances, [hessian.inverse() for hessian in hessians])
 
     def gain(self, w: Floats) -> float:
         """Return what Newton's step from w would gain of a quadratic, twice."""
         _, slopes, curves = self.model.derivatives(self.items, self.products(w))
-        bowl: Any = self.bowls(curves, None) if curves.ndim == 2 else self.bowl(curves)
+        bowl: Any = self.bowls(curves) if curves.ndim == 2 else self.bowl(curves)
         return float(bowl.step(self.gradient(w, slopes))[1])
 
-    def descend(self, w: Floats, exact: Floats | None = None, tolerance: float = 0.0) -> Floats:
+    def descend(self, w: Floats, exact: Floats | None = None, tolerance: float = 0.0) -> Descent:
         """Return the end of Newton's method from w, where the exact gradient is given, if any.
 
         The Hessian is computed again if it costs little, or if the last step has left more than a
@@ -272,13 +312,14 @@ class Sample:
         value = float(self.factors @ losses) + self.penalty(w) + float(np.vdot(correction, w))
         bowl: Any = None
         first = last = 0.0
+        duals = None
         cheap = self.factors.size * self.d**2 <= CHEAP
         for _ in range(STEPS):
             gradient = self.gradient(w, slopes) + correction
             gain = math.inf
             if curves.ndim == 2:
                 bowl = self.bowls(curves, bowl)
-                step, gain = bowl.step(gradient)
+                step, gain = bowl.step(gradient, tolerance)
             else:
                 if bowl is not None and not cheap:
                     step, gain = bowl.step(gradient)
@@ -288,7 +329,7 @@ class Sample:
             if not 0.0 < gain < math.inf:
                 break
             self.visits += self.factors.size
-            moves, factor = self.products(step), 1.0
+            moves, factor, before = self.products(step), 1.0, (slopes, curves)
             for _ in range(HALVINGS if gain > ROUNDED * abs(value) else 1):
                 there, ahead = w + factor * step, z + factor * moves
                 losses, slopes, curves = self.model.derivatives(self.items, ahead)
@@ -300,8 +341,24 @@ class Sample:
             else:
                 break  # rounding hides what is left
             w, z, value, first, last = there, ahead, reached, max(first, gain), gain
-            far = NEARER if cheap and curves.ndim == 1 else FAR
-            enough = far * tolerance if tolerance > 0.0 else ENOUGH * first
+            enough = FAR * tolerance if tolerance > 0.0 else ENOUGH * first
             if gain <= max(enough, ROUNDED * abs(value)):
+                if factor == 1.0 and tolerance > 0.0:
+                    duals = forecast(*before, moves, z, slopes, curves)
                 break
-        return w
+        return Descent(w, value, duals)
+
+
+def forecast(
+    slopes: Floats, curves: Floats, moves: Floats, z: Floats, now: Floats, bends: Floats
+) -> Floats:
+    """Return inner products whose slopes are those that Newton's step foresaw, about.
+
+    The step w + s makes phi' + phi'' x s stationary. Those slopes prove more than the true ones at
+    w + s, whose gradient is not 0: with l2 = 1/n, a thousand times as much.
+    """
+    if curves.ndim == 2:  # softmax: slopes are chances less the label
+        foreseen = curves * (1.0 + moves - (curves * moves).sum(axis=1, keepdims=True))
+        return np.log(np.maximum(foreseen, LEFT * bends))
+    shift = (slopes + curves * moves - now) / np.maximum(bends, SMALLEST)
+    return z + np.clip(shift, -1.0, 1.0)
