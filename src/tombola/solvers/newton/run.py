@@ -296,15 +296,14 @@ class NewtonRun(CertifiedRun):
             bend = np.diag(means) - curves.T @ (curves * sample.factors[:, None])
             z = z - np.linalg.lstsq(bend, slopes.T @ sample.factors)[0]
             losses, slopes, curves = self.model.derivatives(slice(None), z)
-        conjugates = self.model.weights * (
-            (slopes * z).reshape(losses.size, -1).sum(axis=1) - losses
-        )
+        conjugates = (slopes * z).reshape(losses.size, -1).sum(axis=1) - losses
+        conjugates *= sample.factors
         total = sample.combination(slopes.T * sample.factors)
-        means = total[..., :d], float(sample.factors @ losses), float(conjugates.mean())
+        loss, conjugate = float(sample.factors @ losses), float(conjugates.sum())
         if z.ndim == 2:
-            return self.bound_of_classes(*means, total[:, d:].reshape(-1))
-        above = float(conjugates[slopes < 0.0].sum()) / losses.size
-        return self.bound(*means, above, slopes * self.model.weights)
+            return self.bound_of_classes(total[:, :d], loss, conjugate, total[:, d:].reshape(-1))
+        above = float(conjugates[slopes < 0.0].sum())
+        return self.bound(total[:d], loss, conjugate, above, slopes * self.model.weights)
 
     def minimise_sample(self) -> None:
         """Move w to the minimum over the rows drawn, without a correction in the first round."""
