@@ -21,6 +21,8 @@ from tombola.problems import (
 from tombola.problems.linear import Linear
 from tombola.solvers import Newton
 from tombola.solvers.gap import best_constant
+from tombola.solvers.newton import sample as newton_sample
+from tombola.solvers.newton.sample import Bowls
 
 N, D, M, L2 = 900, 6, 140, 0.01
 KINDS = {
@@ -108,6 +110,39 @@ def test_gaps_of_fits_on_all_rows(kind, intercept, alpha):
     for size in 10.0 ** np.arange(-8, 2):
         noise = size * rng.normal(size=z.shape)
         assert run.proved(run.all_rows(), z + noise) <= lowest + 1e-12 * zero
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_by_conjugate_gradients(kind, form, monkeypatch):
+    """On many rows of many columns: as with the whole Hessian, and gaps are true."""
+    rng, n, d = np.random.default_rng(0), 3000, 24
+    X = (rng.normal(size=(n, d)) + 0.3) * (rng.uniform(size=(n, d)) < 0.5)
+    X *= 10.0 ** rng.uniform(-2, 2, size=d)
+    weights = rng.integers(0, 3, size=n).astype(float)
+    X[weights == 0] *= 1e100  # rows that count nothing
+    signal = X @ (rng.normal(size=d) / np.abs(X[weights > 0]).mean(axis=0)) + rng.logistic(size=n)
+    usual = np.quantile(signal[weights > 0], 0.9)
+    y = signal if kind in REGRESSIONS else signal > usual
+    it = KINDS[kind](
+        FORMS[form](X), np.where(weights > 0, y, 0), alpha=1 / n, fit_intercept=True,
+        sample_weight=weights,
+    )  # fmt: skip
+    turns, step = [], Bowls.step
+    monkeypatch.setattr(
+        Bowls, "step", lambda bowls, *given: (step(bowls, *given), turns.append(bowls.turns))[0]
+    )
+    solvers = [Newton(tol=tol, sample_size=n) for tol in (1e-2, 1e-4, 1e-6, 1e-10)]
+    found = [solver.minimize(it, rounds=60) for solver in solvers]
+    assert 1 < np.mean(turns) < 20
+    monkeypatch.setattr(newton_sample, "TALL", np.inf)
+    turns.clear()
+    best = Newton(tol=1e-12, sample_size=n).minimize(it, rounds=60)
+    assert not turns
+    lowest, zero = it.value(best.solution), best_constant(it)[1]
+    for solver, result in zip(solvers, found, strict=True):
+        gap = solver.gap(it, result) * zero
+        assert it.value(result.solution) - lowest - 1e-12 * zero <= gap <= solver.tol * zero
 
 
 def test_sparse_rows_are_dense_rows():
@@ -301,14 +336,13 @@ def test_sizes_of_samples():
         return Newton(**options)._rows_drawn(problem)
 
     assert rows(50_000, 9) == 2000
-    assert rows(50_000, 199) == 4000
+    assert rows(100_000, 199) == 4000
     assert rows(300_000, 1) == 300_000 // 64
-    assert rows(20_000, 9) == 2000
-    assert rows(12_000, 59) == 1500
-    assert rows(5_000, 99) == 2000
+    assert rows(33_000, 9) == 2000
     assert rows(10_000, 9) == 10_000  # a Hessian of all of them costs little
     assert rows(16_000, 9) == 16_000
-    assert rows(2_000, 59) == 2000  # a sample would be more than half of them
+    assert rows(31_000, 9) == 31_000  # a sample would be more than a 16th of them
+    assert rows(60_000, 199) == 60_000
     assert rows(300, 9) == 300
     assert rows(1, 1) == 2
     assert rows(300, 9, sample_size=50) == 50

@@ -329,9 +329,9 @@ def test_no_step_where_none_gains(monkeypatch):
     it = problem()
     sample = Sample.of(it.model, np.arange(60), np.ones(60) / 60)
     w = np.linspace(-1, 1, D + 1)
-    monkeypatch.setattr(Bowl, "step", lambda bowl, gradient: (np.ones(w.size), 1e300))
+    monkeypatch.setattr(Bowl, "step", lambda bowl, gradient, tolerance: (np.ones(w.size), 1e300))
     np.testing.assert_array_equal(sample.descend(w).w, w)
-    monkeypatch.setattr(Bowl, "step", lambda bowl, gradient: (np.ones(w.size), np.nan))
+    monkeypatch.setattr(Bowl, "step", lambda bowl, gradient, tolerance: (np.ones(w.size), np.nan))
     np.testing.assert_array_equal(sample.descend(w).w, w)
 
 

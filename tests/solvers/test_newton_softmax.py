@@ -88,7 +88,7 @@ def test_products_with_the_hessian_and_steps(form, intercept):
 
     _, slopes, chances = it.model.derivatives(items, sample.products(w))
     np.testing.assert_allclose(sample.gradient(w, slopes), gradient(w), rtol=1e-6, atol=1e-12)
-    bowls = sample.bowls(chances)
+    bowls = sample.bowl(chances)
     direction = rng.normal(size=w.shape) / units
     change = (gradient(w + 1e-5 * direction) - gradient(w - 1e-5 * direction)) / 2e-5
     np.testing.assert_allclose(bowls.times(direction), change, rtol=1e-4, atol=1e-6)
@@ -171,7 +171,7 @@ def test_predictions_that_are_not_balanced_prove_nothing():
         gradient = run.survey.gradient.copy()
         gradient[:, D] = 0.0
         sample.intercept = 0
-        step, gain = Bowls(sample, chances, Sample.bowls(sample, chances).blocks).step(
+        step, gain = Bowls(sample, chances, Sample.bowl(sample, chances).blocks).step(
             gradient[:, :D]
         )
         w[:, :D] += 0.5 * step

@@ -22,9 +22,9 @@ __all__ = ["Newton", "usual_size"]
 # rows in a sample: MULTIPLE for each column, LARGE if that is less, but not more than 1/8 of all;
 # and 1/64 of all at least
 MULTIPLE, LARGE = 20, 2000
-# all rows take the place of samples up to this many products in their Hessian; and up to the second
-# number if rows are at most ROWS
-FEW, PRODUCTS, ROWS = 2**20, 2**25, 2**14
+# all rows take the place of samples up to this many products in their Hessian, up to the second
+# number if rows are at most ROWS, and below MANY times the rows of a sample
+FEW, PRODUCTS, ROWS, MANY = 2**20, 2**25, 2**14, 16
 
 
 def usual_size(problem: Any) -> int:
@@ -66,7 +66,7 @@ class Newton(CertifiedSolver):
     sample_size : int, optional
         The number of rows in a sample; by default 20 for each column and class, and not less than
         2,000 (or an eighth of all) and a 64th of all. With n, the default where that would be more
-        than half of all rows or their Hessian costs little, it is Newton's method on all rows.
+        than a 16th of all rows or their Hessian costs little, it is Newton's method on all rows.
     seed : int, default=0
         For the sampler if none is given.
 
@@ -80,8 +80,12 @@ class Newton(CertifiedSolver):
     faster on well-conditioned rows. `item_gradients` counts the rows visited, in passes and
     samples. Nothing is compiled: passes are matrix products, with BLAS's threads.
 
-    For softmax, steps are those of conjugate gradients on the sample, preconditioned by a block of
-    the Hessian for each class.
+    With several classes, or many rows for each column, steps are those of conjugate gradients,
+    preconditioned by the Hessian of some of the rows, a block for each class.
+
+    A step on all rows ends with slopes that it foresaw to be stationary. They are a dual point: its
+    value is a lower bound that is as good as the step, where the slopes at the new point prove
+    |gradient|^2 / (2 l2) only.
 
     A step that raises P is cut to a quarter until P falls, and the rows that mattered beyond are
     drawn in the next sample, too. After two such rounds in succession there are rows that samples
@@ -182,7 +186,7 @@ class Newton(CertifiedSolver):
         n, width, size = int(problem.n), int(problem.d + problem.fit_intercept), usual_size(problem)
         most = PRODUCTS if n <= ROWS else FEW
         whole = problem.l2 == 0.0 or n * width**2 <= most
-        whole = whole or (2 if problem.outputs == 1 else 4) * size > n
+        whole = whole or MANY * size > n
         return max(2, n if whole else size)
 
     def _begin(

@@ -39,7 +39,8 @@ RIDGE = 1e-9  # added to the curvature of the intercept, times the weight of the
 TURNS, CLOSE = 60, 0.03  # of conjugate gradients: at most, and the share that may be left
 LEFT = 0.01  # of a chance that a step foresees to be negative
 LIKELY = 2.0  # times the tolerance: a step that gains this little may prove to be the last
-PER_COLUMN, SOME = 64, 1024  # rows that it is preconditioned by: for each column, or in all
+WORTH, SOME = 8, 512  # it is preconditioned by some rows, which costs about two turns, or SOME
+TALL = 64  # rows for each column, from which on that pays for one output
 PATIENCE = 20  # turns after which all rows are taken for that
 FLOORS = (1e-14, 1e-11, 1e-8)  # added to the Hessian's diagonal, relative to it
 SMALLEST = 1e-300  # of that diagonal
@@ -57,7 +58,7 @@ class Bowl(NamedTuple):
     means: Floats  # (d,); zeros without an intercept
     mass: float  # the curvature of the intercept; 0 without one
 
-    def step(self, gradient: Floats) -> tuple[Floats, float]:
+    def step(self, gradient: Floats, tolerance: float = 0.0) -> tuple[Floats, float]:
         """Return -H^-1 g, and what it would gain of a quadratic, twice; not a number at worst."""
         d = self.scales.size
         rest = gradient[:d].copy()
@@ -92,10 +93,10 @@ class Bowl(NamedTuple):
 
 
 class Bowls:
-    """The Hessian of softmax regression: products with it, and steps by conjugate gradients.
+    """The Hessian of a sample: products with it, and steps by conjugate gradients.
 
-    They are preconditioned by the block of each class. The mean over classes, which no loss
-    depends on, is apart from them: there the Hessian is l2.
+    They are preconditioned by a block for each class. The mean over classes, which no loss depends
+    on, is apart from them: there the Hessian is l2.
 
     Attributes
     ----------
@@ -103,26 +104,27 @@ class Bowls:
         Products that the last step took.
     """
 
-    def __init__(self, sample: "Sample", chances: Floats, blocks: list[Bowl]) -> None:
-        self.sample, self.chances, self.blocks, self.turns = sample, chances, blocks, 0
+    def __init__(self, sample: "Sample", curves: Floats, blocks: list[Bowl]) -> None:
+        self.sample, self.curves, self.blocks, self.turns = sample, curves, blocks, 0
+        self.classes, self.all_count = curves.ndim == 2, bool(sample.factors.all())
 
     def times(self, vectors: Floats) -> Floats:
-        """Return the Hessian times vectors of shape (K, width)."""
-        sample, d = self.sample, self.sample.d
-        out, all_count = np.zeros_like(vectors), bool(sample.factors.all())
-        out[:, :d] = sample.l2 * vectors[:, :d]
+        """Return the Hessian times vectors of shape (width,) or (K, width)."""
+        sample, d, out = self.sample, self.sample.d, np.zeros_like(vectors)
+        out[..., :d] = sample.l2 * vectors[..., :d]
         for where, matrix in blocks(sample.rows):
-            p, bent = self.chances[where], matrix @ vectors[:, :d].T
+            p, bent = self.curves[where], matrix @ vectors[..., :d].T
             if sample.intercept:
-                bent += vectors[:, d]
-            if not all_count:
+                bent += vectors[..., d]
+            if not self.all_count:
                 bent[sample.factors[where] == 0.0] = 0.0  # it may have overflowed
             bent *= p
-            bent -= p * bent.sum(axis=1, keepdims=True)
-            bent *= sample.factors[where, None]
-            out[:, :d] += bent.T @ matrix
+            if self.classes:  # curves are chances
+                bent -= p * bent.sum(axis=1, keepdims=True)
+            shares = bent.T * sample.factors[where]
+            out[..., :d] += shares @ matrix
             if sample.intercept:
-                out[:, d] += bent.sum(axis=0)
+                out[..., d] += shares.sum(axis=-1)
         return out
 
     def step(self, gradient: Floats, tolerance: float = 0.0) -> tuple[Floats, float]:
@@ -130,34 +132,37 @@ class Bowls:
 
         If that is about the tolerance, g + H s gets so small that s proves how close w + s is.
         """
-        d, step = self.sample.d, np.zeros_like(gradient)
+        d, step, rest = self.sample.d, np.zeros_like(gradient), -gradient
         gain, last = 0.0, self.sample.l2 * tolerance  # of |g + H s|^2
-        mean = gradient.mean(axis=0)
-        rest = mean - gradient
+        if self.classes:
+            mean = gradient.mean(axis=0)
+            rest += mean
         towards = self.conditioned(rest)
         direction, square = towards, float(np.vdot(rest, towards))
         goal = CLOSE**2 * square
         for self.turns in range(1, TURNS + 1):
             bent = self.times(direction)
             curvature = float(np.vdot(direction, bent))
-            more = square > goal or (
-                gain <= LIKELY * tolerance and float(np.vdot(rest[:, :d], rest[:, :d])) > last
-            )
+            left = rest[..., :d]
+            more = square > goal or (gain <= LIKELY * tolerance and np.vdot(left, left) > last)
             if not (more and 0.0 < curvature < math.inf):
                 break
             gain += square**2 / curvature
             step += square / curvature * direction
-            rest = rest - square / curvature * bent
+            rest -= square / curvature * bent
             towards = self.conditioned(rest)
             square, before = float(np.vdot(rest, towards)), square
             direction = towards + square / before * direction
-        step -= step.mean(axis=0)
-        if self.sample.l2 > 0.0:
-            step[:, :d] -= mean[:d] / self.sample.l2
+        if self.classes:
+            step -= step.mean(axis=0)
+            if self.sample.l2 > 0.0:
+                step[:, :d] -= mean[:d] / self.sample.l2
         return step, -float(np.vdot(gradient, step))
 
     def conditioned(self, vectors: Floats) -> Floats:
         """Return vectors times the inverses of the blocks."""
+        if not self.classes:
+            return self.blocks[0].times(vectors)
         found = [block.times(row) for block, row in zip(self.blocks, vectors, strict=True)]
         return np.array(found)
 
@@ -270,34 +275,34 @@ class Sample:
         losses = self.model.derivatives(self.items, self.products(w))[0]
         return float(self.factors @ losses) + self.penalty(w)
 
-    def bowl(self, curves: Floats) -> Bowl:
-        """Return the Hessian of F_m + l2/2 |w|^2, for second derivatives of the losses."""
-        bends, total = self.factors * curves, float(self.factors.sum())
-        return bowl_over(self.rows, bends, total, self.l2, bool(self.intercept))
+    def bowl(self, curves: Floats, before: Any = None) -> Any:
+        """Return the Hessian of F_m + l2/2 |w|^2, for second derivatives or chances.
 
-    def bowls(self, chances: Floats, before: "Bowls | None" = None) -> "Bowls":
-        """Return the Hessian for several classes, preconditioned by that of some of the rows.
-
-        It is all of them if some were not enough before, or without a penalty, when columns that
-        are 0 in some rows would count for nothing.
+        With many columns, and for several classes, it is a `Bowls` preconditioned by some of the
+        rows: by all if that was not enough before, or without a penalty, when columns that are 0
+        in some rows would count for nothing.
         """
         m, every = self.factors.size, 1
-        if self.l2 > 0.0 and (before is None or before.turns <= PATIENCE):
-            every = max(1, m // max(PER_COLUMN * self.d, SOME))
+        if self.l2 > 0.0 and not (isinstance(before, Bowls) and before.turns > PATIENCE):
+            every = max(1, min(self.d // WORTH, m // SOME))
+        several = curves.ndim == 2
+        if not several and (every == 1 or m < TALL * self.d or m * self.d**2 <= CHEAP):
+            return self.bowl_of(self.rows, self.factors * curves)
         some = np.arange(0, m - m % every, every)
         rows = taken(self.rows, some) if every > 1 else self.rows
-        factors, total = self.factors[some] * every, float(self.factors.sum())
-        hessians = (
-            bowl_over(rows, factors * p * (1.0 - p), total, self.l2, bool(self.intercept))
-            for p in chances[some].T
-        )
-        return Bowls(self, chances, [hessian.inverse() for hessian in hessians])
+        factors, part = self.factors[some] * every, curves[some]
+        bends = (part * (1.0 - part)).T if several else part[None]
+        return Bowls(self, curves, [self.bowl_of(rows, factors * c).inverse() for c in bends])
+
+    def bowl_of(self, rows: Rows, bends: Floats) -> Bowl:
+        """Return the Hessian of some rows, which stand for the sample."""
+        total = float(self.factors.sum())
+        return bowl_over(rows, bends, total, self.l2, bool(self.intercept))
 
     def gain(self, w: Floats) -> float:
         """Return what Newton's step from w would gain of a quadratic, twice."""
         _, slopes, curves = self.model.derivatives(self.items, self.products(w))
-        bowl: Any = self.bowls(curves) if curves.ndim == 2 else self.bowl(curves)
-        return float(bowl.step(self.gradient(w, slopes))[1])
+        return float(self.bowl(curves).step(self.gradient(w, slopes))[1])
 
     def descend(self, w: Floats, exact: Floats | None = None, tolerance: float = 0.0) -> Descent:
         """Return the end of Newton's method from w, where the exact gradient is given, if any.
@@ -317,15 +322,11 @@ class Sample:
         for _ in range(STEPS):
             gradient = self.gradient(w, slopes) + correction
             gain = math.inf
-            if curves.ndim == 2:
-                bowl = self.bowls(curves, bowl)
+            if isinstance(bowl, Bowl) and not cheap:
+                step, gain = bowl.step(gradient)
+            if not gain <= SLOW * last:
+                bowl = self.bowl(curves, bowl)
                 step, gain = bowl.step(gradient, tolerance)
-            else:
-                if bowl is not None and not cheap:
-                    step, gain = bowl.step(gradient)
-                if bowl is None or cheap or not gain <= SLOW * last:
-                    bowl = self.bowl(curves)
-                    step, gain = bowl.step(gradient)
             if not 0.0 < gain < math.inf:
                 break
             self.visits += self.factors.size
