@@ -592,7 +592,9 @@ def test_real_draws_and_changes(real):
     assert draw.probabilities.tolist() == [w / 4 for w in draw.weights.tolist()]
     assert draw.importances.tolist() == (1 / (4 * draw.probabilities)).float().tolist()
     assert draw.total.item() == 4
-    assert draw.ticket == tombola.Draw(draw.indices.numpy(), draw.probabilities.numpy(), 4, 0)
+    assert draw.ticket == tombola.Draw(
+        draw.indices.cpu().numpy(), draw.probabilities.cpu().numpy(), 4, 0
+    )
     assert draw.mean(draw.probabilities).item() == 0.25
     put(device_index, [3, 0], [0, 6])  # integers are real numbers too
     device_index.add([1, 1, 3], [0.25, 1.0, 1e-300])
@@ -686,7 +688,7 @@ def test_arguments_are_checked(monkeypatch):
         WeightIndex([2**61 + 1, 2])
     with pytest.raises(ValueError, match="seed must be from 0"):
         WeightIndex([1], seed=2**64)
-    device_index = WeightIndex(np.array([1, 2], dtype=np.uint8))
+    device_index = WeightIndex(np.array([1, 2], dtype=np.uint8), device=DEVICE)
     with pytest.raises(ValueError, match="size must be from 0"):
         device_index.draw(-1)
     with pytest.raises(TypeError, match=r"weights must hold integers, got torch.float64; make"):
