@@ -187,7 +187,7 @@ class WeightIndex:
         """
         if type(size) is not int or size < 0:
             size = whole("size", size)
-        items, probabilities = np.empty(size, dtype=np.int64), np.empty(size)
+        items, probabilities = np.empty(size, INTEGER), np.empty(size)
         if size:
             added = 0
             if self._real is not None or type(uniform) is not int or uniform or not self._total[0]:
