@@ -139,15 +139,18 @@ def fill_words(state: Cell[Words], out: NDArray[np.uint64]) -> None:
 
 def take_words(state: Cell[Words], size: int) -> NDArray[np.uint64]:
     """Return the next words, as `fill_words` does, by numpy's generator: nothing is compiled."""
-    first, words = int(state[0].position), np.empty(0, dtype=np.uint64)
+    # fields of the array: those of a record take ten times as long
+    position, words = state["position"], np.empty(0, dtype=np.uint64)
+    first = position.item()
     begin, end = first // 4, -(-(first + size) // 4)
     if end > begin:
-        key = int(state[0].key[0]) | int(state[0].key[1]) << 64
-        path = sum(int(level) << 64 * (k + 1) for k, level in enumerate(state[0].path))
-        counter = (path + begin - 1) % 2**256  # numpy adds 1 before each block
-        words = np.random.Philox(key=key, counter=counter).random_raw(4 * (end - begin))
-        state[0].buffer[:] = words[-4:]
-    state[0].position = np.uint64(first + size)
+        key, path = state["key"][0].tolist(), state["path"][0].tolist()
+        counter = (sum(level << 64 * (k + 1) for k, level in enumerate(path)) + begin - 1) % 2**256
+        # numpy adds 1 to the counter before each block
+        generator = np.random.Philox(key=key[0] | key[1] << 64, counter=counter)
+        words = generator.random_raw(4 * (end - begin))
+        state["buffer"][0] = words[-4:]
+    position[0] = first + size
     return words[first - 4 * begin : first - 4 * begin + size]
 
 

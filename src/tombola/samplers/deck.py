@@ -76,7 +76,8 @@ def deal_among(deck: Cards, length: Any, stream: Cell[Words]) -> Any:
 def deal_in_numpy(deck: Cards, count: int, words: Callable[[int], Any]) -> Ints:
     """Return the next items, as calls of `deal_one` would; `words` returns the next words."""
     length, items = deck.items.size, deck.items.data  # whose elements are Python's integers
-    places = (deck.turn[0].place + np.arange(count)) % length
+    place_now = deck.turn["place"]
+    places = (place_now.item() + np.arange(count)) % length
     others = places + integers_below(length - places, words)
     dealt = []
     for place, other in zip(places.tolist(), others.tolist(), strict=True):
@@ -84,7 +85,7 @@ def deal_in_numpy(deck: Cards, count: int, words: Callable[[int], Any]) -> Ints:
         items[other] = items[place]
         items[place] = item
         dealt.append(item)
-    deck.turn[0].place = (deck.turn[0].place + count) % length
+    place_now[0] = (place_now.item() + count) % length
     return np.array(dealt, dtype=np.int64)
 
 
