@@ -250,7 +250,7 @@ WRONG = {
     "a sweep behind": (WEIGH, "+ n - (2 * size) % n) % n", ") % n"),
     "a level forgotten": (WEIGH, "tl.static_range(1, HEIGHT", "tl.static_range(2, HEIGHT"),
     "one program of many": (LEARN, "(row < programs)", "(row < 1)"),
-    "pairs count once": (LEARN, "times = found & 65535", "times = found & 1"),
+    "pairs count once": (LEARN, "found & 65535", "found & 1"),
     "half a sweep at once": (LEARN, "near & (away < 2 * taken)", "near & (away < taken)"),
     "drawn items not weighed": (LEARN, "(found >= 0) & (own < taken)", "(found < 0) & (own < 0)"),
     "a sweep too early": (LEARN, "> 0:  # the batch has moved", "> 999:  # the batch has moved"),

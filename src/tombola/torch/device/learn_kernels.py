@@ -50,7 +50,7 @@ from tombola.torch.device.draw_kernels import (
     uniform_weight,
 )
 from tombola.torch.device.kernels import find_slots, finish, is_last
-from tombola.torch.device.layout import Part, Real, Trouble, Whole
+from tombola.torch.device.layout import Real, Trouble, Whole
 from tombola.torch.device.weigh_kernels import (
     ACCEPTED,
     CURSOR,
@@ -96,21 +96,8 @@ FED = tl.constexpr(Whole.FED)
 TROUBLE = tl.constexpr(Whole.TROUBLE)
 WHERE = tl.constexpr(Whole.WHERE)
 BATCH_FAULT = tl.constexpr(Whole.BATCH_FAULT)
-PART_MEAN = tl.constexpr(Part.MEAN)
-PART_OTHERS = tl.constexpr(Part.OTHERS)
-PART_GAP = tl.constexpr(Part.GAP)
-PART_COMPARED = tl.constexpr(Part.COMPARED)
-PART_GUARD_OURS = tl.constexpr(Part.GUARD_OURS)
-PART_GUARD_UNIFORM = tl.constexpr(Part.GUARD_UNIFORM)
-PART_OURS = tl.constexpr(Part.OURS)
-PART_UNIFORM = tl.constexpr(Part.UNIFORM)
-PART_OURS_SQUARED = tl.constexpr(Part.OURS_SQUARED)
-PART_UNIFORM_SQUARED = tl.constexpr(Part.UNIFORM_SQUARED)
-PART_CROSS = tl.constexpr(Part.CROSS)
-PART_IMPORTANCE = tl.constexpr(Part.IMPORTANCE)
-PART_IMPORTANCE_SQUARED = tl.constexpr(Part.IMPORTANCE_SQUARED)
-PART_SURPRISE = tl.constexpr(Part.SURPRISE)
-PARTS = tl.constexpr(Part.SIZE)
+PARTS = tl.constexpr(layout.PARTS)
+SUMS = tl.constexpr(12)  # of `visit`
 BAD_INDEX = tl.constexpr(Trouble.INDEX)
 BAD_PROBABILITY = tl.constexpr(Trouble.PROBABILITY)
 BAD_LOSS = tl.constexpr(Trouble.LOSS)
@@ -342,8 +329,8 @@ def enter_kernel(
         seen, losses_of, sums_of, bits, TILE, GROUPED,
     )  # fmt: skip
     row = parts + tl.program_id(0) * PARTS
-    tl.store(row + PART_MEAN, total)
-    tl.store(row + PART_OTHERS, others)
+    tl.store(row, total)
+    tl.store(row + 1, others)
     tl.atomic_max(reals + BATCH_LARGEST, largest, mask=largest > 0.0, sem="relaxed")
     tl.atomic_min(wholes + BATCH_FAULT, fault, mask=fault < NO_FAULT, sem="relaxed")
     slot = find_slots(table, item, own.to(tl.int64), valid, bits)
@@ -430,7 +417,7 @@ def visit(
 
     The last position of an item in the batch, `leading`, speaks for all its `times` losses. Returns
     the places whose weights are to be written, -1 elsewhere, with h and V of items, and the sums
-    from `Part.GAP` on.
+    that `settle` takes.
     """
     fed, _, _, mean, mixing, disagreement, old_largest, ours_sum, uniform_sum = rule
     learnt = known & (own < taken)
@@ -476,8 +463,9 @@ def visit(
         (gap, compared, guard_ours, guard_uniform, ours, uniform, ours * ours, uniform * uniform,
          ours * uniform, u, u * u, surprise, u), 0, add_all,
     )  # fmt: skip
-    tl.atomic_max(reals + LARGEST_IMPORTANCE, found[12], mask=found[12] > 0.0, sem="relaxed")
-    return chosen, moved, visited, found[:12]
+    most = found[SUMS]
+    tl.atomic_max(reals + LARGEST_IMPORTANCE, most, mask=most > 0.0, sem="relaxed")
+    return chosen, moved, visited, found[:SUMS]
 
 
 @triton.jit
@@ -494,7 +482,7 @@ def outside_sweep(chosen, cursor, n, size):
 
 @triton.jit
 def add_up(parts, programs):
-    """Add up the sums of all programs, in the row of the first one."""
+    """Add up the rows of all programs: the sum for m, how many losses differ from m, and others."""
     columns = tl.arange(0, PARTS)
     found = tl.zeros((ROWS, PARTS), tl.float64)
     for begin in range(0, programs, ROWS):
@@ -505,13 +493,11 @@ def add_up(parts, programs):
     tl.debug_barrier()  # all threads have read the first row
     tl.store(parts + columns, sums)
     tl.debug_barrier()
-    return tl.load(parts + PART_MEAN), tl.load(parts + PART_OTHERS), (
-        tl.load(parts + PART_GAP), tl.load(parts + PART_COMPARED), tl.load(parts + PART_GUARD_OURS),
-        tl.load(parts + PART_GUARD_UNIFORM), tl.load(parts + PART_OURS),
-        tl.load(parts + PART_UNIFORM), tl.load(parts + PART_OURS_SQUARED),
-        tl.load(parts + PART_UNIFORM_SQUARED), tl.load(parts + PART_CROSS),
-        tl.load(parts + PART_IMPORTANCE), tl.load(parts + PART_IMPORTANCE_SQUARED),
-        tl.load(parts + PART_SURPRISE),
+    at = parts + 2
+    return tl.load(parts), tl.load(parts + 1), (
+        tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3), tl.load(at + 4),
+        tl.load(at + 5), tl.load(at + 6), tl.load(at + 7), tl.load(at + 8), tl.load(at + 9),
+        tl.load(at + 10), tl.load(at + 11),
     )  # fmt: skip
 
 
@@ -664,8 +650,8 @@ def visit_kernel(
         visited, weight, tl.where(fault == NO_FAULT, size, 0), unit, area, largest, leading, times,
         total, bits, HEIGHT, GROUP_HEIGHT, GROUPED,
     )  # fmt: skip
-    row = parts + tl.program_id(0) * PARTS + PART_GAP
-    for which in tl.static_range(12):
+    row = parts + tl.program_id(0) * PARTS + 2
+    for which in tl.static_range(SUMS):
         tl.store(row + which, own_sums[which])
     if not GROUPED:
         found = outside_sweep(found, cursor, n, size)

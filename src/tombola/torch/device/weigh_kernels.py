@@ -73,18 +73,12 @@ def exponent_near(x):
 
 
 @triton.jit
-def root_of(average, visits, mean, disagreement):
-    """Return sqrt((V h + k m) / (V + k)): `default_rule.shrunk_root`."""
+def values_of(average, visits, mean, disagreement, first_root):
+    """Return sqrt((V h + k m) / (V + k)) over the first sqrt(m); 1 before the first loss."""
+    known = first_root > 0.0
     noise = tl.where(average > 0.0, PRIOR_NOISE, PRIOR_ZEROS)
     k = PRIOR + noise * disagreement * disagreement
-    return tl.sqrt((visits * average + k * mean) / (visits + k))
-
-
-@triton.jit
-def values_of(average, visited, mean, disagreement, first_root):
-    """Return values proportional to weights; 1 before the first loss, when `first_root` is 0."""
-    known = first_root > 0.0
-    root = root_of(average, visited, mean, disagreement)
+    root = tl.sqrt((visits * average + k * mean) / (visits + k))
     return tl.where(known, root / tl.where(known, first_root, 1.0), 1.0)
 
 
