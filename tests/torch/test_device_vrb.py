@@ -237,7 +237,7 @@ LEARN, WEIGH = "learn_kernels", "weigh_kernels"
 WRONG = {
     "m without a cap": (LEARN, "tl.minimum(new, (1.0 + 1.0 / share) * mean)", "new"),
     "m more than doubles": (LEARN, "tl.minimum(moved, 2.0 * mean)", "moved"),
-    "m forgets nothing": (LEARN, "before + count), 1.0 / window)", "before + count), 0.0)"),
+    "m forgets nothing": (LEARN, "tl.minimum(before + count,", "(before + count + 0.0 *"),
     "duplicates count once": (LEARN, "tl.where(leading, times, 1)", "tl.where(leading, 1, 1)"),
     "one of the duplicates": (LEARN, "tl.where(times == 1.0,", "tl.where(times > 0.0,"),
     "all duplicates lead": (LEARN, "leading & learnt\n", "learnt\n"),
@@ -250,9 +250,10 @@ WRONG = {
     "a sweep behind": (WEIGH, "+ n - (2 * size) % n) % n", ") % n"),
     "a level forgotten": (WEIGH, "tl.static_range(1, HEIGHT", "tl.static_range(2, HEIGHT"),
     "one program of many": (LEARN, "(row < programs)", "(row < 1)"),
-    "pairs count once": (LEARN, "times = found & 65535", "times = found & 1"),
+    "pairs count once": (LEARN, "found & 65535", "found & 1"),
     "half a sweep at once": (LEARN, "near & (away < 2 * taken)", "near & (away < taken)"),
     "drawn items not weighed": (LEARN, "(found >= 0) & (own < taken)", "(found < 0) & (own < 0)"),
+    "a sweep too early": (LEARN, "> 0:  # the batch has moved", "> 999:  # the batch has moved"),
     "the largest loss lost": (LEARN, "BATCH_LARGEST, largest,", "BATCH_LARGEST, 0.0 * largest,"),
 }  # fmt: skip
 

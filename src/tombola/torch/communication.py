@@ -24,17 +24,10 @@ Gather = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
 class Connection(NamedTuple):
-    """How this process is connected to the others.
+    """How this process is connected to the others; for modes see `tombola.torch.loader.drawing`.
 
-    Attributes
-    ----------
-    mode : {"single", "replicated", "sharded"}
-        How the processes share the work; see `tombola.torch.loader.drawing`.
-    rank, world : int
-        The number of this process, and the number of processes.
-    gather : callable or None
-        Takes an int64 array and returns those of all processes, one per row. Every process calls
-        it equally often, with arrays of equal length. None if there is no other process.
+    `gather` takes an int64 array and returns those of all processes, one per row. Every process
+    calls it equally often, with arrays of equal length. None if there is no other process.
     """
 
     mode: Literal["single", "replicated", "sharded"] = "single"

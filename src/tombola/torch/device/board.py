@@ -57,15 +57,9 @@ def scratch(
 ) -> Plans[int, tuple[Any, ...]]:
     """Return scratch memory by powers of two of the size of a batch: tensors of int64, and bits.
 
+    `counts` gives the sizes of the tensors, from the slots of a table and the positions of a batch.
     A table has eight slots for each position, and two in batches of more than `roomy`. The tables
     are kept for good, since a CUDA graph may hold their addresses.
-
-    Parameters
-    ----------
-    device : torch.device
-    counts : function
-        The sizes of the tensors, from the slots of a table and the positions of a batch.
-    roomy : int
     """
 
     def make(power: int) -> tuple[Any, ...]:

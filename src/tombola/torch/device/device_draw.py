@@ -20,14 +20,8 @@ class DeviceDraw(TensorDraw):
 
     Attributes
     ----------
-    indices : Tensor of int64, shape (B,)
-        The items drawn.
     probabilities : Tensor of float64, shape (B,)
         The probability that each item was drawn with.
-    importances : Tensor of float32, shape (B,)
-        The factor of each loss: 1 / (n p).
-    n : int
-        The number of items that the sampler draws from.
     number : int
         The number of calls of `draw` before this one.
     """

@@ -160,24 +160,23 @@ def item_at(key, epoch, place, n, bits):
 
 
 @triton.jit
-def block_of(reals, wholes):
-    """Return the numbers of the guard before a draw, and the mode of the blocks that begin in it.
+def guard_of(reals, wholes):
+    """Return the numbers of the guard before a draw, which reads them before it waits for others.
 
-    These are the present mode (1 for shuffled epochs), the draws left in this block, items dealt,
-    and the sums whose ratio selects the next mode.
+    These are the mode (1 for shuffled epochs), the draws left in this block, items dealt, items
+    drawn, draws, and the sums whose ratio selects the next mode.
     """
-    before, left = tl.load(wholes + SHUFFLING), tl.load(wholes + LEFT)
-    dealt = tl.load(wholes + DEALT)
-    ours, uniform = tl.load(reals + GUARD_OURS), tl.load(reals + GUARD_UNIFORM)
-    ratio = tl.where(uniform > 0.0, ours / tl.where(uniform > 0.0, uniform, 1.0), 1.0)
-    limit = tl.where(before > 0, ENTER, LEAVE)
-    return before, left, dealt, ours, uniform, tl.where(ratio < limit, 0, 1).to(tl.int64)
+    return (
+        tl.load(wholes + SHUFFLING), tl.load(wholes + LEFT), tl.load(wholes + DEALT),
+        tl.load(wholes + DRAWN), tl.load(wholes + ROUNDS), tl.load(reals + GUARD_OURS),
+        tl.load(reals + GUARD_UNIFORM),
+    )  # fmt: skip
 
 
 @triton.jit
 def hand_out(
-    board, n, key, position, reals, wholes, lane, out, size, room, bits, block, item, probability,
-    unlucky,
+    board, n, key, position, reals, wholes, guard, lane, out, size, room, bits, block, item,
+    probability, unlucky,
 ):  # fmt: skip
     """Write the draws, or deal from shuffled epochs; the last program updates the state.
 
@@ -186,8 +185,9 @@ def hand_out(
     Positions from `left` on belong to new blocks, in the mode `after`: the guard's ratio does not
     change within a draw, so all of them are in one mode. Returns whether this was the last program.
     """
-    before, left, dealt, ours, uniform, after = block_of(reals, wholes)
-    drawn, rounds = tl.load(wholes + DRAWN), tl.load(wholes + ROUNDS)
+    before, left, dealt, drawn, rounds, ours, uniform = guard
+    ratio = tl.where(uniform > 0.0, ours / tl.where(uniform > 0.0, uniform, 1.0), 1.0)
+    after = tl.where(ratio < tl.where(before > 0, ENTER, LEAVE), 0, 1).to(tl.int64)
     shuffled = tl.where(lane < left, before, after) > 0
     skipped = tl.where(before > 0, 0, left)  # positions before the first one that is dealt
     if (before > 0) | ((after > 0) & (size > left)):
@@ -203,7 +203,7 @@ def hand_out(
     tl.store(importances + lane, importance.to(tl.float32), mask=inside)
     if unlucky > 0:
         record(board, UNLUCKY, position, 0)
-    last = finish(board)
+    last = finish(board, "relaxed")
     if last:
         beyond = tl.maximum(size - left, 0)
         blocks = (beyond + block - 1) // block
@@ -232,8 +232,10 @@ def draw_kernel(
     n, size, block = tl.cast(n, tl.int64), tl.cast(size, tl.int64), tl.cast(block, tl.int64)
     lane = tl.program_id(0) * TILE + tl.arange(0, TILE)
     key, position = tl.load(board + KEY), tl.load(board + POSITION)
-    mixing = mixing_of(tl.load(wholes + FED), n)
-    total, spread = uniform_weight(mixing, total_of(board), n)
+    guard = guard_of(reals, wholes)
+    fed, total = tl.load(wholes + FED), total_of(board)
+    mixing = mixing_of(fed, n)
+    total, spread = uniform_weight(mixing, total, n)
     darts = total + n * spread
     dart, unlucky = random_below(key, position, lane, darts, ATTEMPTS)
     by_weight = dart < total
@@ -242,7 +244,7 @@ def draw_kernel(
     weight = tl.where(total > 0, tl.load(board + start_of(n, 0, HEIGHT) + item), 0)
     probability = (weight + spread).to(tl.float64) / darts.to(tl.float64)
     if hand_out(
-        board, n, key, position, reals, wholes, lane, out, size, room, bits, block, item,
+        board, n, key, position, reals, wholes, guard, lane, out, size, room, bits, block, item,
         probability, unlucky,
     ):  # fmt: skip
         tl.store(reals + MIXING, mixing)
@@ -294,6 +296,7 @@ def group_draw_kernel(
     size, block = tl.cast(size, tl.int64), tl.cast(block, tl.int64)
     lane = (tl.program_id(0) * TILE + tl.arange(0, TILE)).to(tl.int64)
     key, position = tl.load(board + KEY), tl.load(board + POSITION)
+    guard = guard_of(reals, wholes)
     part, unlucky = random_below(key, position, lane, tl.cast(PARTS, tl.int64), ATTEMPTS)
     bound = tl.where(part == ITEM, n, tl.where(part == GROUP, count, total_of(groups)))
     dart, more = random_below(key, position, lane + GROUP_LANE, bound, ATTEMPTS)
@@ -314,6 +317,6 @@ def group_draw_kernel(
     )
     item = tl.load(members + place).to(tl.int64)
     hand_out(
-        board, n, key, position, reals, wholes, lane, out, size, room, bits, block, item,
+        board, n, key, position, reals, wholes, guard, lane, out, size, room, bits, block, item,
         probability, unlucky,
     )  # fmt: skip

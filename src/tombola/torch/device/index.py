@@ -89,6 +89,10 @@ class WeightIndex:
     graph: the first one compiles kernels, and allocates scratch memory for `add` and for large
     batches of `set`.
 
+    Not offered here, on any device: `draw_distinct`, `extend`, `uniform` (pass
+    ``torch.ones(n, dtype=torch.int64)``), ``draw(uniform=...)`` and ``index[item]`` of a
+    `tombola.WeightIndex`.
+
     Examples
     --------
     >>> index = WeightIndex(torch.tensor([1, 2, 0, 5]), seed=1)

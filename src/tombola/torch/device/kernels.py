@@ -163,10 +163,14 @@ def record_batch(board, fault, indices, values):
 
 
 @triton.jit
-def finish(board):
-    """Return whether all other programs of this launch are done; start the count again if so."""
+def finish(board, sem: tl.constexpr = "acq_rel"):
+    """Return whether all other programs of this launch are done; start the count again if so.
+
+    With "acq_rel" the last program sees what the others have written. "relaxed" is faster: the
+    others have used what they have read, and the last one may write there.
+    """
     tl.debug_barrier()
-    done = tl.atomic_add(board + TICKET, 1, sem="acq_rel")
+    done = tl.atomic_add(board + TICKET, 1, sem=sem)
     last = done == tl.num_programs(0) - 1
     if last:
         tl.store(board + TICKET, tl.cast(0, tl.int64))
@@ -253,7 +257,7 @@ def draw_kernel(
     tl.store(out + room + lane, weight, mask=lane < size)
     if unlucky > 0:
         record(board, UNLUCKY, position, 0)
-    if finish(board):
+    if finish(board, "relaxed"):
         tl.store(out + 2 * room, total)
         tl.store(board + POSITION, position + 1)
         if total == 0:

@@ -59,17 +59,8 @@ class Launch:
 
     Multiplications and additions are rounded one by one, as on the host.
 
-    Parameters
-    ----------
-    device : torch.device
-    compiled : dict
-        Compiled kernels, shared by the launches of a device.
-    kernel, programs, warps
-        The kernel, the number of programs, and the warps of each.
-    head, tail : tuples of Tensor and int
-        The arguments before and after the tensors of a call, without compile-time arguments.
-    constants
-        The compile-time arguments, all and in order.
+    `compiled` is shared by the launches of a device. `head` and `tail` are the arguments before and
+    after the tensors of a call; `constants` are all compile-time arguments, in order.
     """
 
     def __init__(

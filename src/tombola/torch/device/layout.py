@@ -12,8 +12,7 @@ sums. Cells are numbers that kernels of one call leave for those of the next, so
 CUDA graph starts where the one before it ended.
 
 `VRB` and `GroupVRB` have a board of weights, arrays h (`scores`) and V (`visits`) as in
-`tombola.samplers.default_rule`, and two small tensors of numbers, `Reals` and `Wholes`. The
-programs of an update leave their sums, `Part`, for the last one of them.
+`tombola.samplers.default_rule`, and two small tensors of numbers, `Reals` and `Wholes`.
 """
 
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ from tombola.state import Record, count, derived, integer, real
 
 __all__ = [
     "BITS", "CELLS", "FAN", "FAN_BITS", "LIMIT", "LINE", "MOST_ITEMS", "NEVER", "NO_FAULT",
-    "POSITION_BITS", "ROOMY_BITS", "WIDTH", "Cell", "Fault", "Part", "Real", "Reals", "Shape",
+    "PARTS", "POSITION_BITS", "ROOMY_BITS", "WIDTH", "Cell", "Fault", "Real", "Reals", "Shape",
     "Trouble", "Whole", "Wholes", "room_for", "shape_of",
 ]  # fmt: skip
 
@@ -38,6 +37,7 @@ MOST_ITEMS = 2**38
 NO_FAULT = 2**62  # in place of position * Fault.KINDS + kind: above all of them
 ROOMY_BITS = 3  # a table has 2^3 slots or more for each position: hardly any is asked for twice
 LINE = 16  # cells in a cache line
+PARTS = 16  # numbers that a program of an update leaves for the last one, or more
 
 
 class Cell:
@@ -169,26 +169,6 @@ def places(kind: type[Record]) -> Any:
 
 
 Real, Whole = places(Reals), places(Wholes)
-
-
-class Part:
-    """Which sum over the losses of one program is in which column."""
-
-    MEAN = 0  # of l^2 / (n p) ...
-    OTHERS = 1  # ... and how many differ from m
-    GAP = 2  # of distances minus D ...
-    COMPARED = 3  # ... and their number
-    GUARD_OURS = 4
-    GUARD_UNIFORM = 5
-    OURS = 6  # of the gauge, less their means before
-    UNIFORM = 7
-    OURS_SQUARED = 8
-    UNIFORM_SQUARED = 9
-    CROSS = 10
-    IMPORTANCE = 11
-    IMPORTANCE_SQUARED = 12
-    SURPRISE = 13
-    SIZE = 16
 
 
 class Trouble:

@@ -50,7 +50,7 @@ from tombola.torch.device.draw_kernels import (
     uniform_weight,
 )
 from tombola.torch.device.kernels import find_slots, finish, is_last
-from tombola.torch.device.layout import Part, Real, Trouble, Whole
+from tombola.torch.device.layout import Real, Trouble, Whole
 from tombola.torch.device.weigh_kernels import (
     ACCEPTED,
     CURSOR,
@@ -96,21 +96,8 @@ FED = tl.constexpr(Whole.FED)
 TROUBLE = tl.constexpr(Whole.TROUBLE)
 WHERE = tl.constexpr(Whole.WHERE)
 BATCH_FAULT = tl.constexpr(Whole.BATCH_FAULT)
-PART_MEAN = tl.constexpr(Part.MEAN)
-PART_OTHERS = tl.constexpr(Part.OTHERS)
-PART_GAP = tl.constexpr(Part.GAP)
-PART_COMPARED = tl.constexpr(Part.COMPARED)
-PART_GUARD_OURS = tl.constexpr(Part.GUARD_OURS)
-PART_GUARD_UNIFORM = tl.constexpr(Part.GUARD_UNIFORM)
-PART_OURS = tl.constexpr(Part.OURS)
-PART_UNIFORM = tl.constexpr(Part.UNIFORM)
-PART_OURS_SQUARED = tl.constexpr(Part.OURS_SQUARED)
-PART_UNIFORM_SQUARED = tl.constexpr(Part.UNIFORM_SQUARED)
-PART_CROSS = tl.constexpr(Part.CROSS)
-PART_IMPORTANCE = tl.constexpr(Part.IMPORTANCE)
-PART_IMPORTANCE_SQUARED = tl.constexpr(Part.IMPORTANCE_SQUARED)
-PART_SURPRISE = tl.constexpr(Part.SURPRISE)
-PARTS = tl.constexpr(Part.SIZE)
+PARTS = tl.constexpr(layout.PARTS)
+SUMS = tl.constexpr(12)  # of `visit`
 BAD_INDEX = tl.constexpr(Trouble.INDEX)
 BAD_PROBABILITY = tl.constexpr(Trouble.PROBABILITY)
 BAD_LOSS = tl.constexpr(Trouble.LOSS)
@@ -166,13 +153,37 @@ def record_trouble(reals, wholes, indices, probabilities, losses, fault):
         tl.store(wholes + TROUBLE, kind)
 
 
+# ---- numbers before a batch, all read before anything that waits for others
+
+
+@triton.jit
+def rule_of(reals, wholes):
+    """Return the numbers that all programs learn by."""
+    return (
+        tl.load(wholes + FED), tl.load(wholes + CURSOR), tl.load(reals + UNIT),
+        tl.load(reals + MEAN_SQUARE), tl.load(reals + MIXING), tl.load(reals + DISAGREEMENT),
+        tl.load(reals + LARGEST_LOSS), tl.load(reals + OURS), tl.load(reals + UNIFORM),
+    )  # fmt: skip
+
+
+@triton.jit
+def numbers_of(reals, wholes):
+    """Return the numbers that only the last program needs."""
+    return (
+        tl.load(wholes + CUT), tl.load(reals + SCALE), tl.load(reals + FIRST_ROOT),
+        tl.load(reals + COMPARED), tl.load(reals + GUARD_OURS), tl.load(reals + GUARD_UNIFORM),
+        tl.load(reals + OURS_SPREAD), tl.load(reals + UNIFORM_SPREAD),
+        tl.load(reals + CROSS_SPREAD), tl.load(reals + IMPORTANCE),
+        tl.load(reals + IMPORTANCE_SQUARED), tl.load(reals + SURPRISE),
+    )  # fmt: skip
+
+
 # ---- numbers of a batch
 
 
 @triton.jit
-def unit_for(reals, losses, size):
+def unit_for(unit, losses, size):
     """Return the unit of losses: a power of two near the inverse of the first one above 0."""
-    unit = tl.load(reals + UNIT)
     begin = tl.cast(0, tl.int32)
     while (unit == 0.0) & (begin < size):
         position = begin + tl.arange(0, BLOCK)
@@ -188,10 +199,10 @@ def unit_for(reals, losses, size):
 def share_of(fed, n, size):
     """Return w, and 1 - B w."""
     count, before = tl.cast(size, tl.float64), fed.to(tl.float64)
-    window = tl.maximum(n.to(tl.float64), count)
-    share = tl.maximum(1.0 / (before + count), 1.0 / window)
-    rest = tl.where(before + count <= window, before / (before + count), 1.0 - count / window)
-    return share, rest
+    window = tl.minimum(before + count, tl.maximum(n.to(tl.float64), count))
+    young = before + count <= window
+    part = tl.where(young, before, count) / window
+    return 1.0 / window, tl.where(young, part, 1.0 - part)
 
 
 @triton.jit
@@ -206,7 +217,7 @@ def clipped(square, chance, n, mean, fed):
     """Return l^2 / (n p), and l^2, at most 8 n times the m that it alone would lead to."""
     count = n.to(tl.float64)
     new = square / (count * chance)
-    share = tl.maximum(1.0 / (fed.to(tl.float64) + 1.0), 1.0 / count)
+    share = 1.0 / tl.minimum(fed.to(tl.float64) + 1.0, count)
     moved = (1.0 - share) * mean + share * new
     moved = tl.where(mean > 0.0, tl.minimum(moved, 2.0 * mean), moved)
     return new, tl.minimum(square, CLIP * count * moved)
@@ -282,13 +293,15 @@ def pairs(item, valid, grains, TILE: tl.constexpr):
     """Return which positions are the last of their item, its number of losses, and their sum."""
     lane = tl.arange(0, TILE)
     key = tl.where(valid, item, -1 - lane)
-    later = lane[:, None] > lane[None, :]
-    found = tl.sum(tl.where(key[:, None] == key[None, :], tl.where(later, 65537, 1), 0), 0)
-    times = found & 65535
-    total = grains
-    if tl.max(times, 0) > 1:
-        total = tl.sum(tl.where(key[:, None] == key[None, :], grains[:, None], 0), 0)
-    return valid & (found < 65536), times, total
+    word = key.to(tl.int32)  # of most batches, no two items have the same low half
+    leading, times, total = valid, tl.full((TILE,), 1, tl.int32), grains
+    if tl.sum(tl.sum((word[:, None] == word[None, :]).to(tl.int32), 0), 0) > TILE:
+        later = lane[:, None] > lane[None, :]
+        found = tl.sum(tl.where(key[:, None] == key[None, :], tl.where(later, 65537, 1), 0), 0)
+        leading, times = valid & (found < 65536), found & 65535
+        if tl.max(times, 0) > 1:
+            total = tl.sum(tl.where(key[:, None] == key[None, :], grains[:, None], 0), 0)
+    return leading, times, total
 
 
 @triton.jit(do_not_specialize=["n", "size", "bits"])
@@ -310,14 +323,14 @@ def enter_kernel(
     if GROUPED:
         place = tl.load(places + item, mask=known, other=0)
         score = tl.load(scores + place, mask=known, other=1.0)
-    unit = unit_for(reals, losses, size)
+    unit = unit_for(tl.load(reals + UNIT), losses, size)
     valid, grains, total, others, largest, fault = look(
         n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of, levels,
         seen, losses_of, sums_of, bits, TILE, GROUPED,
     )  # fmt: skip
     row = parts + tl.program_id(0) * PARTS
-    tl.store(row + PART_MEAN, total)
-    tl.store(row + PART_OTHERS, others)
+    tl.store(row, total)
+    tl.store(row + 1, others)
     tl.atomic_max(reals + BATCH_LARGEST, largest, mask=largest > 0.0, sem="relaxed")
     tl.atomic_min(wholes + BATCH_FAULT, fault, mask=fault < NO_FAULT, sem="relaxed")
     slot = find_slots(table, item, own.to(tl.int64), valid, bits)
@@ -343,15 +356,17 @@ def add_all(
 
 @triton.jit
 def visit_items(scores, visits, item, average, visited, leading, square, times, disagreement):
-    """Move h and V; return by how much D is exceeded, and the number of losses compared."""
+    """Move h and V; return them, by how much D is exceeded, and the number of losses compared."""
     window = tl.minimum(visited + times, tl.maximum(LAST, times))
-    tl.store(scores + item, average + (square - average) * times / window, mask=leading)
-    tl.store(visits + item, (visited + times).to(tl.float32), mask=leading)
+    moved = average + (square - average) * times / window
+    count = (visited + times).to(tl.float32)
+    tl.store(scores + item, moved, mask=leading)
+    tl.store(visits + item, count, mask=leading)
     both = square + average
     compared = leading & (visited > 0.0) & (both > 0.0)
     distance = 1.0 - 2.0 * tl.sqrt(square * average) / tl.where(compared, both, 1.0)
     gap = tl.where(compared, times * (distance - disagreement), 0.0)
-    return gap, tl.where(compared, times, 0.0)
+    return moved, count.to(tl.float64), gap, tl.where(compared, times, 0.0)
 
 
 @triton.jit
@@ -393,20 +408,18 @@ def visit_members(scores, visits, place, score, visited, moves, square, times, t
 
 @triton.jit
 def visit(
-    board, n, groups, count, reals, scores, visits, starts, areas, group_of, levels, seen,
+    board, n, groups, count, reals, rule, scores, visits, starts, areas, group_of, levels, seen,
     losses_of, sums_of, own, item, place, chance, loss, known, score, visited, weight, taken, unit,
-    fed, mean, area, largest, leading, times, total, bits, parts, HEIGHT: tl.constexpr,
-    GROUP_HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
+    area, largest, leading, times, total, bits, HEIGHT: tl.constexpr, GROUP_HEIGHT: tl.constexpr,
+    GROUPED: tl.constexpr,
 ):  # fmt: skip
     """Learn from the losses of this program at the first `taken` positions of the batch.
 
     The last position of an item in the batch, `leading`, speaks for all its `times` losses. Returns
-    the places whose weights are to be written, -1 elsewhere. All reads come before the code that
-    waits for them; they are made in program order.
+    the places whose weights are to be written, -1 elsewhere, with h and V of items, and the sums
+    that `settle` takes.
     """
-    mixing, disagreement = tl.load(reals + MIXING), tl.load(reals + DISAGREEMENT)
-    old_largest = tl.load(reals + LARGEST_LOSS)
-    ours_sum, uniform_sum = tl.load(reals + OURS), tl.load(reals + UNIFORM)
+    fed, _, _, mean, mixing, disagreement, old_largest, ours_sum, uniform_sum = rule
     learnt = known & (own < taken)
     leading = leading & learnt
     square = squares_of(loss, unit)
@@ -432,12 +445,13 @@ def visit(
         guard_uniform = tl.where(learnt, square / (items * chance), 0.0)
         guard_ours = guard_uniform / (items * candidate)
         gap, compared = tl.zeros_like(square), tl.zeros_like(square)
+        moved, visited = score, visited
     else:
         _, square = clipped(square, chance, n, mean, fed)
         new = tl.where(times == 1.0, square, total.to(tl.float64) * grain_of(n, mean, bits) / times)
         judged = leading & (visited > 0.0)
         guard_ours, guard_uniform = judge(n, mixing, area, weight, judged, times * new, chance)
-        gap, compared = visit_items(
+        moved, visited, gap, compared = visit_items(
             scores, visits, item, score, visited, leading, new, times, disagreement
         )
         chosen = tl.where(leading, item, -1)
@@ -449,11 +463,9 @@ def visit(
         (gap, compared, guard_ours, guard_uniform, ours, uniform, ours * ours, uniform * uniform,
          ours * uniform, u, u * u, surprise, u), 0, add_all,
     )  # fmt: skip
-    row = parts + tl.program_id(0) * PARTS
-    for which in tl.static_range(12):
-        tl.store(row + PART_GAP + which, found[which])
-    tl.atomic_max(reals + LARGEST_IMPORTANCE, found[12], mask=found[12] > 0.0, sem="relaxed")
-    return chosen
+    most = found[SUMS]
+    tl.atomic_max(reals + LARGEST_IMPORTANCE, most, mask=most > 0.0, sem="relaxed")
+    return chosen, moved, visited, found[:SUMS]
 
 
 @triton.jit
@@ -470,7 +482,7 @@ def outside_sweep(chosen, cursor, n, size):
 
 @triton.jit
 def add_up(parts, programs):
-    """Add up the sums of all programs, in the row of the first one."""
+    """Add up the rows of all programs: the sum for m, how many losses differ from m, and others."""
     columns = tl.arange(0, PARTS)
     found = tl.zeros((ROWS, PARTS), tl.float64)
     for begin in range(0, programs, ROWS):
@@ -481,41 +493,31 @@ def add_up(parts, programs):
     tl.debug_barrier()  # all threads have read the first row
     tl.store(parts + columns, sums)
     tl.debug_barrier()
+    at = parts + 2
+    return tl.load(parts), tl.load(parts + 1), (
+        tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3), tl.load(at + 4),
+        tl.load(at + 5), tl.load(at + 6), tl.load(at + 7), tl.load(at + 8), tl.load(at + 9),
+        tl.load(at + 10), tl.load(at + 11),
+    )  # fmt: skip
 
 
 @triton.jit
 def settle(
-    board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size, parts,
-    programs, unit, fault, largest, total, room, HEIGHT: tl.constexpr, GROUPED: tl.constexpr,
+    board, n, groups, reals, wholes, rule, numbers, learnt, others, sums, scores, visits, indices,
+    probabilities, losses, size, unit, fault, largest, total, room, HEIGHT: tl.constexpr,
+    GROUPED: tl.constexpr,
 ):  # fmt: skip
-    """Move all numbers on, or record the fault; return how many losses weights are to follow.
+    """Move all numbers on by the sums of the batch, or record the fault.
 
-    All numbers are read at once, before anything is written: each wait for memory counts.
+    Returns how many losses weights are to follow, and m, D, the root, the scale and the room.
     """
-    fed, old_largest = tl.load(wholes + FED), tl.load(reals + LARGEST_LOSS)
-    mean, old_unit = tl.load(reals + MEAN_SQUARE), tl.load(reals + UNIT)
-    guard_ours, guard_uniform = tl.load(reals + GUARD_OURS), tl.load(reals + GUARD_UNIFORM)
-    ours_start, uniform_start = tl.load(reals + OURS), tl.load(reals + UNIFORM)
-    ours_spread, uniform_spread = tl.load(reals + OURS_SPREAD), tl.load(reals + UNIFORM_SPREAD)
-    cross_spread, importance = tl.load(reals + CROSS_SPREAD), tl.load(reals + IMPORTANCE)
-    squared, surprise = tl.load(reals + IMPORTANCE_SQUARED), tl.load(reals + SURPRISE)
-    scale, cursor, cut = tl.load(reals + SCALE), tl.load(wholes + CURSOR), tl.load(wholes + CUT)
-    past, start = tl.load(reals + COMPARED), tl.load(reals + DISAGREEMENT)
-    root = tl.load(reals + FIRST_ROOT)
+    fed, cursor, old_unit, mean, _, disagreement, old_largest, ours_start, uniform_start = rule
+    (cut, scale, root, past, guard_ours, guard_uniform, ours_spread, uniform_spread, cross_spread,
+     importance, squared, surprise) = numbers  # fmt: skip
     taken = size
     if fault == NO_FAULT:
-        if programs > 1:
-            add_up(parts, programs)
-        learnt, others = tl.load(parts + PART_MEAN), tl.load(parts + PART_OTHERS)
-        gap, compared = tl.load(parts + PART_GAP), tl.load(parts + PART_COMPARED)
-        guard_ours += tl.load(parts + PART_GUARD_OURS)
-        guard_uniform += tl.load(parts + PART_GUARD_UNIFORM)
-        ours, uniform = tl.load(parts + PART_OURS), tl.load(parts + PART_UNIFORM)
-        ours_squared = tl.load(parts + PART_OURS_SQUARED)
-        uniform_squared, cross = tl.load(parts + PART_UNIFORM_SQUARED), tl.load(parts + PART_CROSS)
-        importance += tl.load(parts + PART_IMPORTANCE)
-        squared += tl.load(parts + PART_IMPORTANCE_SQUARED)
-        surprise += tl.load(parts + PART_SURPRISE)
+        (gap, compared, more_ours, more_uniform, ours, uniform, ours_squared, uniform_squared,
+         cross, more_importance, more_squared, more_surprise) = sums  # fmt: skip
         tl.debug_barrier()  # all threads have read all numbers
         largest = tl.maximum(old_largest, largest)
         ratio = old_largest / tl.where(largest > 0.0, largest, 1.0)
@@ -532,12 +534,12 @@ def settle(
         tl.store(reals + CROSS_SPREAD, cross_spread * fourth + (cross - ours * uniform / after))
         tl.store(reals + OURS, ours_start + (ours + ours_start * grown))
         tl.store(reals + UNIFORM, uniform_start + (uniform + uniform_start * grown))
-        tl.store(reals + IMPORTANCE, importance)
-        tl.store(reals + IMPORTANCE_SQUARED, squared)
-        tl.store(reals + SURPRISE, surprise)
+        tl.store(reals + IMPORTANCE, importance + more_importance)
+        tl.store(reals + IMPORTANCE_SQUARED, squared + more_squared)
+        tl.store(reals + SURPRISE, surprise + more_surprise)
         tl.store(reals + LARGEST_LOSS, largest)
-        tl.store(reals + GUARD_OURS, guard_ours)
-        tl.store(reals + GUARD_UNIFORM, guard_uniform)
+        tl.store(reals + GUARD_OURS, guard_ours + more_ours)
+        tl.store(reals + GUARD_UNIFORM, guard_uniform + more_uniform)
         tl.store(reals + UNIT, unit)
         tl.store(wholes + FED, fed + size)
         if GROUPED:
@@ -555,13 +557,12 @@ def settle(
             mean = tl.where(mean < FAINT, 0.0, mean)
             root = tl.where((old_unit == 0.0) & (unit > 0.0), tl.sqrt(mean), root)
             window = tl.maximum(n.to(tl.float64), compared)
-            share = tl.maximum(1.0 / (past + compared + 1.0), 1.0 / window)
-            disagreement = start + share * gap
+            disagreement += 1.0 / tl.minimum(past + compared + 1.0, window) * gap
             tl.store(reals + MEAN_SQUARE, mean)
             tl.store(reals + FIRST_ROOT, root)
             tl.store(reals + COMPARED, past + compared)
             tl.store(reals + DISAGREEMENT, disagreement)
-            rebuilt = rescale(
+            rebuilt, scale, room = rescale(
                 board, n, reals, wholes, scores, visits, mean, disagreement, root, scale, total,
                 cut, cursor, size, room, HEIGHT,
             )  # fmt: skip
@@ -573,7 +574,7 @@ def settle(
     tl.store(wholes + ACCEPTED, tl.where(fault == NO_FAULT, 1, 0).to(tl.int64))
     tl.store(wholes + BATCH_FAULT, tl.full((), NO_FAULT, tl.int64))
     tl.store(reals + BATCH_LARGEST, tl.full((), 0.0, tl.float64))
-    return taken
+    return taken, mean, disagreement, root, scale, room
 
 
 @triton.jit
@@ -589,7 +590,7 @@ def rescale(
 ):  # fmt: skip
     """Move the sweep on; change the scale if weights are out of range.
 
-    Returns 1 if all weights were computed, which then need no more.
+    Returns 1 if all weights were computed, which then need no more, the scale and the room.
     """
     rebuilt = tl.cast(0, tl.int32)
     above = (total > HIGH) | (cut > 0)
@@ -598,12 +599,13 @@ def rescale(
             rebuild(board, n, reals, scores, visits, mean, disagreement, root, HEIGHT)
             room, rebuilt = room_of(tl.maximum(total, total_of(board)), n, size), rebuilt + 1
         elif cursor + 2 * size >= n:  # once in a pass of the sweep, which then does the rest
-            tl.store(reals + SCALE, scale * tl.where(above, 0.5, 2.0))
+            scale *= tl.where(above, 0.5, 2.0)
+            tl.store(reals + SCALE, scale)
     further = cursor + 2 * size
     tl.store(wholes + CURSOR, further - n * quotient(further, n))
     tl.store(wholes + CUT, tl.cast(0, tl.int64))
     tl.store(wholes + ROOM, room)
-    return rebuilt
+    return rebuilt, scale, room
 
 
 # ---- launches
@@ -619,10 +621,11 @@ def visit_kernel(
     """The second launch for a large batch: h, V and all numbers; clears the table."""
     n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
     own = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    slot, cursor = tl.load(slots + own, mask=own < size, other=-1), tl.load(wholes + CURSOR)
+    slot = tl.load(slots + own, mask=own < size, other=-1)
     fault, largest = tl.load(wholes + BATCH_FAULT), tl.load(reals + BATCH_LARGEST)
-    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
     item, chance, loss, inside = batch_of(indices, probabilities, losses, size, own)
+    rule = rule_of(reals, wholes)
+    cursor, unit = rule[1], rule[2]
     known = inside & (item >= 0) & (item < n)
     times = tl.load(counts + slot, mask=slot >= 0, other=1)
     total = tl.load(sums + slot, mask=slot >= 0, other=0)
@@ -633,7 +636,7 @@ def visit_kernel(
     area = total_of(groups if GROUPED else board)
     score, visited, weight = read(board, n, scores, visits, place, known, HEIGHT)
     room = room_of(area, n, size)  # a division that takes as long as these reads
-    unit = unit_for(reals, losses, size)
+    unit, numbers = unit_for(unit, losses, size), numbers_of(reals, wholes)
     tl.debug_barrier()  # threads that share a slot or an item have all read it
     zero = tl.zeros((TILE,), tl.int64)
     tl.store(table + slot, zero, mask=leading)
@@ -641,19 +644,24 @@ def visit_kernel(
     tl.store(sums + slot, zero, mask=leading)
     times = tl.where(leading, times, 1).to(tl.float64)
     score = tl.where(known, score, 1.0)
-    found = visit(
-        board, n, groups, tl.cast(count, tl.int64), reals, scores, visits, starts, areas, group_of,
-        levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score, visited,
-        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, area, largest, leading,
-        times, total, bits, parts, HEIGHT, GROUP_HEIGHT, GROUPED,
+    found, _, _, own_sums = visit(
+        board, n, groups, tl.cast(count, tl.int64), reals, rule, scores, visits, starts, areas,
+        group_of, levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score,
+        visited, weight, tl.where(fault == NO_FAULT, size, 0), unit, area, largest, leading, times,
+        total, bits, HEIGHT, GROUP_HEIGHT, GROUPED,
     )  # fmt: skip
+    row = parts + tl.program_id(0) * PARTS + 2
+    for which in tl.static_range(SUMS):
+        tl.store(row + which, own_sums[which])
     if not GROUPED:
         found = outside_sweep(found, cursor, n, size)
     tl.store(chosen + own, found, mask=inside)
     if finish(board):
+        learnt, others, all_sums = add_up(parts, programs)
         settle(
-            board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
-            parts, programs, unit, fault, largest, area, room, HEIGHT, GROUPED,
+            board, n, groups, reals, wholes, rule, numbers, learnt, others, all_sums, scores,
+            visits, indices, probabilities, losses, size, unit, fault, largest, area, room, HEIGHT,
+            GROUPED,
         )  # fmt: skip
 
 
@@ -666,60 +674,56 @@ def learn_kernel(
 ):  # fmt: skip
     """All of it for a small batch, in one program; with items, their weights as well."""
     n, bits = tl.cast(n, tl.int64), tl.cast(bits, tl.int64)
-    own, cursor = tl.arange(0, TILE), tl.load(wholes + CURSOR)
-    fed, mean = tl.load(wholes + FED), tl.load(reals + MEAN_SQUARE)
+    own = tl.arange(0, TILE)
     item, chance, loss, inside = batch_of(indices, probabilities, losses, size, own)
+    rule = rule_of(reals, wholes)
+    fed, cursor, unit, mean = rule[:4]
     known = inside & (item >= 0) & (item < n)
     place = item
     if GROUPED:
         place = tl.load(places + item, mask=known, other=0)
     area = total_of(groups if GROUPED else board)
     score, visited, weight = read(board, n, scores, visits, place, known, HEIGHT)
+    away = tl.arange(0, 2 * TILE)
+    swept = tl.where(cursor + away < n, cursor + away, cursor + away - n)
+    near = (away < 2 * size) & (away < n)
+    if not GROUPED:
+        swept_average, swept_visits, old = read(board, n, scores, visits, swept, near, HEIGHT)
     room = room_of(area, n, size)  # a division that takes as long as these reads
     score = tl.where(known, score, 1.0)
-    unit = unit_for(reals, losses, size)
+    unit = unit_for(unit, losses, size)
     valid, grains, learnt, others, largest, fault = look(
-        n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of, levels,
-        seen, losses_of, sums_of, bits, TILE, GROUPED,
+        n, size, own, item, chance, loss, place, score, inside, unit, fed, mean, group_of,
+        levels, seen, losses_of, sums_of, bits, TILE, GROUPED,
     )  # fmt: skip
     leading, times, total = pairs(item, valid, grains, TILE)
-    tl.store(parts + PART_MEAN, learnt)
-    tl.store(parts + PART_OTHERS, others)
+    numbers = numbers_of(reals, wholes)
     tl.debug_barrier()
-    found = visit(
-        board, n, groups, tl.cast(count, tl.int64), reals, scores, visits, starts, areas, group_of,
-        levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score, visited,
-        weight, tl.where(fault == NO_FAULT, size, 0), unit, fed, mean, area, largest, leading,
-        times.to(tl.float64), total, bits, parts, HEIGHT, GROUP_HEIGHT, GROUPED,
+    found, average, visited, sums = visit(
+        board, n, groups, tl.cast(count, tl.int64), reals, rule, scores, visits, starts, areas,
+        group_of, levels, seen, losses_of, sums_of, own, item, place, chance, loss, known, score,
+        visited, weight, tl.where(fault == NO_FAULT, size, 0), unit, area, largest, leading,
+        times.to(tl.float64), total, bits, HEIGHT, GROUP_HEIGHT, GROUPED,
     )  # fmt: skip
     if GROUPED:
         tl.store(chosen + own, found, mask=inside)
         tl.debug_barrier()
-        settle(
-            board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
-            parts, 1, unit, fault, largest, area, room, HEIGHT, GROUPED,
-        )  # fmt: skip
     else:
-        found = outside_sweep(found, cursor, n, size)
-        away = tl.arange(0, 2 * TILE)
-        swept = tl.where(cursor + away < n, cursor + away, cursor + away - n)
-        near = (away < 2 * size) & (away < n)
-        tl.debug_barrier()
-        average, visited, old = read(board, n, scores, visits, swept, near, HEIGHT)
-        score, past, weight = read(board, n, scores, visits, found, found >= 0, HEIGHT)
-        taken = settle(
-            board, n, groups, reals, wholes, scores, visits, indices, probabilities, losses, size,
-            parts, 1, unit, fault, largest, area, room, HEIGHT, GROUPED,
-        )  # fmt: skip
-        tl.debug_barrier()
-        mean, disagreement = tl.load(reals + MEAN_SQUARE), tl.load(reals + DISAGREEMENT)
-        root, scale = tl.load(reals + FIRST_ROOT), tl.load(reals + SCALE)
-        room = tl.load(wholes + ROOM)
+        drawn = found
+        found = outside_sweep(drawn, cursor, n, size)
+        if tl.max((found != drawn).to(tl.int32), 0) > 0:  # the batch has moved h and V of the sweep
+            tl.debug_barrier()
+            swept_average, swept_visits, _ = read(board, n, scores, visits, swept, near, HEIGHT)
+    taken, mean, disagreement, root, scale, room = settle(
+        board, n, groups, reals, wholes, rule, numbers, learnt, others, sums, scores, visits,
+        indices, probabilities, losses, size, unit, fault, largest, area, room, HEIGHT, GROUPED,
+    )  # fmt: skip
+    if not GROUPED:
         weigh(
-            board, n, wholes, found, score, past, weight, (found >= 0) & (own < taken), mean,
+            board, n, wholes, found, average, visited, weight, (found >= 0) & (own < taken), mean,
             disagreement, root, scale, room, HEIGHT, False,
         )  # fmt: skip
         weigh(
-            board, n, wholes, swept, average, visited, old, near & (away < 2 * taken), mean,
-            disagreement, root, scale, room, HEIGHT, False,
+            board, n, wholes, swept, swept_average, swept_visits, old, near & (away < 2 * taken),
+            mean, disagreement, root, scale, room, HEIGHT, False,
         )  # fmt: skip

@@ -22,9 +22,9 @@ from tombola.torch.device.layout import (
     LIMIT,
     MOST_ITEMS,
     NEVER,
+    PARTS,
     POSITION_BITS,
     Fault,
-    Part,
     Real,
     Reals,
     Trouble,
@@ -485,4 +485,4 @@ def sizes_of_table(full: int, most: int) -> tuple[int, ...]:
     By slots: items with their last positions, the numbers of their losses, the sums of their
     squares. By positions: slots, and items to be weighed. Last, the sums of each program.
     """
-    return full, full, full, most, most, Part.SIZE * most // 32
+    return full, full, full, most, most, PARTS * most // 32

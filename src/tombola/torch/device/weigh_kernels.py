@@ -73,28 +73,22 @@ def exponent_near(x):
 
 
 @triton.jit
-def root_of(average, visits, mean, disagreement):
-    """Return sqrt((V h + k m) / (V + k)): `default_rule.shrunk_root`."""
+def values_of(average, visits, mean, disagreement, first_root):
+    """Return sqrt((V h + k m) / (V + k)) over the first sqrt(m); 1 before the first loss."""
+    known = first_root > 0.0
     noise = tl.where(average > 0.0, PRIOR_NOISE, PRIOR_ZEROS)
     k = PRIOR + noise * disagreement * disagreement
-    return tl.sqrt((visits * average + k * mean) / (visits + k))
-
-
-@triton.jit
-def values_of(average, visited, mean, disagreement, first_root):
-    """Return values proportional to weights; 1 before the first loss, when `first_root` is 0."""
-    known = first_root > 0.0
-    root = root_of(average, visited, mean, disagreement)
+    root = tl.sqrt((visits * average + k * mean) / (visits + k))
     return tl.where(known, root / tl.where(known, first_root, 1.0), 1.0)
 
 
 @triton.jit
 def weights_of(average, visited, chosen, mean, disagreement, first_root, scale, room):
-    """Return weights from 1 to `room`, and how many of them were cut to that."""
+    """Return weights from 1 to `room`, and which of the chosen were cut to that."""
     scaled = values_of(average, visited, mean, disagreement, first_root) * scale
     cut = scaled >= room.to(tl.float64)
     weight = tl.where(cut, room, tl.where(cut, 0.0, scaled).to(tl.int64))
-    return tl.maximum(weight, 1), tl.sum((chosen & cut).to(tl.int32), 0)
+    return tl.maximum(weight, 1), chosen & cut
 
 
 @triton.jit
@@ -170,8 +164,7 @@ def weigh(
     """Write the weights of the chosen items, all different."""
     weight, cut = weights_of(average, visited, chosen, mean, disagreement, first_root, scale, room)
     change(board, n, item, old, weight, chosen, HEIGHT, GATHER)
-    if cut > 0:
-        tl.store(wholes + CUT, tl.cast(1, tl.int64))
+    tl.store(wholes + CUT + tl.zeros_like(item), tl.full(item.shape, 1, tl.int64), mask=cut)
 
 
 @triton.jit(do_not_specialize=["n", "size", "drawn"])
@@ -210,8 +203,7 @@ def weigh_kernel(
         tl.debug_barrier()  # threads that share an item have all read it
         tl.store(board + start_of(n, 0, HEIGHT) + item, weight, mask=swept)
         add_row(board, n, row, tl.sum(tl.where(swept, weight - old, 0), 0), HEIGHT)
-        if cut > 0:
-            tl.store(wholes + CUT, tl.cast(1, tl.int64))
+        tl.store(wholes + CUT + tl.zeros_like(item), tl.full((WIDTH,), 1, tl.int64), mask=cut)
 
 
 # ---- members and groups

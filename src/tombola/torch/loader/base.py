@@ -28,17 +28,7 @@ MOST_UNANSWERED = 256  # batches without feedback that are remembered
 
 @dataclass(eq=False, kw_only=True)
 class Settings:
-    """The arguments of a loader, checked once; see `ImportanceLoader`.
-
-    Attributes
-    ----------
-    n : int
-        The number of items.
-    lag : int or None
-        None: one more than `ahead`, or that of a state that is loaded.
-    ahead : int
-        The number of batches that workers draw ahead, if it is known.
-    """
+    """The arguments of a loader, checked once; see `ImportanceLoader`."""
 
     n: int
     batch_size: int = 1
@@ -46,13 +36,13 @@ class Settings:
     groups: Any = None
     seed: int = 0
     quantity: str = "loss"
-    lag: int | None = None
+    lag: int | None = None  # None: one more than `ahead`, or that of a state that is loaded
     drop_last: bool = False
     distributed: str | None = "auto"
     shards: int | None = None
     process_group: Any = None
     share: float | None = None
-    ahead: int = 0
+    ahead: int = 0  # batches that workers draw ahead, if that is known
 
     def __post_init__(self) -> None:
         """Check all that does not depend on the other processes."""
@@ -122,40 +112,20 @@ class Iteration:
 
 
 class Batches(ABC):
-    """Where batches come from: they are drawn on the host, or on the device that holds the data.
+    """Where batches come from: they are drawn on the host, or on the device that holds the data."""
 
-    Attributes
-    ----------
-    settings : Settings
-    lag : int
-        How many batches late feedback counts.
-    samplers : list
-        Those that this process draws by.
-    first : int
-        The first item that they draw from.
-    unanswered : dict of int to TensorDraw
-        The latest batches that were handed out and have no feedback, by number.
-    epoch : int
-        The number of epochs that are over.
-    open : bool
-        Whether an epoch has begun and is not over.
-    current : Iteration
-        The latest iteration, which a state continues.
-    seconds : float
-        The time spent on draws and feedback.
-    begun : float
-        The clock when the first batch was asked for; before, -inf.
-    """
-
-    lag: int
-    samplers: list[Any]
-    first: int = 0
+    lag: int  # how many batches late feedback counts
+    samplers: list[Any]  # those that this process draws by ...
+    first: int = 0  # ... from this item on
 
     def __init__(self, settings: Settings, world: int = 1) -> None:
         self.settings = settings
+        # the latest batches that were handed out and have no feedback, by number
         self.unanswered: dict[int, TensorDraw] = {}
-        self.seconds, self.begun = 0.0, -math.inf
-        self.epoch, self.open, self.current = 0, False, Iteration()
+        self.seconds = 0.0  # spent on draws and feedback
+        self.begun = -math.inf  # the clock when the first batch was asked for
+        self.epoch, self.open = 0, False  # epochs that are over, and whether one has begun
+        self.current = Iteration()  # the latest one, which a state continues
         self._global_size = settings.batch_size * world
         self._smallest_rest = self._global_size if settings.drop_last else 1
         self._continues = False  # whether the next iteration continues the current one

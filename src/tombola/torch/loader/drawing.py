@@ -84,13 +84,7 @@ class DrawnBatch(Document):
 class Processes:
     """How this process draws and learns: here alone, from all items; see below for the others.
 
-    Parameters
-    ----------
-    connection : Connection
-    settings : Settings
-        Those of the loader, over the items of all processes.
-    shards : list of Shard
-        Those that this process draws from.
+    The settings are those of the loader, over the items of all processes.
     """
 
     sharded: ClassVar[bool] = False

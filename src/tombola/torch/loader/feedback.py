@@ -55,23 +55,14 @@ class Feedback(Document):
 
 
 class FeedbackQueue:
-    """Holds feedback until it is due, and then feeds it to the samplers.
-
-    Attributes
-    ----------
-    given : deque of (Feedback, bool)
-        Of this process and not due, and whether losses that are not finite are left out.
-    gathered : list of Feedback
-        Shared by all processes and not due.
-    skipped : int
-        Losses that were left out because they are not finite.
-    """
+    """Holds feedback until it is due, and then feeds it to the samplers."""
 
     def __init__(self, processes: "Processes") -> None:
         self._processes = processes
+        # of this process and not due, and whether losses that are not finite are left out
         self.given: deque[tuple[Feedback, bool]] = deque()
-        self.gathered: list[Feedback] = []
-        self.skipped = 0
+        self.gathered: list[Feedback] = []  # shared by all processes and not due
+        self.skipped = 0  # losses that were left out
 
     def give(self, draw: TensorDraw, losses: Any, due: int, skip_nonfinite: bool) -> None:
         """Take the losses of a batch, which count from batch `due` on."""

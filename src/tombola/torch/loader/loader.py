@@ -194,13 +194,6 @@ class ImportanceLoader(DatasetLoader):
 
     Attributes
     ----------
-    sampler : Sampler
-        The tombola sampler.
-    samplers : list of Sampler
-        Those of all shards of this process, if it has several.
-    skipped : int
-        How many losses of this process were left out by ``update(..., skip_nonfinite=True)``.
-    lag : int
     dataset : map-style dataset
     device : torch.device
         That of the data, if batches are drawn there; otherwise there is no such attribute.
@@ -278,16 +271,7 @@ def _drawn_ahead(num_workers: Any = 0, prefetch_factor: Any = None, **others: An
 
 
 class HostBatches(Batches):
-    """Draws batches on the host: the batch sampler of a `DataLoader`.
-
-    Attributes
-    ----------
-    processes : Processes
-        How this process draws and learns, alone or with others.
-    feedback : FeedbackQueue
-    handed, drawn : int
-        The number of batches handed out, and drawn, which is the number of the next one.
-    """
+    """Draws batches on the host: the batch sampler of a `DataLoader`."""
 
     def __init__(self, settings: Settings) -> None:
         connection = find_connection(settings.distributed, settings.process_group)
@@ -310,7 +294,7 @@ class HostBatches(Batches):
         self.feedback = FeedbackQueue(self.processes)
         self.samplers = [shard.sampler for shard in self.processes.shards]
         self.first = self.processes.shards[0].start
-        self.handed = self.drawn = 0
+        self.handed = self.drawn = 0  # batches; `drawn` is the number of the next one
         self.paired = False  # whether `PairedBatches` asks, which pairs batches with their draws
         # The latest iteration that was paired, and the id of the iterator over its loader: one
         # with workers that persist is the same for all, and one that has ended may leave its id.

@@ -18,42 +18,18 @@ class Epoch:
 
     Items are drawn many at a time, which is faster than one by one, with the same result: `settle`
     takes back what was drawn ahead, before a weight changes or a state is saved.
-
-    Parameters
-    ----------
-    board : RealWeights
-    stream : Stream
-    share : int
-        The number of items for each process.
-    world : int
-        The number of processes.
-
-    Attributes
-    ----------
-    items : ndarray of int64
-        Number ``k * world + rank`` is item k of a rank.
-    begin : int
-        The number of items of the epoch before these; not 0 after a resume.
-    kept : int
-        How many of the items came with a state; they are not drawn again.
-    drawn, handed : int
-        How many items are drawn, and how many of its share a process has handed out.
-    over : bool
-        Whether all items are back on the board.
-    iterated : bool
-        Whether an iteration may still ask for items.
-    apart : bool
-        Whether it has a board of its own, since another epoch has begun.
     """
 
     def __init__(self, board: RealWeights, stream: Stream, share: int, world: int) -> None:
-        self.board = board
-        self.stream = stream
-        self.share = share
-        self.world = world
-        self.items = np.empty(share * world, dtype=np.int64)
-        self.begin = self.kept = self.drawn = self.handed = 0
-        self.over = self.iterated = self.apart = False
+        self.board, self.stream, self.world = board, stream, world
+        self.share = share  # the number of items for each process
+        self.items = np.empty(share * world, dtype=np.int64)  # k * world + rank: item k of a rank
+        self.begin = 0  # items of the epoch before these; not 0 after a resume
+        self.kept = 0  # how many of the items came with a state: they are not drawn again
+        self.drawn = self.handed = 0  # of all items, and of the share of a process
+        self.over = False  # whether all items are back on the board
+        self.iterated = False  # whether an iteration may still ask for items
+        self.apart = False  # whether it has a board of its own, since another epoch has begun
         self._reach = FIRST  # the number of items that are drawn at once
         self._chunk = 0  # where the latest draws begin, among the items
         self._chunk_position = stream.position  # and in the stream
