@@ -163,7 +163,7 @@ def record_batch(board, fault, indices, values):
 
 
 @triton.jit
-def finish(board, sem: tl.constexpr = "acq_rel"):
+def finish(board, sem: tl.constexpr):
     """Return whether all other programs of this launch are done; start the count again if so.
 
     With "acq_rel" the last program sees what the others have written. "relaxed" is faster: the

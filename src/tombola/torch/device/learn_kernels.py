@@ -656,7 +656,7 @@ def visit_kernel(
     if not GROUPED:
         found = outside_sweep(found, cursor, n, size)
     tl.store(chosen + own, found, mask=inside)
-    if finish(board):
+    if finish(board, "acq_rel"):
         learnt, others, all_sums = add_up(parts, programs)
         settle(
             board, n, groups, reals, wholes, rule, numbers, learnt, others, all_sums, scores,
