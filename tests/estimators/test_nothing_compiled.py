@@ -42,7 +42,7 @@ from tombola.estimators import MiniBatchKMeans
 X = np.random.default_rng(0).normal(size=(3000, 12))
 for rows in (X, sp.csr_matrix(X)):
     MiniBatchKMeans().fit(rows).partial_fit(rows).predict(rows)
-inner = {"assign_one", "dense_squared", "dense_add", "sparse_add", "cached"}
+inner = {"assign_one", "dense_squared", "dense_add", "sparse_add", "ol_max.<locals>.impl", "cached"}
 methods = {name for name in names if name.startswith(("Dense.", "Sparse."))}
 assert set(names) - inner - methods == {"assign_block", "assign_rows"}, names
 """
