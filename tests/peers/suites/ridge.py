@@ -61,9 +61,9 @@ REFUSED = "private: what their solvers refuse"
 EXPECTED = {
     "test_lbfgs_solver_error": "message",
     "test_n_iter": "private: what their solvers count",
-    "test_raises_value_error_if_sample_weights_greater_than_1d": "message",
     "test_regularization_limits_ridge[*-wide-*-zero_alpha]": SHORTEST,
     "test_ridge_fit_intercept_sparse_error": REFUSED,
+    "test_ridge_fit_intercept_sparse_sag": "private: what their solver sag warns of",
     "test_ridge_individual_penalties": "message",
     "test_ridge_positive_error_test": REFUSED,
     "test_ridge_regression_unpenalized[wide-42-False*": SHORTEST,
