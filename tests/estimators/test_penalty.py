@@ -85,3 +85,19 @@ def test_partial_fit_asks_for_alpha(given):
 def test_weights_of_zero_are_an_error_that_says_so():
     with pytest.raises(ValueError, match="at least one non-zero"):
         LinearRegressor().fit(X, Z, np.zeros(200))
+
+
+@pytest.mark.parametrize("solver", ["adagrad", "sgd"])
+def test_a_faint_l1_penalty_is_next_to_none(solver):
+    """These solvers do not end at the minimum: a 0 may lower the objective by chance."""
+    rng = np.random.default_rng(0)
+    noisy = rng.normal(size=(300, 40))
+    labels = noisy[:, 0] + rng.normal(size=300) > 0
+    given = {"alpha": 1e-3, "solver": solver, "max_iter": 3, "tol": None, "random_state": 0}
+    none, faint, some = (
+        LinearClassifier(loss="hinge", l1_ratio=ratio, **given).fit(noisy, labels).coef_
+        for ratio in (0.0, 1e-10, 0.5)
+    )
+    np.testing.assert_allclose(faint, none, atol=1e-8)
+    assert (some == 0.0).any()
+    assert (faint != 0.0).all()

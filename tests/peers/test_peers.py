@@ -102,6 +102,8 @@ def test_what_is_expected_fails_quietly():
         ({}, {"test_a[1]": FAILED}, r'"test_a\[1\]",  # E 1 != 2'),
         ({"test_a": "message"}, {"test_a[1]": FAILED, "test_a[2]": PASSED}, r"test_a\[2\] passed"),
         ({"test_a[1*": "message"}, {"test_a[12]": FAILED, "test_a[2]": FAILED}, r'"test_a\[2\]"'),
+        ({"test_*[1-*-2]": "message"}, {"test_a[1-x-2]": FAILED, "test_a[1-x-3]": FAILED}, '"test'),
+        ({"test_a": "message"}, {"test_a": {"end": "skipped"}}, "test_a is expected to fail"),
         ({"test_a": "message"}, {}, "test_a is expected to fail, and there is no such test"),
         ({"test_a": "by design"}, {"test_a": FAILED}, "the reason of test_a is 'by design'"),
         ({"test_a": "known"}, {"test_a": FAILED}, "the reason of test_a is 'known'"),

@@ -6,9 +6,19 @@ import pytest
 import naive
 from players import Replay, some_draws
 from tombola.problems import KMeans
+from tombola.random import Stream
 from tombola.solvers import MiniBatchKMeans
+from tombola.solvers.clusters import mini_batch
+from tombola.solvers.clusters.plus_plus import draw_by
 
 pytestmark = pytest.mark.kernels
+
+
+@pytest.fixture(params=["item by item", "products"], autouse=True)
+def way(request, monkeypatch):
+    """How items are assigned, whatever their number."""
+    monkeypatch.setattr(mini_batch, "LARGE", 0 if request.param == "products" else 10**9)
+
 
 N, BATCH, ROUNDS = 25, 6, 40
 
@@ -67,3 +77,32 @@ def test_a_batch_of_more_than_all_rows_has_a_share_of_one():
         KMeans(X, 2), sampler=Replay(N, draws), start=start, rounds=4
     )
     assert result.state["parts"]["average"]["now"] == pytest.approx(costs[-1], rel=1e-10)
+
+
+@pytest.mark.parametrize("ratio", [0.3, 1.0, 2.0])
+def test_centres_that_have_seen_little_move_to_items(ratio):
+    rng = np.random.default_rng(4)
+    X, k = rng.normal(size=(N, 3)), 6
+    X[:5] += 30.0
+    draws, start = some_draws(rng, N, BATCH, 25), rng.normal(size=(k, 3))
+    start[4:] = 1e3  # no item is ever nearest to these
+    centres, counts, moves = start.copy(), np.zeros(k), 0
+    for rounds, (items, chances) in enumerate(draws, start=1):
+        importances = 1 / (N * np.asarray(chances))
+        squared = [naive.nearest_centre(X[i], centres.tolist())[1] for i in items]
+        costs = importances * squared
+        lists = centres.tolist(), counts.tolist()
+        naive.kmeans_round(X, np.ones(N), *lists, items, importances)
+        centres, counts = map(np.array, lists)
+        if rounds % -(-10 * k // BATCH) == 0 or not counts.all():
+            few = counts < min(ratio, 1.0) * counts.max()
+            stream, least = Stream(7, (2, rounds)), counts[~few].min()
+            for q in sorted(np.flatnonzero(few), key=lambda q: counts[q])[: BATCH // 2]:
+                place = draw_by(costs, stream)
+                centres[q], counts[q], costs[place] = X[items[place]], least, 0.0
+                moves += 1
+    solver = MiniBatchKMeans(BATCH, reassignment_ratio=ratio, seed=7)
+    result = solver.minimize(KMeans(X, k), sampler=Replay(N, draws), start=start, rounds=25)
+    assert moves >= 2
+    np.testing.assert_allclose(result.solution, centres, rtol=1e-10)
+    np.testing.assert_allclose(result.state["parts"]["centres"]["counts"], counts, rtol=1e-10)

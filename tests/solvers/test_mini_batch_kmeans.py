@@ -12,6 +12,7 @@ from tombola import VRB, Sampler, Shuffle, Static, Uniform
 from tombola.problems import KMeans, LeastSquares
 from tombola.random import Stream
 from tombola.solvers import SGD, DivergenceError, MiniBatchKMeans, Result
+from tombola.solvers.clusters import mini_batch
 from tombola.solvers.clusters.plus_plus import draw_by, greedy_plus_plus, plus_plus, sample
 
 KINDS = {"dense": np.ascontiguousarray, "sparse": sparse.csr_matrix}
@@ -48,8 +49,10 @@ class Dictated(Sampler):
 
 
 @pytest.mark.kernels
+@pytest.mark.parametrize("large", [0, 256])
 @pytest.mark.parametrize("kind", KINDS)
-def test_rounds_are_those_of_the_oracle(kind):
+def test_rounds_are_those_of_the_oracle(kind, large, monkeypatch):
+    monkeypatch.setattr(mini_batch, "LARGE", large)
     rng = np.random.default_rng(3)
     n, d, k, batch, rounds = 20, 5, 4, 8, 12
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)

@@ -85,8 +85,7 @@ def coreset(
 
 def spread_of(partition: Partition, number: int) -> Spread:
     """Return how the rows of a partition are spread."""
-    n, d = partition.X.shape
-    weights = np.ones(n) if partition.weights is None else partition.weights
+    (n, d), weights = partition.X.shape, partition.weights
     mass = float(weights.sum())
     if mass == 0.0:
         return Spread(n, 0, 0.0, np.zeros(d), 0.0)
@@ -135,8 +134,7 @@ def draw_share(
     partition: Partition, number: int, every: Spread, counts: Ints, expected: Floats, seed: int
 ) -> WeightedRows:
     """Return a partition's part of a coreset, by the draws that each one has and is expected to."""
-    draws, X = int(counts[number]), partition.X
-    weights = np.ones(X.shape[0]) if partition.weights is None else partition.weights
+    draws, X, weights = int(counts[number]), partition.X, partition.weights
     if draws == ALL:
         chosen = np.flatnonzero(weights)
         return WeightedRows(X[chosen], weights[chosen])

@@ -178,8 +178,8 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
 
 def step_of(partition: Partition, number: int, centres: NDArray[np.float64]) -> Step:
     """Return a partition's part of a step of Lloyd's algorithm."""
-    k, n = len(centres), partition.X.shape[0]
-    if n == 0 or not (partition.weights is None or partition.weights.any()):
+    k = len(centres)
+    if not partition.weights.any():
         return Step(np.zeros(k), np.zeros_like(centres), 0.0)
     problem = clustering_problem(partition.X, k, partition.weights)
     found = assign(problem, centres)

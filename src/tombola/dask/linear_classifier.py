@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from tombola import estimators
 from tombola.dask.linear_estimator import DaskLinear, Target, summed
 from tombola.dask.overview import Overview
-from tombola.estimators.parameters import ClassificationLoss, gives_probabilities
+from tombola.estimators.parameters import ClassificationLoss, balanced, gives_probabilities
 
 __all__ = ["LinearClassifier"]
 
@@ -34,13 +34,8 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     ----------
     loss : {"log_loss", "hinge", "squared_hinge"}, default="log_loss"
         With the hinge loss, some rows of X are sent to the driver.
-    alpha : float, optional
-        The strength of the penalty, above 0; by default 1 / n, with n the sum of the weights of
-        rows, as in memory.
-    C : float, optional
-        scikit-learn's name of the penalty, alpha = 1 / (C n); give one of the two.
-    l1_ratio : float, default=0.0
-        The share of l1 in the penalty, from 0 (ridge) to 1 (lasso).
+    alpha, C, l1_ratio, class_weight, fit_intercept, random_state
+        As in `tombola.estimators.LinearClassifier`; alpha is above 0.
     sampler : {"auto", "shuffle"}, default="auto"
         How the rows of steps are drawn: half of them by their dual residuals, or all in shuffled
         order.
@@ -52,8 +47,6 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     tol : float, default=1e-4
         The relative duality gap to stop at: the objective is then above its minimum by at most tol
         times its value at w = 0 with the best intercept.
-    class_weight, fit_intercept, random_state
-        As in `tombola.estimators.LinearClassifier`.
     verbose : int, default=0
         Above 0, a bar shows round, gap, loads of the data and bytes moved.
     multi_class : "ovr"
@@ -119,8 +112,7 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
             )
         weights = None
         if self.class_weight == "balanced":
-            masses = overview.masses
-            weights = masses.sum() / (len(classes) * np.where(masses > 0.0, masses, 1.0))
+            weights = balanced(overview.masses)
         elif self.class_weight is not None:
             weights = self._class_weights(overview)
         return Target(classes, classes, weights, 1 if len(classes) == 2 else len(classes))

@@ -208,8 +208,7 @@ class Moments(NamedTuple):
 
 def errors_of(partition: Partition, number: int, predict: Predict, numeric: bool) -> Moments:
     """Return the sums of a score over a partition; an error of a class is 1."""
-    y = np.asarray(partition.y)
-    weights = np.ones(len(y)) if partition.weights is None else partition.weights
+    y, weights = np.asarray(partition.y), partition.weights
     total = float(weights.sum())
     if total == 0.0:
         return Moments(0.0, 0.0, 0.0, 0.0)

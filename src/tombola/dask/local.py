@@ -264,8 +264,7 @@ def centring_of(problem: Any, setting: Setting) -> Centring:
 
 def targets_of(partition: Partition, setting: Setting) -> tuple[Any, NDArray[np.float64]]:
     """Return what gives the targets of an output, and the weights of all rows."""
-    y, n = np.asarray(partition.y), partition.X.shape[0]
-    weights = np.ones(n) if partition.weights is None else partition.weights
+    y, weights = np.asarray(partition.y), partition.weights
     if y.ndim == 2:
         return lambda output: y[:, output] > 0, setting.factor * weights
     if setting.classes is None:

@@ -82,8 +82,7 @@ class Overview(NamedTuple):
 def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> Overview:
     """Sum up a partition, for a regression if `numeric`, and for centred rows if `centre`."""
     n, d = partition.X.shape
-    y = np.zeros(n) if partition.y is None else partition.y
-    weights = np.ones(n) if partition.weights is None else partition.weights
+    y, weights = np.zeros(n) if partition.y is None else partition.y, partition.weights
     several = y.ndim == 2
     if n:
         check_targets(y, number, numeric)

@@ -20,13 +20,13 @@ class Partition(NamedTuple):
     X : ndarray or CSR matrix, shape (n, d)
     y : ndarray or None
         Shape (n,), or (n, K) for an indicator matrix.
-    weights : ndarray or None
-        Sample weights; None: all 1.
+    weights : ndarray
+        Sample weights; all 1 if none are given.
     """
 
     X: Any
     y: NDArray[Any] | None
-    weights: NDArray[np.float64] | None
+    weights: NDArray[np.float64]
 
 
 def assemble(number: int, X: Any, y: Any = None, weights: Any = None) -> Partition:
@@ -48,7 +48,7 @@ def assemble(number: int, X: Any, y: Any = None, weights: Any = None) -> Partiti
         if target.ndim == 1 and target.dtype == object:
             inferred = pd.Series(target).infer_objects().to_numpy()
             target = inferred if inferred.dtype.kind in "biuf" else target
-    shares = None
+    shares = np.ones(rows.shape[0])
     if weights is not None:
         shares = np.asarray(plain(weights), dtype=np.float64).reshape(-1)
     for name, other in (("y", target), ("sample_weight", shares)):
@@ -57,7 +57,7 @@ def assemble(number: int, X: Any, y: Any = None, weights: Any = None) -> Partiti
                 f"partition {number} has {rows.shape[0]} rows of X and {len(other)} of {name}: "
                 "give all of them the same partitions"
             )
-    if shares is not None and shares.size:
+    if weights is not None and shares.size:
         name = f"partition {number}: sample_weight"
         check_finite(checked_array(shares, name, 1), name, LARGEST)
         if shares.min() < 0:

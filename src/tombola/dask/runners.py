@@ -72,13 +72,8 @@ class LocalRunner:
     def run(self, setting: Setting, plan: Plan) -> list[Report]:
         """Carry out a round of dual ascent on all partitions; return their reports, in order."""
         make = dask.delayed(local_round, traverse=False)
-        calls = []
-        for k, part in enumerate(self.parts):
-            calls.append(make(k, *part, self.duals[k], setting, plan))
-        reports = []
-        for k, (report, duals) in enumerate(dask.compute(*calls)):
-            self.duals[k] = duals
-            reports.append(report)
+        calls = [make(k, *part, self.duals[k], setting, plan) for k, part in enumerate(self.parts)]
+        reports, self.duals = map(list, zip(*dask.compute(*calls), strict=True))
         return reports
 
     def state(self) -> Iterable[NDArray[np.float64] | None]:

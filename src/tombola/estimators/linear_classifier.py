@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from tombola.estimators.base import Part, checked_rows, checked_weights, checks_parameters
 from tombola.estimators.familiar import names_ours
 from tombola.estimators.linear_estimator import LinearEstimator, of_descents
-from tombola.estimators.parameters import ClassificationLoss, gives_probabilities
+from tombola.estimators.parameters import ClassificationLoss, balanced, gives_probabilities
 from tombola.problems import Softmax
 from tombola.samplers import Sampler
 from tombola.samplers.registry import NAMES
@@ -286,9 +286,8 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
             return [Part(k, make(side), side) for k, side in enumerate(np.ascontiguousarray(y.T))]
         classes = np.unique(y) if classes is None else classes
         numbers, K = np.searchsorted(classes, y), len(classes)
-        if self.class_weight == "balanced":  # the same total for each class
-            masses = np.bincount(numbers, sample_weight, K)
-            factors = masses.sum() / (K * np.where(masses > 0.0, masses, 1.0))
+        if self.class_weight == "balanced":
+            factors = balanced(np.bincount(numbers, sample_weight, K))
         elif self.class_weight is not None:
             factors = compute_class_weight(self.class_weight, classes=classes, y=y)
         if self.class_weight is not None:

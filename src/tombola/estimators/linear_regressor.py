@@ -42,7 +42,8 @@ class LinearRegressor(LinearPrediction, RegressorMixin, RegressionLoss, LinearEs
         For the last two losses, in the unit of y; by default 1.35 and 0.1.
     alpha : float, optional
         The strength of the penalty, by default 1 / n: the model of scikit-learn's `Ridge`, whose
-        alpha is alpha n. With sample weights, n is their sum.
+        alpha is alpha n. With sample weights, n is their sum. If it is 0 and columns are dependent,
+        there are many optima, and this is one of them; `Lasso(alpha=0)` finds the shortest.
     C : float, optional
         scikit-learn's name of the penalty, alpha = 1 / (C n); give one of the two.
     solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"

@@ -6,8 +6,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.compiling import kernel
-from tombola.problems.linear import Linear, LinearProblem
+from tombola.problems.linear import LinearProblem
+from tombola.problems.rows import blocks, products
 from tombola.solvers.gap import duality_gap, unit_of
 from tombola.state import Floats
 
@@ -113,13 +113,16 @@ def newton_step(problem: LinearProblem, w: NDArray[np.float64]) -> NDArray[np.fl
 
     They meet a few rows far longer than the others in one step each, however long these are.
     """
-    shrink = problem.l2 * (np.arange(w.size) < problem.d)  # not for the intercept
+    model, d = problem.model, problem.d
+    shrink = problem.l2 * (np.arange(w.size) < d)  # not for the intercept
+    z = products(model.rows, w[:d]) + (w[d] if problem.fit_intercept else 0.0)
+    bends = model.weights * model.derivatives(slice(None), z)[2]
     rest = -(problem.evaluate(w)[2][0] + shrink * w)
     step, direction, square = np.zeros_like(w), rest.copy(), rest @ rest
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(STEPS):
             bent = shrink * direction
-            add_bends(problem.model, w, direction, bent)
+            add_bends(problem, bends, direction, bent)
             size = square / (direction @ bent)
             if not 0.0 < size < math.inf:
                 break
@@ -130,16 +133,10 @@ def newton_step(problem: LinearProblem, w: NDArray[np.float64]) -> NDArray[np.fl
     return step
 
 
-@kernel
-def add_bends(model: Linear, w: Floats, vector: Floats, out: Floats) -> None:
-    """Add H vector to `out`, with the Hessian H of the mean loss at w."""
-    n, last = model.targets.size, w.size - 1
-    for item in range(n):
-        z, product = model.rows.dot(item, w), model.rows.dot(item, vector)
-        if model.settings[0].intercept:
-            z += w[last]
-            product += vector[last]
-        factor = model.weights[item] * model.curve(item, z) * product / n
-        model.rows.add_row(item, factor, out)
-        if model.settings[0].intercept:
-            out[last] += factor
+def add_bends(problem: LinearProblem, bends: Floats, vector: Floats, out: Floats) -> None:
+    """Add (1/n) sum_i bends_i (x_i vector) x_i to `out`."""
+    d, free = problem.d, problem.fit_intercept
+    for where, matrix in blocks(problem.model.rows):
+        factors = bends[where] * (matrix @ vector[:d] + (vector[d] if free else 0.0)) / problem.n
+        out[:d] += factors @ matrix
+        out[d:] += factors.sum()

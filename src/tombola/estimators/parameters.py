@@ -4,6 +4,8 @@ from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola import problems
@@ -13,6 +15,7 @@ __all__ = [
     "KMeansParameters",
     "LinearParameters",
     "RegressionLoss",
+    "balanced",
     "gives_probabilities",
     "shared_parameters",
 ]
@@ -92,6 +95,11 @@ class ClassificationLoss(LinearParameters):
                 f"class_weight={self.class_weight!r} needs one label for each row, y is an "
                 "indicator matrix: use class_weight=None"
             )
+
+
+def balanced(masses: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the weight of each class, with which all of them weigh the same."""
+    return np.asarray(masses.sum() / (masses.size * np.where(masses > 0.0, masses, 1.0)))
 
 
 def gives_probabilities(estimator: Any) -> bool:

@@ -25,6 +25,7 @@ __all__ = ["PartFit", "Past", "Stopped", "Task", "fit_part", "run_rows"]
 
 LONG = 10.0  # a row this many times as long as the median one can keep a solver from its goal ...
 LONG_FOR_A_RATE = 3.0  # ... and one with a rate, which the longest row determines
+FAINT = 1e-6  # of the objective: a smaller l1 penalty moves no coefficient to 0
 
 
 class Stopped(Exception):  # noqa: N818
@@ -55,12 +56,12 @@ class PartFit(NamedTuple):
 
     solution: NDArray[np.float64]  # (outputs, width)
     past: Past
-    gauge: Any
-    draws: int
     epochs: int
     gap: float  # relative; nan where the solver has none
     converged: bool
     dtype: Any  # of X
+    gauge: Any = None
+    draws: int = 0
     endless: bool = False  # whether losses go to 0 as coefficients grow, without an optimum
     long: str = ""  # about long rows, where they may have kept the solver from its goal
 
@@ -147,8 +148,6 @@ def fit_all_rows(
     return PartFit(
         solution=found.solution.reshape(problem.outputs, -1),
         past=Past(choice.name, {}, {}),
-        gauge=None,
-        draws=0,
         epochs=max(found.rounds, 1),
         gap=found.gap,
         converged=converged,
@@ -168,11 +167,13 @@ def is_endless(problem: LinearProblem, tol: float | None, value: float) -> bool:
 def with_zeros(problem: LinearProblem, solution: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a solution with as many of its smallest coefficients at 0 as does no harm.
 
-    Solvers with a rate leave coefficients near 0 that are 0 at the optimum. The number is found by
-    bisection, with a pass over the rows for each objective.
+    Solvers with a rate leave coefficients near 0 that are 0 at the optimum, unless the l1 penalty
+    is faint. The number is found by bisection, with a pass over the rows for each objective.
     """
     sizes = np.abs(problem.as_matrix(solution)[:, : problem.d])
     steps, value = np.unique(sizes), problem.value(solution)
+    if problem.l1 * sizes.sum() <= FAINT * value:
+        return solution
     low, high = -1, steps.size  # of the steps that are 0, and of those that cannot be
     best = solution
     while high - low > 1:
@@ -215,8 +216,6 @@ def fit_columns(
     return PartFit(
         solution=result.solution.reshape(1, -1),
         past=Past(choice.name, {}, {}),
-        gauge=None,
-        draws=0,
         epochs=max(result.rounds, 1),
         gap=result.gap,
         converged=converged,

@@ -10,10 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from tombola.compiling import kernel
 from tombola.problems.linear import checked_weights
-from tombola.problems.rows import Dense, Rows, Sparse, as_rows, shape_of, squared_norms, taken
+from tombola.problems.rows import Dense, Rows, as_rows, shape_of, squared_norms, taken
 from tombola.state import Floats, Ints, State, derived
 
-__all__ = ["Assignment", "KMeans", "KMeansModel", "assign_items", "move", "rows_of"]
+__all__ = [
+    "Assignment",
+    "KMeans",
+    "KMeansModel",
+    "Moved",
+    "assign_items",
+    "assign_rows",
+    "follow",
+    "move",
+    "new_assignment",
+    "rows_of",
+]
 
 # limits of the squared norms of rows, and of the values of a solution: no sum of squares overflows
 TOO_LONG, TOO_FAR = {"f": 2.0**100, "d": 2.0**900}, {"f": 2.0**51, "d": 2.0**451}
@@ -38,8 +49,14 @@ class Assignment(NamedTuple):
     sums: Floats  # (n_clusters, d): the sum of amounts times rows
 
 
+def new_assignment(size: int, shape: tuple[int, int]) -> Assignment:
+    """Return an assignment of no rows, with space for some."""
+    labels, squared = np.empty(size, dtype=np.int32), np.empty(size)
+    return Assignment(labels, squared, np.zeros(shape[0]), np.zeros(shape))
+
+
 class Moved(NamedTuple):
-    """Centres seen from their mean, in which products of matrices lose the least precision.
+    """Centres seen from their mean, in which products lose the least precision.
 
     Sparse rows would not stay sparse: with them, centres are seen from 0, in float64.
     """
@@ -60,32 +77,47 @@ def move(centres: Floats, rows: Rows) -> Moved:
     return Moved(centres, origin, columns, 0.5 * (moved * moved).sum(axis=1))
 
 
+@kernel
+def follow(moved: Moved, rows: Rows) -> None:
+    """Bring the other parts up to date with the centres."""
+    centres, origin, halves = moved.centres, moved.origin, moved.halves
+    k, d = centres.shape
+    halves[:] = 0.0
+    for j in range(d):
+        if rows.values.ndim == 2:  # dense
+            total = 0.0
+            for q in range(k):
+                total += centres[q, j]
+            origin[j] = total / k
+        for q in range(k):
+            value = centres[q, j] - origin[j]
+            moved.columns[j, q] = value
+            halves[q] += 0.5 * value * value
+
+
 def assign_items(
     model: KMeansModel, items: slice | Ints, amounts: Floats, moved: Moved
 ) -> Assignment:
     """Return the nearest centre of each of some items, and their sums, by the amount of each.
 
-    Blocks of rows are compared with all centres by a product of matrices, x.q - |q|^2 / 2, in the
-    precision of dense rows: a row that is equally far from two centres within rounding may go to
-    either. The squared distance is exact, or that of `assign_sparse`.
+    Blocks of dense rows are compared with all centres by a product of matrices, x.q - |q|^2 / 2, in
+    the precision of the rows: a row that is equally far from two centres within rounding may go to
+    either.
     """
-    rows, size, (k, d) = model.rows, amounts.size, moved.centres.shape
-    labels, squared = np.empty(size, dtype=np.int32), np.empty(size)
-    found = Assignment(labels, squared, np.zeros(k), np.zeros((k, d)))
-    for to in slices(size, max(1, BLOCK // max(k, d if isinstance(rows, Dense) else 1))):
+    rows, (k, d) = model.rows, moved.centres.shape
+    out = new_assignment(amounts.size, (k, d))
+    if not isinstance(rows, Dense):
+        assign_rows(model, np.r_[items], amounts, moved, np.empty(k), out)
+        return out
+    for to in slices(amounts.size, max(1, BLOCK // max(k, d))):
         if isinstance(items, slice):
             block: Any = slice(items.start + to.start, items.start + to.stop)
         else:
             block = items[to]
-        part = found._replace(labels=labels[to], squared=squared[to])
-        if isinstance(rows, Dense):
-            values = rows.values[block]
-            products = (values - moved.origin) @ moved.columns
-            assign_block(values, products, moved.halves, moved.centres, amounts[to], *part)
-        else:
-            chosen: Any = taken(rows, np.r_[block])
-            assign_sparse(chosen, model.squares[block], moved, amounts[to], part)
-    return found
+        products = (rows.values[block] - moved.origin) @ moved.columns
+        part = out._replace(labels=out.labels[to], squared=out.squared[to])
+        assign_block(model, np.r_[block], amounts[to], moved, products, part)
+    return out
 
 
 def slices(size: int, step: int) -> Iterator[slice]:
@@ -95,53 +127,43 @@ def slices(size: int, step: int) -> Iterator[slice]:
 
 @kernel(releases_gil=True)
 def assign_block(
-    rows: Any, products: Any, halves: Any, centres: Any, amounts: Any,
-    labels: Any, squared: Any, masses: Any, sums: Any,
-) -> None:  # fmt: skip
-    """Write label and squared distance of each row; add it to the mass and the sum of its centre.
-
-    A squared distance is a sum in any order: it is the same on machines of one kind.
-    """
-    for i in range(labels.size):
-        best, top = 0, products[i, 0] - halves[0]
-        for q in range(1, halves.size):
-            value = products[i, q] - halves[q]
-            if value > top:
-                best, top = q, value
-        labels[i] = best
-        squared[i] = squared_distance(rows[i], centres[best])
-        masses[best] += amounts[i]
-        for j in range(rows.shape[1]):
-            sums[best, j] += amounts[i] * rows[i, j]
-
-
-@kernel(inline=True, fast=True)
-def squared_distance(row: Any, centre: Any) -> Any:
-    """Return sum_j (row[j] - centre[j])^2."""
-    total = 0.0
-    for j in range(row.size):
-        total += (row[j] - centre[j]) * (row[j] - centre[j])
-    return total
-
-
-def assign_sparse(
-    rows: Sparse, squares: Floats, moved: Moved, amounts: Floats, out: Assignment
+    model: Any, items: Any, amounts: Any, moved: Any, products: Any, out: Assignment
 ) -> None:
-    """Write labels and max(0, |x|^2 - 2 x.q + |q|^2) of sparse rows; add them to their centres.
+    """Assign rows whose products with the centres are known."""
+    for b in range(items.size):
+        assign_one(model, items[b], amounts[b], moved, products[b], out, b)
 
-    The error is about 1e-16 (|x|^2 + |q|^2), which may exceed 1e-16 of the distance.
+
+@kernel(releases_gil=True)
+def assign_rows(
+    model: Any, items: Any, amounts: Any, moved: Any, products: Any, out: Assignment
+) -> None:
+    """Assign rows one by one; `products` is space for those of a row with the centres."""
+    for b in range(items.size):
+        model.rows.multiply(items[b], moved.origin, moved.columns, products)
+        assign_one(model, items[b], amounts[b], moved, products, out, b)
+
+
+@kernel(inline=True)
+def assign_one(
+    model: Any, item: Any, amount: Any, moved: Any, products: Any, out: Any, b: Any
+) -> None:
+    """Write label and squared distance of row b, and add it to the mass and the sum of its centre.
+
+    The squared distance of a dense row is a sum in any order: it is the same on machines of one
+    kind. That of a sparse one is max(0, |x|^2 - 2 x.q + |q|^2), with an error of about
+    1e-16 (|x|^2 + |q|^2), which may exceed 1e-16 of the distance.
     """
-    from scipy.sparse import csr_matrix  # there are no sparse rows without scipy
-
-    matrix = csr_matrix((rows.values, rows.columns, rows.starts), shape=rows.shape)
-    products = matrix @ moved.columns - moved.halves
-    out.labels[:] = products.argmax(axis=1)
-    best = np.take_along_axis(products, out.labels[:, None], axis=1)[:, 0]
-    np.maximum(squares - 2.0 * best, 0.0, out=out.squared)
-    np.add.at(out.masses, out.labels, amounts)
-    lengths = np.diff(rows.starts)
-    places = np.repeat(out.labels, lengths), rows.columns
-    np.add.at(out.sums, places, np.repeat(amounts, lengths) * rows.values)
+    best, top = 0, products[0] - moved.halves[0]
+    for q in range(1, moved.halves.size):
+        value = products[q] - moved.halves[q]
+        if value > top:
+            best, top = q, value
+    out.labels[b] = best
+    about = max(0.0, model.squares[item] - 2.0 * top)
+    out.squared[b] = model.rows.squared_distance(item, moved.centres[best], about)
+    out.masses[best] += amount
+    model.rows.add_row(item, amount, out.sums[best])
 
 
 def rows_of(rows: Rows, items: Ints) -> Floats:

@@ -51,6 +51,14 @@ class Dense(State):
         """Add a multiple of a row to a vector, each entry times a scale of its own."""
         dense_add_scaled(self.values[item], factor, scales, vector)
 
+    def multiply(self, item: int, origin: Any, matrix: Any, out: Any) -> None:
+        """Write (row - origin) @ matrix, in the precision of `out`."""
+        dense_multiply(self.values[item], origin, matrix, out)
+
+    def squared_distance(self, item: int, point: Any, about: Any) -> Any:
+        """Return |row - point|^2, in float64."""
+        return dense_squared(self.values[item], point)
+
     def prefetch_row(self, item: int) -> None:
         """Prefetch the beginning of a row; the processor then fetches ahead by itself."""
         values = self.values[item]
@@ -103,6 +111,18 @@ class Sparse(State):
             j = np.uint64(self.columns[k])
             vector[j] += factor * scales[j] * self.values[k]
 
+    def multiply(self, item: int, origin: Any, matrix: Any, out: Any) -> None:
+        """Write row @ matrix; sparse rows are seen from 0."""
+        out[:] = 0.0
+        for k in range(np.uint64(self.starts[item]), np.uint64(self.starts[item + 1])):
+            line = matrix[np.uint64(self.columns[k])]
+            for q in range(out.size):
+                out[q] += self.values[k] * line[q]
+
+    def squared_distance(self, item: int, point: Any, about: Any) -> Any:
+        """Return what the caller knows about |row - point|^2, which would take as many terms."""
+        return about
+
     def prefetch_row(self, item: int) -> None:
         """Prefetch the beginning of a row."""
         prefetch(self.values, self.starts[item])
@@ -138,6 +158,34 @@ def dense_dot(row: Any, vector: Any) -> Any:
     for j in range(row.size):
         total += row[j] * vector[j]
     return total
+
+
+@kernel(inline=True, fast=True)
+def dense_squared(row: Any, point: Any) -> Any:
+    """Return the sum of (row[j] - point[j])^2, in float64."""
+    total = 0.0
+    for j in range(row.size):
+        total += (row[j] - point[j]) * (row[j] - point[j])
+    return total
+
+
+@kernel(inline=True)
+def dense_multiply(row: Any, origin: Any, matrix: Any, out: Any) -> None:
+    """Write (row - origin) @ matrix, with four entries of the row at a time."""
+    out[:] = 0.0
+    whole = row.size - row.size % 4
+    for j in range(0, whole, 4):
+        a, b = row[j] - origin[j], row[j + 1] - origin[j + 1]
+        c, d = row[j + 2] - origin[j + 2], row[j + 3] - origin[j + 3]
+        for q in range(out.size):
+            out[q] += (
+                a * matrix[j, q]
+                + b * matrix[j + 1, q]
+                + (c * matrix[j + 2, q] + d * matrix[j + 3, q])
+            )
+    for j in range(whole, row.size):
+        for q in range(out.size):
+            out[q] += (row[j] - origin[j]) * matrix[j, q]
 
 
 @kernel(inline=True)

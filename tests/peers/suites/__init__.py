@@ -2,7 +2,7 @@
 
 `MODULES` are the modules of tests. `REPLACE` gives what stands for a name, by the path that the
 tests import it from. `EXPECTED` gives each failing test (`file::test[parameters]` in a suite of
-several modules, else `test[parameters]`) its reason:
+several modules, else `test[parameters]`; * is any text) its reason:
 
 - "private", or "private: what": it uses what is not public;
 - "message": an error or a warning has another text;

@@ -6,11 +6,22 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tombola.problems.kmeans import KMeans, KMeansModel, assign_items, move, rows_of
-from tombola.random import Stream
+from tombola.compiling import kernel
+from tombola.problems.kmeans import (
+    Assignment,
+    KMeans,
+    KMeansModel,
+    Moved,
+    assign_items,
+    assign_rows,
+    follow,
+    move,
+    new_assignment,
+)
+from tombola.random import Stream, Words, word_of_child
 from tombola.samplers import VRB, Sampler
 from tombola.solvers.base import Solver, variance_ratio
-from tombola.solvers.clusters.plus_plus import draw_by, greedy_plus_plus
+from tombola.solvers.clusters.plus_plus import greedy_plus_plus
 from tombola.solvers.run import Progress, Run, new_batch
 from tombola.state import (
     Cell,
@@ -29,14 +40,17 @@ from tombola.validation import not_negative, whole
 __all__ = ["MiniBatchKMeans"]
 
 START, POINT, AGAIN = 0, 1, 2  # streams under the solver's seed: start, bounds, reassignment
+LARGE = 256  # items in a round: the most that are assigned one by one
 SEEN = 10  # items of each cluster, on average, between two reassignments
 
 
-class Patience(Record):
-    """When a run ends."""
+class Rule(Record):
+    """When a run ends, and when centres are reassigned."""
 
     share: float = derived("the share of a round in the average cost")
     patience: int = derived("rounds without a new least average; 0: no end")
+    ratio: float = derived("a centre of a lower share of the largest count is moved")
+    every: int = derived("rounds between two reassignments")
 
 
 class Average(Record):
@@ -57,81 +71,137 @@ class Centres(State):
 class KMeansRun(Run):
     """Finds the centre nearest to each item drawn, then moves the centres."""
 
-    compiled: ClassVar[bool] = False
-
-    rule: Cell[Patience] = derived("when the run ends")
+    rule: Cell[Rule] = derived("when the run ends, and when centres are reassigned")
     average: Cell[Average]
     model: KMeansModel = derived("the arrays of the problem")
     centres: Centres
-    seed: Any = derived("of the solver")
-    reassignment_ratio: float = derived("a centre of a lower share of the largest count is moved")
+    stream: Cell[Words] = derived("the random words of reassignments, a child for each round")
+    moved: Moved = derived("the centres, as items are compared with them")
+    products: NDArray[Any] = derived("space for the products of an item with the centres")
+    found: Assignment = derived("the nearest centre of each item drawn")
+    amounts: Floats = derived("importance times weight of each item drawn")
+    costs: Floats = derived("its squared distance times that")
 
     def step(self) -> Any:
         """Move centres to the averages of all their items; return a bad loss's position, or -1."""
-        batch, progress, centres = self.batch, self.progress[0], self.centres
-        w, counts = centres.w, centres.counts
-        progress.rounds += 1
-        progress.item_gradients += batch.items.size
-        weights = self.model.weights[batch.items]
-        amounts = batch.importances * weights
-        moved = move(w, self.model.rows)
-        _, squared, masses, sums = assign_items(self.model, batch.items, amounts, moved)
-        batch.losses[:] = 2.0 * weights * np.sqrt(squared)
-        bad = ~(batch.losses < math.inf)
-        if bad.any():
-            return int(bad.argmax())
-        costs = amounts * squared
-        self.include_cost(float(costs.mean()))
-        some = masses > 0.0
-        counts[some] += masses[some]
-        w[some] += (sums[some] - masses[some, None] * w[some]) / counts[some, None]
-        every = -(-SEEN * counts.size // batch.items.size)
-        if self.reassignment_ratio > 0.0 and (progress.rounds % every == 0 or not counts.all()):
-            self.reassign(costs)
+        batch, found, weights = self.batch, self.found, self.model.weights
+        w, counts, cost = self.centres.w, self.centres.counts, 0.0
+        self.progress[0].rounds += 1
+        for b in range(batch.items.size):
+            self.amounts[b] = batch.importances[b] * weights[batch.items[b]]
+        follow(self.moved, self.model.rows)
+        found.masses[:] = 0.0
+        found.sums[:] = 0.0
+        assign_rows(self.model, batch.items, self.amounts, self.moved, self.products, found)
+        for b in range(batch.items.size):
+            batch.losses[b] = 2.0 * weights[batch.items[b]] * math.sqrt(found.squared[b])
+            if not batch.losses[b] < math.inf:
+                return b
+            self.costs[b] = self.amounts[b] * found.squared[b]
+            cost += self.costs[b]
+        for q in range(counts.size):
+            if found.masses[q] > 0.0:
+                counts[q] += found.masses[q]
+                for j in range(w.shape[1]):
+                    w[q, j] += (found.sums[q, j] - found.masses[q] * w[q, j]) / counts[q]
+        self.end_round(cost / batch.items.size)
         return -1
 
-    def include_cost(self, cost: float) -> None:
-        """Average the costs of rounds but the first; count the rounds since the least average."""
-        average, rounds = self.average[0], self.progress[0].rounds
-        if rounds <= 2:
+    def end_round(self, cost: float) -> None:
+        """Average the costs of rounds but the first; reassign centres if that is due."""
+        rule, progress, average = self.rule[0], self.progress[0], self.average[0]
+        progress.item_gradients += self.batch.items.size
+        if progress.rounds <= 2:
             average.now = average.least = cost
         else:
-            average.now += self.rule[0].share * (cost - average.now)
+            average.now += rule.share * (cost - average.now)
             average.since = 0 if average.now < average.least else average.since + 1
             average.least = min(average.least, average.now)
+        counts = self.centres.counts
+        due = progress.rounds % rule.every == 0 or counts[counts.argmin()] == 0.0
+        if due and rule.ratio > 0.0:
+            self.reassign()
 
-    def reassign(self, costs: Floats) -> None:
+    def reassign(self) -> None:
         """Move centres that have seen little to items of the batch, drawn by their costs.
 
-        At most half as many as there are items. They count as the one that has seen the least of
-        the others.
+        At most half as many as there are items, those that have seen least first. They count as the
+        one that has seen the least of the others.
         """
-        w, counts = self.centres.w, self.centres.counts
-        few = counts < self.reassignment_ratio * counts.max()
-        moving = np.flatnonzero(few)
-        moving = moving[np.argsort(counts[moving], kind="stable")][: costs.size // 2]
-        moving = moving[: np.count_nonzero(costs)]
-        if moving.size == 0:
-            return
-        stream = Stream(self.seed, (AGAIN, self.progress[0].rounds))
-        left, places = costs.copy(), np.empty(moving.size, dtype=np.int64)
-        for j in range(places.size):
-            places[j] = draw_by(left, stream)
-            left[places[j]] = 0.0
-        w[moving] = rows_of(self.model.rows, self.batch.items[places])
-        counts[moving] = counts[~few].min()
+        w, counts, costs = self.centres.w, self.centres.counts, self.costs
+        least = counts[counts.argmax()]
+        few = min(self.rule[0].ratio, 1.0) * least
+        for count in counts:
+            if count >= few:
+                least = min(least, count)
+        for j in range(costs.size // 2):
+            q = counts.argmin()
+            if not counts[q] < few:
+                return
+            word = word_of_child(self.stream, self.progress[0].rounds, np.uint64(j))
+            b = place_of(costs, np.uint64(word))
+            if b < 0:
+                return
+            costs[b] = 0.0
+            w[q] = 0.0
+            self.model.rows.add_row(self.batch.items[b], 1.0, w[q])
+            counts[q] = least
+
+    def prefetch_item(self, item: int) -> None:
+        """Prefetch the row."""
+        self.model.rows.prefetch_row(item)
 
     def ended(self) -> Any:
         """Return whether the average cost has not fallen for as many rounds as the patience.
 
         At the start the average is of fewer rounds than it is smoothed over: that does not count.
         """
-        patience, smooth = self.rule[0].patience, self.rounds * self.rule[0].share >= 1.0
-        return smooth and 0 < patience <= self.average[0].since
+        rule = self.rule[0]
+        if rule.patience == 0 or self.average[0].since < rule.patience:
+            return False
+        return self.progress[0].rounds * rule.share >= 1.0
 
     def finite(self) -> bool:
         """Return whether the centres are finite."""
         return bool(np.isfinite(self.centres.w).all())
+
+
+@kernel
+def place_of(masses: Floats, word: Any) -> Any:
+    """Return a position, drawn in proportion to masses by a random word; -1 if all are 0."""
+    point = np.float64(word >> np.uint64(11)) * 2.0**-53  # from 0 to below 1
+    total, passed = 0.0, 0.0
+    for mass in masses:
+        total += mass
+    for b in range(masses.size):
+        passed += masses[b]
+        if passed > point * total:
+            return b
+    return -1
+
+
+class LargeRun(KMeansRun):
+    """The same in numpy, with products of matrices: there is little to compile for few rounds."""
+
+    compiled: ClassVar[bool] = False
+
+    def step(self) -> Any:
+        """Move centres to the averages of all their items; return a bad loss's position, or -1."""
+        self.progress[0].rounds += 1
+        batch, weights = self.batch, self.model.weights[self.batch.items]
+        w, counts, amounts = self.centres.w, self.centres.counts, batch.importances * weights
+        found = assign_items(self.model, batch.items, amounts, move(w, self.model.rows))
+        batch.losses[:] = 2.0 * weights * np.sqrt(found.squared)
+        bad = ~(batch.losses < math.inf)
+        if bad.any():
+            return int(bad.argmax())
+        np.multiply(amounts, found.squared, out=self.costs)
+        (some,) = np.nonzero(found.masses)
+        masses = found.masses[some]
+        counts[some] += masses
+        w[some] += (found.sums[some] - masses[:, None] * w[some]) / counts[some, None]
+        self.end_round(float(self.costs.mean()))
+        return -1
 
 
 class Counts(Document):
@@ -213,21 +283,29 @@ class MiniBatchKMeans(Solver):
     def _begin(self, problem: Any, start: ArrayLike | None, sampler: Sampler) -> KMeansRun:
         if start is None:
             start = greedy_plus_plus(problem, self.subsample, Stream(self.seed, (START,)))
-        centres = problem.as_matrix(start)
-        return KMeansRun(
-            batch=new_batch(self.batch_size),
+        size, shape, model = self.batch_size, problem.shape, problem.model
+        w = problem.as_matrix(start)
+        moved = move(w, model.rows)
+        return (LargeRun if size > LARGE else KMeansRun)(
+            batch=new_batch(size),
             progress=cell(Progress()),
             rule=cell(
-                Patience(
-                    share=min(1.0, 2.0 * self.batch_size / (problem.n + 1)),
+                Rule(
+                    share=min(1.0, 2.0 * size / (problem.n + 1)),
                     patience=self.max_no_improvement or 0,
+                    ratio=self.reassignment_ratio,
+                    every=-(-SEEN * problem.n_clusters // size),
                 )
             ),
             average=cell(Average()),
-            model=problem.model,
-            centres=Centres(w=centres, counts=np.zeros(len(centres))),
-            seed=self.seed,
-            reassignment_ratio=self.reassignment_ratio,
+            model=model,
+            centres=Centres(w=w, counts=np.zeros(len(w))),
+            stream=Stream(self.seed, (AGAIN,)).state,
+            moved=moved,
+            products=np.empty(len(w), moved.columns.dtype),
+            found=new_assignment(size, shape),
+            amounts=np.empty(size),
+            costs=np.empty(size),
         )
 
     def _solution(self, problem: Any, run: KMeansRun) -> NDArray[np.float64]:

@@ -132,7 +132,8 @@ class CovarianceRun(Rounds):
         D(f r) = f r y - f^2 r r / 2 - sum_j max(|f u_j| - l1, 0)^2 / (2 l2)
         """
         w, support = self.w, np.flatnonzero(self.w)
-        u = self.pulls - w[support] @ self.gram[support]
+        few = 2 * support.size < w.size  # a copy of their products is then quicker
+        u = self.pulls - (w[support] @ self.gram[support] if few else self.gram @ w)
         crossed = self.power - float(self.pulls @ w)  # r y
         squared = max(crossed - float(u @ w), 0.0)  # r r
         bounds = [
@@ -153,8 +154,14 @@ class CovarianceRun(Rounds):
         excess[self.members] = -np.inf
         wrong = np.flatnonzero(excess > limit)
         if wrong.size:
-            self.members = np.append(self.members, wrong)
-            self.block = self.gram[np.ix_(self.members, self.members)]
-            self.state = self.draws(self.members.size).state
-            self.state = self.draws(self.members.size).state
+            before, self.members = self.members.size, np.append(self.members, wrong)
+            size = self.members.size
+            if size > len(self.block):
+                block = np.empty((min(2 * size, excess.size),) * 2)
+                block[:before, :before] = self.block[:before, :before]
+                self.block = block
+            lines = self.gram[np.ix_(wrong, self.members)]
+            self.block[before:size, :size] = lines
+            self.block[:before, before:size] = lines[:, :before].T
+            self.state = self.draws(size).state
         return wrong.size > 0
