@@ -12,7 +12,7 @@ from pyarrow import compute, types
 from tombola.datasets.dates import moments, written_as
 from tombola.datasets.reading import Style
 
-__all__ = ["DATE", "NUMBER", "TEXT", "as_column", "as_truth", "coded", "infinite_in",
+__all__ = ["DATE", "NUMBER", "TEXT", "as_column", "as_truth", "coded", "infinite_in", "is_clean",
            "is_text", "is_usable", "kind_of", "missing_in", "numbers_in", "settled", "text_of",
            "words_of"]  # fmt: skip
 
@@ -27,14 +27,16 @@ def kind_of(column: Any) -> str:
     return {NUMBER: "number", DATE: "date"}.get(column.type, "text")
 
 
-def _is_finite(column: Any) -> bool:
-    """Return whether no number is infinite or NaN; False if they are so large that sums are."""
+def is_clean(column: Any) -> bool:
+    """Return whether it is sure by the sum that nothing is missing or infinite."""
+    if column.null_count:
+        return False
     return column.type != NUMBER or math.isfinite(compute.sum(column).as_py() or 0.0)
 
 
 def missing_in(column: Any) -> NDArray[np.bool_]:
     """Return which rows are missing."""
-    if not column.null_count and _is_finite(column):
+    if is_clean(column):
         return np.zeros(len(column), dtype=bool)
     gone: NDArray[np.bool_] = column.is_null(nan_is_null=True).to_numpy()
     return gone
@@ -42,7 +44,7 @@ def missing_in(column: Any) -> NDArray[np.bool_]:
 
 def infinite_in(column: Any) -> NDArray[np.bool_]:
     """Return which rows hold an infinite number."""
-    if _is_finite(column):
+    if column.type != NUMBER or is_clean(column):
         return np.zeros(len(column), dtype=bool)
     wrong: NDArray[np.bool_] = np.isinf(column.to_numpy())
     return wrong

@@ -26,7 +26,7 @@ ODD = re.compile(r"In CSV column #(\d+): CSV conversion error")
 BLOCK = 2**20  # bytes that pyarrow converts at a time
 FIRST = 2**18  # bytes whose cells show which columns are numbers
 WIDE = 1000  # columns: from here on Python's reader takes less time than pyarrow's, by rows
-PIECE = 2**21  # cells that Python's reader converts at a time
+PIECE = 2**23  # cells that Python's reader converts at a time
 LONGEST = 2**24  # characters of a field
 LONGEST_LINE = 2**28  # characters of a line
 TRIES = 4  # to read columns as numbers that turn out to hold text
@@ -193,8 +193,8 @@ class CsvFile(TableFile):
         rows: list[Any] = []
 
         def batch() -> Any:
-            values = np.array(rows)
-            columns = {j: values[:, k] for k, j in enumerate(numbers)} | {
+            values = np.ascontiguousarray(np.array(rows).T)  # columns are not copied again
+            columns = {j: values[k] for k, j in enumerate(numbers)} | {
                 j: pa.array(cells, pa.string()).dictionary_encode() for j, cells in words.items()
             }
             return pa.RecordBatch.from_arrays([columns[j] for j in chosen], list(map(str, chosen)))

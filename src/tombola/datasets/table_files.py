@@ -222,13 +222,19 @@ class TableFile(ABC):
             raise DataError(f"{self.source.name} has no column besides the target")
         notes = loaded.notes
         place: Place = self.where
-        columns = _without_empty(columns, notes)
+        doubtful = [name for name, it in columns.items() if not cells.is_clean(it)]
+        empty = {name: None for name in doubtful if cells.missing_in(columns[name]).all()}
+        if 0 < len(empty) < len(columns):
+            gone = "is empty and was left out.", "are empty and were left out."
+            notes.append(about(empty, *gone))
+            columns = {name: it for name, it in columns.items() if name not in empty}
         columns = self._without_index(columns, notes)
         if reading.skip_bad_rows:
             columns, y, place = self._without_bad_rows(columns, y, held, loaded)
-        infinite = ((name, cells.infinite_in(it)) for name, it in columns.items())
+        left = {name: columns[name] for name in doubtful if name in columns}
+        infinite = ((name, cells.infinite_in(it)) for name, it in left.items())
         checks.refuse_infinite(infinite, place)
-        missing = ((name, cells.missing_in(it)) for name, it in columns.items())
+        missing = ((name, cells.missing_in(it)) for name, it in left.items())
         if not reading.impute:
             checks.refuse_missing(missing, place)
         return {
@@ -324,15 +330,6 @@ def _by_column(chosen: Sequence[int], batches: Iterable[Any]) -> dict[int, list[
         for j, part in zip(chosen, batch.columns, strict=True):
             parts[j] += getattr(part, "chunks", [part])
     return {j: column or [pa.array([], cells.TEXT)] for j, column in parts.items()}
-
-
-def _without_empty(columns: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the columns that hold anything."""
-    empty = [name for name, column in columns.items() if cells.missing_in(column).all()]
-    if empty and len(empty) < len(columns):
-        notes.append(about(empty, "is empty and was left out.", "are empty and were left out."))
-        return {name: it for name, it in columns.items() if name not in set(empty)}
-    return columns
 
 
 def _numbers_rows(name: str, column: Any, unnamed: bool) -> str | None:
