@@ -46,21 +46,12 @@ LEAST = 5e-324  # the least number above 0
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A fitted model with its preparation.
-
-    Attributes
-    ----------
-    task : {"classification", "regression", "clustering"}
-    prepare : Preparer
-    estimator : LinearClassifier, LinearRegressor or MiniBatchKMeans
-    read_as : dict
-        How the training rows were read: `tombola.datasets.Dataset.read_as`.
-    """
+    """A fitted model with its preparation."""
 
     task: str
     prepare: Preparer
     estimator: Any
-    read_as: dict[str, Any]
+    read_as: dict[str, Any]  # of the training rows: `tombola.datasets.Dataset.read_as`
 
     def pipeline(self) -> Any:
         """Return a fitted pipeline of scikit-learn."""
@@ -260,32 +251,16 @@ def save_model(
     prepare: Preparer,
     read_as: dict[str, Any],
 ) -> None:
-    """Save a model, with the preparation of its rows.
-
-    Parameters
-    ----------
-    path : path
-    estimator : LinearClassifier, LinearRegressor or MiniBatchKMeans
-        Its parameters are kept.
-    arrays : dict of ndarray
-        What it has learnt: coef and intercept, with classes for classification; or centres.
-    prepare : Preparer
-        Fitted to the training rows.
-    read_as : dict
-        How these were read.
-    """
+    """Save a model: the parameters of its estimator, the arrays that it has learnt, its rows."""
     task = next(task for task, kind in ESTIMATORS.items() if isinstance(estimator, kind))
+    rows = PrepareState(
+        parameters=ParametersState(**prepare.get_params()), width=prepare.n_features_in_,
+        names=list(getattr(prepare, "feature_names_in_", ())),
+        rules=None if prepare.rules_ is None else [*prepare.rules_],
+    )  # fmt: skip
+    how = ReadAsState(reading=read_as.get("reading"), first=read_as.get("first"))
     STATES[task](
-        parameters=estimator.get_params(),
-        prepare=PrepareState(
-            parameters=ParametersState(**prepare.get_params()),
-            width=prepare.n_features_in_,
-            names=list(getattr(prepare, "feature_names_in_", ())),
-            rules=None if prepare.rules_ is None else [*prepare.rules_],
-        ),
-        read_as=ReadAsState(reading=read_as.get("reading"), first=read_as.get("first")),
-        kept=prepare.kept_,
-        **arrays,
+        parameters=estimator.get_params(), prepare=rows, read_as=how, kept=prepare.kept_, **arrays
     ).save(path)
 
 
@@ -293,14 +268,7 @@ def save_model(
 
 
 def read_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a saved model, after checking all of it.
-
-    Raises
-    ------
-    CheckpointError
-        If the file is damaged, or does not describe a model.
-    FileNotFoundError
-    """
+    """Read a saved model; a CheckpointError says what is wrong with the file."""
     path = Path(path)
     path = path / "model.npz" if path.is_dir() else path
     saved = read(path)
@@ -327,10 +295,6 @@ def _restored(state: Any) -> SavedModel:
         estimator.coef_, estimator.intercept_ = state.coef, state.intercept
     read_as = {name: it for name, it in state.read_as.to_dict().items() if it is not None}
     Reading.of(**read_as.get("reading", {}))
-    return SavedModel(state.task, _restored_preparer(state), estimator, read_as)
-
-
-def _restored_preparer(state: ModelState) -> Preparer:
     saved = state.prepare
     prepare = Preparer(**{**saved.parameters.to_dict(), "keep": tuple(saved.parameters.keep)})
     prepare.n_features_in_ = saved.width
@@ -340,4 +304,4 @@ def _restored_preparer(state: ModelState) -> Preparer:
     prepare.notes_ = ()
     for name in ("kept", "fill", "mean", "scale"):
         setattr(prepare, f"{name}_", getattr(state, name))
-    return prepare
+    return SavedModel(state.task, prepare, estimator, read_as)

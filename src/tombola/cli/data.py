@@ -9,55 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from tombola.cli.progress import Progress
-from tombola.datasets import (
-    DataError,
-    Dataset,
-    catalogue,
-    for_task,
-    load,
-    parts,
-    read,
-    read_table,
-)
+from tombola.datasets import DataError, Dataset, catalogue, for_task, load, parts, read, read_table
 from tombola.datasets.base import nearest_name
 from tombola.datasets.reading import DEFAULTS
 from tombola.datasets.sources import PACKED
 
 __all__ = ["OpenData", "check_clusters", "name_of", "open_data", "wants_scale"]
 
-# the options of files, besides --target and --task, and their defaults
-FILE_OPTIONS = {
-    name: tuple(default) if isinstance(default, list) else default
-    for name, default in DEFAULTS.items()
-    if name not in ("target", "task", "impute")
-}
+# the options of files, besides these, and their defaults
+OTHERS = ("target", "task", "impute")
+FILE_OPTIONS = {name: it for name, it in DEFAULTS.items() if name not in OTHERS}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OpenData(Dataset):
-    """A data set that is ready for training: its rows are prepared.
-
-    Attributes
-    ----------
-    preparer : Preparer
-        The transformer that has made X, fitted to the training rows.
-    opening : tuple of str
-        Lines of Python that read the rows as `data`.
-    """
+    """A data set whose rows are prepared, by `preparer`; `opening` is the Python that reads it."""
 
     preparer: Any = None
     opening: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return the description of the data for the record of a run."""
-        rows, columns = self.X.shape
-        return {
-            "name": self.name,
-            "source": self.source,
-            "checksum": self.checksum,
-            "rows": rows,
-            "columns": columns,
-        }
+        about = {name: getattr(self, name) for name in ("name", "source", "checksum")}
+        return {**about, "rows": self.X.shape[0], "columns": self.X.shape[1]}
 
     def reading(self) -> dict[str, Any]:
         """Return how the file was read, if that is not the default."""
@@ -70,7 +44,7 @@ class OpenData(Dataset):
         They define X, y, X_test and y_test, as they were read, and `prepare`, a transformer that
         is not fitted: ``prepare.fit_transform(X)`` is the X of this object.
         """
-        names = sorted({"Preparer", *(name for line in self.opening for name in _called(line))})
+        names = sorted({"Preparer", *(re.findall(r"(\w+)\(", " ".join(self.opening)))})
         shown = written(type(self.preparer), self.preparer.get_params())
         return "\n".join([
             f"from tombola.datasets import {', '.join(names)}",
@@ -84,19 +58,8 @@ class OpenData(Dataset):
 def open_data(options: argparse.Namespace, *, hold_out: bool = False) -> OpenData:
     """Return the data that the arguments ask for, checked and prepared.
 
-    Parameters
-    ----------
-    options : Namespace
-        With the arguments of `tombola.cli.arguments.add_data_arguments`, and with `test` (a share
-        or None) and `seed` if `hold_out` is True.
-    hold_out : bool, default=False
-        Whether to hold out rows for testing. If `test` is None, these are the test rows of the
-        data set or, if it has none, a fifth of the rows, stratified by class. The preparation of
-        columns is fitted to the remaining rows.
-
-    Raises
-    ------
-    DataError
+    With `hold_out`, rows are held out for testing, as `options.test` and `options.seed` say, and
+    the preparation is fitted to the remaining rows.
     """
     from tombola.datasets import Preparer
 
@@ -174,16 +137,12 @@ def name_of(file: str) -> str:
 
 def _file_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of files that were given, or their defaults."""
-    return {name: getattr(options, name, default) for name, default in FILE_OPTIONS.items()}
+    given = {name: getattr(options, name, default) for name, default in FILE_OPTIONS.items()}
+    return {**given, "types": dict(given["types"])}
 
 
 def written(function: Callable[..., Any], given: dict[str, Any], *first: str) -> str:
     """Return a call in Python, without arguments that have their default."""
     defaults = {name: it.default for name, it in signature(function).parameters.items()}
-    named = [f"{k}={v!r}" for k, v in given.items() if defaults[k] != v]
+    named = [f"{k}={v!r}" for k, v in given.items() if v not in ([], {}, defaults[k])]
     return f"{function.__name__}({', '.join([*first, *named])})"
-
-
-def _called(line: str) -> list[str]:
-    """Return the functions that a line of Python calls."""
-    return re.findall(r"(\w+)\(", line)

@@ -21,13 +21,8 @@ PARTS = {"linear": linear, "clusters": clusters, "photograph": photograph}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "--out",
-        metavar="FOLDER",
-        type=Path,
-        default=Path("out/demo"),
-        help="where to write the page, the picture and the rows",
-    )
+    what = "where to write the page, the picture and the rows"
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("out/demo"), help=what)
 
 
 def run(options: argparse.Namespace, size: Size = FULL) -> int:

@@ -28,14 +28,7 @@ COMMANDS = {
     "warm-up": "compile the kernels that most users need, ahead of the first use",
 }
 BAD_INPUT = 2
-EXTRA = {
-    "jinja2",
-    "matplotlib",
-    "pyarrow",
-    "rich",
-    "scipy",
-    "sklearn",
-}  # of tombola[cli]
+EXTRA = {"jinja2", "matplotlib", "pyarrow", "rich", "scipy", "sklearn"}  # of tombola[cli]
 
 
 class Parser(argparse.ArgumentParser):

@@ -3,8 +3,10 @@
 import argparse
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 ANSWER = 2**23  # bytes of predictions that are made at a time
-KINDS = (".csv", ".tsv", ".parquet", ".npz")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,10 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Predict piece by piece, and write the file."""
-    if options.out.suffix.lower() not in KINDS:
-        raise CommandError(
-            f"--out {options.out} must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}"
-        )
+    if options.out.suffix.lower() not in WRITERS:
+        *others, last = WRITERS
+        raise CommandError(f"--out {options.out} must end in {', '.join(others)} or {last}")
     check_new_file(options.out, "--out")
     model = _model(options.run)
     if model.prepare.impute is None:
@@ -66,14 +66,15 @@ def run(options: argparse.Namespace) -> int:
     from tombola.datasets.new_rows import new_rows
 
     notes: list[str] = []
-    counts: dict[Any, int] = {}
-    skips = options.skip_bad_rows
-    names, classes = _names(model), getattr(model.estimator, "classes_", None)
-    names = ["place", *names] if skips else names
+    counts: Counter[Any] = Counter()
+    total, skips = 0, options.skip_bad_rows
+    classes = getattr(model.estimator, "classes_", None)
+    names = ["place"] * skips + ["cluster" if model.task == "clustering" else "predicted"]
+    names += [f"probability of {it}" for it in ([] if classes is None else classes)]
     with (
         Progress(f"predicting {name_of(options.file)}") as progress,
         replaced_file(options.out) as file,
-        _writer(file, options.out.suffix.lower(), names, classes) as write,
+        WRITERS[options.out.suffix.lower()](file, names, classes) as write,
     ):
         rows = new_rows(
             options.file, model.prepare, model.read_as, notes=notes, skip_bad_rows=skips,
@@ -86,12 +87,16 @@ def run(options: argparse.Namespace) -> int:
                 places = [piece.place(done + k).split(" of ")[0] for k in range(size * skips)]
                 write([np.array(places), *columns] if skips else columns)
                 done += size
-                found, numbers = np.unique(columns[0], return_counts=True)
                 if model.task != "regression":
-                    for value, number in zip(found.tolist(), numbers.tolist(), strict=True):
-                        counts[value] = counts.get(value, 0) + number
-                counts[None] = counts.get(None, 0) + len(columns[0])
-    _say(options, model, counts, notes)
+                    counts.update(columns[0].tolist())
+            total += done
+    say(f"{name_of(options.file)}: {count(total, 'row')}, {model.task}")
+    say(*(f"  {note}" for note in notes))
+    if counts:
+        shown = ", ".join(f"{value} {number:,}" for value, number in counts.most_common(10))
+        more = f" and {len(counts) - 10:,} more" if len(counts) > 10 else ""
+        say(f"predicted: {shown}{more}")
+    say(f"{options.out}")
     return 0
 
 
@@ -132,56 +137,34 @@ def _model(folder: Path) -> "SavedModel":
         raise CommandError(f"the model cannot be used: {error}") from None
 
 
-def _names(model: "SavedModel") -> list[str]:
-    if model.task == "classification":
-        return ["predicted", *(f"probability of {it}" for it in model.estimator.classes_)]
-    return ["cluster" if model.task == "clustering" else "predicted"]
-
-
-def _say(
-    options: argparse.Namespace, model: "SavedModel", counts: dict[Any, int], notes: Sequence[str]
-) -> None:
-    total = counts.pop(None, 0)
-    say(f"{name_of(options.file)}: {count(total, 'row')}, {model.task}")
-    say(*(f"  {note}" for note in notes))
-    most = sorted(counts.items(), key=lambda it: -it[1])
-    if most:
-        shown = ", ".join(f"{value} {number:,}" for value, number in most[:10])
-        say(f"predicted: {shown}" + (f" and {len(most) - 10:,} more" if len(most) > 10 else ""))
-    say(f"{options.out}")
-
-
 # --- files --------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _writer(file: IO[bytes], suffix: str, names: Sequence[str], classes: Any) -> Iterator[Any]:
-    """Give a function that writes columns, some rows at a time."""
-    if suffix == ".parquet":
-        with _parquet_writer(file, names) as write:
-            yield write
-    elif suffix == ".npz":  # kept until the end, as the format wants it
-        kept: list[list[Any]] = []
-        yield kept.append
-        columns = [np.concatenate(parts) for parts in zip(*kept, strict=True)]
-        many = 0 if classes is None else len(classes)
-        arrays: dict[str, Any] = dict(zip(names, columns[: len(columns) - many], strict=False))
-        if many:
-            arrays["probabilities"] = np.column_stack(columns[-many:])
-            arrays["classes"] = classes
-        np.savez(file, **arrays)
-    else:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-        writer = csv.writer(text, lineterminator="\n", delimiter="\t" if suffix == ".tsv" else ",")
-        writer.writerow(map(as_cell, names))
-        yield lambda columns: writer.writerows(
-            zip(*(map(as_cell, column.tolist()) for column in columns), strict=True)
-        )
-        text.detach()
+def _text(file: IO[bytes], names: Sequence[str], classes: Any, mark: str) -> Iterator[Any]:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n", delimiter=mark)
+    writer.writerow(map(as_cell, names))
+    yield lambda columns: writer.writerows(
+        zip(*(map(as_cell, column.tolist()) for column in columns), strict=True)
+    )
+    text.detach()
 
 
 @contextmanager
-def _parquet_writer(file: IO[bytes], names: Sequence[str]) -> Iterator[Any]:
+def _arrays(file: IO[bytes], names: Sequence[str], classes: Any) -> Iterator[Any]:
+    kept: list[list[Any]] = []  # until the end, as the format wants it
+    yield kept.append
+    columns = [np.concatenate(parts) for parts in zip(*kept, strict=True)]
+    many = 0 if classes is None else len(classes)
+    arrays: dict[str, Any] = dict(zip(names, columns[: len(columns) - many], strict=False))
+    if many:
+        arrays |= {"probabilities": np.column_stack(columns[-many:]), "classes": classes}
+    np.savez(file, **arrays)
+
+
+@contextmanager
+def _parquet(file: IO[bytes], names: Sequence[str], classes: Any) -> Iterator[Any]:
     import pyarrow
     from pyarrow import parquet
 
@@ -190,10 +173,16 @@ def _parquet_writer(file: IO[bytes], names: Sequence[str]) -> Iterator[Any]:
     def write(columns: Sequence[Any]) -> None:
         nonlocal writer
         table = pyarrow.table(dict(zip(names, map(pyarrow.array, columns), strict=True)))
-        if writer is None:
-            writer = parquet.ParquetWriter(file, table.schema)
+        writer = writer or parquet.ParquetWriter(file, table.schema)
         writer.write_table(table)
 
     yield write
     if writer is not None:
         writer.close()
+
+
+# by suffix: give a function that writes columns, some rows at a time
+WRITERS: dict[str, Callable[..., Any]] = {
+    ".csv": partial(_text, mark=","), ".tsv": partial(_text, mark="\t"), ".parquet": _parquet,
+    ".npz": _arrays,
+}  # fmt: skip

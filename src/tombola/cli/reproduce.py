@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -39,15 +40,11 @@ def run(options: argparse.Namespace) -> int:
 
 def find(given: Path) -> list[Path]:
     """Return the folder if it holds an experiment, and its subfolders that do."""
-    return [place for place in (given, *(given / name for name in NAMES)) if _is_experiment(place)]
-
-
-def _is_experiment(folder: Path) -> bool:
-    """Return whether a folder has the record of an experiment; other commands write others."""
-    try:
-        return "experiment" in read_json(folder / "about.json")
-    except (OSError, ValueError):
-        return False
+    found = []
+    for place in (given, *(given / name for name in NAMES)):
+        with suppress(OSError, ValueError):  # other commands write other records
+            found += [place] * ("experiment" in read_json(place / "about.json"))
+    return found
 
 
 def experiments() -> ModuleType:

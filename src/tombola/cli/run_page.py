@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.cli.runs import Course, Finished, PartRecord, Run
+from tombola.cli.runs import Course, Finished, Run
 from tombola.cli.scores import meaning
 from tombola.cli.verdict import percent
 from tombola.datasets.base import count, in_words
@@ -35,10 +35,9 @@ Floats = NDArray[np.float64]
 def summary(run: Run) -> list[str]:
     """Return the lines for the terminal."""
     record = run.record
-    data = record.data
     lines = [
-        f"{data.name}: {record.settings.task}, {_size(record)}",
-        *(f"  {note}" for note in data.notes),
+        f"{record.data.name}: {record.settings.task}, {_size(record)}",
+        *(f"  {note}" for note in record.data.notes),
         f"{_how(record)}; {record.seconds:.1f} s in the solver",
         f"objective {_objectives(run)}; {record.verdict}",
     ]
@@ -66,16 +65,15 @@ def _how(record: Finished) -> str:
 
 def _objectives(run: Run) -> str:
     """Return the objective at the start and at the end, means over the classes."""
-    first, last = (sum(it.objective[k] for it in run.parts) / len(run.parts) for k in (0, -1))
-    if first != first:  # by columns: only the end is known
-        first = sum(it.unit for it in run.parts) / len(run.parts)
+    first, last = (np.mean([it.objective[k] for it in run.parts]) for k in (0, -1))
+    if np.isnan(first):  # by columns: only the end is known
+        first = np.mean([it.unit for it in run.parts])
     return f"{first:.6g} -> {last:.6g}"
 
 
 def snippet(data: "OpenData", model: Any) -> str:
     """Return the lines that predict with numpy and the saved file only."""
-    lines = ["import numpy as np", 'model = np.load("model.npz")']
-    Z = "X"
+    lines, Z = ["import numpy as np", 'model = np.load("model.npz")'], "X"
     if data.preparer.kept_ is not None:
         Z = "Z"
         lines += [
@@ -89,13 +87,15 @@ def snippet(data: "OpenData", model: Any) -> str:
             squares = "(model['centres'] ** 2).sum(axis=1) - 2 * (X @ model['centres'].T)"
         return "\n".join([*lines, f"predicted = ({squares}).argmin(axis=1)"])
     lines.append(f'scores = {Z} @ model["coef"].T + model["intercept"]')
-    if data.task == "regression":
-        lines.append("predicted = scores[:, 0]")
-    elif len(model.classes_) == 2:
-        lines.append('predicted = model["classes"][(scores[:, 0] > 0).astype(int)]')
-    else:
-        lines.append('predicted = model["classes"][scores.argmax(axis=1)]')
+    two = data.task == "classification" and len(model.classes_) == 2
+    chosen = "(scores[:, 0] > 0).astype(int)" if two else "scores.argmax(axis=1)"
+    classes = f'model["classes"][{chosen}]'
+    lines.append(f"predicted = {'scores[:, 0]' if data.task == 'regression' else classes}")
     return "\n".join(lines)
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 # --- one run ------------------------------------------------------------------------------------
@@ -115,19 +115,16 @@ def report(run: Run) -> "Page":
         + (f" On the rows held out: {name} {value:.4g}." if scores else ""),
     )
     page.heading("The data")
-    page.text(f"{_size(record).replace(' x', ' to train on,')}; from {data.source}.")
-    for note in data.notes:
-        page.text(note)
-    page.text(f"SHA-256 `{data.checksum}`.")
+    size = _size(record).replace(" x", " to train on,")
+    for line in (f"{size}; from {data.source}.", *data.notes, f"SHA-256 `{data.checksum}`."):
+        page.text(line)
     if scores:
         page.heading("On the rows held out")
-        page.table(
-            ["score", "value", "what it is"],
-            [[name, value, meaning(name).legend] for name, value in scores.items()],
-        )
+        rows = [[name, value, meaning(name).legend] for name, value in scores.items()]
+        page.table(["score", "value", "what it is"], rows)
     page.heading("The run")
     _add_curves(page, [run], [[part.floor for part in run.parts]], "epochs")
-    page.table(*_outcomes(run), caption=_about_outcomes(record.parts))
+    _add_outcomes(page, run)
     if record.parts[0].sampler == "Static":
         page.text(
             "Rows were drawn with fixed probabilities, which do not follow the losses: the ratios "
@@ -151,39 +148,28 @@ def report(run: Run) -> "Page":
     return page
 
 
-def _outcomes(run: Run) -> tuple[list[str], list[list[Any]]]:
-    """Return the table of how each part ended."""
+def _add_outcomes(page: "Page", run: Run) -> None:
+    """Add the table of how each part ended."""
     parts = run.record.parts
     columns = ["class" if len(parts) > 1 else "problem", "epochs", "seconds", "objective"]
-    proved = any(part.gap is not None for part in parts)
-    estimated = any(part.second_moment_ratio is not None for part in parts)
-    columns += ["at most above its minimum"] * proved + ["second moment over uniform's"] * estimated
-    rows = []
-    for part, course in zip(parts, run.parts, strict=True):
-        above: str | None = None
-        if part.gap is not None:
+    rows = [[part.problem, part.epochs, part.seconds, part.objective] for part in parts]
+    said = "Seconds are those in the solver, without evaluations for this page."
+    if any(part.gap is not None for part in parts):
+        columns.append("at most above its minimum")
+        said += (
+            " How far the objective is above its minimum at most, by the duality gap: in percent "
+            "of the minimum, without a percent sign in units of the objective."
+        )
+        for row, part, course in zip(rows, parts, run.parts, strict=True):
             far, floor = course.gap * course.unit, course.floor
             above = percent(far / floor, up=True) if far < floor else f"{far:.2g}"
-        row = [part.problem, part.epochs, part.seconds, part.objective]
-        rows.append([*row, *[above] * proved, *[part.second_moment_ratio] * estimated])
-    return columns, rows
-
-
-def _about_outcomes(parts: Sequence[PartRecord]) -> str:
-    """Return the legend of the table."""
-    said = ["Seconds are those in the solver, without evaluations for this page."]
-    if any(part.gap is not None for part in parts):
-        said.append(
-            "How far the objective is above its minimum at most, by the duality gap: in percent of "
-            "the minimum, without a percent sign in units of the objective."
-        )
+            row.append(None if part.gap is None else above)
     if any(part.second_moment_ratio is not None for part in parts):
-        said.append("Second moments of gradient estimates: below 1 is better than uniform draws.")
-    return " ".join(said)
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
+        columns.append("second moment over uniform's")
+        said += " Second moments of gradient estimates: below 1 is better than uniform draws."
+        for row, part in zip(rows, parts, strict=True):
+            row.append(part.second_moment_ratio)
+    page.table(columns, rows, caption=said)
 
 
 # --- several runs -------------------------------------------------------------------------------
@@ -194,8 +180,8 @@ def comparison(runs: Sequence[Run]) -> "Page":
     from tombola.report import Page
 
     labels = [run.label for run in runs]
-    objective = _not_comparable(runs)
-    page = Page(f"{len(runs)} runs side by side", _lead(runs, objective))
+    different = _not_comparable(runs)
+    page = Page(f"{len(runs)} runs side by side", _lead(runs, different is None))
     page.heading("What differs")
     rows = _differences(runs)
     if rows:
@@ -203,8 +189,11 @@ def comparison(runs: Sequence[Run]) -> "Page":
     else:
         page.text("The settings and the data are the same.")
     page.heading("How they ended")
-    floors = _floors(runs, comparable=objective is None)
-    best = "" if objective else "the best of all runs, "
+    floors = [[part.floor for part in run.parts] for run in runs]
+    if different is None:  # the best bound of any of them holds for all
+        known = [[it for it in part if math.isfinite(it)] for part in zip(*floors, strict=True)]
+        floors = [[max(part, default=math.nan) for part in known]] * len(runs)
+    best = "the best of all runs, " if different is None else ""
     said = (
         "Seconds are those in the solver. By the duality gap the minimum of the objective is at "
         f"least the number shown, {best}and the objective above it by at most this share."
@@ -214,15 +203,20 @@ def comparison(runs: Sequence[Run]) -> "Page":
             " Epochs are the most that a class took, seconds are summed over the classes, the "
             "other numbers are those of their mean objective."
         )
+    ended = []
+    for run, own in zip(runs, floors, strict=True):
+        record, last, least = run.record, _objective(run), float(np.mean(own))
+        above = percent(max(last - least, 0.0) / least, up=True) if least > 0 else None
+        epochs, verdict = max(it.epochs for it in record.parts), record.verdict.partition(":")[0]
+        ended.append([run.label, epochs, record.seconds, last, least, above, verdict])
     columns = ["run", "epochs", "seconds", "objective", "minimum, at least", "above it, at most",
                "verdict"]  # fmt: skip
-    ended = [_ending(run, floor) for run, floor in zip(runs, floors, strict=True)]
     page.table(columns, ended, caption=said)
     page.heading("Curves")
     for clock in ("epochs", "seconds"):
         _add_curves(page, runs, floors, clock)
-    if objective is not None:
-        page.text(f"The objectives are not those of one problem: {objective}.")
+    if different is not None:
+        page.text(f"The objectives are not those of one problem: {different}.")
     _add_scores(page, runs)
     page.heading("The runs")
     for run in runs:
@@ -230,10 +224,10 @@ def comparison(runs: Sequence[Run]) -> "Page":
     return page
 
 
-def _lead(runs: Sequence[Run], objective: str | None) -> str:
+def _lead(runs: Sequence[Run], comparable: bool) -> str:
     """Return the main message."""
     said = []
-    if objective is None:
+    if comparable:
         least = min(map(_objective, runs))
         who = [run.label for run in runs if _objective(run) == least]
         said.append(
@@ -263,8 +257,7 @@ def _differences(runs: Sequence[Run]) -> list[list[Any]]:
             "columns": data.columns, **vars(run.record.settings), "solver that ran": first.solver,
             "sampler that ran": first.sampler, **run.record.versions,
         })  # fmt: skip
-    said = {True: "yes", False: "no", None: "none"}
-    rows = []
+    said, rows = {True: "yes", False: "no", None: "none"}, []
     for name in dict.fromkeys(name for settings in every for name in settings):
         values = [settings.get(name, ...) for settings in every]
         shown = [
@@ -322,37 +315,13 @@ def _objective(run: Run) -> float:
     return float(np.mean([part.objective[-1] for part in run.parts]))
 
 
-def _floors(runs: Sequence[Run], *, comparable: bool) -> list[list[float]]:
-    """Return what the minimum of each part is proved not to be below, for each run.
-
-    If all runs minimise the same, the best bound of any of them holds for all.
-    """
-    own = [[part.floor for part in run.parts] for run in runs]
-    if not comparable:
-        return own
-    best = [
-        max((floor for floor in floors if math.isfinite(floor)), default=math.nan)
-        for floors in zip(*own, strict=True)
-    ]
-    return [best] * len(runs)
-
-
-def _ending(run: Run, floors: Sequence[float]) -> list[Any]:
-    epochs = max(part.epochs for part in run.record.parts)
-    last, least = _objective(run), float(np.mean(floors))
-    above = percent(max(last - least, 0.0) / least, up=True) if least > 0 else None
-    verdict = run.record.verdict.partition(":")[0]
-    return [run.label, epochs, run.record.seconds, last, least, above, verdict]
-
-
 def _add_scores(page: "Page", runs: Sequence[Run]) -> None:
     """Add the scores on the rows held out, with the best marked if they are comparable."""
     names = dict.fromkeys(name for run in runs for name in run.record.scores)
     if not names:
         return
     page.heading("On the rows held out")
-    same = _same_rows(runs)
-    rows = []
+    same, rows = _same_rows(runs), []
     for name in names:
         values = [run.record.scores.get(name) for run in runs]
         best = _best(runs, name) if same and None not in values else []
@@ -373,13 +342,6 @@ def _best(runs: Sequence[Run], name: str) -> list[int]:
 # --- curves -------------------------------------------------------------------------------------
 
 
-def _excess(course: Course, floor: float) -> Floats:
-    """Return how far the objective is above its minimum at most, over its value at w = 0."""
-    with np.errstate(over="ignore"):
-        values = (course.objective - floor) / course.unit
-    return np.where(np.isfinite(values), values, course.gaps)
-
-
 def _mean_over(
     run: Sequence[Course], columns: Sequence[Floats], clock: str
 ) -> tuple[Floats, Floats]:
@@ -392,11 +354,10 @@ def _mean_over(
     for course, column in zip(run, columns, strict=True):
         known = np.isfinite(column)
         if known.any():
-            lines.append(np.interp(times, getattr(course, clock)[known], column[known],
-                                   left=math.nan))  # fmt: skip
-    if not lines:
-        return times, np.full(len(times), math.nan)
-    return times, np.asarray(np.mean(lines, axis=0))
+            at = getattr(course, clock)[known]
+            lines.append(np.interp(times, at, column[known], left=math.nan))
+    mean = np.mean(lines, axis=0) if lines else np.full(len(times), math.nan)
+    return times, np.asarray(mean)
 
 
 def _spans_decades(columns: Sequence[Floats]) -> bool:
@@ -406,6 +367,32 @@ def _spans_decades(columns: Sequence[Floats]) -> bool:
     return bool(known.size and known.max() > DECADE * known.min())
 
 
+def _panels(
+    runs: Sequence[Run], floors: Sequence[Sequence[float]], clock: str
+) -> dict[str, list[list[Floats]]]:
+    """Return what is drawn: for each run, a column of each part."""
+    first: list[list[Floats]] = []
+    for run, known in zip(runs, floors, strict=True):
+        first.append([])
+        for part, floor in zip(run.parts, known, strict=True):
+            with np.errstate(over="ignore"):
+                values = (part.objective - floor) / part.unit
+            first[-1].append(np.where(np.isfinite(values), values, part.gaps))
+    means = [_mean_over(run.parts, it, clock)[1] for run, it in zip(runs, first, strict=True)]
+    if all(np.isfinite(values).any() for values in means) and _spans_decades(means):
+        panels = {"above minimum, at most": first}
+    else:
+        panels = {"objective": [[part.objective for part in run.parts] for run in runs]}
+    more = {"held-out loss": [[part.held for part in run.parts] for run in runs]}
+    if len(runs) == 1:
+        more[VARIANCE] = [[part.ratios for part in runs[0].parts]]
+    return panels | {
+        name: table
+        for name, table in more.items()
+        if any(np.isfinite(column).any() for columns in table for column in columns)
+    }
+
+
 def _add_curves(
     page: "Page", runs: Sequence[Run], floors: Sequence[Sequence[float]], clock: str
 ) -> None:
@@ -413,24 +400,7 @@ def _add_curves(
     from tombola.report.figures import legend_below, new_figure, style
 
     alone, several = len(runs) == 1, any(len(run.parts) > 1 for run in runs)
-    first = [
-        [_excess(part, floor) for part, floor in zip(run.parts, known, strict=True)]
-        for run, known in zip(runs, floors, strict=True)
-    ]
-    means = [_mean_over(run.parts, columns, clock)[1]
-             for run, columns in zip(runs, first, strict=True)]  # fmt: skip
-    certified = all(np.isfinite(values).any() for values in means) and _spans_decades(means)
-    if not certified:
-        first = [[part.objective for part in run.parts] for run in runs]
-    panels = {"above minimum, at most" if certified else "objective": first}
-    more = {"held-out loss": [[part.held for part in run.parts] for run in runs]}
-    if alone:
-        more[VARIANCE] = [[part.ratios for part in runs[0].parts]]
-    panels |= {
-        name: table
-        for name, table in more.items()
-        if any(np.isfinite(column).any() for columns in table for column in columns)
-    }
+    panels = _panels(runs, floors, clock)
     figure, axes = new_figure(len(panels), height=2.2 if alone else 2.4, share_x=True)
     for axis, (name, table) in zip(axes, panels.items(), strict=True):
         drawn: list[Floats] = []
@@ -443,13 +413,12 @@ def _add_curves(
             times, values = _mean_over(run.parts, columns, clock)
             drawn.append(values)
             known = np.isfinite(values)
-            look = style("vrb") if alone else {
-                "color": COLOURS[k % len(COLOURS)], "linestyle": LINES[k // len(COLOURS) % 4],
-            }  # fmt: skip
+            look = {"color": COLOURS[k % len(COLOURS)], "linestyle": LINES[k // len(COLOURS) % 4]}
             axis.plot(
                 times[known], values[known], linewidth=1.7, markersize=3,
                 marker="o" if known.sum() < 12 else None,
-                label="mean over the classes" if alone else run.label, **look,
+                label="mean over the classes" if alone else run.label,
+                **(style("vrb") if alone else look),
             )  # fmt: skip
         axis.set_ylabel(name)
         if name == VARIANCE:
@@ -465,24 +434,23 @@ def _add_curves(
     if several or not alone:
         legend_below(figure)
     by = "the certificate at the end" if alone else "the bound on the minimum in the table above"
-    said = [
-        "How far the objective is above its minimum at most, relative to the objective at w = 0, "
-        f"by {by}." if certified else
-        "The objective (loss and penalties) on the training rows."
-    ]  # fmt: skip
-    if "held-out loss" in panels:
-        said.append("The mean loss on the rows held out, without penalty.")
-    if VARIANCE in panels:
-        said.append(
-            "The variance of the gradient estimates over that of uniform draws at the same "
-            "solution: below 1 is better."
-        )
+    said = {
+        "above minimum, at most": "How far the objective is above its minimum at most, relative to "
+        f"the objective at w = 0, by {by}.",
+        "objective": "The objective (loss and penalties) on the training rows.",
+        "held-out loss": "The mean loss on the rows held out, without penalty.",
+        VARIANCE: "The variance of the gradient estimates over that of uniform draws at the same "
+        "solution: below 1 is better.",
+    }
+    caption = [said[name] for name in panels]
     if several:
-        said.append("Means over the classes; of those that ended sooner, the last value is kept.")
+        caption.append(
+            "Means over the classes; of those that ended sooner, the last value is kept."
+        )
     name, table = next(iter(panels.items()))
     description = f"{_capital(name)} of {count(len(runs), 'run')} over {clock}"
     if alone:
         values = _mean_over(runs[0].parts, table[0], clock)[1]
         known = values[np.isfinite(values)]
         description += f", from {known[0]:.4g} to {known[-1]:.4g}"
-    page.figure(figure, " ".join(said), f"{description}.")
+    page.figure(figure, " ".join(caption), f"{description}.")

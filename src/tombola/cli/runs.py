@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tombola.cli.errors import CommandError
 from tombola.state import (
     Document,
+    Floats,
     count,
     exactly,
     flag,
@@ -141,33 +141,18 @@ def read_record(folder: Path, kind: type[Begun] = Begun) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """How a part of a fit went.
-
-    Attributes
-    ----------
-    name : str
-    epochs, seconds, objective, ratios, gaps, held : ndarray
-        Of each row of the trace, NaN if a value is not known: ratios are those of variances, gaps
-        are relative duality gaps, held is the loss on the rows held out.
-    unit : float
-        The objective at w = 0 with the best intercept, which gaps are relative to; NaN for
-        clusters.
-    rule : str
-        What ends the part: "gap", "change", "objective" or "batches".
-    ended : bool
-        Whether that has happened.
-    """
+    """How a part of a fit went: each row of its trace, NaN if a value is not known."""
 
     name: str
-    epochs: NDArray[np.float64]
-    seconds: NDArray[np.float64]
-    objective: NDArray[np.float64]
-    ratios: NDArray[np.float64]
-    gaps: NDArray[np.float64]
-    held: NDArray[np.float64]
-    unit: float
-    rule: str
-    ended: bool
+    epochs: Floats
+    seconds: Floats
+    objective: Floats
+    ratios: Floats  # of variances, over those of uniform draws
+    gaps: Floats  # relative duality gaps
+    held: Floats  # the loss on the rows held out
+    unit: float  # the objective at w = 0, which gaps are relative to; NaN for clusters
+    rule: str  # what ends the part, as in `PartRecord`
+    ended: bool  # whether that has happened
 
     @property
     def gap(self) -> float:
@@ -189,14 +174,10 @@ def courses(parts: Sequence[PartRecord], trace: Sequence[dict[str, Any]]) -> lis
     found = []
     for part in parts:
         rows = [row for row in trace if row["problem"] == part.problem]
-        epochs, seconds, objective, ratios, gaps, held = (
-            np.array([float(row[name]) for row in rows]) for name in NUMBERS
-        )
+        columns: Any = [np.array([float(row[name]) for row in rows]) for name in NUMBERS]
         unit = math.nan if part.objective_at_0 is None else float(part.objective_at_0)
-        found.append(
-            Course(part.problem, epochs, seconds, objective, ratios, gaps, held, unit, part.rule,
-                   bool(part.ended))
-        )  # fmt: skip
+        how: Any = {"unit": unit, "rule": part.rule, "ended": bool(part.ended)}
+        found.append(Course(part.problem, *columns, **how))
     return found
 
 

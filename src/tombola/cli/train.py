@@ -8,21 +8,12 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from tombola.cli import runs
 from tombola.cli.arguments import add_data_arguments, number_from, whole_number
 from tombola.cli.data import OpenData, check_clusters, name_of, open_data, wants_scale
 from tombola.cli.errors import CommandError
 from tombola.cli.output import check_folder, owned, say
-from tombola.cli.runs import (
-    Begun,
-    Code,
-    Data,
-    Finished,
-    HeldOut,
-    Run,
-    Settings,
-    courses,
-    read_record,
-)
+from tombola.cli.runs import Begun, Finished, Run, Settings, courses, read_record
 from tombola.datasets import DataError
 from tombola.datasets.base import checksum_of_arrays
 from tombola.report.record import versions
@@ -45,44 +36,40 @@ EPOCHS = 100  # the default of the estimators
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_data_arguments(parser)
-    parser.add_argument("--solver", choices=SOLVERS, help="for linear models; default: auto")
-    parser.add_argument("--sampler", choices=NAMES, default="auto", help="how rows are drawn")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--solver", choices=SOLVERS, help="for linear models; default: auto")
+    add("--sampler", choices=NAMES, default="auto", help="how rows are drawn")
+    add(
         "--alpha", type=number_from(0.0),
         help="the strength of the penalty, alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2); "
         "default: 1 / n, for n rows",
     )  # fmt: skip
-    parser.add_argument(
-        "--l1-ratio",
-        type=number_from(0.0, most=1.0),
-        help="the share of l1 in the penalty, from 0 to 1; default: 0",
-    )
-    parser.add_argument("--n-clusters", type=whole_number(1), help="for clustering; default: 8")
-    parser.add_argument(
+    l1 = "the share of l1 in the penalty, from 0 to 1; default: 0"
+    add("--l1-ratio", type=number_from(0.0, most=1.0), help=l1)
+    add("--n-clusters", type=whole_number(1), help="for clustering; default: 8")
+    add(
         "--epochs", type=whole_number(1), default=EPOCHS,
         help=f"passes over the rows, at most; default: {EPOCHS}",
     )  # fmt: skip
-    parser.add_argument(
+    add(
         "--tol", type=number_from(0.0),
         help="stop when the objective is proved to be above its minimum by at most TOL times its "
         "value at w = 0 (newton, sdca, saga, svrg), or when it has not fallen by this share for 5 "
         "epochs (adagrad, sgd); 0: run all epochs; default: 0.0001, for clustering after 10 "
         "mini-batches without progress",
     )  # fmt: skip
-    parser.add_argument(
+    add(
         "--jobs", type=whole_number(1), default=1,
         help="threads, over classes; the model does not depend on it; default: 1",
     )  # fmt: skip
-    parser.add_argument(
+    add(
         "--test", type=number_from(0.0, below=1.0), metavar="SHARE",
         help="of the rows, held out for testing; default: the set's own test part, or 0.2",
     )  # fmt: skip
-    parser.add_argument("--seed", type=whole_number(0), default=0)
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: out/train-NAME")
-    parser.add_argument(
-        "--resume", action="store_true",
-        help="continue a run with the same arguments that was interrupted",
-    )  # fmt: skip
+    add("--seed", type=whole_number(0), default=0)
+    add("--out", type=Path, metavar="FOLDER", help="default: out/train-NAME")
+    again = "continue a run with the same arguments that was interrupted"
+    add("--resume", action="store_true", help=again)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -101,8 +88,8 @@ def run(options: argparse.Namespace) -> int:
 
     held = None
     if data.X_test is not None:
-        held = HeldOut(rows=data.X_test.shape[0], checksum=checksum_of_arrays(data.X_test))
-    rows = Data(**data.record(), notes=list(data.notes), held_out=held)
+        held = runs.HeldOut(rows=data.X_test.shape[0], checksum=checksum_of_arrays(data.X_test))
+    rows = runs.Data(**data.record(), notes=list(data.notes), held_out=held)
     record = Begun(
         command="train", finished=False, settings=_settings(options, data, plan, problem),
         data=rows, versions=versions(),
@@ -155,20 +142,12 @@ def _settings(options: argparse.Namespace, data: OpenData, plan: "Plan", problem
     own = {name: getattr(plan.estimator, name) for name in names}
     if "alpha" in own:
         own["alpha"] = problem.alpha
+    asked = ("target", "impute", "sampler", "epochs", "test", "seed")
     return Settings(
-        target=options.target,
-        task=data.task,
-        impute=options.impute,
-        encode=data.preparer.encode,
-        reading=data.reading(),
-        scale=data.preparer.kept_ is not None and wants_scale(options, data.task),
-        sampler=options.sampler,
-        epochs=options.epochs,
-        tol=plan.estimator.tol,
-        test=options.test,
-        seed=options.seed,
-        **own,
-    )
+        **{name: getattr(options, name) for name in asked}, task=data.task, tol=plan.estimator.tol,
+        encode=data.preparer.encode, reading=data.reading(),
+        scale=data.preparer.kept_ is not None and wants_scale(options, data.task), **own,
+    )  # fmt: skip
 
 
 def _check_same(folder: Path, record: Begun) -> None:
@@ -184,15 +163,12 @@ def _check_same(folder: Path, record: Begun) -> None:
     settings = vars(before.settings)
     for name, value in vars(record.settings).items():
         if settings[name] != value:
+            was = str(settings[name])
+            was = was if len(was) < 100 else f"{was[:96]} ..."
             raise CommandError(
-                f"{folder} was begun with {name} = {_shown(settings[name])}, this is {value}: "
+                f"{folder} was begun with {name} = {was}, this is {value}: "
                 "resume with the same arguments, or use another folder"
             )
-
-
-def _shown(value: Any) -> str:
-    text = str(value)
-    return text if len(text) < 100 else f"{text[:96]} ..."
 
 
 def _save(folder: Path, trained: "Trained", begun: Begun) -> None:
@@ -205,13 +181,10 @@ def _save(folder: Path, trained: "Trained", begun: Begun) -> None:
     parts = [recorder.record for recorder in trained.recorders]
     went = courses(parts, trace)
     record = Finished(
-        **{**vars(begun), "finished": True},
-        parts=parts,
-        scores=scores_of(trained),
-        seconds=sum(part.seconds for part in parts),
-        verdict=verdict(went, plan.estimator.tol),
-        code=Code(predict=snippet(data, trained.model), fit=plan.code()),
-    )
+        **{**vars(begun), "finished": True}, parts=parts, scores=scores_of(trained),
+        seconds=sum(part.seconds for part in parts), verdict=verdict(went, plan.estimator.tol),
+        code=runs.Code(predict=snippet(data, trained.model), fit=plan.code()),
+    )  # fmt: skip
     text = io.StringIO()
     try:
         ended = record.json()

@@ -119,31 +119,13 @@ class ColumnsState(File):
 
 
 class Recorder(Observer):
-    """Keeps the fit of a part: its checkpoints, its trace, and how it ended.
+    """Keeps the fit of a part: its checkpoints in a file, its trace, and how it ended.
 
-    Parameters
-    ----------
-    name : str
-        Of the part.
-    path : Path
-        Of the checkpoint.
-    resume : bool
-        Whether to continue from the checkpoint, if there is one.
-    held : problem or None
-        The same part of the rows held out.
-    tell : callable
-        Called with the share that is done.
-
-    Attributes
-    ----------
-    record : PartRecord
-        How the part ended.
-    rows : list of dict
-        The trace from the start to the end; NaN for what is not known.
+    `held` is the same part of the rows held out, and `tell` is called with the share done.
     """
 
-    record: PartRecord
-    rows: list[dict[str, Any]]
+    record: PartRecord  # how the part ended
+    rows: list[dict[str, Any]]  # the trace from the start to the end; NaN for what is not known
 
     def __init__(
         self, name: str, path: Path, resume: bool, held: Any, tell: Callable[[float], None]
@@ -196,13 +178,11 @@ class Recorder(Observer):
         if self.by_columns:
             self.epoch(result.rounds, None, result.gap * self.unit)
             self.gaps[result.rounds] = float(result.gap)
-            rounds, *others = (
-                np.array([*it], dtype=np.float64)
-                for it in (self.gaps, self.gaps.values(), self.seconds.values())
-            )
+            columns = {"rounds": self.gaps, "gaps": self.gaps.values(),
+                       "seconds": self.seconds.values()}  # fmt: skip
             ColumnsState(
-                rounds=rounds, gaps=others[0], seconds=others[1], gap=float(result.gap),
-                solution=result.solution,
+                **{name: np.array([*it], dtype=np.float64) for name, it in columns.items()},
+                gap=float(result.gap), solution=result.solution,
             ).save(self.path)  # fmt: skip
         else:
             RowsState(
@@ -246,31 +226,25 @@ class Recorder(Observer):
         if trace.rounds[-1] < result.rounds:  # it ended before the last mark
             value = problem.value(result.solution)
             trace.add(result.rounds, result.item_gradients, result.seconds, value, math.nan)
-        gaps = (self.gaps.get(int(mark), math.nan) for mark in trace.rounds)
-        losses = (self.losses.get(int(mark), math.nan) for mark in trace.rounds)
-        columns = [
-            column.tolist() for column in (trace.rounds / choice.epoch, *vars(trace).values())
-        ]
+        known = [(self.gaps.get(int(it), math.nan), self.losses.get(int(it), math.nan))
+                 for it in trace.rounds]  # fmt: skip
+        columns = [it.tolist() for it in (trace.rounds / choice.epoch, *vars(trace).values())]
         self.rows = [
-            dict(zip(TRACE, (self.name, *row), strict=True))
-            for row in zip(*columns, gaps, losses, strict=True)
+            dict(zip(TRACE, (self.name, *row, *more), strict=True))
+            for *row, more in zip(*columns, known, strict=True)
         ]
         batches = stop == "batches" or not choice.tol
         drawn = stop not in ("columns", "certified")
         rule = {"descent": "objective", "batches": "batches"}.get(stop, "gap")
+        last, moment = self.rows[-1], result.sampler.gauge.second_moment_ratio if drawn else None
         self.record = PartRecord(
-            problem=self.name,
-            solver=type(choice.solver).__name__,
+            problem=self.name, solver=type(choice.solver).__name__,
             sampler="Shuffle" if self.by_columns else type(choice.sampler).__name__,
-            epochs=self.rows[-1]["epoch"],
-            seconds=self.rows[-1]["seconds"],
-            objective=self.rows[-1]["objective"],
+            epochs=last["epoch"], seconds=last["seconds"], objective=last["objective"],
             rule="change" if stop == "reduced" and math.isnan(gap) else rule,
             ended=bool(result.rounds < choice.rounds if batches else converged),
-            gap=_known(gap),
-            objective_at_0=_known(self.unit),
-            second_moment_ratio=_known(result.sampler.gauge.second_moment_ratio) if drawn else None,
-        )
+            gap=_known(gap), objective_at_0=_known(self.unit), second_moment_ratio=_known(moment),
+        )  # fmt: skip
 
     def trace_by_columns(self, result: SparseResult) -> Trace:
         """Return the trace of a fit by columns, whose objective is computed at its end only."""
@@ -286,8 +260,8 @@ def _by_rounds(noted: dict[int, float]) -> dict[str, float]:
     return {str(rounds): value for rounds, value in noted.items() if not math.isnan(value)}
 
 
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _known(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 # --- the fit ------------------------------------------------------------------------------------
@@ -322,26 +296,10 @@ class Trained:
 
 
 def fit(data: OpenData, plan: Plan, jobs: int, folder: Path, *, resume: bool) -> Trained:
-    """Fit the estimator of a plan, with a checkpoint of each part in a folder.
+    """Fit the estimator of a plan to prepared rows, with a checkpoint of each part in a folder.
 
-    Parameters
-    ----------
-    data : OpenData
-        X is already prepared, so the plan has no scaling.
-    plan : Plan
-    jobs : int
-        Threads, over the parts; the model does not depend on it. Each keeps the tables of one
-        part in memory, and all share the rows.
-    folder : Path
-    resume : bool
-        Whether to continue from the checkpoints.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        After Ctrl-C, with all parts saved.
-    CommandError
-        If a checkpoint is damaged, or the fit fails.
+    `jobs` are threads, over the parts, which share the rows; the model does not depend on it.
+    Ctrl-C leaves all parts saved.
     """
     classes = np.unique(data.y) if plan.task == "classification" else None  # type: ignore[arg-type]
     count = len(plan.estimator.parts(data.X, data.y))

@@ -16,14 +16,7 @@ FAINT = 1e-6  # a fall of less than this share an epoch is not told from none
 
 
 def verdict(run: Sequence[Course], tol: float | None) -> str:
-    """Return whether a run has settled, in one sentence without its full stop.
-
-    Parameters
-    ----------
-    run : sequence of Course
-        One, or one for each class.
-    tol : float or None
-        The relative gap that was asked for; None for all epochs, whatever the gap.
+    """Return whether a run, of one part or one for each class, has settled, in one sentence.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,36 +11,19 @@ from tombola.datasets.base import TASKS, DataError, Dataset, nearest_name
 from tombola.datasets.files import read, read_table
 from tombola.datasets.generated import GENERATED, heavy_tailed, imbalanced, uneven_regression
 from tombola.datasets.parts import for_task, hold_out, split
-from tombola.datasets.table import Table
 
 if TYPE_CHECKING:
     from tombola.datasets.preparer import Preparer
+    from tombola.datasets.table import Table
 
-__all__ = [
-    "TASKS",
-    "DataError",
-    "Dataset",
-    "Entry",
-    "Preparer",
-    "Table",
-    "catalogue",
-    "for_task",
-    "heavy_tailed",
-    "hold_out",
-    "imbalanced",
-    "load",
-    "read",
-    "read_table",
-    "split",
-    "uneven_regression",
-]
+__all__ = ["TASKS", "DataError", "Dataset", "Entry", "Preparer", "Table", "catalogue", "for_task",
+           "heavy_tailed", "hold_out", "imbalanced", "load", "read", "read_table", "split",
+           "uneven_regression"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Preparer":  # needs scikit-learn
-        from tombola.datasets.preparer import Preparer
-
-        return Preparer
+    if name in ("Preparer", "Table"):  # need scikit-learn and pyarrow
+        return getattr(import_module(f"tombola.datasets.{name.lower()}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -13,16 +13,15 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tombola.datasets.assemble import (
+from tombola.datasets.base import DataError, as_csr, in_words, no_such
+from tombola.datasets.checks import (
     check_names,
     column_number,
     left_out,
     refuse_infinite,
     refuse_missing,
 )
-from tombola.datasets.base import DataError, as_csr, in_words, no_such
-from tombola.datasets.cells import as_number
-from tombola.datasets.reading import Reading
+from tombola.datasets.reading import Reading, as_number
 from tombola.datasets.sources import DEFLATED, Source
 
 __all__ = ["read_archive", "read_arrays", "rows_of"]
@@ -36,41 +35,32 @@ _ODD = (ValueError, OSError, EOFError, LookupError, ArithmeticError, TypeError, 
         zlib.error, lzma.LZMAError)  # fmt: skip
 
 
-def read_archive(path: Path, name: str | None = None) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an NPZ file; refuse Python objects, which could run code."""
+def read_archive(path: Path, name: str | None = None, kind: str = "npz") -> dict[str, NDArray[Any]]:
+    """Return the arrays of an NPZ file, or that of an NPY file as X; Python objects are refused.
+
+    They could run code. So are headers that ask for more than the file can hold.
+    """
+    size = path.stat().st_size
     try:
+        if kind == "npy":
+            with path.open("rb") as file:
+                _check_header(file, size)
+            return {"X": np.load(path, allow_pickle=False)}
         with zipfile.ZipFile(path) as packed:
-            _check_members(packed, path.stat().st_size)
+            for member in packed.infolist():
+                if member.file_size > DEFLATED * min(member.compress_size, size):
+                    raise ValueError(f"{member.filename!r} cannot have {member.file_size:,} bytes")
+                if not member.filename.endswith(".npy"):
+                    raise ValueError(f"{member.filename!r} is no array")
+                with packed.open(member) as stream:
+                    _check_header(stream, member.file_size)
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except _ODD as error:
         pickled = "pickle" in str(error)
         reason = "damaged, no archive, or with Python objects" if pickled else str(error)
-        raise DataError(f"{name or path} is not a readable npz archive: {reason}") from None
-
-
-def _arrays(source: Source) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an NPZ file; that of an NPY file is called X."""
-    with source.unpacked() as path:
-        if source.kind == "npz":
-            return read_archive(path, source.name)
-        try:
-            with path.open("rb") as file:
-                _check_header(file, path.stat().st_size)
-            return {"X": np.load(path, allow_pickle=False)}
-        except _ODD as error:
-            raise DataError(f"{source.name} is not a readable npy file: {error}") from None
-
-
-def _check_members(packed: zipfile.ZipFile, size: int) -> None:
-    """Refuse members that are no arrays, or whose headers ask for more than the file can hold."""
-    for member in packed.infolist():
-        if member.file_size > DEFLATED * min(member.compress_size, size):
-            raise ValueError(f"{member.filename!r} cannot have {member.file_size:,} bytes")
-        if not member.filename.endswith(".npy"):
-            raise ValueError(f"{member.filename!r} is no array")
-        with packed.open(member) as stream:
-            _check_header(stream, member.file_size)
+        what = "npz archive" if kind == "npz" else "npy file"
+        raise DataError(f"{name or path} is not a readable {what}: {reason}") from None
 
 
 def _check_header(stream: Any, size: int) -> None:
@@ -91,7 +81,9 @@ def _check_header(stream: Any, size: int) -> None:
 
 def rows_of(source: Source, reading: Reading) -> tuple[Any, dict[str, NDArray[Any]], list[str]]:
     """Return X, all arrays of the file, and notes."""
-    arrays, name, notes = _arrays(source), source.name, []
+    with source.unpacked() as path:
+        arrays = read_archive(path, source.name, source.kind)
+    name, notes = source.name, []
     key = reading.features or "X"
     if key in arrays:
         X: Any = arrays[key]
@@ -128,7 +120,12 @@ def read_arrays(source: Source, reading: Reading) -> dict[str, Any]:
     check_names(names, reading)
     key = "y" if target is None else target
     y, label, dropped = arrays.get(key), repr(key), [int(it) for it in reading.drop]
-    if y is None and target is not None and not hasattr(X, "tocsr") and _is_whole(target):
+    if (
+        y is None
+        and target is not None
+        and not hasattr(X, "tocsr")
+        and as_number(target).is_integer()
+    ):
         held = column_number(names, target)
         y, label = X[:, held].copy(), f"column {held}"
         dropped.append(held)
@@ -152,15 +149,15 @@ def read_arrays(source: Source, reading: Reading) -> dict[str, Any]:
     if reading.skip_bad_rows:
         rows = left_out(X.shape[0], _bad_rows(X, y, label, reading.impute), _place, notes)
         X, y = X[rows], None if y is None else y[rows]
-    if y is not None:
-        _check_target(y, label)
+    wrong = np.flatnonzero(_odd_targets(y))
+    if wrong.size:
+        raise DataError(
+            f"the target {label} is missing or infinite in {wrong.size:,} rows, first in "
+            f"{_place(int(wrong[0]))} (--skip-bad-rows leaves such rows out)"
+        )
     _check_values(X, reading.impute)
     columns = names if not hasattr(X, "tocsr") or reading.drop else ()
     return {"X": X, "y": y, "columns": columns, "notes": tuple(notes), "label": label}
-
-
-def _is_whole(target: str) -> bool:
-    return as_number(target).is_integer()
 
 
 def _csr(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
@@ -208,20 +205,13 @@ def _shaped(name: str, y: NDArray[Any], label: str, n: int) -> NDArray[Any]:
     return y.astype(np.float64)
 
 
-def _check_target(y: NDArray[Any], label: str) -> None:
-    wrong = np.flatnonzero(~np.isfinite(y)) if y.dtype.kind == "f" else np.zeros(0)
-    if wrong.size:
-        raise DataError(
-            f"the target {label} is missing or infinite in {wrong.size:,} rows, first in "
-            f"{_place(int(wrong[0]))} (--skip-bad-rows leaves such rows out)"
-        )
+def _odd_targets(y: NDArray[Any] | None) -> NDArray[np.bool_]:
+    return ~np.isfinite(y) if y is not None and y.dtype.kind == "f" else np.zeros(0, dtype=bool)
 
 
 def _bad_rows(X: Any, y: Any, label: str, impute: bool) -> dict[str, Any]:
     """Return the rows that would be refused, by reason."""
-    bad: dict[str, Any] = {}
-    if y is not None and y.dtype.kind == "f":
-        bad[f"{label} is missing or infinite"] = np.flatnonzero(~np.isfinite(y))
+    bad = {f"{label} is missing or infinite": np.flatnonzero(_odd_targets(y))}
     if hasattr(X, "tocsr"):
         wrong = np.flatnonzero(~np.isfinite(X.data))
         bad["X is not finite"] = np.unique(np.searchsorted(X.indptr, wrong, side="right") - 1)
@@ -241,10 +231,10 @@ def _check_values(X: Any, impute: bool) -> None:
                 f"{_place(row)}: values must be finite (--skip-bad-rows leaves such rows out)"
             )
     elif not np.isfinite(X).all():
-        names, columns = [f"column {j}" for j in range(X.shape[1])], list(X.T)
-        refuse_infinite(names, columns, _place)
+        named = [(f"column {j}", column) for j, column in enumerate(X.T)]
+        refuse_infinite(((name, np.isinf(it)) for name, it in named), _place)
         if not impute:
-            refuse_missing(names, columns, _place)
+            refuse_missing(((name, np.isnan(it)) for name, it in named), _place)
 
 
 def _place(row: int) -> str:

@@ -10,23 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ENCODE",
-    "IMPUTE",
-    "TASKS",
-    "WIDEST",
-    "DataError",
-    "Dataset",
-    "about",
-    "as_csr",
-    "check_encode",
-    "checksum_of_arrays",
-    "checksum_of_file",
-    "count",
-    "in_words",
-    "nearest_name",
-    "no_such",
-]
+__all__ = ["ENCODE", "IMPUTE", "TASKS", "WIDEST", "DataError", "Dataset", "about", "as_csr",
+           "check_encode", "checksum_of_arrays", "checksum_of_file", "count", "in_words",
+           "nearest_name", "no_such"]  # fmt: skip
 
 TASKS = ("classification", "regression", "clustering")
 IMPUTE = ("median", "mean")

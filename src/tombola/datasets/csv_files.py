@@ -9,23 +9,27 @@ from functools import cached_property
 from typing import Any, TextIO
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
 
 from tombola.datasets.base import DataError, Progress, count
-from tombola.datasets.cells import Style, numbers_in
-from tombola.datasets.reading import Loaded, Reading, unique_names
+from tombola.datasets.cells import NUMBER, TEXT, coded, numbers_in, words_of
+from tombola.datasets.reading import Reading, Style
 from tombola.datasets.sources import Source
-from tombola.datasets.table import Column, Words
-from tombola.datasets.table_files import Batch, TableFile
+from tombola.datasets.table_files import Loaded, TableFile, unique_names
 
 __all__ = ["CsvFile"]
 
 SEPARATORS = ",;\t|"
 COMMA = re.compile(r"[+-]?\d+(,\d+)+(\.\d*)?$")  # 1,5 or 1,000.5
-BLOCK = 2**22  # bytes that pyarrow converts at a time
+ODD = re.compile(r"In CSV column #(\d+): CSV conversion error")
+BLOCK = 2**20  # bytes that pyarrow converts at a time
+FIRST = 2**18  # bytes whose cells show which columns are numbers
 WIDE = 1000  # columns: from here on Python's reader takes less time than pyarrow's, by rows
-PIECE = 2**21  # cells that Python's reader converts at a time
+PIECE = 2**23  # cells that Python's reader converts at a time
 LONGEST = 2**24  # characters of a field
 LONGEST_LINE = 2**28  # characters of a line
+TRIES = 4  # to read columns as numbers that turn out to hold text
 
 
 class CsvFile(TableFile):
@@ -48,8 +52,9 @@ class CsvFile(TableFile):
             self.headed = self._is_header(first)
             second, _ = next(records, (0, first))
         self._begin = second - 1 if self.headed else 0  # lines before the rows
-        names = [cell.strip() or f"column {j}" for j, cell in enumerate(first)]
-        self.names, self.notes = unique_names(names)
+        self.names, self.notes = unique_names(
+            cell.strip() or f"column {j}" for j, cell in enumerate(first)
+        )
         if not self.headed:
             self.names = list(map(str, range(len(first))))
             self.notes = ("There is no header: columns are numbered from 0.",)
@@ -67,17 +72,17 @@ class CsvFile(TableFile):
         )
         return named and all(math.isnan(number) or number.is_integer() for number in numbers)
 
-    def settle(self, loaded: Loaded, j: int, text: Words) -> Column:
+    def settle(self, loaded: Loaded, name: str, text: Any) -> Any:
         """Return text as what it stands for; refuse numbers with commas."""
-        plain = self.style == Style(self.style.missing) and self.names[j] not in self.reading.types
-        if plain and all(map(COMMA.match, text.values)):
-            row = int(np.flatnonzero(text.codes == 0)[0])
+        plain = self.style == Style(self.style.missing) and name not in self.reading.types
+        codes, words = words_of(text)
+        if plain and all(map(COMMA.match, words)):
             raise DataError(
-                f"{self.where(row)} of {self.source.name}, column {self.names[j]!r}: "
-                f"{text.values[0]!r} has a comma, as have all values of the column: read it with "
+                f"{self.where(int((codes == 0).argmax()))} of {self.source.name}, column {name!r}: "
+                f"{words[0]!r} has a comma, as have all values of the column: read it with "
                 "--decimal , or --thousands ,"
             )
-        return super().settle(loaded, j, text)
+        return super().settle(loaded, name, text)
 
     def place(self, row: int) -> str:
         """Return the line of a row."""
@@ -96,101 +101,121 @@ class CsvFile(TableFile):
 
     def batches(
         self,
-        chosen: Collection[int],
+        chosen: Sequence[int],
         progress: Progress | None = None,
         text: Collection[int] = (),
+        *,
+        whole: bool = False,
     ) -> Iterator[Any]:
-        """Yield some rows at a time; columns in `text` are not converted to numbers.
+        """Yield some rows at a time, or all; columns in `text` are not converted to numbers.
 
-        pyarrow converts what are numbers in its first block. If there is something else further
-        down, it goes on with text, and if it cannot read a row, Python does.
+        pyarrow converts what are numbers in its first block. A column with something else further
+        down goes on as text, and if pyarrow cannot read a row, Python does.
         """
-        import pyarrow
-
-        done = 0
-        if self.regular:
-            sure = [j for j in chosen if j not in text and not self.style.thousands]
-            for typed in (True, False):
-                try:
-                    numbers = self._numbers(sure) if typed and sure else ()
-                    for batch in self._by_pyarrow(chosen, numbers, done, progress):
-                        yield batch
-                        done += batch.num_rows
-                    return
-                except (pyarrow.ArrowInvalid, UnicodeError):
-                    continue
-            self.regular = False
+        text, done, tries = set(text), 0, 0
+        numbers: set[int] | None = None
+        while self.regular:
+            try:
+                if numbers is None:
+                    numbers = self._numbers([j for j in chosen if j not in text])
+                for batch in self._by_pyarrow(chosen, numbers - text, done, progress, whole=whole):
+                    yield batch
+                    done += batch.num_rows
+                return
+            except (pa.ArrowInvalid, UnicodeError) as error:
+                odd, tries = ODD.match(str(error)), tries + 1
+                if odd is None or tries > TRIES:
+                    self.regular = False
+                else:
+                    text |= {int(odd[1])} if tries < TRIES else set(chosen)
         yield from self._by_python(chosen, text, done, progress)
 
-    def _numbers(self, chosen: Collection[int]) -> list[int]:
+    def _numbers(self, chosen: Sequence[int]) -> set[int]:
         """Return the columns that hold numbers in the first block, and nothing else."""
-        first = next(self._by_pyarrow(chosen, (), 0, None), None)
-        cells = {} if first is None else first.columns
-        found = {j: numbers_in([it], self.style) for j, it in cells.items()}
-        return [j for j, (values, odd) in found.items() if not odd and (values == values).any()]
+        if self.style.thousands or not chosen:
+            return set()
+        found = set()
+        for batch in self._by_pyarrow(chosen, (), 0, None, whole=False, block=min(FIRST, BLOCK)):
+            for j, cells in zip(chosen, batch.columns, strict=True):
+                values, odd = numbers_in(coded(pa.chunked_array([cells]), self.style), self.style)
+                if not odd.any() and not np.isnan(values).all():
+                    found.add(j)
+            break
+        return found
 
     def _by_pyarrow(
-        self, chosen: Collection[int], numbers: Collection[int], done: int, progress: Any
+        self,
+        chosen: Sequence[int],
+        numbers: Collection[int],
+        done: int,
+        progress: Any,
+        *,
+        whole: bool,
+        block: int | None = None,
     ) -> Iterator[Any]:
         """Yield the rows after the first ones, which are done."""
-        from pyarrow import csv, dictionary, float64, int32, string
-
-        encoding, text = self.source.encoding(self.reading.encoding), dictionary(int32(), string())
-        with (
-            self.source.binary(progress) as file,
-            csv.open_csv(
-                file,
-                csv.ReadOptions(
-                    block_size=BLOCK, skip_rows=self._begin,
-                    column_names=[str(j) for j in range(len(self.names))],
-                    encoding="utf8" if encoding == "utf-8-sig" else encoding,
-                ),
-                csv.ParseOptions(delimiter=self.separator),
-                csv.ConvertOptions(
-                    column_types={str(j): float64() if j in numbers else text for j in chosen},
-                    include_columns=[str(j) for j in chosen], decimal_point=self.style.decimal,
-                    null_values=self.style.nulls, strings_can_be_null=True,
-                ),
-            ) as reader,
-        ):  # fmt: skip
-            for batch in reader:
-                rows = batch.slice(min(done, batch.num_rows))
-                done -= batch.num_rows - rows.num_rows
-                if rows.num_rows:
-                    columns = dict(zip(chosen, rows.columns, strict=True))
-                    for j in numbers:  # copies, as pyarrow keeps the memory of what is freed
-                        columns[j] = np.array(columns[j].to_numpy(zero_copy_only=False))
-                    yield Batch(columns, rows.num_rows)
+        encoding = self.source.encoding(self.reading.encoding)
+        options = (
+            arrow_csv.ReadOptions(
+                block_size=block or BLOCK, skip_rows=self._begin,
+                column_names=[str(j) for j in range(len(self.names))],
+                encoding="utf8" if encoding == "utf-8-sig" else encoding,
+            ),
+            arrow_csv.ParseOptions(delimiter=self.separator),
+            arrow_csv.ConvertOptions(
+                column_types={str(j): NUMBER if j in numbers else TEXT for j in chosen},
+                include_columns=[str(j) for j in chosen], decimal_point=self.style.decimal,
+                null_values=self.style.nulls, strings_can_be_null=True,
+            ),
+        )  # fmt: skip
+        with self.source.binary(progress) as file:
+            if whole:
+                yield arrow_csv.read_csv(file, *options)
+                return
+            with arrow_csv.open_csv(file, *options) as reader:
+                for batch in reader:
+                    rows = batch.slice(min(done, batch.num_rows))
+                    done -= batch.num_rows - rows.num_rows
+                    if rows.num_rows:
+                        yield rows
 
     def _by_python(
-        self, chosen: Collection[int], text: Collection[int], done: int, progress: Any
-    ) -> Iterator[Batch]:
+        self, chosen: Sequence[int], text: Collection[int], done: int, progress: Any
+    ) -> Iterator[Any]:
         """Yield the rows after the first ones, which are done.
 
         They are converted row by row, as there may be many more columns. A column is kept as text
         from the first row on in which it is not a number.
         """
         most = max(1, PIECE // len(self.names))
-        words: dict[int, list[str]] = {j: [] for j in text}
+        words: dict[int, list[str]] = {j: [] for j in chosen if j in text}
         numbers = [j for j in chosen if j not in words]
         rows: list[Any] = []
+
+        def batch() -> Any:
+            values = np.ascontiguousarray(np.array(rows).T)  # columns are not copied again
+            columns = {j: values[k] for k, j in enumerate(numbers)} | {
+                j: pa.array(cells, pa.string()).dictionary_encode() for j, cells in words.items()
+            }
+            return pa.RecordBatch.from_arrays([columns[j] for j in chosen], list(map(str, chosen)))
+
         with self.source.text(self.reading.encoding, progress) as file:
             for k, (_, record) in enumerate(self._rows(file)):
                 if k < done:
                     continue
                 values, odd = self.style.numbers([record[j] for j in numbers])
-                if len(rows) == most or (odd and rows):
-                    yield _batch(rows, numbers, words)
+                if len(rows) == most or (odd.any() and rows):
+                    yield batch()
                     rows, words = [], {j: [] for j in words}
-                if odd:
-                    words |= {numbers[place]: [] for place in odd}
+                if odd.any():
+                    words |= {numbers[place]: [] for place in np.flatnonzero(odd)}
                     numbers = [j for j in numbers if j not in words]
-                    values = np.delete(values, odd)
+                    values = values[~odd]
                 rows.append(values)
                 for j, cells in words.items():
                     cells.append(record[j])
         if rows:
-            yield _batch(rows, numbers, words)
+            yield batch()
 
     def _rows(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
         """Yield the first line and the fields of each row; refuse or skip those of other width."""
@@ -237,11 +262,6 @@ class CsvFile(TableFile):
                 line = reader.line_num + 1
         except csv.Error as error:
             raise DataError(f"line {line} of {name} cannot be read: {error}") from None
-
-
-def _batch(rows: list[Any], numbers: list[int], words: dict[int, list[str]]) -> Batch:
-    values = np.array(rows)
-    return Batch({**words, **{j: values[:, k] for k, j in enumerate(numbers)}}, len(rows))
 
 
 def _separator(line: str, decimal: str) -> str:

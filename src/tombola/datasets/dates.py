@@ -47,7 +47,9 @@ def parse(cell: str, form: str) -> int | None:
         return None
     found = match.groupdict()
     try:
-        year, month = int(found["year"]), _month(found)
+        named = found.get("name")
+        month = MONTHS.index(named[:3].lower()) + 1 if named else int(found["month"])
+        year = int(found["year"])
         if len(found["year"]) == 2:  # as in POSIX
             year += 1900 if year >= 69 else 2000
         hour = int(found["hour"] or 0)
@@ -59,12 +61,6 @@ def parse(cell: str, form: str) -> int | None:
     except ValueError:  # 30 February
         return None
     return (moment - EPOCH - _offset(found["zone"])) // MICROSECOND + part
-
-
-def _month(found: dict[str, Any]) -> int:
-    if found.get("name") is not None:
-        return MONTHS.index(found["name"][:3].lower()) + 1
-    return int(found["month"])
 
 
 def _offset(zone: str | None) -> timedelta:

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.datasets.base import DataError, count
+from tombola.datasets.cells import kind_of, missing_in, words_of
 from tombola.datasets.dates import FORMS
-from tombola.datasets.table import Table, Words, column_of, kind_of, missing_in
+from tombola.datasets.table import Table, column_of
 from tombola.state import (
     Document,
     Floats,
@@ -57,7 +58,7 @@ class Rule(Document):
 
     def apply(self, column: Any) -> Iterator[Numbers]:
         """Yield the columns of numbers."""
-        yield column
+        yield column.to_numpy()
 
 
 class AsIs(Rule):
@@ -81,14 +82,14 @@ class OneHot(Rule):
         more = (MISSING,) * self.missing + (OTHERS,) * self.others
         return [f"{{}}={value}" for value in (*self.values, *more)]
 
-    def apply(self, column: Words) -> Iterator[Numbers]:
+    def apply(self, column: Any) -> Iterator[Numbers]:
         """Yield the columns of 0 and 1."""
+        codes, words = words_of(column)
         place = {value: k for k, value in enumerate(self.values)}
         gone = len(self.values) if self.missing else -1
         width = len(self.values) + self.missing + self.others
         other = width - 1 if self.others else -1
-        places = [*(place.get(value, other) for value in column.values), gone]
-        numbers = np.array(places)[column.codes]
+        numbers = np.array([*(place.get(word, other) for word in words), gone])[codes]
         for k in range(width):
             yield (numbers == k).astype(np.float64)
 
@@ -104,10 +105,10 @@ class Hashed(Rule):
         """Numbers from 0."""
         return [f"{{}}#{k}" for k in range(HASHED)]
 
-    def apply(self, column: Words) -> Iterator[Numbers]:
+    def apply(self, column: Any) -> Iterator[Numbers]:
         """Yield the columns of 0 and 1; missing text is 0 in all of them."""
-        places = [zlib.crc32(value.encode()) % HASHED for value in column.values]
-        numbers = np.array([*places, -1])[column.codes]
+        codes, words = words_of(column)
+        numbers = np.array([*(zlib.crc32(word.encode()) % HASHED for word in words), -1])[codes]
         for k in range(HASHED):
             yield (numbers == k).astype(np.float64)
 
@@ -124,11 +125,11 @@ class Frequency(Rule):
         """The share."""
         return ("share of {}",)
 
-    def apply(self, column: Words) -> Iterator[Numbers]:
+    def apply(self, column: Any) -> Iterator[Numbers]:
         """Yield the column of shares."""
+        codes, words = words_of(column)
         share = dict(zip(self.values, self.shares, strict=False))
-        shares = [*(share.get(value, 0.0) for value in column.values), self.shares[-1]]
-        yield np.array(shares)[column.codes]
+        yield np.array([*(share.get(word, 0.0) for word in words), self.shares[-1]])[codes]
 
     def fault(self, scope: Scope) -> str:
         """Return whether a share is missing."""
@@ -154,16 +155,16 @@ class Calendar(Rule):
         parts = ["year", "month", "weekday", "days", *("hour",) * self.hours]
         return [f"{{}}.{part}" for part in parts]
 
-    def apply(self, column: NDArray[Any]) -> Iterator[Numbers]:
+    def apply(self, column: Any) -> Iterator[Numbers]:
         """Yield the parts of dates, NaN if the date is missing."""
-        gone = np.isnat(column)
-        days = column.astype("datetime64[D]")
+        moments = column.to_numpy()
+        gone, days = np.isnat(moments), moments.astype("datetime64[D]")
         months = days.astype("datetime64[M]").astype(np.int64)
-        since = (column - np.datetime64(self.first, "D")) / DAY
+        since = (moments - np.datetime64(self.first, "D")) / DAY
         weekday = (days.astype(np.int64) + 3) % 7
         parts: list[Any] = [1970 + months // 12, 1 + months % 12, weekday, since]
         if self.hours:
-            parts.append((column - days) / np.timedelta64(1, "h"))
+            parts.append((moments - days) / np.timedelta64(1, "h"))
         for part in parts:
             yield np.where(gone, np.nan, part)
 
@@ -201,7 +202,7 @@ def fit_rules(
 
     Examples
     --------
-    >>> table = Table({"kind": Words.of(["cat", "dog", "cat"])})
+    >>> table = Table({"kind": ["cat", "dog", "cat"]})
     >>> (rule,), _ = fit_rules(table)
     >>> rule.names, [column.tolist() for column in numbers_of([rule], table)]
     (('kind=cat', 'kind=dog'), [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -209,16 +210,17 @@ def fit_rules(
     rules: list[Rule] = []
     notes: list[str] = []
     for name, column in table.columns.items():
-        if isinstance(column, Words):
+        if kind_of(column) == "text":
             rule, what = _text_rule(name, column, encode, name in keep)
             notes.append(f"The text in {name!r}{what}")
         elif kind_of(column) == "date":
-            days = column[~missing_in(column)].astype("datetime64[D]")
+            moments = column.to_numpy()[~missing_in(column)]
+            days = moments.astype("datetime64[D]")
             rule = Calendar(
                 rule="Calendar",
                 column=name,
                 first=int(days.min().astype(np.int64)) if days.size else 0,
-                hours=bool((column[~missing_in(column)] != days).any()),
+                hours=bool((moments != days).any()),
                 form=table.forms.get(name),
             )
             parts = ", ".join(part[3:] for part in rule.parts)
@@ -229,11 +231,11 @@ def fit_rules(
     return tuple(rules), tuple(notes)
 
 
-def _text_rule(name: str, column: Words, encode: str, kept: bool) -> tuple[Rule, str]:
+def _text_rule(name: str, column: Any, encode: str, kept: bool) -> tuple[Rule, str]:
     """Return the rule for a column of text, and what it does."""
-    n = len(column.codes)
-    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.values))
-    by_value = {column.values[k]: int(counts[k]) for k in np.flatnonzero(counts)}
+    codes, words = words_of(column)
+    n, counts = len(codes), np.bincount(codes[codes >= 0], minlength=len(words))
+    by_value = {words[k]: int(counts[k]) for k in np.flatnonzero(counts)}
     values = sorted(by_value)
     different, known = len(values), int(counts.sum())
     has = f" has {different:,} different values"

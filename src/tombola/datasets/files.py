@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tombola.datasets.arrays import read_arrays
-from tombola.datasets.arrow_files import ArrowFile
-from tombola.datasets.assemble import assembled
 from tombola.datasets.base import (
     DataError,
     Dataset,
@@ -19,12 +17,9 @@ from tombola.datasets.base import (
     checksum_of_file,
     count,
 )
-from tombola.datasets.csv_files import CsvFile
 from tombola.datasets.libsvm import LibsvmFile
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import Source, opened
-from tombola.datasets.table import Table
-from tombola.datasets.table_files import TableFile
 
 __all__ = ["read", "read_table"]
 
@@ -131,7 +126,7 @@ def read(
         decimal=decimal, thousands=thousands, encoding=encoding, dates=dates, types=types or {},
         impute=impute, skip_bad_rows=skip_bad_rows, rows=rows, progress=progress,
     )  # fmt: skip
-    if not isinstance(data.X, Table):
+    if not hasattr(data.X, "kinds"):
         return data
     from tombola.datasets.encode import fit_rules, numbers_of
 
@@ -194,9 +189,11 @@ def _parts(source: Source, reading: Reading, progress: Progress | None) -> dict[
     elif source.kind in ("npz", "npy"):
         parts = read_arrays(source, reading)
     else:
-        kind: type[TableFile] = CsvFile if source.kind == "csv" else ArrowFile
-        file = kind(source, reading)
-        parts = assembled(source.name, file.names, file.load(progress), reading, headed=file.headed)
+        from tombola.datasets.arrow_files import ArrowFile
+        from tombola.datasets.csv_files import CsvFile
+
+        kind = CsvFile if source.kind == "csv" else ArrowFile
+        parts = kind(source, reading).load(progress)
     return {**parts, "read_as": {"reading": reading.record(), **read_as}}
 
 

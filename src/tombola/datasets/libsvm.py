@@ -7,8 +7,7 @@ from typing import IO, Any
 import numpy as np
 
 from tombola.datasets.base import WIDEST, DataError, Progress, as_csr
-from tombola.datasets.cells import as_number
-from tombola.datasets.reading import Reading
+from tombola.datasets.reading import Reading, as_number
 from tombola.datasets.sources import Source
 
 __all__ = ["LibsvmFile"]
@@ -17,13 +16,7 @@ PIECE = 2**13  # rows that are converted at a time
 
 
 class LibsvmFile:
-    """A LIBSVM file.
-
-    Attributes
-    ----------
-    first : int
-        The number of the first column: 0 or 1.
-    """
+    """A LIBSVM file, whose first column has the number `first`: 0 or 1."""
 
     def __init__(self, source: Source, reading: Reading) -> None:
         self.source, self.reading = source, reading
@@ -98,7 +91,6 @@ class LibsvmFile:
             words = raw.decode(errors="replace").split("#")[0].split()
             if not words:
                 continue
-            here = f"line {line} of {self.source.name}"
             fault, pairs = _pairs(words[1:])
             numeric = bool(np.isfinite(as_number(words[0])))
             if labelled and (words_seen if numeric else numbers_seen):
@@ -111,7 +103,7 @@ class LibsvmFile:
             elif self.reading.skip_bad_rows and labelled:
                 self._skipped.append(f"line {line}")
             else:
-                raise DataError(f"{here} {fault}")
+                raise DataError(f"line {line} of {self.source.name} {fault}")
 
 
 def _pairs(words: list[str]) -> tuple[str | None, list[tuple[int, float]]]:

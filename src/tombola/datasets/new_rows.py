@@ -8,15 +8,16 @@ import numpy as np
 
 from tombola.datasets.arrays import rows_of
 from tombola.datasets.arrow_files import ArrowFile
-from tombola.datasets.assemble import refuse_infinite
 from tombola.datasets.base import DataError, Progress, about, count, in_words, no_such
+from tombola.datasets.cells import infinite_in, kind_of, missing_in, words_of
+from tombola.datasets.checks import refuse_infinite
 from tombola.datasets.csv_files import CsvFile
 from tombola.datasets.dates import moments
 from tombola.datasets.libsvm import LibsvmFile
 from tombola.datasets.preparer import Preparer
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import Source, opened
-from tombola.datasets.table import Table, Words, missing_in
+from tombola.datasets.table import Table
 from tombola.datasets.table_files import TableFile
 
 __all__ = ["new_rows"]
@@ -39,27 +40,9 @@ def new_rows(
     The file needs the columns that were used in training, by name and in any order; it may be of
     another format than the training file. Other columns are ignored.
 
-    Parameters
-    ----------
-    path : path
-        As in `tombola.datasets.read`; "-" is standard input.
-    prepare : Preparer
-        Fitted to the training rows.
-    read_as : dict
-        How these were read: `Dataset.read_as`.
-    notes : list of str, optional
-        What is ignored is appended to it, in one sentence each.
-    skip_bad_rows : bool, default=False
-        Whether rows of a table that cannot be used are left out: then `place` of what is yielded
-        says where its rows are in the file.
-    progress : callable, optional
-        Called from time to time with the amount read and the total.
-
-    Raises
-    ------
-    DataError
-        If columns are missing or hold something else than in training, with the line of the first
-        value that does not fit.
+    `read_as` is that of the training rows. What is ignored is appended to `notes`. With
+    `skip_bad_rows`, rows of a table that cannot be used are left out, and `place` of what is
+    yielded says where its rows are in the file; else they are a DataError.
     """
     trained = Reading.of(**read_as.get("reading", {}))
     same = {name: getattr(trained, name) for name in STYLE}
@@ -76,10 +59,6 @@ def new_rows(
             yield from _table_rows(source, prepare, reading, trained, notes, progress)
 
 
-def _is_sparse(prepare: Preparer) -> bool:
-    return prepare.kept_ is None
-
-
 def _table_rows(
     source: Source,
     prepare: Preparer,
@@ -88,12 +67,11 @@ def _table_rows(
     notes: list[str],
     progress: Progress | None,
 ) -> Iterator[Table]:
-    if _is_sparse(prepare):
+    if prepare.kept_ is None:
         raise DataError(
             f"{source.name} is a table, but the model was trained on sparse rows: use LIBSVM or NPZ"
         )
-    kind: type[TableFile] = CsvFile if source.kind == "csv" else ArrowFile
-    file = kind(source, reading)
+    file: TableFile = (CsvFile if source.kind == "csv" else ArrowFile)(source, reading)
     kinds = prepare.kinds
     _check_columns(source.name, file.names, list(kinds), file.headed)
     known = {*kinds, *trained.drop, trained.target}
@@ -109,7 +87,7 @@ def _table_rows(
             left += len(table) - len(good)
             table = _chosen(table, good)
         refuse_infinite(
-            table.names, table.columns.values(), table.place,
+            ((name, infinite_in(it)) for name, it in table.columns.items()), table.place,
             ": every row gets a prediction, so correct or remove it",
         )  # fmt: skip
         yield table
@@ -131,12 +109,11 @@ def _good_rows(table: Table, odd: Sequence[int], prepare: Preparer) -> Any:
     for name, column in table.columns.items():
         if prepare.impute is None:
             bad |= missing_in(column)
-        if isinstance(column, Words):
-            form = forms.get(name)
-            if form is not None:
-                bad |= np.isin(column.codes, moments(column.values, form)[1])
-        elif column.dtype.kind == "f":
-            bad |= np.isinf(column)
+        form = forms.get(name) if kind_of(column) == "text" else None
+        if form is not None:
+            codes, words = words_of(column)
+            bad |= np.isin(codes, moments(words, form)[1])
+        bad |= infinite_in(column)
     return np.flatnonzero(~bad)
 
 
@@ -169,7 +146,7 @@ def _array_rows(
 ) -> Iterator[Any]:
     X, _, _ = rows_of(source, reading)
     names, width = list(prepare.kinds), prepare.n_features_in_
-    if hasattr(X, "tocsr") != _is_sparse(prepare):
+    if hasattr(X, "tocsr") != (prepare.kept_ is None):
         kind = ("dense", "sparse")[hasattr(X, "tocsr")]
         raise DataError(f"{source.name} holds {kind} rows, the model was trained on others")
     if not all(name.isdecimal() for name in names):
@@ -200,7 +177,7 @@ def _sparse_rows(
     read_as: dict[str, Any],
     progress: Progress | None,
 ) -> Iterator[Any]:
-    if not _is_sparse(prepare):
+    if prepare.kept_ is not None:
         raise DataError(f"{source.name} holds sparse rows, but the model was trained on dense ones")
     file = LibsvmFile(source, Reading(**{**vars(reading), "features": None}))
     yield from file.pieces(prepare.n_features_in_, read_as.get("first", 1), progress)

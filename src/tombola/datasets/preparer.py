@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tombola.datasets.arrow_files import as_table
-from tombola.datasets.assemble import refuse_missing
 from tombola.datasets.base import IMPUTE, DataError, about, check_encode, count, in_words
+from tombola.datasets.cells import missing_in
+from tombola.datasets.checks import refuse_missing
 from tombola.datasets.encode import AsIs, Rule, fit_rules, numbers_of
-from tombola.datasets.table import Table
+from tombola.datasets.table import Table, as_table
 
 __all__ = ["Preparer"]
 
@@ -218,9 +218,9 @@ class Preparer(TransformerMixin, BaseEstimator):
     def _check_missing(self, table: Table, used: Sequence[str]) -> None:
         """Refuse missing values unless they are imputed."""
         if self.impute is None:
-            there = [name for name in used if name in table.columns]
-            columns = [table.columns[name] for name in there]
-            refuse_missing(there, columns, table.place, ways=["median"])
+            there = {name: table.columns[name] for name in used if name in table.columns}
+            missing = ((name, missing_in(column)) for name, column in there.items())
+            refuse_missing(missing, table.place, ways=["median"])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

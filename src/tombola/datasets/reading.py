@@ -1,13 +1,16 @@
-"""The options of reading a file, and tables as they come out of one."""
+"""How a file is read: its options, and how its cells are written."""
 
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tombola.datasets.base import TASKS, DataError
-from tombola.datasets.cells import Style
 from tombola.datasets.dates import ORDERS
-from tombola.datasets.table import Column, Place
 from tombola.state import (
     CheckpointError,
     Document,
@@ -20,9 +23,72 @@ from tombola.state import (
     text,
 )
 
-__all__ = ["DEFAULTS", "KINDS", "Loaded", "Reading", "unique_names"]
+__all__ = ["DEFAULTS", "KINDS", "Reading", "Style", "as_number"]
 
 KINDS = ("number", "text", "date")
+MISSING = ("", "na", "n/a", "nan", "null", "none")  # in upper or lower case
+
+
+@functools.lru_cache(maxsize=2**14)
+def as_number(cell: str) -> float:
+    """Return the number in a cell, or NaN if it is not a number."""
+    try:
+        return math.nan if "_" in cell else float(cell)
+    except ValueError:
+        return math.nan
+
+
+@dataclass(frozen=True)
+class Style:
+    """How numbers and missing values are written.
+
+    Examples
+    --------
+    >>> Style(missing=("?",), decimal=",", thousands=".").numbers(["1.234,5", "?", "7", "x"])
+    (array([1234.5,    nan,    7. ,    nan]), array([False, False, False,  True]))
+    """
+
+    missing: tuple[str, ...] = ()
+    decimal: str = "."
+    thousands: str = ""
+    words: frozenset[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        more = {word.strip().lower() for word in self.missing}
+        object.__setattr__(self, "words", frozenset(MISSING) | more)
+
+    @property
+    def nulls(self) -> list[str]:
+        """Missing values as they are usually written, for readers that distinguish case."""
+        given = {*self.words, *self.missing}
+        return sorted({"NaN", *(made for it in given for made in (it, it.upper(), it.title()))})
+
+    def is_missing(self, cell: str) -> bool:
+        """Return whether a cell stands for a missing value."""
+        return cell.strip().lower() in self.words
+
+    def number(self, cell: str) -> float:
+        """Return the number in a cell, or NaN if it is not a number."""
+        if self.thousands:
+            cell = cell.replace(self.thousands, "")
+        if self.decimal != ".":
+            cell = "" if "." in cell else cell.replace(self.decimal, ".")
+        return as_number(cell)
+
+    def numbers(self, cells: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return cells as numbers, and which of them are text."""
+        import pyarrow as pa
+
+        if self == Style(self.missing):
+            try:  # pyarrow is faster, but knows no blanks around numbers
+                numbers = pa.array(cells, pa.string()).cast(pa.float64())
+                return numbers.to_numpy(zero_copy_only=False), np.zeros(len(cells), dtype=bool)
+            except pa.ArrowInvalid:
+                pass
+        values = np.array([self.number(cell) for cell in cells], dtype=np.float64)
+        odd = np.isnan(values)
+        odd[odd] = [not self.is_missing(cells[k]) for k in np.flatnonzero(odd).tolist()]
+        return values, odd
 
 
 class Reading(Document):
@@ -86,36 +152,3 @@ DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(Reading.declared), "drop": [], "keep": [], "missing": [], "decimal": ".",
     "thousands": "", "types": {}, "impute": False, "skip_bad_rows": False,
 }  # fmt: skip
-
-
-@dataclass
-class Loaded:
-    """The columns of a file, before they are checked."""
-
-    columns: dict[str, Column]
-    place: Place  # says where a row is in the file
-    forms: dict[str, str] = field(default_factory=dict)  # how dates are written
-    notes: list[str] = field(default_factory=list)
-    bad: dict[str, list[int]] = field(default_factory=dict)  # rows to be skipped, by reason
-    skipped: list[str] = field(default_factory=list)  # places of rows that have no fields
-
-
-def unique_names(names: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return names that differ: the second a becomes a.1; with a note on each.
-
-    Examples
-    --------
-    >>> unique_names(["a", "b", "a"])
-    (['a', 'b', 'a.1'], ("Another column named 'a' is called 'a.1'.",))
-    """
-    found: dict[str, None] = {}
-    given, notes = set(names), []
-    for name in names:
-        number, new = 0, name
-        while new in found or (number and new in given):
-            number += 1
-            new = f"{name}.{number}"
-        if number:
-            notes.append(f"Another column named {name!r} is called {new!r}.")
-        found[new] = None
-    return list(found), tuple(notes)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 __all__ = ["Sample", "rows_in_memory"]
 
@@ -17,19 +18,7 @@ class Sample:
     """Rows drawn without replacement, with the same probability for all.
 
     Each row gets a random key, and those with the smallest keys are kept, so that at most twice as
-    many are held at a time as are wanted.
-
-    Parameters
-    ----------
-    most : int
-        How many are drawn; fewer if there are fewer.
-
-    Attributes
-    ----------
-    rows : ndarray of int
-        The numbers of the rows, in order.
-    seen : int
-        How many there were.
+    many are held at a time as are wanted. `rows` are their numbers, in order, of `seen` rows.
     """
 
     def __init__(self, most: int) -> None:
@@ -48,7 +37,7 @@ class Sample:
             if chosen.size:
                 self.rows = np.append(self.rows, self.seen + chosen)
                 self._keys = np.append(self._keys, keys[chosen])
-                self._kept.append(batch.take(chosen))
+                self._kept.append(batch.take(pa.array(chosen)))
             self.seen += batch.num_rows
             if self.rows.size > 2 * self.most:
                 self._reduce()
@@ -65,7 +54,7 @@ class Sample:
         ends = np.cumsum([batch.num_rows for batch in self._kept])
         marks = np.split(chosen, ends[:-1])
         self._kept = [
-            batch.take(np.flatnonzero(mark))
+            batch.take(pa.array(np.flatnonzero(mark)))
             for batch, mark in zip(self._kept, marks, strict=True)
             if mark.any()
         ]
@@ -76,7 +65,7 @@ class Sample:
         done = 0
         for batch in batches:
             first, last = np.searchsorted(self.rows, [done, done + batch.num_rows])
-            yield batch.take(self.rows[first:last] - done)
+            yield batch.take(pa.array(self.rows[first:last] - done))
             done += batch.num_rows
 
 

@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -18,20 +18,10 @@ from tombola.datasets.base import DataError, Progress
 __all__ = ["DEFLATED", "KINDS", "Source", "opened"]
 
 KINDS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "text",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".npz": "npz",
-    ".npy": "npy",
-    ".libsvm": "libsvm",
-    ".svm": "libsvm",
-    ".svmlight": "libsvm",
-}
+    ".csv": "csv", ".tsv": "csv", ".txt": "text", ".parquet": "parquet", ".pq": "parquet",
+    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".npz": "npz", ".npy": "npy",
+    ".libsvm": "libsvm", ".svm": "libsvm", ".svmlight": "libsvm",
+}  # fmt: skip
 SHEETS = (".xlsx", ".xls", ".ods")
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 MARKS = {  # the first bytes of a file
@@ -48,22 +38,7 @@ KNOWN = ".csv, .tsv, .txt, .parquet, .arrow, .npz, .npy or .libsvm, or these wit
 
 
 class Source:
-    """A file: its name, what it holds and how it is packed.
-
-    Parameters
-    ----------
-    path : Path
-    name : str
-        What messages call it.
-
-    Attributes
-    ----------
-    kind : {"csv", "libsvm", "parquet", "arrow", "npz", "npy"}
-    stem : str
-        Its name without suffixes.
-    size : int
-        Bytes that it holds at most, unpacked.
-    """
+    """A file: its `kind`, its name and the `stem` of it, and its size unpacked, at most."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name
@@ -153,23 +128,16 @@ class Source:
 
 @contextmanager
 def opened(given: str | os.PathLike[str]) -> Iterator[Source]:
-    """Find a file; "-" is standard input, which is copied to a temporary file, like a pipe.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or it is empty.
-    """
+    """Find a file; "-" is standard input, which is copied to a temporary file, like a pipe."""
     path = Path(given)
-    if os.fspath(given) == "-" or path.is_fifo():
+    standard = os.fspath(given) == "-"
+    if standard or path.is_fifo():
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "stdin"
             with copy.open("wb") as file:
-                if os.fspath(given) == "-":
-                    shutil.copyfileobj(sys.stdin.buffer, file, 2**20)
-                else:
-                    with path.open("rb") as pipe:
-                        shutil.copyfileobj(pipe, file, 2**20)
+                pipe = nullcontext(sys.stdin.buffer) if standard else path.open("rb")
+                with pipe as given_bytes:
+                    shutil.copyfileobj(given_bytes, file, 2**20)
             if copy.stat().st_size == 0:
                 raise DataError("standard input is empty")
             yield Source(copy, "stdin")
@@ -208,12 +176,7 @@ def _unpacked(file: Any, packing: str | None, name: str) -> Any:
     if packing == "gzip":
         return gzip.open(io.BufferedReader(file) if isinstance(file, io.RawIOBase) else file)
     if packing == "zstd":
-        try:
-            from compression import zstd  # from Python 3.14 on
-
-            return zstd.open(file)
-        except ImportError:
-            import pyarrow
+        import pyarrow
 
         if not pyarrow.Codec.is_available("zstd"):
             raise DataError(f"{name} needs a pyarrow that reads zstd: unpack it first")

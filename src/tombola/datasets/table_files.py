@@ -1,36 +1,60 @@
-"""What files of tables share: rows in batches, and what text stands for."""
+"""What files of tables share: rows in batches, what text stands for, and what is used of it."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from shlex import quote
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
-from tombola.datasets.base import DataError, Progress, count
-from tombola.datasets.cells import Style, cell_in, is_text, numbers_in, settled, typed, words_in
-from tombola.datasets.reading import Loaded, Reading
+from tombola.datasets import cells, checks
+from tombola.datasets.base import DataError, Progress, about, count, in_words
+from tombola.datasets.reading import Reading, Style
 from tombola.datasets.sample import Sample, rows_in_memory
 from tombola.datasets.sources import Source
-from tombola.datasets.table import Column, Table, Words, as_truth
+from tombola.datasets.table import Place, Table
 
-__all__ = ["Batch", "TableFile"]
+__all__ = ["TableFile", "unique_names"]
+
+INDEX = re.compile(r"(column 0|unnamed: ?\d+|index|rownames|row|(row|line)?(id|nr|no)\.?|#)$", re.I)
+IDENTIFIER = re.compile(r"(?i:(.*[_ .-])?id|uuid|guid)$|.*[a-z]I[dD]$")
+LEAST = 3  # rows in order make an index
+ENOUGH = 10  # rows with different numbers make an identifier, if their column is named so
 
 
-class Batch(NamedTuple):
-    """Some rows: for each column, by number, a list of text, numbers or an array of pyarrow."""
+def unique_names(names: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return names that differ: the second a becomes a.1; with a note on each.
 
-    columns: dict[int, Any]
-    num_rows: int
+    Examples
+    --------
+    >>> unique_names(["a", "b", "a"])
+    (['a', 'b', 'a.1'], ("Another column named 'a' is called 'a.1'.",))
+    """
+    found: dict[str, None] = {}
+    given = dict.fromkeys(names := list(names))
+    notes = []
+    for name in names:
+        number, new = 0, name
+        while new in found or (number and new in given):
+            number += 1
+            new = f"{name}.{number}"
+        if number:
+            notes.append(f"Another column named {name!r} is called {new!r}.")
+        found[new] = None
+    return list(found), tuple(notes)
 
-    def take(self, rows: NDArray[np.int64]) -> "Batch":
-        """Return some of the rows."""
-        columns = {
-            j: [cells[k] for k in rows] if isinstance(cells, list) else cells.take(rows)
-            for j, cells in self.columns.items()
-        }
-        return Batch(columns, len(rows))
+
+@dataclass
+class Loaded:
+    """The columns of a file, before they are checked."""
+
+    notes: list[str]
+    columns: dict[str, Any] = field(default_factory=dict)
+    forms: dict[str, str] = field(default_factory=dict)  # how dates are written
+    bad: dict[str, Any] = field(default_factory=dict)  # rows to be skipped, by reason
 
 
 class TableFile(ABC):
@@ -53,51 +77,50 @@ class TableFile(ABC):
     notes: tuple[str, ...]
     rows_at_most: int
     headed = True
+    typed = False  # whether the file itself says what its columns hold
 
     def __init__(self, source: Source, reading: Reading) -> None:
         self.source, self.reading = source, reading
         self.style: Style = reading.style
         self.skipped: list[str] = []
-        self._drawn: NDArray[np.int64] | None = None  # the rows that `load` has drawn
+        self._drawn: Any = None  # the rows that `load` has drawn
 
     @abstractmethod
     def batches(
         self,
-        chosen: Collection[int],
+        chosen: Sequence[int],
         progress: Progress | None = None,
         text: Collection[int] = (),
-    ) -> Iterator[Batch]:
-        """Yield some rows at a time, of some columns; those in `text` as they are written."""
+        *,
+        whole: bool = False,
+    ) -> Iterator[Any]:
+        """Yield some rows at a time, or all, of some columns; those in `text` as written."""
 
     @abstractmethod
     def place(self, row: int) -> str:
         """Say where a row is in the file."""
 
-    def is_guessed(self, j: int) -> bool:
-        """Return whether the cells of a column say by themselves whether they are numbers."""
-        return True
-
     def where(self, row: int) -> str:
         """Say where a row of those that `load` has drawn is in the file."""
         return self.place(row if self._drawn is None else int(self._drawn[row]))
 
+    def guesses(self, name: str) -> bool:
+        """Return whether the cells of a column show what it holds."""
+        return not self.typed or name in self.reading.types
+
     # --- the whole file -----------------------------------------------------------------------
 
-    def load(self, progress: Progress | None = None) -> Loaded:
-        """Return all columns that are not dropped; of rows that memory cannot hold, a sample."""
+    def load(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Return X, y, columns and notes; refuse what cannot be used, or leave it out."""
         types, dropped = self.reading.types, set(self.reading.drop)
         chosen = [j for j, name in enumerate(self.names) if name not in dropped]
-        text = [j for j in chosen if types.get(self.names[j]) in ("text", "date")]
-        sample = None
-        most = self.reading.rows or rows_in_memory(len(self.names))
+        text = {j for j in chosen if types.get(self.names[j]) in ("text", "date")}
+        most, sample = self.reading.rows or rows_in_memory(len(self.names)), None
         if most is not None and (self.reading.rows or self.rows_at_most > most):
             sample = Sample(most)
-        parts: dict[int, list[Any]] = {j: [] for j in chosen}
-        batches = self.batches(chosen, progress, text)
-        for batch in batches if sample is None else sample.draw(batches):
-            for j in chosen:
-                parts[j].append(batch.columns[j])
-        loaded = Loaded({}, self.where, notes=list(self.notes), skipped=self.skipped)
+        batches = self.batches(chosen, progress, text, whole=sample is None)
+        parts = _by_column(chosen, batches if sample is None else sample.draw(batches))
+        loaded = Loaded([*self.notes])
         if sample is not None and sample.seen > sample.most:
             self._drawn = sample.rows
             why = "" if self.reading.rows else ", since memory holds no more"
@@ -106,74 +129,60 @@ class TableFile(ABC):
                 f"{sample.most:,} of {sample.seen:,} rows were drawn at random (--rows "
                 f"{sample.most}){why}."
             )
-        again = [j for j in chosen if self._was_text(j, parts[j])]
+        found = {j: self._column(self.names[j], parts.pop(j), loaded) for j in chosen}
+        again = [j for j in chosen if found[j] is None]
         if again:
-            parts |= {j: [] for j in again}
-            batches = self.batches(again, text=again)
-            for batch in batches if sample is None else sample.again(batches):
-                for j in again:
-                    parts[j].append(batch.columns[j])
-        for j in chosen:
-            loaded.columns[self.names[j]] = self._column(j, parts.pop(j), loaded)
-        return loaded
+            batches = self.batches(again, text=again, whole=sample is None)
+            parts = _by_column(again, batches if sample is None else sample.again(batches))
+            found |= {j: self._column(self.names[j], parts[j], loaded) for j in again}
+        loaded.columns = {self.names[j]: found[j] for j in chosen}
+        return self._assembled(loaded)
 
-    def _was_text(self, j: int, parts: list[Any]) -> bool:
-        """Return whether most cells are text, though the first ones were read as numbers."""
-        if not self.is_guessed(j) or self.names[j] in self.reading.types:
-            return False
-        texts = [is_text(part) for part in parts]
-        if all(texts) or not any(texts):
-            return False
-        values, odd = numbers_in(parts, self.style)
-        return int(np.count_nonzero(values == values)) < len(odd)
-
-    def _column(self, j: int, parts: list[Any], loaded: Loaded) -> Column:
+    def _column(self, name: str, parts: list[Any], loaded: Loaded) -> Any:
         """Return a column as what it holds, or is said to hold; refuse other cells, or note them.
 
-        It holds numbers if at least half of its values are.
+        It holds numbers if at least half of its values are. None if it is text, and was not read
+        as text from the first row on.
         """
-        name, kind = self.names[j], self.reading.types.get(self.names[j])
-        if kind is None and not self.is_guessed(j):
-            if not all(map(is_text, parts)):
-                return typed(parts)
-        elif kind in (None, "number"):
-            values, odd = numbers_in(parts[:1], self.style)
-            first = np.count_nonzero(values == values) < len(odd) and all(map(is_text, parts))
-            if kind is None and first:  # text, it seems: each value is looked at once
-                words = words_in(parts, self.style)
-                sure = self.style.numbers(words.values)[1]
-                counts = np.bincount(words.codes[words.codes >= 0], minlength=len(words.values))
-                if 2 * counts[sure].sum() > counts.sum():
-                    return self.settle(loaded, j, words)
-            values, odd = numbers_in(parts, self.style)
-            known = int(np.count_nonzero(values == values))
-            if kind or known >= len(odd):
-                if odd and self.reading.skip_bad_rows:
-                    loaded.bad[f"{name!r} is not a number"] = odd
-                elif odd:
+        head = [part for part in parts if not cells.is_text(part.type)]  # come before text
+        first = pa.chunked_array(head, head[0].type if head else cells.NUMBER)
+        if len(head) == len(parts):
+            return cells.as_column(first) if self.typed else first
+        text = cells.coded(pa.chunked_array(parts[len(head) :]), self.style)
+        kind = self.reading.types.get(name)
+        if self.guesses(name) and kind in (None, "number"):
+            numbers, odd = cells.numbers_in(text, self.style)
+            known = (
+                len(first) - int(cells.missing_in(first).sum()) + int((~np.isnan(numbers)).sum())
+            )
+            wrong = np.flatnonzero(odd)
+            if kind or known >= wrong.size:
+                if wrong.size and self.reading.skip_bad_rows:
+                    loaded.bad[f"{name!r} is not a number"] = len(first) + wrong
+                elif wrong.size:
                     unlike = f", unlike {count(known, 'other value')} of the column" * bool(known)
-                    self._refuse(odd[0], name, cell_in(parts, odd[0]), "a number", unlike)
-                return values
-        return self.settle(loaded, j, words_in(parts, self.style))
+                    value = text[int(wrong[0])].as_py()
+                    self._refuse(len(first) + int(wrong[0]), name, value, "a number", unlike)
+                return pa.chunked_array([*head, numbers])
+        return None if head else self.settle(loaded, name, text)
 
-    def settle(self, loaded: Loaded, j: int, text: Words) -> Column:
+    def settle(self, loaded: Loaded, name: str, text: Any) -> Any:
         """Return text as what it stands for; refuse dates with other text among them."""
-        name = self.names[j]
         kind = self.reading.types.get(name)
         if kind == "text":
             return text
-        column, form, odd, unsure = settled(text, self.reading.dates)
-        if form is None and kind == "date" and text.values:
-            self._refuse(int(np.flatnonzero(text.codes == 0)[0]), name, text.values[0], "a date")
+        column, form, unsure, odd = cells.settled(text, self.reading.dates)
         if form is None:
+            known = np.flatnonzero(~cells.missing_in(text))
+            if kind == "date" and known.size:
+                self._refuse(int(known[0]), name, text[int(known[0])].as_py(), "a date")
             return column
         loaded.forms[name] = form
         if odd is not None:
-            assert isinstance(column, np.ndarray)
-            rows = np.flatnonzero(np.isnat(column) & (text.codes >= 0)).tolist()
+            rows = np.flatnonzero(cells.missing_in(column) & ~cells.missing_in(text))
             if not self.reading.skip_bad_rows:
                 unlike = ", unlike most values of the column"
-                self._refuse(rows[0], name, text.values[odd], "a date", unlike)
+                self._refuse(int(rows[0]), name, odd, "a date", unlike)
             loaded.bad[f"{name!r} is not a date"] = rows
         if unsure:
             other = "day-first" if form.startswith("month") else "month-first"
@@ -190,6 +199,88 @@ class TableFile(ABC):
             f"{unlike} (--missing {quote(value)} takes it for a missing value)"
         )
 
+    # --- what is used -------------------------------------------------------------------------
+
+    def _assembled(self, loaded: Loaded) -> dict[str, Any]:
+        """Return X, y, columns and notes."""
+        names, reading, columns = self.names, self.reading, loaded.columns
+        checks.check_names(names, reading)
+        target = reading.target
+        if target is None and reading.task != "clustering":
+            raise DataError(
+                f"choose the target with --target: {in_words(names)} (--task clustering needs none)"
+            )
+        held = None if target is None else names[checks.column_number(names, target)]
+        if held in reading.drop:
+            raise DataError(
+                f"the target {held!r} cannot be dropped: leave out --drop {quote(held)}"
+            )
+        if not max(map(len, columns.values()), default=0):
+            raise DataError(f"{self.source.name} has a header but no rows")
+        y = None if held is None else columns.pop(held)
+        if not columns:
+            raise DataError(f"{self.source.name} has no column besides the target")
+        notes = loaded.notes
+        place: Place = self.where
+        doubtful = [name for name, it in columns.items() if not cells.is_clean(it)]
+        empty = {name: None for name in doubtful if cells.missing_in(columns[name]).all()}
+        if 0 < len(empty) < len(columns):
+            gone = "is empty and was left out.", "are empty and were left out."
+            notes.append(about(empty, *gone))
+            columns = {name: it for name, it in columns.items() if name not in empty}
+        columns = self._without_index(columns, notes)
+        if reading.skip_bad_rows:
+            columns, y, place = self._without_bad_rows(columns, y, held, loaded)
+        left = {name: columns[name] for name in doubtful if name in columns}
+        infinite = ((name, cells.infinite_in(it)) for name, it in left.items())
+        checks.refuse_infinite(infinite, place)
+        missing = ((name, cells.missing_in(it)) for name, it in left.items())
+        if not reading.impute:
+            checks.refuse_missing(missing, place)
+        return {
+            "X": Table(columns, loaded.forms, place),
+            "y": None if held is None or y is None else _labels(held, y, place),
+            "columns": tuple(columns),
+            "notes": tuple(notes),
+            "label": "" if held is None else repr(held),
+        }
+
+    def _without_index(self, columns: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+        """Return the columns that do not only number the rows."""
+        used = dict(columns)
+        for k, (name, column) in enumerate(columns.items()):
+            unnamed = not self.headed and k == 0 and name == "0"
+            what = _numbers_rows(name, column, unnamed)
+            if what and name not in self.reading.keep and len(used) > 1:
+                del used[name]
+                notes.append(
+                    f"The column {name!r} {what} and was left out (--keep {quote(name)} uses it)."
+                )
+        return used
+
+    def _without_bad_rows(
+        self, columns: dict[str, Any], y: Any, held: str | None, loaded: Loaded
+    ) -> tuple[dict[str, Any], Any, Place]:
+        """Return columns, target and places without the rows that would be refused."""
+        used = columns if held is None else {**columns, held: y}
+        bad = {
+            why: rows
+            for why, rows in loaded.bad.items()
+            if any(why.startswith(repr(name)) for name in used)
+        }
+        for name, column in used.items():
+            bad[f"{name!r} is infinite or too large"] = np.flatnonzero(cells.infinite_in(column))
+            if name == held or not self.reading.impute:
+                known = bad.get(f"{name!r} is not a number", bad.get(f"{name!r} is not a date", ()))
+                lost = np.flatnonzero(cells.missing_in(column))
+                bad[f"{name!r} is missing"] = np.setdiff1d(lost, known)
+        n = len(next(iter(columns.values())))
+        rows = checks.left_out(n, bad, self.where, loaded.notes, self.skipped)
+        chosen = pa.array(rows)
+        columns = {name: column.take(chosen) for name, column in columns.items()}
+        y = None if held is None else y.take(chosen)
+        return columns, y, lambda row: self.where(int(rows[row]))
+
     # --- new rows -----------------------------------------------------------------------------
 
     def pieces(
@@ -199,34 +290,75 @@ class TableFile(ABC):
 
         And the rows with text among numbers, which are an error unless they are to be skipped.
         """
-        chosen = {j: name for j, name in enumerate(self.names) if name in kinds}
-        start, text = 0, [j for j, name in chosen.items() if kinds[name] != "number"]
+        chosen = [j for j, name in enumerate(self.names) if name in kinds]
+        start, text = 0, [j for j in chosen if kinds[self.names[j]] != "number"]
         for batch in self.batches(chosen, progress, text):
-            columns: dict[str, Column] = {}
+            columns: dict[str, Any] = {}
             bad: list[int] = []
 
             def place(row: int, start: int = start) -> str:
                 return f"{self.place(start + row)} of {self.source.name}"
 
-            for j, name in chosen.items():
-                parts = [batch.columns[j]]
-                if not self.is_guessed(j) and not is_text(parts[0]):
-                    columns[name] = typed(parts)
+            for j, part in zip(chosen, batch.columns, strict=True):
+                name = self.names[j]
+                if not cells.is_text(part.type):
+                    columns[name] = cells.as_column(part)
                     continue
-                if kinds[name] == "number":
-                    columns[name], odd = numbers_in(parts, self.style)
-                    if not odd:
-                        continue
-                words = words_in(parts, self.style)
-                if kinds[name] != "number" or as_truth(words) is not None:
-                    columns[name] = words
-                elif self.reading.skip_bad_rows:
-                    bad += odd
-                else:
+                columns[name] = words = cells.coded(pa.chunked_array([part]), self.style)
+                if kinds[name] != "number" or not self.guesses(name):
+                    continue
+                if cells.as_truth(words) is not None:
+                    continue
+                numbers, odd = cells.numbers_in(words, self.style)
+                columns[name] = cells.as_column(numbers)
+                wrong = np.flatnonzero(odd).tolist()
+                bad += wrong
+                if wrong and not self.reading.skip_bad_rows:
                     raise DataError(
-                        f"{place(odd[0])}, column {name!r}: {cell_in(parts, odd[0])!r} is not a "
+                        f"{place(wrong[0])}, column {name!r}: {words[wrong[0]].as_py()!r} is not a "
                         "number, as the column was in training"
                     )
             start += batch.num_rows
             if batch.num_rows:
                 yield Table(columns, place=place), bad
+
+
+def _by_column(chosen: Sequence[int], batches: Iterable[Any]) -> dict[int, list[Any]]:
+    """Return the arrays of each column."""
+    parts: dict[int, list[Any]] = {j: [] for j in chosen}
+    for batch in batches:
+        for j, part in zip(chosen, batch.columns, strict=True):
+            parts[j] += getattr(part, "chunks", [part])
+    return {j: column or [pa.array([], cells.TEXT)] for j, column in parts.items()}
+
+
+def _numbers_rows(name: str, column: Any, unnamed: bool) -> str | None:
+    """Return in words why a column says nothing about its rows, or None."""
+    named = IDENTIFIER.match(name) is not None
+    if not (unnamed or named or INDEX.match(name)) or cells.kind_of(column) != "number":
+        return None
+    values = column.to_numpy()
+    n = len(values)
+    if n >= LEAST and values[0] in (0.0, 1.0) and (np.diff(values) == 1.0).all():
+        return "numbers the rows"
+    whole = named and n >= ENOUGH and bool((values == np.floor(values)).all())
+    differ = whole and len(np.unique(values)) == n
+    return "is an identifier, different in all rows," if differ else None
+
+
+def _labels(name: str, column: Any, place: Place) -> Any:
+    """Return the target; refuse missing values."""
+    lost = np.flatnonzero(cells.missing_in(column))
+    if lost.size:
+        raise DataError(
+            f"the target {name!r} is missing in {count(lost.size, 'row')}, first in "
+            f"{place(int(lost[0]))} (--skip-bad-rows leaves such rows out)"
+        )
+    kind = cells.kind_of(column)
+    if kind == "text":
+        codes, words = cells.words_of(column)
+        return np.array(words)[codes]
+    if kind == "date":  # days since 1970
+        return (column.to_numpy() - np.datetime64(0, "D")) / np.timedelta64(1, "D")
+    checks.refuse_infinite([(name, cells.infinite_in(column))], place)
+    return column.to_numpy()
