@@ -7,7 +7,7 @@ It fits the models that people would use to their end, with the same penalty, an
 rows that were held out. Next to it, shuffled epochs are raced against `VRB`, `GroupVRB` and the
 defaults of our solvers, which says whether adaptive draws pay.
 
-`network` asks the same about a PyTorch model.
+`network` asks the same about a PyTorch model, `timesteps` about the timesteps of a diffusion model.
 """
 
 try:
@@ -20,6 +20,7 @@ from tombola.advice.advise import advise
 from tombola.advice.network import network
 from tombola.advice.network_parts import NetworkAdvice, NetworkMethod, Signal
 from tombola.advice.parts import Group, Item, Method, Model, Possible, Race, Verdict
+from tombola.advice.timesteps import TimestepAdvice, timesteps
 from tombola.advice.verdict import decide
 
 __all__ = [
@@ -33,8 +34,10 @@ __all__ = [
     "Possible",
     "Race",
     "Signal",
+    "TimestepAdvice",
     "Verdict",
     "advise",
     "decide",
     "network",
+    "timesteps",
 ]

@@ -24,6 +24,7 @@ from tombola.torch.device import VRB, DeviceDraw, GroupVRB, IndexDraw, WeightInd
 from tombola.torch.loader import DeviceLoader, ImportanceLoader, ImportanceSampler, Numbered
 from tombola.torch.norms import GradientNorms, gradient_norms, last_layer_norms
 from tombola.torch.tensor_draw import TensorDraw
+from tombola.torch.timesteps import TimestepSampler
 from tombola.torch.weighted import WeightedSampler
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "IndexDraw",
     "Numbered",
     "TensorDraw",
+    "TimestepSampler",
     "WeightIndex",
     "WeightedSampler",
     "gradient_norms",

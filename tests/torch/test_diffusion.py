@@ -1,0 +1,110 @@
+"""The example on diffusion: each way to draw runs, small, and its figures are right."""
+
+import importlib.util
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "diffusion.py"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    spec = importlib.util.spec_from_file_location("diffusion", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    small = {"T": 20, "MARKS": 3, "ROUNDS": 2, "TURNS": 2, "TIMED": 1, "RATES": (1e-3,)}
+    for name, value in small.items():
+        monkeypatch.setattr(module, name, value)
+    threads = torch.get_num_threads()
+    yield module
+    torch.set_num_threads(threads)
+
+
+def images(path):
+    """A file like that of CIFAR-10, with images of one colour."""
+    parts = []
+    for k in range(12):
+        buffer = io.BytesIO()
+        Image.new("RGB", (32, 32), (20 * k, 0, 255)).save(buffer, "JPEG")
+        parts.append(np.frombuffer(buffer.getvalue(), dtype=np.uint8))
+    ends = np.cumsum([0, *map(len, parts)])
+    np.savez(path, blob=np.concatenate(parts), off=ends, tr=np.arange(12) < 8)
+    return path
+
+
+@pytest.mark.parametrize("data", ["digits", "images"])
+def test_it_runs_and_prints_every_way(example, data, tmp_path, capsys):
+    rows = tmp_path / "rows.csv"
+    options = ["--steps", "8", "--batch", "8", "--seeds", "1", "--rows", str(rows)]
+    if data == "images":
+        options += ["--full", "--data", str(images(tmp_path / "images.npz")), "--processes", "1"]
+    example.main(options)
+    printed, ways = capsys.readouterr().out, example.WAYS if data == "digits" else example.FEW
+    assert all(f"\n| {way} | " in printed for way in ways)
+    assert printed.count("share of each tenth") == (2 if data == "digits" else 1)
+    lines = rows.read_text().splitlines()
+    assert lines[0] == ",".join(example.COLUMNS)
+    runs = len(ways) + (len(ways) - 1 if data == "digits" else 0)  # of both settings
+    assert len(lines) == 1 + 3 * runs
+    assert all(math.isfinite(float(line.split(",")[-2])) for line in lines[1:])
+
+
+def test_full_asks_for_its_data(example, capsys):
+    with pytest.raises(SystemExit):
+        example.main(["--full"])
+    assert "--full needs --data" in capsys.readouterr().err
+
+
+def test_the_second_moment_keeps_every_loss_of_a_batch(example):
+    torch.manual_seed(0)
+    way, last = example.SecondMoment("cpu"), [[] for _ in range(example.T)]
+    for _ in range(10):
+        t, losses = torch.randint(0, 12, (200,)), torch.rand(200)
+        way.update_with_local_losses(t, losses)
+        for item, loss in zip(t.tolist(), losses.tolist(), strict=True):
+            last[item] = [*last[item], loss][-10:]
+    exact = torch.tensor([sum(loss**2 for loss in each) for each in last])
+    torch.testing.assert_close(way.last.square().sum(1), exact)
+    assert torch.equal(way.chances(), torch.full((example.T,), 1 / example.T))  # 8 of 20 unseen
+    way.update_with_local_losses(torch.arange(20).repeat(10), torch.ones(200))
+    assert way.chances().std() < 1e-6
+    way.update_with_local_losses(torch.zeros(10, dtype=torch.int64), torch.full((10,), 5.0))
+    assert float(way.chances()[0]) == pytest.approx(0.999 * 5 / 24 + 0.001 / 20, rel=1e-5)
+
+
+@pytest.mark.parametrize("prediction", ["v", "noise"])
+def test_the_loss_is_that_of_the_noise(example, prediction):
+    """The output's weight is that of the noise's error, seen through v."""
+    schedule = "cosine" if prediction == "v" else "linear"
+    objective = example.Objective(example.Setting("digits", prediction, schedule, 1, 1), "cpu")
+    torch.manual_seed(0)
+    x, noise, wrong = torch.randn(3, 20, 4).double()
+    t = torch.arange(20)
+    a = objective.bar.double()[:, None]
+    noisy = a.sqrt() * x + (1 - a).sqrt() * noise
+    guess = noise + 0.1 * wrong
+    v = (guess - (1 - a).sqrt() * noisy) / a.sqrt()  # v that means this guess of the noise
+    losses = objective.losses(lambda *_: v if prediction == "v" else guess, x, t, noise)
+    expected = objective.of_noise * (guess - noise).square().mean(1)
+    torch.testing.assert_close(losses.double(), expected.double(), rtol=1e-3, atol=1e-3)
+    # Kullback and Leibler: between two normal distributions of the same variance
+    alpha, before = objective.bar[1:] / objective.bar[:-1], objective.bar[:-1]
+    beta, after = 1 - alpha, 1 - objective.bar[1:]
+    shift = beta / (after * alpha).sqrt()  # of the mean, for each unit of the noise
+    variance = beta * (1 - before) / after
+    bits = shift**2 / (2 * variance) / math.log(2) * example.T
+    torch.testing.assert_close(objective.of_noise[1:], bits, rtol=1e-2, atol=0.0)
+
+
+def test_arrivals_lie_between_marks(example):
+    steps, scores = np.array([100, 200, 400]), np.array([3.0, 2.0, 1.0])
+    assert example.arrival(steps, scores, 1.5) == pytest.approx(200 * 2**0.5)
+    assert example.arrival(steps, scores, 2.0) == 200
+    assert example.arrival(steps, scores, 5.0) == 100
+    assert example.arrival(steps, scores, 0.5) == math.inf
