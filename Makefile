@@ -54,7 +54,7 @@ demo: $(SHOW)
 
 test: lint
 	@echo "== tests, compiled"
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 	@$(MAKE) --no-print-directory coverage
 
 coverage: $(READY)

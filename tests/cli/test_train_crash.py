@@ -20,8 +20,13 @@ from tombola.checkpoint import read
 from tombola.cli import train_fit
 from tombola.cli.main import main
 
-ARGUMENTS = ["breast_cancer", "--epochs", "3000", "--test", "0", "--alpha", "0.01", "--tol", "0"]
-TOTAL = 3000 * 569
+ARGUMENTS = ["train", "breast_cancer", "--test", "0", "--alpha", "0.01", "--tol", "0", "--epochs"]
+KILLS = 8
+
+
+def epochs_for(kills):
+    """Return more epochs than a run reaches between so many kills."""
+    return max(600, 15 * kills)
 
 
 def rounds_saved(folder):
@@ -34,20 +39,21 @@ def torment(folder, kills, seed):
 
     Returns at how many different rounds a run was picked up that was begun and not done.
     """
-    main(["train", *ARGUMENTS[:1], "--epochs", "2", "--out", str(folder / "warm")])  # all is loaded
+    main([*ARGUMENTS, "2", "--out", str(folder / "warm")])  # all is loaded
+    epochs = epochs_for(kills)
     rng, seen = random.Random(seed), set()
     for life in range(kills + 1):
         child = os.fork()
         if child == 0:
             train_fit.SAVE_EVERY = 0.0
-            os._exit(main(["train", *ARGUMENTS, "--out", str(folder / "run"), "--resume"]))
+            os._exit(main([*ARGUMENTS, str(epochs), "--out", str(folder / "run"), "--resume"]))
         if life < kills:
             time.sleep(rng.uniform(0.05, 0.25))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
             sys.exit("a child has failed")
-        if life < kills and 0 < (saved := rounds_saved(folder / "run")) < TOTAL:
+        if life < kills and 0 < (saved := rounds_saved(folder / "run")) < epochs * 569:
             seen.add(saved)
     return len(seen)
 
@@ -56,11 +62,11 @@ def torment(folder, kills, seed):
 def test_killed_and_resumed(tmp_path):
     from states import assert_same  # the script does without
 
-    command = [sys.executable, __file__, str(tmp_path), "8", "1"]
+    command = [sys.executable, __file__, str(tmp_path), str(KILLS), "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.splitlines()[-1]) >= 2, "no run was killed half-way"
-    assert main(["train", *ARGUMENTS, "--out", str(tmp_path / "whole")]) == 0
+    assert main([*ARGUMENTS, str(epochs_for(KILLS)), "--out", str(tmp_path / "whole")]) == 0
     ends = [
         read(tmp_path / name / "state" / "0.npz")["result"]["state"] for name in ("run", "whole")
     ]
@@ -69,7 +75,7 @@ def test_killed_and_resumed(tmp_path):
         for name in whole.files:
             np.testing.assert_array_equal(run[name], whole[name], err_msg=name)
     leftovers = [path for path in (tmp_path / "run").rglob("*") if path.name.endswith(".part")]
-    assert len(leftovers) <= 8  # of writes that were killed; none was taken for a file
+    assert len(leftovers) <= KILLS  # of writes that were killed; none was taken for a file
 
 
 if __name__ == "__main__":
