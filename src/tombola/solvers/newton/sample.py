@@ -36,7 +36,8 @@ CHEAP = 2**19  # products in a Hessian that is computed for each step
 SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
 ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-14  # of a step: what it must gain, and rounding
 RIDGE = 1e-9  # added to the curvature of the intercept, times the weight of the sample: it may be 0
-TURNS, CLOSE = 60, 0.1  # of conjugate gradients: at most, and the share that may be left
+TURNS = 60  # of conjugate gradients, at most
+CLOSE, CLOSER = 0.1, 0.03  # the share that they may leave; for one output, whose turns cost less
 LEFT = 0.01  # of a chance that a step foresees to be negative
 LIKELY = 2.0  # times the tolerance: a step that gains this little may prove to be the last
 # they are preconditioned over some rows: WORTH n / d, SOME, or RICH d, the most of them; in a basis
@@ -211,7 +212,7 @@ class Bowls:
             rest += mean
         towards = self.conditioned(rest)
         direction, square = towards, float(np.vdot(rest, towards))
-        goal = CLOSE**2 * square
+        goal = (CLOSE if self.classes else CLOSER) ** 2 * square
         for self.turns in range(1, TURNS + 1):
             bent = self.times(direction)
             curvature = float(np.vdot(direction, bent))
