@@ -33,6 +33,7 @@ STEPS = 20  # of Newton's method on a sample, at most
 ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
 FAR = 0.5  # ... or this share of a tolerance, if there is one: the certificate then is as good
 CHEAP = 2**19  # products in a Hessian that is computed for each step
+DIRECT = 2**21  # ... up to which steps of one output do not take conjugate gradients
 SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
 ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-14  # of a step: what it must gain, and rounding
 RIDGE = 1e-9  # added to the curvature of the intercept, times the weight of the sample: it may be 0
@@ -102,7 +103,8 @@ class Basis(NamedTuple):
         m, d, l2 = sample.factors.size, sample.d, sample.l2
         turned = d * d <= TURNED * m * classes
         size = max(SOME, WORTH * m // d, RICH * d if turned else 0)
-        places = np.arange(0, m, max(1, m // size))
+        counting = np.flatnonzero(sample.factors)  # others may overflow
+        places = counting[:: max(1, counting.size // size)]
         rows, factors = taken(sample.rows, places), sample.factors[places]
         factors *= sample.factors.sum() / (factors.sum() or 1.0)
         total = float(factors.sum()) or 1.0
@@ -359,7 +361,7 @@ class Sample:
         With many columns, and for several classes, it is a `Bowls`, in the basis of the one before.
         """
         m, several = self.factors.size, curves.ndim == 2
-        if not several and (self.d < 2 * WORTH or m < TALL * self.d or m * self.d**2 <= CHEAP):
+        if not several and (self.d < 2 * WORTH or m < TALL * self.d or m * self.d**2 <= DIRECT):
             return self.bowl_of(self.rows, self.factors * curves)
         classes = curves.shape[1] if several else 1
         basis = before.basis if isinstance(before, Bowls) else Basis.of(self, classes)
