@@ -9,7 +9,7 @@ from states import assert_same
 from tombola.problems import Softmax
 from tombola.solvers import Newton, Result
 from tombola.solvers.gap import best_constant
-from tombola.solvers.newton.sample import Bowls, Sample
+from tombola.solvers.newton.sample import Basis, Sample
 
 N, D, K, M, L2 = 900, 5, 4, 150, 1e-3
 FORMS = {"dense": np.asarray, "float32": np.float32, "CSR": sp.csr_array}
@@ -101,6 +101,48 @@ def test_products_with_the_hessian_and_steps(form, intercept):
     assert bowls.turns < 30
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_basis_is_uncorrelated_and_orthogonal_in_the_penalty(form):
+    sample = Newton()._begin(problem(form, weighted=True), None).all_rows()
+    basis = Basis.of(sample, K)
+    u, penalty = basis.rows.values, L2 * basis.matrix.T @ basis.matrix
+    np.testing.assert_allclose((u.T * basis.factors) @ u + penalty, np.eye(D), atol=1e-9)
+    np.testing.assert_allclose(penalty, np.diag(basis.penalty), atol=1e-9)
+    np.testing.assert_allclose(basis.factors @ u, 0.0, atol=1e-9)
+    rows = (data()[0][basis.places] - basis.centre) @ basis.matrix
+    np.testing.assert_allclose(u, rows, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["dense", "CSR"])
+def test_columns_that_are_0_in_all_rows_of_a_basis(form):
+    rng = np.random.default_rng(0)
+    X, places = rng.normal(size=(3000, 20)), np.arange(3000)
+    X[:, :10] *= 10.0 ** (np.arange(10) / 3) * (places[:, None] % 2 == 1)  # even ones are taken
+    it = Softmax(FORMS[form](X), rng.integers(3, size=3000), alpha=1e-9, fit_intercept=True)
+    sample = Newton()._begin(it, None).all_rows()
+    _, slopes, chances = it.model.derivatives(slice(None), np.zeros((3000, 3)))
+    bowls = sample.bowl(chances)
+    assert (bowls.basis.places % 2 == 0).all()
+    bowls.step(sample.gradient(np.zeros(it.shape), slopes))
+    assert bowls.turns <= 3
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("form", ["dense", "CSR"])
+def test_more_columns_than_a_basis_pays_for(form, intercept):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 200)) * (rng.uniform(size=(60, 200)) < 0.2)
+    y = X[:, :3].argmax(axis=1)
+    it = Softmax(FORMS[form](X), y, alpha=1e-2, fit_intercept=intercept)
+    assert Basis.of(Newton()._begin(it, None).all_rows(), 3).matrix is None
+    peer = LogisticRegression(C=1 / (60 * 1e-2), tol=1e-9, fit_intercept=intercept).fit(X, y)
+    theirs = np.column_stack([peer.coef_, peer.intercept_]) if intercept else peer.coef_
+    solver = Newton(tol=1e-8)
+    result = solver.minimize(it, rounds=60)
+    assert solver.gap(it, result) <= 1e-8
+    assert it.value(result.solution) == pytest.approx(it.value(theirs), rel=1e-6)
+
+
 def test_a_start_with_a_mean_over_classes():
     """No loss depends on that mean: the penalty alone moves it, to 0."""
     it = problem()
@@ -171,9 +213,7 @@ def test_predictions_that_are_not_balanced_prove_nothing():
         gradient = run.survey.gradient.copy()
         gradient[:, D] = 0.0
         sample.intercept = 0
-        step, gain = Bowls(sample, chances, Sample.bowl(sample, chances).blocks).step(
-            gradient[:, :D]
-        )
+        step, gain = Sample.bowl(sample, chances).step(gradient[:, :D])
         w[:, :D] += 0.5 * step
         if gain < 1e-20:
             break

@@ -30,7 +30,6 @@ SMALL = 2**23  # products in the Hessian of all rows, up to which newton is used
 ROWS_PER_PAIR = 0.3  # and these for each pair of columns: else Hessians take too long
 SLOW_EPOCHS = 100.0  # c |x|^2 / (l2 n) from which on sdca is slow
 WIDEST = 4096  # columns of a Hessian, at most: it takes 8 width^2 bytes, and their factors as many
-MOST_PRODUCTS = 2**36  # in the Hessians of softmax, a block for each class
 COLUMNS_PER_ROW = 4  # at most, for a Hessian
 ADAGRAD_RATE = 0.3  # the default; see docs/decisions/estimator_defaults.md
 
@@ -195,8 +194,7 @@ def default_solver(problem: LinearProblem, drawn: bool) -> str:
     if problem.has_dual and problem.l2 > 0:
         return "sdca" if kinks or problem.l1 > 0 or not suits_newton(problem, drawn) else "newton"
     if isinstance(problem, Softmax) and not drawn and problem.l2 > 0 and problem.l1 == 0:
-        products = problem.outputs * problem.n * (problem.d + problem.fit_intercept) ** 2
-        return "newton" if products <= MOST_PRODUCTS else "saga"
+        return "newton"
     return "adagrad" if kinks else "saga"
 
 

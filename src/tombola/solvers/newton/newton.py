@@ -81,7 +81,7 @@ class Newton(CertifiedSolver):
     samples. Nothing is compiled: passes are matrix products, with BLAS's threads.
 
     With several classes, or many rows for each column, steps are those of conjugate gradients,
-    preconditioned by the Hessian of some of the rows, a block for each class.
+    preconditioned by a diagonal for each class in one basis of all, of some of the rows.
 
     A step on all rows ends with slopes that it foresaw to be stationary. They are a dual point: its
     value is a lower bound that is as good as the step, where the slopes at the new point prove

@@ -33,15 +33,18 @@ STEPS = 20  # of Newton's method on a sample, at most
 ENOUGH = 0.01  # it ends when a step is expected to gain this share of what the first one was
 FAR = 0.5  # ... or this share of a tolerance, if there is one: the certificate then is as good
 CHEAP = 2**19  # products in a Hessian that is computed for each step
+DIRECT = 2**21  # ... up to which steps of one output do not take conjugate gradients
 SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
 ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-14  # of a step: what it must gain, and rounding
 RIDGE = 1e-9  # added to the curvature of the intercept, times the weight of the sample: it may be 0
-TURNS, CLOSE = 60, 0.03  # of conjugate gradients: at most, and the share that may be left
+TURNS = 60  # of conjugate gradients, at most
+CLOSE, CLOSER = 0.1, 0.03  # the share that they may leave; for one output, whose turns cost less
 LEFT = 0.01  # of a chance that a step foresees to be negative
 LIKELY = 2.0  # times the tolerance: a step that gains this little may prove to be the last
-WORTH, SOME = 8, 512  # it is preconditioned by some rows, which costs about two turns, or SOME
+# they are preconditioned over some rows: WORTH n / d, SOME, or RICH d, the most of them; in a basis
+# of its own up to d^2 = TURNED n K
+WORTH, SOME, RICH, TURNED = 8, 512, 2, 8
 TALL = 64  # rows for each column, from which on that pays for one output
-PATIENCE = 20  # turns after which all rows are taken for that
 FLOORS = (1e-14, 1e-11, 1e-8)  # added to the Hessian's diagonal, relative to it
 SMALLEST = 1e-300  # of that diagonal
 SHORT = 10  # rows with less than 1 / SHORT of all columns are multiplied as sparse ones
@@ -78,25 +81,89 @@ class Bowl(NamedTuple):
                 return step, gain
         return step, math.nan
 
-    def inverse(self) -> "Bowl":
-        """Return the same with the inverse of its matrix, for `times`."""
-        return self._replace(matrix=np.asarray(np.linalg.inv(self.matrix), dtype=np.float64))
 
-    def times(self, vector: Floats) -> Floats:
-        """Return H^-1 times a vector, for an inverse."""
-        d, out = self.scales.size, np.empty_like(vector)
-        rest = vector[:d] - self.means * vector[d] if self.mass > 0.0 else vector[:d]
-        out[:d] = self.scales * (self.matrix @ (self.scales * rest))
-        if self.mass > 0.0:
-            out[d] = vector[d] / self.mass - self.means @ out[:d]
-        return out
+class Basis(NamedTuple):
+    """Columns R of coefficients, w = R v, in which a Hessian is nearly diagonal.
+
+    Over some rows, z = u v + an intercept, with entries u that are uncorrelated, have a mean of 0
+    and are orthogonal in the penalty.
+    """
+
+    places: Ints  # some rows of a sample, evenly spaced
+    factors: Floats  # what they count; the same sum as those of the sample
+    rows: Rows  # their entries u
+    matrix: Floats | None  # R, (d, d); None: the identity
+    centre: Floats  # (d,): what was subtracted from the rows before R
+    penalty: Floats  # (d,): the diagonal of R' R l2
+    lack: Floats  # (d,): that of the mean squares of columns that these rows lack
+
+    @classmethod
+    def of(cls, sample: "Sample", classes: int) -> "Basis":
+        """Return the basis of a sample; R = I if another one costs more than about 20 products."""
+        m, d, l2 = sample.factors.size, sample.d, sample.l2
+        turned = d * d <= TURNED * m * classes
+        size = max(SOME, WORTH * m // d, RICH * d if turned else 0)
+        counting = np.flatnonzero(sample.factors)  # others may overflow
+        places = counting[:: max(1, counting.size // size)]
+        rows, factors = taken(sample.rows, places), sample.factors[places]
+        factors *= sample.factors.sum() / (factors.sum() or 1.0)
+        total = float(factors.sum()) or 1.0
+        sums, seen = moments(rows, factors)
+        whole = seen if places.size == m else moments(sample.rows, sample.factors)[1]
+        lack = np.where(whole > 2.0 * seen, whole, 0.0)  # a column may be 0 in all of these rows
+        centre, penalty, matrix = np.zeros(d), np.full(d, l2), None
+        if turned or isinstance(rows, Dense):
+            centre = sums / total * sample.intercept
+            entries = filled(rows) - centre
+            if turned:
+                ridge = l2 + lack + FLOORS[1] * total * centre**2
+                matrix = turn((entries.T * factors) @ entries + np.diag(ridge), l2)
+                entries = entries @ matrix
+                penalty, lack = l2 * (matrix**2).sum(axis=0), lack @ matrix**2
+            rows = Dense(entries)
+        return cls(places, factors, rows, matrix, centre, penalty, lack / total)
+
+
+def moments(rows: Rows, factors: Floats) -> tuple[Floats, Floats]:
+    """Return the sum of rows times factors of shape (m,) or (K, m), and that of their squares."""
+    sums, squares = np.zeros((2, *factors.shape[:-1], shape_of(rows)[1]))
+    for where, matrix in blocks(rows):
+        square = matrix**2 if isinstance(rows, Dense) else matrix.power(2)
+        sums += factors[..., where] @ matrix
+        squares += factors[..., where] @ square
+    return sums, squares
+
+
+def filled(rows: Rows) -> Floats:
+    """Return rows as an array."""
+    if isinstance(rows, Dense):
+        return np.asarray(rows.values, dtype=np.float64)
+    out = np.zeros(shape_of(rows))
+    out[np.repeat(np.arange(len(out)), np.diff(rows.starts)), rows.columns] = rows.values
+    return out
+
+
+def turn(square: Floats, l2: float) -> Floats:
+    """Return an R for which R' A R = 1, and R' R is diagonal if l2 > 0.
+
+    It does not depend on the units of columns.
+    """
+    scales = 1.0 / np.sqrt(np.maximum(square.diagonal(), SMALLEST))
+    square *= scales
+    square *= scales[:, None]
+    square[np.diag_indices_from(square)] = 1.0 + FLOORS[1]
+    if not np.isfinite(square).all():
+        return np.diag(scales)
+    inverse = np.linalg.inv(np.linalg.cholesky(square)).T
+    found = np.linalg.eigh((inverse.T * (l2 * scales**2)) @ inverse)[1]
+    return np.asarray(scales[:, None] * (inverse @ found), dtype=np.float64)
 
 
 class Bowls:
     """The Hessian of a sample: products with it, and steps by conjugate gradients.
 
-    They are preconditioned by a block for each class. The mean over classes, which no loss depends
-    on, is apart from them: there the Hessian is l2.
+    They are preconditioned by its diagonal in a `Basis`, for each class. The mean over classes,
+    which no loss depends on, is apart from that: there the Hessian is l2.
 
     Attributes
     ----------
@@ -104,9 +171,17 @@ class Bowls:
         Products that the last step took.
     """
 
-    def __init__(self, sample: "Sample", curves: Floats, blocks: list[Bowl]) -> None:
-        self.sample, self.curves, self.blocks, self.turns = sample, curves, blocks, 0
+    def __init__(self, sample: "Sample", curves: Floats, basis: Basis) -> None:
+        self.sample, self.curves, self.basis, self.turns = sample, curves, basis, 0
         self.classes, self.all_count = curves.ndim == 2, bool(sample.factors.all())
+        bends = curves[basis.places]
+        bends = ((bends * (1.0 - bends)).T if self.classes else bends[None]) * basis.factors
+        total = float(basis.factors.sum()) or 1.0
+        self.mass = bends.sum(axis=1, keepdims=True) + RIDGE * total
+        sums, squares = moments(basis.rows, bends)
+        self.means = sums / self.mass * sample.intercept
+        variances = np.maximum(squares - self.mass * self.means**2, FLOORS[1] * squares)
+        self.diagonal = np.maximum(variances + basis.penalty + self.mass * basis.lack, SMALLEST)
 
     def times(self, vectors: Floats) -> Floats:
         """Return the Hessian times vectors of shape (width,) or (K, width)."""
@@ -139,7 +214,7 @@ class Bowls:
             rest += mean
         towards = self.conditioned(rest)
         direction, square = towards, float(np.vdot(rest, towards))
-        goal = CLOSE**2 * square
+        goal = (CLOSE if self.classes else CLOSER) ** 2 * square
         for self.turns in range(1, TURNS + 1):
             bent = self.times(direction)
             curvature = float(np.vdot(direction, bent))
@@ -160,11 +235,19 @@ class Bowls:
         return step, -float(np.vdot(gradient, step))
 
     def conditioned(self, vectors: Floats) -> Floats:
-        """Return vectors times the inverses of the blocks."""
-        if not self.classes:
-            return self.blocks[0].times(vectors)
-        found = [block.times(row) for block, row in zip(self.blocks, vectors, strict=True)]
-        return np.array(found)
+        """Return the inverse of the diagonal times vectors."""
+        d, basis, given = self.sample.d, self.basis, np.atleast_2d(vectors)
+        out, level = np.empty_like(given), given[:, d:] if self.sample.intercept else 0.0
+        rest = given[:, :d] - level * basis.centre
+        rest = rest if basis.matrix is None else rest @ basis.matrix
+        rest = (rest - level * self.means) / self.diagonal
+        out[:, :d] = rest if basis.matrix is None else rest @ basis.matrix.T
+        if self.sample.intercept:
+            out[:, d] = given[:, d] / self.mass[:, 0] - (self.means * rest).sum(axis=1)
+            out[:, d] -= out[:, :d] @ basis.centre
+        if self.classes:
+            out -= out.mean(axis=0)
+        return out.reshape(vectors.shape)
 
 
 def bowl_over(rows: Rows, bends: Floats, total: float, l2: float, intercept: bool) -> Bowl:
@@ -228,10 +311,7 @@ class Sample:
         """Return the sample of some rows, as a copy: dense ones unless they are short."""
         rows = taken(model.rows, items)
         if isinstance(rows, Sparse) and mean_entries(rows) * SHORT >= rows.shape[1]:
-            dense = np.zeros(shape_of(rows))
-            places = np.repeat(np.arange(items.size), np.diff(rows.starts))
-            dense[places, rows.columns] = rows.values
-            rows = Dense(dense)
+            rows = Dense(filled(rows))
         return cls(rows, model, items, factors)
 
     def eighth(self) -> "Sample":
@@ -278,21 +358,14 @@ class Sample:
     def bowl(self, curves: Floats, before: Any = None) -> Any:
         """Return the Hessian of F_m + l2/2 |w|^2, for second derivatives or chances.
 
-        With many columns, and for several classes, it is a `Bowls` preconditioned by some of the
-        rows: by all if that was not enough before, or without a penalty, when columns that are 0
-        in some rows would count for nothing.
+        With many columns, and for several classes, it is a `Bowls`, in the basis of the one before.
         """
-        m, every = self.factors.size, 1
-        if self.l2 > 0.0 and not (isinstance(before, Bowls) and before.turns > PATIENCE):
-            every = max(1, min(self.d // WORTH, m // SOME))
-        several = curves.ndim == 2
-        if not several and (every == 1 or m < TALL * self.d or m * self.d**2 <= CHEAP):
+        m, several = self.factors.size, curves.ndim == 2
+        if not several and (self.d < 2 * WORTH or m < TALL * self.d or m * self.d**2 <= DIRECT):
             return self.bowl_of(self.rows, self.factors * curves)
-        some = np.arange(0, m - m % every, every)
-        rows = taken(self.rows, some) if every > 1 else self.rows
-        factors, part = self.factors[some] * every, curves[some]
-        bends = (part * (1.0 - part)).T if several else part[None]
-        return Bowls(self, curves, [self.bowl_of(rows, factors * c).inverse() for c in bends])
+        classes = curves.shape[1] if several else 1
+        basis = before.basis if isinstance(before, Bowls) else Basis.of(self, classes)
+        return Bowls(self, curves, basis)
 
     def bowl_of(self, rows: Rows, bends: Floats) -> Bowl:
         """Return the Hessian of some rows, which stand for the sample."""
