@@ -1,5 +1,6 @@
 """The example on diffusion: each way to draw runs, small, and its figures are right."""
 
+import csv
 import importlib.util
 import io
 import math
@@ -10,7 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "diffusion.py"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "diffusion.py"
 
 
 @pytest.fixture
@@ -108,3 +110,24 @@ def test_arrivals_lie_between_marks(example):
     assert example.arrival(steps, scores, 2.0) == 200
     assert example.arrival(steps, scores, 5.0) == 100
     assert example.arrival(steps, scores, 0.5) == math.inf
+
+
+def test_figures_of_the_page_are_those_of_the_rows(example):
+    page = (ROOT / "docs" / "diffusion.md").read_text()
+    with (ROOT / "docs" / "results" / "diffusion" / "digits.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row.update(step=int(row["step"]), score=float(row["score"]), seed=int(row["seed"]))
+    checked = 0
+    for setting in sorted({row["setting"] for row in rows}):
+        mine = [row for row in rows if row["setting"] == setting]
+        for way in sorted({row["way"] for row in mine}):
+            curves = [example.curve(mine, way, seed) for seed in range(3)]
+            goals = [example.curve(mine, "uniform", seed)[1][-1] for seed in range(3)]
+            assert example.spread([c[1][-1] for c in curves], 3).split(" ")[0] in page
+            pairs = zip(curves, goals, strict=True)
+            gains = [2000 / example.arrival(*each, goal) for each, goal in pairs]
+            if way != "uniform" and min(gains) > 0:
+                assert example.spread(gains) in page
+                checked += 1
+    assert checked == 8

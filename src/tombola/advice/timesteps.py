@@ -62,7 +62,9 @@ def timesteps(
     ----------
     model_loss : callable
         Takes timesteps, an int64 tensor, and returns the loss at each, weighted as in training, on
-        data and noise of its choice. Do not use the first steps of a training run.
+        data and noise of its choice; or, better, the norm of the gradient of that loss at the
+        output of the network. Losses overstate the ratio if the error itself depends on t. The
+        model should be past its first steps.
     n : int
         The number of timesteps, from 0 to n - 1.
     passes : int, default=16
