@@ -41,8 +41,8 @@ class TimestepSampler(VRB):
         Whether `sample` returns t in [0, 1), uniform within the bin that was drawn. The position
         within the bin comes from torch's default generator.
     device, shuffle, quantity, seed
-        As for `VRB`. On a CUDA device nothing waits for the host, and `sample` and
-        `update_with_local_losses` may be captured in a CUDA graph.
+        As for `VRB`. On a CUDA device, in a single process, nothing waits for the host, and
+        `sample` and `update_with_local_losses` may be captured in a CUDA graph.
 
     Notes
     -----
