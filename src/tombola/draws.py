@@ -124,8 +124,9 @@ class Draw:
         nominal: int | None = None,
     ) -> "Draw":
         """Return a draw that owns arrays just made by a sampler: no checks, no copies."""
-        indices.setflags(False)  # write, by its place: twice as fast as by its name
-        probabilities.setflags(False)
+        # write, by its place: twice as fast as by its name
+        indices.setflags(False)  # type: ignore[call-arg]
+        probabilities.setflags(False)  # type: ignore[call-arg]
         draw: Any = _Open()  # three times as fast as assignments around `__setattr__`
         draw.indices = indices
         draw.probabilities = probabilities
