@@ -1,5 +1,8 @@
 """Records: numbers with declared types and ranges, which kernels change in place."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -180,3 +183,12 @@ def test_arrays_side_by_side_begin_at_a_cache_line_and_are_zero():
         arrays = side_by_side(n, weight=np.int64, score=np.float64, visits=np.float32)
         assert min(array.ctypes.data for array in arrays.values()) % 64 == 0
         assert not any(array.any() for array in arrays.values())
+
+
+def test_cells_can_be_pickled_and_copied():
+    made = block()
+    for other in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
+        assert other.dtype == made.dtype
+        assert type(other[0]) is type(made[0])
+        other[0].left += 3
+        assert (other[0].left, made[0].left) == (7, 4)

@@ -4,6 +4,7 @@ A kernel cannot change a number that is passed to it, but it can change the elem
 Numbers that change are therefore fields of a one-element structured array: ``cell[0].name``.
 """
 
+import copyreg
 import functools
 import operator
 from typing import (
@@ -154,8 +155,25 @@ def _record_type(layout: tuple[Any, ...]) -> np.dtype[Any]:
     for name, *_ in layout:
         if hasattr(np.void, name):  # `cell[0].name` would be numpy's, outside of kernels
             raise ValueError(f"a record cannot have a field {name!r}: numpy uses that name")
-    fields = {name: _field(name) for name, *_ in layout}
-    return np.dtype((type("Fields", (np.void,), fields), list(layout)))
+    return np.dtype((_scalar_type(*(name for name, *_ in layout)), list(layout)))
+
+
+class _ScalarType(type):
+    """The type of what `_scalar_type` returns: pickle calls that function again."""
+
+
+@functools.cache
+def _scalar_type(*names: str) -> type:
+    """Return the type of ``cell[0]``, with the fields as attributes."""
+    return _ScalarType("Fields", (np.void,), {name: _field(name) for name in names})
+
+
+def _reduced(kind: Any) -> Any:
+    names = (name for name, value in vars(kind).items() if isinstance(value, property))
+    return _scalar_type, tuple(names)
+
+
+copyreg.pickle(_ScalarType, _reduced)
 
 
 def _field(name: str) -> property:
