@@ -682,9 +682,9 @@ def all_targets(only=()):
     found += [SamplerFile(name, how) for name in ("VRB", "GroupVRB") for how in BLIND]
     found += [ResultFile(name) for name in RUNS]
     found += [ResultFile(name, how) for name in ("dual", "lazy") for how in BLIND]
-    found += [OfRun("state of a class", "state/1.npz")]
-    found += [OfRun("state of a class", "state/1.npz", how) for how in BLIND]
-    found += [OfRun("fit of a class", "state/1.npz", "fields", ())]
+    found += [OfRun("state of a fit", "state/0.npz")]
+    found += [OfRun("state of a fit", "state/0.npz", how) for how in BLIND]
+    found += [OfRun("fit", "state/0.npz", "fields", ())]
     found += [OfRun("state by columns", "state/0.npz", how, (), BY_COLUMNS)
               for how in ("fields", *BLIND)]  # fmt: skip
     found += [OfRun("record", "run.json", "bytes"), OfRecord("record", "run.json")]
