@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tombola.cli.output import check_folder, owned
 from tombola.cli.progress import Progress
-from tombola.demo import clusters, linear, photograph
+from tombola.demo import clusters, linear, timesteps
 from tombola.demo.page import headline, page, picture, summary
 from tombola.demo.parts import FULL, Pictures, Size
 from tombola.report.record import versions
@@ -16,7 +16,7 @@ from tombola.state.files import replaced_file, write_text
 
 __all__ = ["add_arguments", "run"]
 
-PARTS = {"linear": linear, "clusters": clusters, "photograph": photograph}
+PARTS = {"linear": linear, "clusters": clusters, "timesteps": timesteps}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

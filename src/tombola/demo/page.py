@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tombola.demo import clusters, linear, photograph
+from tombola.demo import clusters, linear, timesteps
 from tombola.demo.parts import Pictures, Section, Size, draw_picture, listed
 from tombola.report import Page, figures
 from tombola.report.exhibit import Finding
@@ -73,7 +73,7 @@ def picture(parts: dict[str, list[Row]], colours: Pictures) -> Any:
     clusters.draw_panel(axes[3], parts["clusters"])
     count = parts["clusters"][0]["clusters"]
     draw_picture(axes[4], colours["tombola"], f"{count} colours, by tombola")
-    photograph.draw_panel(axes[5], parts["photograph"])
+    timesteps.draw_panel(axes[5], parts["timesteps"])
     figures.legend_below(figure)
     return figure
 

@@ -23,6 +23,7 @@ Pictures = dict[str, NDArray[np.float64]]  # by title
 LOOKS = {  # Okabe, Ito (2008), as in tombola.report.figures
     "shuffled": ("#333333", "--", "s"),
     "scikit-learn": ("#333333", "--", "s"),
+    "uniform": ("#333333", "--", "s"),
     "uniform sample": ("#009E73", ":", "^"),
     "adaptive": ("#0072B2", "-", "o"),
     "tombola": ("#0072B2", "-", "o"),
@@ -36,8 +37,7 @@ class Size(NamedTuple):
     linear_thin: int = 1  # of the rows of linear models: one of how many is used
     clusters: int = 64
     thin: int = 1  # of the photograph that is clustered: every how many pixels along a side
-    shrink: int = 3  # of the photograph that is fitted: pixels along a side that become one
-    steps: int = 1000
+    steps: int = 1200  # of the diffusion model
 
 
 FULL = Size()
