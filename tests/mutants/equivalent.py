@@ -446,4 +446,28 @@ EQUIVALENT = {
     SAMPLERS + "default_rule.py, ParameterFree.fade: 1.0 -> 2.0 in `if self.rule[0].fade < 1.0:`": (
         "a factor of 1 changes nothing"
     ),
+    # samplers, of seed 0 once states were declared
+    SAMPLERS
+    + "water_filling.py, water_level: lack + excess <= CLOSE * total -> "
+    + "(lack + excess < CLOSE * total)": "a tie takes one pass more",
+    SAMPLERS + "water_filling.py, water_level: lack >= excess -> (lack > excess)": (
+        "if as much is lacking as in excess, the level is the last one either way"
+    ),
+    SAMPLERS
+    + "deck.py, deal_in_numpy: True -> False in `for place, other in zip(places.tolist(), "
+    + "others.tolist(), strict=True):`": "both have the same length",
+    SAMPLERS
+    + "latest.py, plan_in_numpy: True -> False in `for place, other in zip(last.tolist(), "
+    + "integers_below(last + 1, words).tolist(), strict=True):`": "both have the same length",
+    SAMPLERS
+    + "default_rule.py, ParameterFree.fade: self.rule[0].fade < 1.0 -> "
+    + "(self.rule[0].fade <= 1.0)": "a product with 1",
+    SAMPLERS
+    + "rivals/mirror_descent.py, MirrorDescentState.fault: abs(rule[name] - right) <= DRIFT * total"
+    + " -> (abs(rule[name] - right) < DRIFT * total)": (
+        "a sum that is off by the limit itself, to the last bit"
+    ),
+    SAMPLERS + "rivals/vrm.py, take_step: 1 -> 2 in `i, j = 0, -1  # from j to i`": (
+        "any number below 0 says that there is no component yet"
+    ),
 }
