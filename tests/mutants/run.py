@@ -54,8 +54,8 @@ STEPS = (
 )  # fmt: skip
 STEP_TESTS = (
     "block", "carry", "closed_form", "coordinate", "descents", "divergence", "kmeans_rounds",
-    "lazy", "mini_batch_kmeans", "newton_parts", "newton_softmax", "quadratic",
-    "rate_search", "sdca", "unbiased", "working_sets",
+    "lazy", "mini_batch_kmeans", "newton", "newton_parts", "newton_softmax", "newton_state",
+    "quadratic", "rate_search", "sdca", "sdca_state", "standardised", "unbiased", "working_sets",
 )  # fmt: skip
 
 

@@ -89,6 +89,18 @@ def test_bad_losses_are_named():
 
 
 @pytest.mark.parametrize("given", [{}, {"plan": 4}, {"among": [1, 3, 4]}])
+def test_solvers_that_pass_all_losses_get_the_draws_of_the_sampler(given):
+    by_sampler, by_state = Latest(6, seed=4, **given), Latest(6, seed=4, **given)
+    losses = np.array([0.0, 2.0, 1e300, 0.5, 7.0, 1.0])
+    for sampler in (by_sampler, by_state):
+        sampler.draw(2)  # some of a plan, which is dropped
+    by_sampler.update_all(losses)
+    by_state.state.update_all(losses)
+    np.testing.assert_array_equal(by_state.probabilities(), by_sampler.probabilities())
+    np.testing.assert_array_equal(by_state.draw(12).indices, by_sampler.draw(12).indices)
+
+
+@pytest.mark.parametrize("given", [{}, {"plan": 4}, {"among": [1, 3, 4]}])
 def test_a_file_restores_it_by_name(given, tmp_path):
     sampler = Latest(6, seed=4, **given)
     sampler.update_all(np.arange(6.0))
