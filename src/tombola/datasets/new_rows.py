@@ -4,20 +4,13 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from tombola.datasets.arrays import ArrayFile
 from tombola.datasets.base import DataError, Progress, about, count, in_words, no_such
-from tombola.datasets.cells import infinite_in, kind_of, missing_in, words_of
-from tombola.datasets.checks import refuse_infinite
-from tombola.datasets.dates import moments
 from tombola.datasets.files import open_file
 from tombola.datasets.preparer import Preparer
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import opened
 from tombola.datasets.sparse_files import SparseFile
-from tombola.datasets.table import Table
-from tombola.datasets.table_files import TableFile
 
 __all__ = ["new_rows"]
 
@@ -44,86 +37,42 @@ def new_rows(
     """
     trained = Reading.of(**read_as.get("reading", {}))
     same = {name: getattr(trained, name) for name in STYLE}
-    reading = Reading.of(**same, skip_bad_rows=skip_bad_rows)
     notes = [] if notes is None else notes
     with opened(path) as source:
-        file, name = open_file(source, reading), source.name
-        if isinstance(file, SparseFile):
-            if prepare.kept_ is not None:
-                raise DataError(
-                    f"{name} holds sparse rows, but the model was trained on dense ones"
-                )
-            if skip_bad_rows:
-                raise DataError(f"--skip-bad-rows is for tables, and {name} is not one")
-            yield from file.pieces(prepare.n_features_in_, read_as.get("first", 1), progress)
-        elif prepare.kept_ is None:
+        name, file = source.name, open_file(source, Reading.of(**same, skip_bad_rows=skip_bad_rows))
+        sparse = isinstance(file, SparseFile)
+        if sparse and prepare.kept_ is not None:
+            raise DataError(f"{name} holds sparse rows, but the model was trained on dense ones")
+        if prepare.kept_ is None and not sparse:
             raise DataError(
                 f"{name} is a table, but the model was trained on sparse rows: use LIBSVM or NPZ"
             )
-        else:
-            yield from _table_rows(file, prepare, trained, notes, progress)
-
-
-def _table_rows(
-    file: TableFile,
-    prepare: Preparer,
-    trained: Reading,
-    notes: list[str],
-    progress: Progress | None,
-) -> Iterator[Table]:
-    name, reading = file.source.name, file.reading
-    kinds = prepare.kinds
-    if isinstance(file, ArrayFile) and file.width == prepare.n_features_in_:
-        trained_on = getattr(prepare, "feature_names_in_", file.names[: file.width])
-        if all(it.isdecimal() for it in trained_on):  # numbers that skip the target's
-            file.names[: file.width] = trained_on
-    _check_columns(name, file.names, list(kinds), file.headed)
-    known = {*kinds, *trained.drop, trained.target}
-    others = [it for it in file.names if it not in known]
-    if others:
-        unused = "not used in training: ignored."
-        notes.append(about(others, f"was {unused}", f"were {unused}"))
-    rows, left = False, 0
-    for table, odd in file.pieces(kinds, progress):
-        rows = True
-        if reading.skip_bad_rows:
-            good = _good_rows(table, odd, prepare)
-            left += len(table) - len(good)
-            table = _chosen(table, good)
-        infinite = ((column, infinite_in(it)) for column, it in table.columns.items())
-        way_out = ": every row gets a prediction, so correct or remove it"
-        refuse_infinite(infinite, table.place, way_out)
-        yield table
-    if not rows:
-        raise DataError(f"{name} has a header but no rows")
-    left += len(file.skipped)
-    if left:
-        notes.append(
-            f"{count(left, 'row')} {'was' if left == 1 else 'were'} left out: the first column of "
-            "the answer says which rows are there."
-        )
-
-
-def _good_rows(table: Table, odd: Sequence[int], prepare: Preparer) -> Any:
-    """Return the rows that `prepare.transform` takes."""
-    bad = np.zeros(len(table), dtype=bool)
-    bad[list(odd)] = True
-    forms = {rule.column: rule.form for rule in prepare.rules_ or ()}
-    for name, column in table.columns.items():
-        if prepare.impute is None:
-            bad |= missing_in(column)
-        form = forms.get(name) if kind_of(column) == "text" else None
-        if form is not None:
-            codes, words = words_of(column)
-            bad |= np.isin(codes, moments(words, form)[1])
-        bad |= infinite_in(column)
-    return np.flatnonzero(~bad)
-
-
-def _chosen(table: Table, rows: Any) -> Table:
-    chosen = table[rows]
-    chosen.place = lambda row: table.place(int(rows[row]))
-    return chosen
+        if sparse and skip_bad_rows:
+            raise DataError(f"--skip-bad-rows is for tables, and {name} is not one")
+        if sparse:
+            yield from file.pieces(prepare.n_features_in_, read_as.get("first", 1), progress)
+            return
+        if isinstance(file, ArrayFile) and file.width == prepare.n_features_in_:
+            trained_on = getattr(prepare, "feature_names_in_", file.names[: file.width])
+            if all(it.isdecimal() for it in trained_on):  # numbers that skip the target's
+                file.names[: file.width] = trained_on
+        kinds = prepare.kinds
+        _check_columns(name, file.names, list(kinds), file.headed)
+        known = {*kinds, *trained.drop, trained.target}
+        others = [it for it in file.names if it not in known]
+        if others:
+            unused = "not used in training: ignored."
+            notes.append(about(others, f"was {unused}", f"were {unused}"))
+        forms, table = {rule.column: rule.form for rule in prepare.rules_ or ()}, None
+        for table in file.pieces(kinds, forms, prepare.impute is not None, progress):
+            yield table
+        if table is None:
+            raise DataError(f"{name} has a header but no rows")
+        if file.left:
+            notes.append(
+                f"{count(file.left, 'row')} {'was' if file.left == 1 else 'were'} left out: the "
+                "first column of the answer says which rows are there."
+            )
 
 
 def _check_columns(file: str, names: Sequence[str], wanted: Sequence[str], headed: bool) -> None:

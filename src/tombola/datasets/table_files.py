@@ -15,7 +15,7 @@ from tombola.datasets.base import DataError, Progress, about, count, in_words
 from tombola.datasets.reading import Reading, Style
 from tombola.datasets.sample import Sample, rows_in_memory
 from tombola.datasets.sources import Source
-from tombola.datasets.table import Place, Table
+from tombola.datasets.table import Place, Table, refuse_other
 
 __all__ = ["TableFile", "unique_names"]
 
@@ -83,6 +83,7 @@ class TableFile(ABC):
         self.source, self.reading = source, reading
         self.style: Style = reading.style
         self.skipped: list[str] = []
+        self.left = 0  # new rows that were left out
         self._drawn: Any = None  # the rows that `load` has drawn
 
     @abstractmethod
@@ -171,20 +172,18 @@ class TableFile(ABC):
         kind = self.reading.types.get(name)
         if kind == "text":
             return text
-        column, form, unsure, odd = cells.settled(text, self.reading.dates)
-        if form is None:
-            known = np.flatnonzero(~cells.missing_in(text))
-            if kind == "date" and known.size:
-                self._refuse(int(known[0]), name, text[int(known[0])].as_py(), "a date")
-            return column
-        loaded.forms[name] = form
-        if odd is not None:
-            rows = np.flatnonzero(cells.missing_in(column) & ~cells.missing_in(text))
-            if not self.reading.skip_bad_rows:
-                unlike = ", unlike most values of the column"
-                self._refuse(int(rows[0]), name, odd, "a date", unlike)
+        column, odd, form, unsure = cells.settled(text, self.reading.dates)
+        if kind == "date" and form is None:
+            odd = ~cells.missing_in(text)
+        rows = np.flatnonzero(odd)
+        if rows.size and (form is None or not self.reading.skip_bad_rows):
+            unlike = ", unlike most values of the column" * (form is not None)
+            self._refuse(int(rows[0]), name, text[int(rows[0])].as_py(), "a date", unlike)
+        if rows.size:
             loaded.bad[f"{name!r} is not a date"] = rows
-        if unsure:
+        if form is not None:
+            loaded.forms[name] = form
+        if form is not None and unsure:
             other = "day-first" if form.startswith("month") else "month-first"
             loaded.notes.append(
                 f"The dates in {name!r} were taken as {form} (--dates {other} takes the other "
@@ -284,43 +283,54 @@ class TableFile(ABC):
     # --- new rows -----------------------------------------------------------------------------
 
     def pieces(
-        self, kinds: dict[str, str], progress: Progress | None = None
-    ) -> Iterator[tuple[Table, list[int]]]:
-        """Yield some rows at a time, of columns whose kind is known; dates stay text.
+        self,
+        kinds: dict[str, str],
+        forms: dict[str, str | None],
+        impute: bool,
+        progress: Progress | None = None,
+    ) -> Iterator[Table]:
+        """Yield some rows at a time, of columns whose kind is known, and how dates are written.
 
-        And the rows with text among numbers, which are an error unless they are to be skipped.
+        Rows that cannot be used are an error, or are left out and counted by `left`.
         """
         chosen = [j for j, name in enumerate(self.names) if name in kinds]
         start, text = 0, [j for j in chosen if kinds[self.names[j]] != "number"]
         for batch in self.batches(chosen, progress, text):
             columns: dict[str, Any] = {}
-            bad: list[int] = []
+            bad = np.zeros(batch.num_rows, dtype=bool)
 
             def place(row: int, start: int = start) -> str:
                 return f"{self.place(start + row)} of {self.source.name}"
 
             for j, part in zip(chosen, batch.columns, strict=True):
-                name = self.names[j]
-                if not cells.is_text(part.type):
-                    columns[name] = cells.as_column(part)
-                    continue
-                columns[name] = words = cells.coded(pa.chunked_array([part]), self.style)
-                if kinds[name] != "number" or not self.guesses(name):
-                    continue
-                if cells.as_truth(words) is not None:
-                    continue
-                numbers, odd = cells.numbers_in(words, self.style)
-                columns[name] = cells.as_column(numbers)
-                wrong = np.flatnonzero(odd).tolist()
-                bad += wrong
-                if wrong and not self.reading.skip_bad_rows:
-                    raise DataError(
-                        f"{place(wrong[0])}, column {name!r}: {words[wrong[0]].as_py()!r} is not a "
-                        "number, as the column was in training"
-                    )
+                name, given = self.names[j], part
+                kind, form, odd = kinds[name], forms.get(name), np.zeros(0, dtype=bool)
+                what = "a number"
+                if cells.is_text(part.type):
+                    part = given = cells.coded(pa.chunked_array([part]), self.style)
+                    if kind == "date" and form is not None:
+                        part, odd = cells.dates_in(given, form)
+                        what = f"a date written as {form}"
+                    elif kind == "number" and self.guesses(name) and cells.as_truth(given) is None:
+                        part, odd = cells.numbers_in(given, self.style)
+                columns[name] = column = cells.as_column(part)
+                if self.reading.skip_bad_rows:
+                    bad |= cells.infinite_in(column)
+                    bad[odd.nonzero()] = True
+                    if not impute:
+                        bad |= cells.missing_in(column)
+                else:
+                    refuse_other(place, name, given, odd, what)
             start += batch.num_rows
             if batch.num_rows:
-                yield Table(columns, place=place), bad
+                if not self.reading.skip_bad_rows:
+                    infinite = ((name, cells.infinite_in(it)) for name, it in columns.items())
+                    way_out = ": every row gets a prediction, so correct or remove it"
+                    checks.refuse_infinite(infinite, place, way_out)
+                table = Table(columns, place=place)
+                yield table.take(np.flatnonzero(~bad)) if bad.any() else table
+                self.left += int(bad.sum())
+        self.left += len(self.skipped)
 
 
 def _by_column(chosen: Sequence[int], batches: Iterable[Any]) -> dict[int, list[Any]]:
