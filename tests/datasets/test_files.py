@@ -439,5 +439,7 @@ def test_rows_that_memory_cannot_hold_are_drawn_from(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"line [45]\d\d\d of t.csv, column 'a': 'x' is not a num"):
         read_table(path, task="clustering")
     np.savez(tmp_path / "t.npz", X=np.eye(3))
+    assert read_table(tmp_path / "t.npz", task="clustering", rows=2).X.shape == (2, 3)
+    (tmp_path / "t.libsvm").write_text("1 1:2\n0 1:3\n")
     with pytest.raises(DataError, match="--rows is for tables"):
-        read_table(tmp_path / "t.npz", task="clustering", rows=2)
+        read_table(tmp_path / "t.libsvm", task="clustering", rows=2)

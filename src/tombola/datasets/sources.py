@@ -31,6 +31,7 @@ MARKS = {  # the first bytes of a file
 }
 PACKING = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 BYTE_ORDER = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+PIECE = 2**18  # bytes that are read at a time
 DEFLATED = 1100  # what deflate packs into a byte, at most
 KNOWN = ".csv, .tsv, .txt, .parquet, .arrow, .npz, .npy or .libsvm, or these with .gz or .zst"
 
@@ -86,7 +87,7 @@ class Source:
     @contextmanager
     def binary(self, progress: Progress | None = None) -> Iterator[IO[bytes]]:
         """Open the file, unpacked on the way; progress is reported in bytes of the file."""
-        with io.BufferedReader(_Watched(self.path, progress), 2**18) as file:
+        with io.BufferedReader(_Watched(self.path, progress), PIECE) as file:
             if self.packing is None:
                 yield file
                 return
@@ -133,7 +134,7 @@ class Source:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "unpacked"
             with self.binary() as file, path.open("wb") as copy:
-                shutil.copyfileobj(file, copy, 2**20)
+                shutil.copyfileobj(file, copy, PIECE)
             yield path
 
 
@@ -148,7 +149,7 @@ def opened(given: str | os.PathLike[str]) -> Iterator[Source]:
             with copy.open("wb") as file:
                 pipe = nullcontext(sys.stdin.buffer) if standard else path.open("rb")
                 with pipe as given_bytes:
-                    shutil.copyfileobj(given_bytes, file, 2**20)
+                    shutil.copyfileobj(given_bytes, file, PIECE)
             if copy.stat().st_size == 0:
                 raise DataError("standard input is empty")
             yield Source(copy, "stdin")
@@ -173,7 +174,7 @@ class _Watched(io.FileIO):
         self._size, self._progress = path.stat().st_size, progress
 
     def readinto(self, buffer: Any) -> int | None:
-        read = super().readinto(buffer)
+        read = super().readinto(memoryview(buffer)[:PIECE])
         if read and self._progress is not None:
             self._progress(self.tell(), self._size)
         return read

@@ -1,7 +1,7 @@
 """Read files of sparse rows: LIBSVM (a label and column:number pairs a line), and NPZ with CSR."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import IO, Any
 
@@ -150,6 +150,8 @@ def _csr(name: str, arrays: dict[str, NDArray[Any]]) -> Any:
 class LibsvmFile(SparseFile):
     """A LIBSVM file, whose first column has the number 0 or 1."""
 
+    _skipped: Sequence[str] = ()  # lines that could not be read
+
     def load(self, progress: Progress | None = None) -> dict[str, Any]:
         """Return X and y, read by scikit-learn, or line by line where it gives up."""
         for option in ("drop", "keep", "features"):
@@ -212,7 +214,7 @@ class LibsvmFile(SparseFile):
 
     def _lines(self, file: IO[bytes], labelled: bool = False) -> Iterator[tuple[str, Any, Any]]:
         """Yield the label, the columns and the numbers of each line."""
-        self._skipped: list[str] = []
+        self._skipped = skipped = list[str]()
         words_seen = numbers_seen = False
         for line, raw in enumerate(file, 1):
             words = raw.decode(errors="replace").split("#")[0].split()
@@ -228,7 +230,7 @@ class LibsvmFile(SparseFile):
                 columns = np.array([column for column, _ in pairs], dtype=np.int64)
                 yield words[0], columns, np.array([value for _, value in pairs])
             elif self.reading.skip_bad_rows and labelled:
-                self._skipped.append(f"line {line}")
+                skipped.append(f"line {line}")
             else:
                 raise DataError(f"line {line} of {self.source.name} {fault}")
 
