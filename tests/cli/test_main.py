@@ -111,6 +111,21 @@ def test_ctrl_c_at_any_instant_is_one_line(seconds, tmp_path):
     assert lines == ["tombola: interrupted; the same command with --resume continues"]
 
 
+def test_ctrl_c_within_the_first_import_is_one_line():
+    code = """
+import sys
+class Stop:
+    def find_spec(self, name, *more):
+        if name == "signal":
+            raise KeyboardInterrupt
+sys.modules.pop("signal", None)
+sys.meta_path.insert(0, Stop())
+import tombola_command
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (130, "tombola: interrupted")
+
+
 def test_datasets_says_what_was_found(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("TOMBOLA_DATA", raising=False)
     np.savez(tmp_path / "adbench_34_smtp.npz", X=np.eye(2), y=[0, 1])

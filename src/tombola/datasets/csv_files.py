@@ -273,6 +273,7 @@ class _Rewritten:
 
 def _separator(line: str, decimal: str) -> str:
     """Return the separator of fields, by the first line of a file."""
+    line = re.sub(r'"[^"]*"', '""', line)  # names may hold any mark
     others = SEPARATORS.replace(decimal, "")
     best = max(others, key=line.count)
     if line.count(best):
