@@ -116,11 +116,17 @@ class TableFile(ABC):
         types, dropped = self.reading.types, set(self.reading.drop)
         chosen = [j for j, name in enumerate(self.names) if name not in dropped]
         text = {j for j in chosen if types.get(self.names[j]) in ("text", "date")}
-        most, sample = self.reading.rows or rows_in_memory(len(self.names)), None
-        if most is not None and (self.reading.rows or self.rows_at_most > most):
-            sample = Sample(most)
-        batches = self.batches(chosen, progress, text, whole=sample is None)
-        parts = _by_column(chosen, batches if sample is None else sample.draw(batches))
+        most, sample = self.reading.rows or rows_in_memory(len(self.names)) or 0, None
+        draws = self.reading.rows is not None or 0 < most < self.rows_at_most
+        late = {-1}
+        while late:  # columns with text further down are read again, as text from the first row on
+            batches = self.batches(chosen, progress, text, whole=not draws)
+            if draws:
+                sample = Sample(most)
+                batches = sample.draw(batches)
+            parts = _by_column(chosen, batches)
+            late = {j for j in chosen if len({part.type for part in parts[j]}) > 1}
+            text |= late
         loaded = Loaded([*self.notes])
         if sample is not None and sample.seen > sample.most:
             self._drawn = sample.rows
@@ -130,42 +136,31 @@ class TableFile(ABC):
                 f"{sample.most:,} of {sample.seen:,} rows were drawn at random (--rows "
                 f"{sample.most}){why}."
             )
-        found = {j: self._column(self.names[j], parts.pop(j), loaded) for j in chosen}
-        again = [j for j in chosen if found[j] is None]
-        if again:
-            batches = self.batches(again, text=again, whole=sample is None)
-            parts = _by_column(again, batches if sample is None else sample.again(batches))
-            found |= {j: self._column(self.names[j], parts[j], loaded) for j in again}
-        loaded.columns = {self.names[j]: found[j] for j in chosen}
+        for j in chosen:
+            column = pa.chunked_array(parts.pop(j))
+            loaded.columns[self.names[j]] = self._column(self.names[j], column, loaded)
         return self._assembled(loaded)
 
-    def _column(self, name: str, parts: list[Any], loaded: Loaded) -> Any:
+    def _column(self, name: str, column: Any, loaded: Loaded) -> Any:
         """Return a column as what it holds, or is said to hold; refuse other cells, or note them.
 
-        It holds numbers if at least half of its values are. None if it is text, and was not read
-        as text from the first row on.
+        It holds numbers if at least half of its values are.
         """
-        head = [part for part in parts if not cells.is_text(part.type)]  # come before text
-        first = pa.chunked_array(head, head[0].type if head else cells.NUMBER)
-        if len(head) == len(parts):
-            return cells.as_column(first) if self.typed else first
-        text = cells.coded(pa.chunked_array(parts[len(head) :]), self.style)
-        kind = self.reading.types.get(name)
+        if not cells.is_text(column.type):
+            return cells.as_column(column) if self.typed else column
+        text, kind = cells.coded(column, self.style), self.reading.types.get(name)
         if self.guesses(name) and kind in (None, "number"):
             numbers, odd = cells.numbers_in(text, self.style)
-            known = (
-                len(first) - int(cells.missing_in(first).sum()) + int((~np.isnan(numbers)).sum())
-            )
-            wrong = np.flatnonzero(odd)
+            known, wrong = int((~np.isnan(numbers)).sum()), np.flatnonzero(odd)
             if kind or known >= wrong.size:
-                if wrong.size and self.reading.skip_bad_rows:
-                    loaded.bad[f"{name!r} is not a number"] = len(first) + wrong
-                elif wrong.size:
+                if wrong.size and not self.reading.skip_bad_rows:
+                    row = int(wrong[0])
                     unlike = f", unlike {count(known, 'other value')} of the column" * bool(known)
-                    value = text[int(wrong[0])].as_py()
-                    self._refuse(len(first) + int(wrong[0]), name, value, "a number", unlike)
-                return pa.chunked_array([*head, numbers])
-        return None if head else self.settle(loaded, name, text)
+                    self._refuse(row, name, text[row].as_py(), "a number", unlike)
+                if wrong.size:
+                    loaded.bad[f"{name!r} is not a number"] = wrong
+                return cells.as_column(numbers)
+        return self.settle(loaded, name, text)
 
     def settle(self, loaded: Loaded, name: str, text: Any) -> Any:
         """Return text as what it stands for; refuse dates with other text among them."""
