@@ -86,7 +86,7 @@ def test_a_table_is_the_same_in_all_formats(name, tmp_path):
 
 SMALL = {
     "pyarrow": ("t.csv", csv_files, {"BLOCK": 200}),
-    "python": ("t.csv", csv_files, {"BLOCK": 200, "LARGE": 200}),
+    "python": ("t.csv", csv_files, {"WIDE": 1, "PIECE": 35}),
     "parquet": ("t.parquet", arrow_files, {"PIECE": 7}),
 }
 
@@ -111,7 +111,7 @@ def test_both_readers_of_text_say_the_same(late, tmp_path, monkeypatch):
     path = given(tmp_path, "a,y\n" + rows(300, lambda k: f"{k},{k % 3}") + late + "3,1\n" * 9)
     found = []
     for wide in (1000, 1):
-        monkeypatch.setattr(csv_files.CsvFile, "tidy", wide > 0)
+        monkeypatch.setattr(csv_files, "WIDE", wide)
         for block in (150, 2**20):
             monkeypatch.setattr(csv_files, "BLOCK", block)
             try:

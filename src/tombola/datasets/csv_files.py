@@ -1,20 +1,19 @@
 """Read tables that are text: CSV, and the like."""
 
 import csv
-import io
 import math
 import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, TextIO
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from tombola.datasets.base import DataError, Progress, count
-from tombola.datasets.cells import NUMBER, TEXT, words_of
+from tombola.datasets.cells import NUMBER, TEXT, coded, numbers_in, words_of
 from tombola.datasets.reading import Reading, Style
 from tombola.datasets.sources import Source
 from tombola.datasets.table_files import Loaded, TableFile, unique_names
@@ -24,23 +23,21 @@ __all__ = ["CsvFile"]
 SEPARATORS = ",;\t|"
 COMMA = re.compile(r"[+-]?\d+(,\d+)+(\.\d*)?$")  # 1,5 or 1,000.5
 ODD = re.compile(r"In CSV column #(\d+): CSV conversion error")
-FIRST = 2**18  # bytes whose cells show which columns are numbers ...
-TRIES = 3  # ... and how often 16 times as many are looked at, if others turn out to hold text
-BLOCK = 2**20  # bytes that pyarrow converts at a time, ...
-LARGE = 2**26  # ... of long lines or rewritten ones
-WIDE = 2**14  # characters of a line that is long: there are many columns
+BLOCK = 2**20  # bytes that pyarrow converts at a time
+FIRST = 2**18  # bytes whose cells show which columns are numbers
+WIDE = 1000  # columns: from here on Python's reader takes less time than pyarrow's, by rows
+PIECE = 2**23  # cells that Python's reader converts at a time
 LONGEST = 2**24  # characters of a field
 LONGEST_LINE = 2**28  # characters of a line
+TRIES = 4  # to read columns as numbers that turn out to hold text
 
 
 class CsvFile(TableFile):
     """A table in a text file, separated by commas, semicolons, tabs, bars or blanks.
 
-    pyarrow reads it. Where it stops, Python's csv reader goes through the lines first: it knows
-    separators at the end of lines, and says which line is wrong.
+    pyarrow reads regular files. Where it stops, and for very wide files, Python's csv reader goes
+    on: it knows separators at the end of lines, and says which line is wrong.
     """
-
-    tidy = True  # whether pyarrow can read the lines as they are
 
     def __init__(self, source: Source, reading: Reading) -> None:
         super().__init__(source, reading)
@@ -64,8 +61,7 @@ class CsvFile(TableFile):
         with source.binary() as file:
             head = file.read(2**16)
         self.rows_at_most = 2 * source.size * max(1, head.count(b"\n")) // len(head)
-        self.tidy = self.tidy and self.separator != " " and self._begin >= 0
-        self.length = len(first_line)
+        self.regular = self.separator != " " and len(self.names) < WIDE and self._begin >= 0
 
     def _is_header(self, record: Sequence[str]) -> bool:
         """Return whether a line has names: not only numbers, and no fractions."""
@@ -113,94 +109,113 @@ class CsvFile(TableFile):
     ) -> Iterator[Any]:
         """Yield some rows at a time, or all; columns in `text` are not converted to numbers.
 
-        What are numbers in a first block is converted. A column with something else further down
-        goes on as text, and if pyarrow cannot read a row, all are rewritten.
+        pyarrow converts what are numbers in its first block. A column with something else further
+        down goes on as text, and if pyarrow cannot read a row, Python does.
         """
         text, done, tries = set(text), 0, 0
-        while True:
-            again = done  # rows that were yielded
+        numbers: set[int] | None = None
+        while self.regular:
             try:
-                types = self._types(chosen, text, tries)
-                for batch in self._converted(types, progress, whole=whole):
-                    rows = batch.slice(min(again, batch.num_rows))
-                    again -= batch.num_rows - rows.num_rows
-                    done += rows.num_rows
-                    if rows.num_rows:
-                        yield rows
+                if numbers is None:
+                    numbers = self._numbers([j for j in chosen if j not in text])
+                for batch in self._by_pyarrow(chosen, numbers - text, done, progress, whole=whole):
+                    yield batch
+                    done += batch.num_rows
                 return
             except (pa.ArrowInvalid, UnicodeError) as error:
-                odd = ODD.match(str(error))
-                if odd is not None:
-                    text, tries = text | {int(odd[1])}, tries + 1
-                elif self.tidy:
-                    self.tidy = False
-                elif (reason := str(error).splitlines()[0]) == "Empty CSV file":
-                    return
+                odd, tries = ODD.match(str(error)), tries + 1
+                if odd is None or tries > TRIES:
+                    self.regular = False
                 else:
-                    raise DataError(f"{self.source.name} cannot be read: {reason}") from None
+                    text |= {int(odd[1])} if tries < TRIES else set(chosen)
+        yield from self._by_python(chosen, text, done, progress)
 
-    def _types(self, chosen: Sequence[int], text: Collection[int], tries: int) -> dict[int, Any]:
-        """Return the types of columns: numbers if a first block holds nothing else."""
-        types = dict.fromkeys(chosen, TEXT)
-        numbers = [j for j in chosen if j not in text]
-        if not numbers or tries > TRIES or self.style.thousands:
-            return types
-        with self._bytes(None) as file:
-            size = max(min(FIRST, BLOCK), 4 * self.length) << 4 * tries
-            head = file.read(min(size, LARGE)).decode(self._encoding, "ignore")
-        head = head[: head.rfind("\n") + 1]
-        with suppress(pa.ArrowInvalid):  # which reading it all will say
-            options = self._options(dict.fromkeys(numbers, pa.string()), LARGE, "utf8")
-            found = arrow_csv.read_csv(pa.BufferReader(head.encode()), *options)
-            for j, column in zip(numbers, found.columns, strict=True):
-                cells = column.drop_null().to_pylist()
-                if cells and not self.style.numbers(cells)[1].any():
-                    types[j] = NUMBER
-        return types
+    def _numbers(self, chosen: Sequence[int]) -> set[int]:
+        """Return the columns that hold numbers in the first block, and nothing else."""
+        if self.style.thousands or not chosen:
+            return set()
+        found = set()
+        for batch in self._by_pyarrow(chosen, (), 0, None, whole=False, block=min(FIRST, BLOCK)):
+            for j, cells in zip(chosen, batch.columns, strict=True):
+                values, odd = numbers_in(coded(pa.chunked_array([cells]), self.style), self.style)
+                if not odd.any() and not np.isnan(values).all():
+                    found.add(j)
+            break
+        return found
 
-    def _options(self, types: dict[int, Any], block: int, encoding: str) -> tuple[Any, ...]:
-        """Return how pyarrow reads columns of these types."""
-        return (
+    def _by_pyarrow(
+        self,
+        chosen: Sequence[int],
+        numbers: Collection[int],
+        done: int,
+        progress: Any,
+        *,
+        whole: bool,
+        block: int | None = None,
+    ) -> Iterator[Any]:
+        """Yield the rows after the first ones, which are done."""
+        encoding = self.source.encoding(self.reading.encoding)
+        options = (
             arrow_csv.ReadOptions(
-                block_size=block, skip_rows=self._begin if self.tidy else 0, encoding=encoding,
+                block_size=block or BLOCK, skip_rows=self._begin,
                 column_names=[str(j) for j in range(len(self.names))],
+                encoding="utf8" if encoding == "utf-8-sig" else encoding,
             ),
-            arrow_csv.ParseOptions(
-                delimiter=self.separator if self.tidy else ",", newlines_in_values=not self.tidy
-            ),
+            arrow_csv.ParseOptions(delimiter=self.separator),
             arrow_csv.ConvertOptions(
-                column_types={str(j): kind for j, kind in types.items()},
-                include_columns=[str(j) for j in types], decimal_point=self.style.decimal,
+                column_types={str(j): NUMBER if j in numbers else TEXT for j in chosen},
+                include_columns=[str(j) for j in chosen], decimal_point=self.style.decimal,
                 null_values=self.style.nulls, strings_can_be_null=True,
             ),
         )  # fmt: skip
-
-    def _converted(self, types: dict[int, Any], progress: Any, *, whole: bool) -> Iterator[Any]:
-        """Yield some rows at a time, or all, in columns of these types."""
-        block = BLOCK if self.tidy and self.length < WIDE else LARGE
-        options = self._options(types, block, self._encoding)
-        with self._bytes(progress) as file:
+        with self.source.binary(progress) as file:
             if whole:
                 yield arrow_csv.read_csv(file, *options)
                 return
             with arrow_csv.open_csv(file, *options) as reader:
-                yield from reader
+                for batch in reader:
+                    rows = batch.slice(min(done, batch.num_rows))
+                    done -= batch.num_rows - rows.num_rows
+                    if rows.num_rows:
+                        yield rows
 
-    @property
-    def _encoding(self) -> str:
-        """The encoding of `_bytes`."""
-        given = self.source.encoding(self.reading.encoding) if self.tidy else "utf8"
-        return "utf8" if given == "utf-8-sig" else given
+    def _by_python(
+        self, chosen: Sequence[int], text: Collection[int], done: int, progress: Any
+    ) -> Iterator[Any]:
+        """Yield the rows after the first ones, which are done.
 
-    @contextmanager
-    def _bytes(self, progress: Progress | None) -> Iterator[Any]:
-        """Open the file as it is, or with all rows rewritten."""
-        if self.tidy:
-            with self.source.binary(progress) as file:
-                yield file
-        else:
-            with self.source.text(self.reading.encoding, progress) as text:
-                yield pa.PythonFile(_Rewritten(self._rows(text)), "r")
+        They are converted row by row, as there may be many more columns. A column is kept as text
+        from the first row on in which it is not a number.
+        """
+        most = max(1, PIECE // len(self.names))
+        words: dict[int, list[str]] = {j: [] for j in chosen if j in text}
+        numbers = [j for j in chosen if j not in words]
+        rows: list[Any] = []
+
+        def batch() -> Any:
+            values = np.ascontiguousarray(np.array(rows).T)  # columns are not copied again
+            columns = {j: values[k] for k, j in enumerate(numbers)} | {
+                j: pa.array(cells, pa.string()).dictionary_encode() for j, cells in words.items()
+            }
+            return pa.RecordBatch.from_arrays([columns[j] for j in chosen], list(map(str, chosen)))
+
+        with self.source.text(self.reading.encoding, progress) as file:
+            for k, (_, record) in enumerate(self._rows(file)):
+                if k < done:
+                    continue
+                values, odd = self.style.numbers([record[j] for j in numbers])
+                if len(rows) == most or (odd.any() and rows):
+                    yield batch()
+                    rows, words = [], {j: [] for j in words}
+                if odd.any():
+                    words |= {numbers[place]: [] for place in np.flatnonzero(odd)}
+                    numbers = [j for j in numbers if j not in words]
+                    values = values[~odd]
+                rows.append(values)
+                for j, cells in words.items():
+                    cells.append(record[j])
+        if rows:
+            yield batch()
 
     def _rows(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
         """Yield the first line and the fields of each row; refuse or skip those of other width."""
@@ -247,28 +262,6 @@ class CsvFile(TableFile):
                 line = reader.line_num + 1
         except csv.Error as error:
             raise DataError(f"line {line} of {name} cannot be read: {error}") from None
-
-
-class _Rewritten:
-    """A file of bytes: rows as CSV, separated by commas and without what surrounds them."""
-
-    closed = False
-
-    def __init__(self, rows: Iterator[tuple[int, list[str]]]) -> None:
-        self._rows, self._rest = rows, b""
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes; fewer at the end."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        while len(self._rest) + text.tell() < size:
-            row = next(self._rows, None)
-            if row is None:
-                break
-            writer.writerow(row[1])
-        self._rest += text.getvalue().encode(errors="replace")
-        block, self._rest = self._rest[:size], self._rest[size:]
-        return block
 
 
 def _separator(line: str, decimal: str) -> str:

@@ -26,7 +26,6 @@ from tombola.state import (
 __all__ = ["DEFAULTS", "KINDS", "Reading", "Style", "as_number"]
 
 KINDS = ("number", "text", "date")
-FEW = 100  # cells that are converted one by one
 MISSING = ("", "na", "n/a", "nan", "null", "none")  # in upper or lower case
 
 
@@ -80,7 +79,7 @@ class Style:
         """Return cells as numbers, and which of them are text."""
         import pyarrow as pa
 
-        if len(cells) > FEW and self == Style(self.missing):
+        if self == Style(self.missing):
             try:  # pyarrow is faster, but knows no blanks around numbers
                 numbers = pa.array(cells, pa.string()).cast(pa.float64())
                 return numbers.to_numpy(zero_copy_only=False), np.zeros(len(cells), dtype=bool)
