@@ -215,7 +215,6 @@ class TableFile(ABC):
         if not columns:
             raise DataError(f"{self.source.name} has no column besides the target")
         notes = loaded.notes
-        place: Place = self.where
         doubtful = [name for name, it in columns.items() if not cells.is_clean(it)]
         empty = {name: None for name in doubtful if cells.missing_in(columns[name]).all()}
         if 0 < len(empty) < len(columns):
@@ -223,18 +222,20 @@ class TableFile(ABC):
             notes.append(about(empty, *gone))
             columns = {name: it for name, it in columns.items() if name not in empty}
         columns = self._without_index(columns, notes)
+        used = Table(columns | ({} if held is None else {held: y}), loaded.forms, self.where)
         if reading.skip_bad_rows:
-            columns, y, place = self._without_bad_rows(columns, y, held, loaded)
-        left = {name: columns[name] for name in doubtful if name in columns}
+            used = used.take(self._good_rows(used, held, loaded))
+        y = None if held is None else _labels(held, used.columns.pop(held), used.place)
+        left = {name: used.columns[name] for name in doubtful if name in used.columns}
         infinite = ((name, cells.infinite_in(it)) for name, it in left.items())
-        checks.refuse_infinite(infinite, place)
+        checks.refuse_infinite(infinite, used.place)
         missing = ((name, cells.missing_in(it)) for name, it in left.items())
         if not reading.impute:
-            checks.refuse_missing(missing, place)
+            checks.refuse_missing(missing, used.place)
         return {
-            "X": Table(columns, loaded.forms, place),
-            "y": None if held is None or y is None else _labels(held, y, place),
-            "columns": tuple(columns),
+            "X": Table(used.columns, used.forms, used.place),
+            "y": y,
+            "columns": tuple(used.columns),
             "notes": tuple(notes),
             "label": "" if held is None else repr(held),
         }
@@ -252,28 +253,20 @@ class TableFile(ABC):
                 )
         return used
 
-    def _without_bad_rows(
-        self, columns: dict[str, Any], y: Any, held: str | None, loaded: Loaded
-    ) -> tuple[dict[str, Any], Any, Place]:
-        """Return columns, target and places without the rows that would be refused."""
-        used = columns if held is None else {**columns, held: y}
+    def _good_rows(self, table: Table, held: str | None, loaded: Loaded) -> Any:
+        """Return the rows that would not be refused."""
         bad = {
             why: rows
             for why, rows in loaded.bad.items()
-            if any(why.startswith(repr(name)) for name in used)
+            if any(why.startswith(repr(name)) for name in table.columns)
         }
-        for name, column in used.items():
+        for name, column in table.columns.items():
             bad[f"{name!r} is infinite or too large"] = np.flatnonzero(cells.infinite_in(column))
             if name == held or not self.reading.impute:
                 known = bad.get(f"{name!r} is not a number", bad.get(f"{name!r} is not a date", ()))
                 lost = np.flatnonzero(cells.missing_in(column))
                 bad[f"{name!r} is missing"] = np.setdiff1d(lost, known)
-        n = len(next(iter(columns.values())))
-        rows = checks.left_out(n, bad, self.where, loaded.notes, self.skipped)
-        chosen = pa.array(rows)
-        columns = {name: column.take(chosen) for name, column in columns.items()}
-        y = None if held is None else y.take(chosen)
-        return columns, y, lambda row: self.where(int(rows[row]))
+        return checks.left_out(len(table), bad, self.where, loaded.notes, self.skipped)
 
     # --- new rows -----------------------------------------------------------------------------
 
