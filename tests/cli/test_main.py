@@ -80,6 +80,7 @@ def test_other_import_errors_are_not_hidden(monkeypatch):
         (KeyboardInterrupt("stopped; go on later"), 130, "stopped; go on later"),
         (OSError(28, "No space left on device", "model.npz"), 2, "model.npz: No space left"),
         (MemoryError("Unable to allocate 9 TiB"), 2, "not enough memory: Unable to allocate 9 TiB"),
+        (ImportError("a.so: failed to map segment from shared object"), 2, "not enough memory"),
         (CommandError("no"), 2, "tombola: no"),
     ],
 )

@@ -318,6 +318,12 @@ def test_members_that_are_no_arrays_are_refused(wrong, tmp_path):
         read(path, task="clustering")
 
 
+def test_an_archive_without_arrays_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npz")
+    with pytest.raises(DataError, match=r"has neither X nor indices, .*, but nothing: choose one"):
+        read(tmp_path / "a.npz", task="clustering")
+
+
 CSR = {"indices": np.array([0, 1]), "indptr": np.array([0, 1, 2, 2]), "shape": np.array([3, 2])}
 WRONG_CSR = [
     {"shape": np.array([3, 2**62])},

@@ -77,9 +77,9 @@ class Table:
 
     def take(self, rows: NDArray[Any]) -> "Table":
         """Return rows by number, which keep their places."""
-        chosen = pa.array(rows)
+        chosen, place = pa.array(rows), self.place  # without the columns of this table
         columns = {name: it.take(chosen) for name, it in self.columns.items()}
-        return Table(columns, self.forms, lambda row: self.place(int(rows[row])))
+        return Table(columns, self.forms, lambda row: place(int(rows[row])))
 
     def __repr__(self) -> str:
         held = ", ".join(f"{name} {kind}" for name, kind in self.kinds.items())
