@@ -235,10 +235,10 @@ DIRT = {
         "rows and targets do not match"),
     "NaN in y": Case(
         "t.npz", npz(X=SIX, y=np.where(SIX[:, 0] > 5, np.nan, SIX[:, 1] / 2)), [],
-        "'y' is missing or infinite in 3 rows, first in row 4", ["--skip-bad-rows", "--test", "0"]),
+        "the target 'y' is missing in 3 rows, first in row 4", ["--skip-bad-rows", "--test", "0"]),
     "NaN in X": Case(
         "t.npz", npz(X=np.where(SIX == 5, np.nan, SIX), y=HALF), [],
-        "1 value is missing, in 'column 1' (1, first in row 3)", ["--impute", "mean"]),
+        "1 value is missing, in '1' (1, first in row 3)", ["--impute", "mean"]),
     "a broken CSR": Case(
         "t.npz", npz(indices=[5], indptr=[0, 1], shape=[1, 5], y=[0]), [], "not a valid CSR",
         DAMAGED),

@@ -80,6 +80,7 @@ def test_other_import_errors_are_not_hidden(monkeypatch):
         (KeyboardInterrupt("stopped; go on later"), 130, "stopped; go on later"),
         (OSError(28, "No space left on device", "model.npz"), 2, "model.npz: No space left"),
         (MemoryError("Unable to allocate 9 TiB"), 2, "not enough memory: Unable to allocate 9 TiB"),
+        (ImportError("a.so: failed to map segment from shared object"), 2, "not enough memory"),
         (CommandError("no"), 2, "tombola: no"),
     ],
 )
@@ -109,6 +110,21 @@ def test_ctrl_c_at_any_instant_is_one_line(seconds, tmp_path):
     assert child.returncode == 130
     lines = [line for line in error.splitlines() if line and not line.endswith("%")]
     assert lines == ["tombola: interrupted; the same command with --resume continues"]
+
+
+def test_ctrl_c_within_the_first_import_is_one_line():
+    code = """
+import sys
+class Stop:
+    def find_spec(self, name, *more):
+        if name == "signal":
+            raise KeyboardInterrupt
+sys.modules.pop("signal", None)
+sys.meta_path.insert(0, Stop())
+import tombola_command
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (130, "tombola: interrupted")
 
 
 def test_datasets_says_what_was_found(tmp_path, monkeypatch, capsys):

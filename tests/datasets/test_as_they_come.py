@@ -249,6 +249,13 @@ def test_blanks_separate_where_nothing_else_does(tmp_path):
     np.testing.assert_array_equal(data.X, [[1, 2.5], [3, 4], [5, 6]])
 
 
+def test_marks_in_quoted_names_do_not_separate(tmp_path):
+    path = given(tmp_path, '"a, yearly";"b, in years, whole";y\n1;2;0\n3;5;1\n5;6;0\n')
+    data = read(path, "y")
+    np.testing.assert_array_equal(data.X, [[1, 2], [3, 5], [5, 6]])
+    assert data.columns == ("a, yearly", "b, in years, whole")
+
+
 def test_other_encodings(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("größe,y\n1,0\n2,1\n".encode("latin-1"))

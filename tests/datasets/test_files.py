@@ -318,6 +318,12 @@ def test_members_that_are_no_arrays_are_refused(wrong, tmp_path):
         read(path, task="clustering")
 
 
+def test_an_archive_without_arrays_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npz")
+    with pytest.raises(DataError, match=r"has neither X nor indices, .*, but nothing: choose one"):
+        read(tmp_path / "a.npz", task="clustering")
+
+
 CSR = {"indices": np.array([0, 1]), "indptr": np.array([0, 1, 2, 2]), "shape": np.array([3, 2])}
 WRONG_CSR = [
     {"shape": np.array([3, 2**62])},
@@ -439,5 +445,7 @@ def test_rows_that_memory_cannot_hold_are_drawn_from(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"line [45]\d\d\d of t.csv, column 'a': 'x' is not a num"):
         read_table(path, task="clustering")
     np.savez(tmp_path / "t.npz", X=np.eye(3))
+    assert read_table(tmp_path / "t.npz", task="clustering", rows=2).X.shape == (2, 3)
+    (tmp_path / "t.libsvm").write_text("1 1:2\n0 1:3\n")
     with pytest.raises(DataError, match="--rows is for tables"):
-        read_table(tmp_path / "t.npz", task="clustering", rows=2)
+        read_table(tmp_path / "t.libsvm", task="clustering", rows=2)

@@ -1,5 +1,8 @@
 """The transformer from tables to numbers, against pandas and scikit-learn."""
 
+import gc
+import weakref
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -174,6 +177,15 @@ def test_rows_of_a_table_are_chosen_like_those_of_an_array():
     assert len(table[table.columns["a"].to_numpy() > 2, ...]) == 2
     with pytest.raises(ValueError, match="columns must have one length"):
         Table({"a": np.arange(5.0), "b": np.arange(4.0)})
+
+
+def test_chosen_rows_keep_their_places_but_not_their_table():
+    table = Table({"a": np.arange(9.0)}, place=lambda row: f"line {row + 2}")
+    chosen, gone = table[4:][1:], weakref.ref(table)
+    assert chosen.place(0) == "line 7"
+    del table
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_way_to_encode_is_checked_for_arrays_too():

@@ -12,9 +12,9 @@ from tombola.cli.progress import Progress
 from tombola.datasets import DataError, Dataset, catalogue, for_task, load, parts, read, read_table
 from tombola.datasets.base import nearest_name
 from tombola.datasets.reading import DEFAULTS
-from tombola.datasets.sources import PACKED
+from tombola.datasets.sources import stem_of
 
-__all__ = ["OpenData", "check_clusters", "name_of", "open_data", "wants_scale"]
+__all__ = ["OpenData", "check_clusters", "open_data", "wants_scale"]
 
 # the options of files, besides these, and their defaults
 OTHERS = ("target", "task", "impute")
@@ -121,18 +121,11 @@ def _find(options: argparse.Namespace) -> tuple[Dataset, str]:
         )
     given = {"target": options.target, "task": options.task, **how}
     given["impute"] = options.impute is not None
-    with Progress(f"reading {name_of(options.file)}") as progress:
+    with Progress(f"reading {stem_of(options.file)}") as progress:
         data = read_table(options.file, **given, progress=progress)
     given["rows"] = data.read_as["reading"].get("rows")  # as many as memory holds
     line = written(read, given, repr(options.file)).replace("read(", "read_table(", 1)
     return data, f"data = {line}"
-
-
-def name_of(file: str) -> str:
-    """Return the name of a file or data set, without its suffixes."""
-    path = Path(file)
-    packed = path.suffix.lower() in PACKED
-    return "stdin" if file == "-" else Path(path.stem).stem if packed else path.stem
 
 
 def _file_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -62,9 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except ImportError as error:
         missing = _missing_extra(error)
-        if missing is None:
+        if missing is not None:
+            message = f"this needs {missing}, which is not installed: pip install tombola[cli]"
+        elif "failed to map segment" in str(error):  # of a compiled module
+            message = "there is not enough memory"
+        else:
             raise
-        message = f"this needs {missing}, which is not installed: pip install tombola[cli]"
     except MemoryError as error:
         message = f"there is not enough memory{f': {error}' if str(error) else ''}"
     except BrokenPipeError:  # the reader has closed the pipe: `tombola datasets | head`

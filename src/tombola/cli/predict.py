@@ -12,13 +12,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from tombola.cli.data import name_of
 from tombola.cli.errors import CommandError
 from tombola.cli.output import as_cell, check_new_file, say
 from tombola.cli.progress import Progress
 from tombola.cli.runs import read_record
 from tombola.datasets import DataError
 from tombola.datasets.base import count
+from tombola.datasets.sources import stem_of
 from tombola.state import CheckpointError
 from tombola.state.files import replaced_file
 
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     names = ["place"] * skips + ["cluster" if model.task == "clustering" else "predicted"]
     names += [f"probability of {it}" for it in ([] if classes is None else classes)]
     with (
-        Progress(f"predicting {name_of(options.file)}") as progress,
+        Progress(f"predicting {stem_of(options.file)}") as progress,
         replaced_file(options.out) as file,
         WRITERS[options.out.suffix.lower()](file, names, classes) as write,
     ):
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
                 if model.task != "regression":
                     counts.update(columns[0].tolist())
             total += done
-    say(f"{name_of(options.file)}: {count(total, 'row')}, {model.task}")
+    say(f"{stem_of(options.file)}: {count(total, 'row')}, {model.task}")
     say(*(f"  {note}" for note in notes))
     if counts:
         shown = ", ".join(f"{value} {number:,}" for value, number in counts.most_common(10))

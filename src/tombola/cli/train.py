@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from tombola.cli import runs
 from tombola.cli.arguments import add_data_arguments, number_from, whole_number
-from tombola.cli.data import OpenData, check_clusters, name_of, open_data, wants_scale
+from tombola.cli.data import OpenData, check_clusters, open_data, wants_scale
 from tombola.cli.errors import CommandError
 from tombola.cli.output import check_folder, owned, say
 from tombola.cli.runs import Begun, Finished, Run, Settings, courses, read_record
 from tombola.datasets import DataError
 from tombola.datasets.base import checksum_of_arrays
+from tombola.datasets.sources import stem_of
 from tombola.report.record import versions
 from tombola.samplers.registry import GROUPED, NAMES
 from tombola.state.files import write_text
@@ -74,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, save and report."""
-    folder = options.out or Path("out") / f"train-{name_of(options.file)}"
+    folder = options.out or Path("out") / f"train-{stem_of(options.file)}"
     check_folder(folder, resume=options.resume)
     data = open_data(options, hold_out=True)
     plan = _plan(options, data)

@@ -126,7 +126,7 @@ def count(number: int, what: str) -> str:
 
 def in_words(names: Iterable[str], most: int = 12) -> str:
     """Return names as a list in words; of a long list, the end is only counted."""
-    names = list(names)
+    names = list(names) or ["nothing"]
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most:,} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

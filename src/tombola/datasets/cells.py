@@ -12,9 +12,9 @@ from pyarrow import compute, types
 from tombola.datasets.dates import moments, written_as
 from tombola.datasets.reading import Style
 
-__all__ = ["DATE", "NUMBER", "TEXT", "as_column", "as_truth", "coded", "infinite_in", "is_clean",
-           "is_text", "is_usable", "kind_of", "missing_in", "numbers_in", "settled", "text_of",
-           "words_of"]  # fmt: skip
+__all__ = ["DATE", "NUMBER", "TEXT", "as_column", "as_truth", "coded", "dates_in", "infinite_in",
+           "is_clean", "is_text", "is_usable", "kind_of", "missing_in", "numbers_in", "settled",
+           "text_of", "words_of"]  # fmt: skip
 
 NUMBER, DATE, TEXT = pa.float64(), pa.timestamp("us"), pa.dictionary(pa.int32(), pa.string())
 TRUTH = {"false": 0.0, "true": 1.0}
@@ -122,6 +122,14 @@ def numbers_in(text: Any, style: Style) -> tuple[NDArray[np.float64], NDArray[np
     return np.append(values, np.nan)[codes], np.append(odd, False)[codes]
 
 
+def dates_in(text: Any, form: str) -> tuple[Any, NDArray[np.bool_]]:
+    """Return a column of text as dates of a form, and the rows that hold something else."""
+    codes, words = words_of(text)
+    dates, odd = moments(words, form)
+    column = as_column(np.append(dates, np.datetime64("NaT", "us"))[codes])
+    return column, np.isin(codes, odd)
+
+
 def as_truth(text: Any) -> Any | None:
     """Return 0 and 1 if all values are true or false, in any case; otherwise None."""
     codes, words = words_of(text)
@@ -131,21 +139,17 @@ def as_truth(text: Any) -> Any | None:
     return as_column(np.array([*values, np.nan], dtype=np.float64)[codes])
 
 
-def settled(text: Any, order: str | None = None) -> tuple[Any, str | None, bool, str | None]:
+def settled(text: Any, order: str | None = None) -> tuple[Any, Any, str | None, bool]:
     """Return text as truth values or dates, if it holds these, or as it is.
 
-    With the form of the dates, whether they could have been read in another order, and the first
-    value that is not a date.
+    With the rows that are not dates, the form of the dates if it holds these, and whether they
+    could have been read in another order.
     """
     truth = as_truth(text)
-    if truth is not None:
-        return truth, None, False, None
     codes, words = words_of(text)
     known = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(words)))
-    found = written_as([words[k] for k in known], order) if known.size else None
+    found = written_as([words[k] for k in known], order) if known.size and truth is None else None
     if found is None:
-        return text, None, False, None
-    form, unsure = found
-    dates, odd = moments(words, form)
-    column = as_column(np.append(dates, np.datetime64("NaT", "us"))[codes])
-    return column, form, unsure, words[odd[0]] if odd else None
+        return (text if truth is None else truth), np.zeros(len(codes), dtype=bool), None, False
+    column, odd = dates_in(text, found[0])
+    return column, odd, *found

@@ -266,6 +266,7 @@ class CsvFile(TableFile):
 
 def _separator(line: str, decimal: str) -> str:
     """Return the separator of fields, by the first line of a file."""
+    line = re.sub(r'"[^"]*"', '""', line)  # names may hold any mark
     others = SEPARATORS.replace(decimal, "")
     best = max(others, key=line.count)
     if line.count(best):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.datasets.arrays import read_arrays
+from tombola.datasets.archive import read_archive
 from tombola.datasets.base import (
     DataError,
     Dataset,
@@ -17,11 +17,11 @@ from tombola.datasets.base import (
     checksum_of_file,
     count,
 )
-from tombola.datasets.libsvm import LibsvmFile
 from tombola.datasets.reading import Reading
 from tombola.datasets.sources import Source, opened
+from tombola.datasets.sparse_files import CsrFile, LibsvmFile
 
-__all__ = ["read", "read_table"]
+__all__ = ["open_file", "read", "read_table"]
 
 FEW_CLASSES = 20  # at most this many different integers are taken for classes
 EXACT = 2.0**53  # integers up to here are exact in float64
@@ -163,7 +163,8 @@ def read_table(
     """
     reading = Reading.of(target=target, **options)
     with opened(path) as source:
-        parts = _parts(source, reading, progress)
+        file = open_file(source, reading)
+        parts = file.load(progress)
         checksum = checksum_of_file(source.path)
     chosen, why = _chosen_task(parts, reading.task)
     parts["notes"] += why
@@ -174,27 +175,34 @@ def read_table(
     elif parts["y"].dtype.kind == "f":
         parts["y"] = _as_classes(parts["y"])
     del parts["label"]
-    return Dataset(name=source.stem, task=chosen, source=source.name, checksum=checksum, **parts)
-
-
-def _parts(source: Source, reading: Reading, progress: Progress | None) -> dict[str, Any]:
-    """Return X, y, columns, notes, the name of the target, and how it was read."""
-    read_as: dict[str, Any] = {}
-    if source.kind in ("libsvm", "npz", "npy") and reading.rows is not None:
-        raise DataError(f"--rows is for tables, and {source.name} is not one")
+    read_as = {"reading": reading.record()}
     if source.kind == "libsvm":
-        lines = LibsvmFile(source, reading)
-        parts = lines.read(progress)
-        read_as["first"] = lines.first
-    elif source.kind in ("npz", "npy"):
-        parts = read_arrays(source, reading)
-    else:
-        from tombola.datasets.arrow_files import ArrowFile
+        read_as["first"] = file.first
+    return Dataset(
+        name=source.stem, task=chosen, source=source.name, checksum=checksum, read_as=read_as,
+        **parts,
+    )  # fmt: skip
+
+
+def open_file(source: Source, reading: Reading) -> Any:
+    """Return a file to be read: a `TableFile`, or a `SparseFile`."""
+    if source.kind == "libsvm":
+        return LibsvmFile(source, reading)
+    if source.kind in ("npz", "npy"):
+        from tombola.datasets.arrays import ArrayFile
+
+        with source.unpacked() as path:
+            arrays = read_archive(path, source.name, source.kind)
+        dense = reading.features is not None or "X" in arrays
+        sparse = not dense and {"indices", "indptr", "shape"} <= set(arrays)
+        return (CsrFile if sparse else ArrayFile)(source, reading, arrays)
+    if source.kind == "csv":
         from tombola.datasets.csv_files import CsvFile
 
-        kind = CsvFile if source.kind == "csv" else ArrowFile
-        parts = kind(source, reading).load(progress)
-    return {**parts, "read_as": {"reading": reading.record(), **read_as}}
+        return CsvFile(source, reading)
+    from tombola.datasets.arrow_files import ArrowFile
+
+    return ArrowFile(source, reading)
 
 
 def _as_classes(y: NDArray[Any]) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.datasets.arrays import read_archive
+from tombola.datasets.archive import read_archive
 from tombola.datasets.base import (
     DataError,
     Dataset,

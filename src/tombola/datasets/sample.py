@@ -60,14 +60,6 @@ class Sample:
         ]
         self.rows, self._keys = self.rows[chosen], self._keys[chosen]
 
-    def again(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield the same rows of batches that are read once more."""
-        done = 0
-        for batch in batches:
-            first, last = np.searchsorted(self.rows, [done, done + batch.num_rows])
-            yield batch.take(pa.array(self.rows[first:last] - done))
-            done += batch.num_rows
-
 
 def rows_in_memory(columns: int) -> int | None:
     """Return how many rows of a table memory can hold, to two digits; None if it is not known."""

@@ -1,13 +1,11 @@
 """Files as they come: what they hold, unpacked on the way, or from standard input."""
 
-import gzip
 import io
 import os
 import shutil
 import sys
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import IO, Any, TextIO
 
 from tombola.datasets.base import DataError, Progress
 
-__all__ = ["DEFLATED", "KINDS", "Source", "opened"]
+__all__ = ["DEFLATED", "KINDS", "Source", "opened", "stem_of"]
 
 KINDS = {
     ".csv": "csv", ".tsv": "csv", ".txt": "text", ".parquet": "parquet", ".pq": "parquet",
@@ -33,25 +31,37 @@ MARKS = {  # the first bytes of a file
 }
 PACKING = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 BYTE_ORDER = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+PIECE = 2**18  # bytes that are read at a time
 DEFLATED = 1100  # what deflate packs into a byte, at most
 KNOWN = ".csv, .tsv, .txt, .parquet, .arrow, .npz, .npy or .libsvm, or these with .gz or .zst"
+
+
+def stem_of(name: str) -> str:
+    """Return the name of a file without its suffixes.
+
+    Examples
+    --------
+    >>> stem_of("folder/prices.csv.gz"), stem_of("v1.2.csv"), stem_of("-")
+    ('prices', 'v1.2', 'stdin')
+    """
+    path = Path("stdin" if name == "-" else name)
+    return Path(path.stem).stem if path.suffix.lower() in PACKED else path.stem
 
 
 class Source:
     """A file: its `kind`, its name and the `stem` of it, and its size unpacked, at most."""
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, name
+        self.path, self.name, self.stem = path, name, stem_of(name)
         suffixes = [suffix.lower() for suffix in Path(name).suffixes]
         with path.open("rb") as file:
             head = file.read(8)
-        self.packing = PACKED.get(suffixes[-1] if suffixes else "") or next(
-            (how for mark, how in PACKING.items() if head.startswith(mark)), None
-        )
-        self.stem = Path(name).stem
-        if self.packing and suffixes and suffixes[-1] in PACKED:
+        self.packing = PACKED.get(suffixes[-1]) if suffixes else None
+        if self.packing:
             suffixes.pop()
-            self.stem = Path(self.stem).stem if suffixes else self.stem
+        else:
+            packings = (how for mark, how in PACKING.items() if head.startswith(mark))
+            self.packing = next(packings, None)
         self.size = path.stat().st_size * (DEFLATED if self.packing else 1)
         self.kind = self._kind(suffixes[-1] if suffixes else "")
 
@@ -77,15 +87,17 @@ class Source:
     @contextmanager
     def binary(self, progress: Progress | None = None) -> Iterator[IO[bytes]]:
         """Open the file, unpacked on the way; progress is reported in bytes of the file."""
-        size = self.path.stat().st_size
-        with self.path.open("rb") as file:
-            raw: Any = file if progress is None else _Watched(file, size, progress)
+        with io.BufferedReader(_Watched(self.path, progress), PIECE) as file:
+            if self.packing is None:
+                yield file
+                return
+            import pyarrow as pa
+
             try:
-                yield _unpacked(raw, self.packing, self.name)
-            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                raise DataError(f"{self.name} is damaged: {error}") from None
+                stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), self.packing)
+                yield io.BufferedReader(stream)
             except OSError as error:
-                if error.errno is not None or self.packing is None:
+                if error.errno is not None:
                     raise
                 raise DataError(f"{self.name} is damaged: {error}") from None
 
@@ -122,7 +134,7 @@ class Source:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "unpacked"
             with self.binary() as file, path.open("wb") as copy:
-                shutil.copyfileobj(file, copy, 2**20)
+                shutil.copyfileobj(file, copy, PIECE)
             yield path
 
 
@@ -137,7 +149,7 @@ def opened(given: str | os.PathLike[str]) -> Iterator[Source]:
             with copy.open("wb") as file:
                 pipe = nullcontext(sys.stdin.buffer) if standard else path.open("rb")
                 with pipe as given_bytes:
-                    shutil.copyfileobj(given_bytes, file, 2**20)
+                    shutil.copyfileobj(given_bytes, file, PIECE)
             if copy.stat().st_size == 0:
                 raise DataError("standard input is empty")
             yield Source(copy, "stdin")
@@ -154,35 +166,18 @@ def opened(given: str | os.PathLike[str]) -> Iterator[Source]:
         raise DataError(f"{path} cannot be read: permission denied") from None
 
 
-class _Watched(io.RawIOBase):
+class _Watched(io.FileIO):
     """A file that reports how much of it has been read."""
 
-    def __init__(self, file: IO[bytes], size: int, progress: Progress) -> None:
-        self._file, self._size, self._progress, self._done = file, size, progress, 0
+    def __init__(self, path: Path, progress: Progress | None) -> None:
+        super().__init__(path)
+        self._size, self._progress = path.stat().st_size, progress
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        block = self._file.read(len(buffer))
-        buffer[: len(block)] = block
-        self._done += len(block)
-        if block:
-            self._progress(self._done, self._size)
-        return len(block)
-
-
-def _unpacked(file: Any, packing: str | None, name: str) -> Any:
-    if packing == "gzip":
-        return gzip.open(io.BufferedReader(file) if isinstance(file, io.RawIOBase) else file)
-    if packing == "zstd":
-        import pyarrow
-
-        if not pyarrow.Codec.is_available("zstd"):
-            raise DataError(f"{name} needs a pyarrow that reads zstd: unpack it first")
-        stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
-        return io.BufferedReader(stream)
-    return io.BufferedReader(file, 2**18) if isinstance(file, io.RawIOBase) else file
+    def readinto(self, buffer: Any) -> int | None:
+        read = super().readinto(memoryview(buffer)[:PIECE])
+        if read and self._progress is not None:
+            self._progress(self.tell(), self._size)
+        return read
 
 
 def _holds_arrays(path: Path) -> bool:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import interchange
 
 from tombola.datasets import cells
 from tombola.datasets.base import DataError, no_such
-from tombola.datasets.dates import moments
 
-__all__ = ["Place", "Table", "as_table", "check_type", "column_of"]
+__all__ = ["Place", "Table", "as_table", "check_type", "column_of", "refuse_other"]
 
 Place = Callable[[int], str]  # describes where a row is in its file
 PLURAL = {"number": "numbers", "text": "text", "date": "dates"}
@@ -73,8 +73,13 @@ class Table:
     def __getitem__(self, rows: Any) -> "Table":
         if isinstance(rows, tuple):  # scikit-learn's table[rows, ...]
             rows = rows[0]
-        chosen = pa.array(np.arange(len(self))[rows])
-        return Table({name: it.take(chosen) for name, it in self.columns.items()}, self.forms)
+        return self.take(np.arange(len(self))[rows])
+
+    def take(self, rows: NDArray[Any]) -> "Table":
+        """Return rows by number, which keep their places."""
+        chosen, place = pa.array(rows), self.place  # without the columns of this table
+        columns = {name: it.take(chosen) for name, it in self.columns.items()}
+        return Table(columns, self.forms, lambda row: place(int(rows[row])))
 
     def __repr__(self) -> str:
         held = ", ".join(f"{name} {kind}" for name, kind in self.kinds.items())
@@ -97,18 +102,21 @@ def column_of(table: Table, name: str, kind: str, form: str | None = None) -> An
     if held == "text" and kind == "number" and (truth := cells.as_truth(column)) is not None:
         return truth
     if held == "text" and kind == "date" and form is not None:
-        codes, words = cells.words_of(column)
-        dates, odd = moments(words, form)
-        rows = np.flatnonzero(np.isin(codes, odd))
-        if rows.size:
-            raise DataError(
-                f"{table.place(int(rows[0]))}, column {name!r}: {words[codes[rows[0]]]!r} is not a "
-                f"date written as {form}, as in training"
-            )
-        return cells.as_column(np.append(dates, np.datetime64("NaT", "us"))[codes])
+        dates, odd = cells.dates_in(column, form)
+        refuse_other(table.place, name, column, odd, f"a date written as {form}")
+        return dates
     raise DataError(
         f"the column {name!r} holds {PLURAL[held]}, but held {PLURAL[kind]} in training"
     )
+
+
+def refuse_other(place: Place, name: str, text: Any, odd: Any, what: str) -> None:
+    """Refuse the first row of text that is not what the column was in training."""
+    if odd.any():
+        row = int(odd.argmax())
+        raise DataError(
+            f"{place(row)}, column {name!r}: {text[row].as_py()!r} is not {what}, as in training"
+        )
 
 
 def check_type(kind: Any, where: str, drop: str = "") -> None:
@@ -149,8 +157,8 @@ def as_table(X: Any, *, settle: bool = True) -> Table | None:
         check_type(part.type, repr(name))
         columns[name] = cells.as_column(part)
         if settle and cells.is_text(part.type):
-            found, form, _, odd = cells.settled(columns[name])
-            if odd is None:
+            found, odd, form, _ = cells.settled(columns[name])
+            if not odd.any():
                 columns[name] = found
                 forms |= {name: form} if form else {}
     return Table(columns, forms)

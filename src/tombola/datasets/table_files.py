@@ -15,7 +15,7 @@ from tombola.datasets.base import DataError, Progress, about, count, in_words
 from tombola.datasets.reading import Reading, Style
 from tombola.datasets.sample import Sample, rows_in_memory
 from tombola.datasets.sources import Source
-from tombola.datasets.table import Place, Table
+from tombola.datasets.table import Place, Table, refuse_other
 
 __all__ = ["TableFile", "unique_names"]
 
@@ -83,6 +83,7 @@ class TableFile(ABC):
         self.source, self.reading = source, reading
         self.style: Style = reading.style
         self.skipped: list[str] = []
+        self.left = 0  # new rows that were left out
         self._drawn: Any = None  # the rows that `load` has drawn
 
     @abstractmethod
@@ -115,11 +116,17 @@ class TableFile(ABC):
         types, dropped = self.reading.types, set(self.reading.drop)
         chosen = [j for j, name in enumerate(self.names) if name not in dropped]
         text = {j for j in chosen if types.get(self.names[j]) in ("text", "date")}
-        most, sample = self.reading.rows or rows_in_memory(len(self.names)), None
-        if most is not None and (self.reading.rows or self.rows_at_most > most):
-            sample = Sample(most)
-        batches = self.batches(chosen, progress, text, whole=sample is None)
-        parts = _by_column(chosen, batches if sample is None else sample.draw(batches))
+        most, sample = self.reading.rows or rows_in_memory(len(self.names)) or 0, None
+        draws = self.reading.rows is not None or 0 < most < self.rows_at_most
+        late = {-1}
+        while late:  # columns with text further down are read again, as text from the first row on
+            batches = self.batches(chosen, progress, text, whole=not draws)
+            if draws:
+                sample = Sample(most)
+                batches = sample.draw(batches)
+            parts = _by_column(chosen, batches)
+            late = {j for j in chosen if len({part.type for part in parts[j]}) > 1}
+            text |= late
         loaded = Loaded([*self.notes])
         if sample is not None and sample.seen > sample.most:
             self._drawn = sample.rows
@@ -129,62 +136,49 @@ class TableFile(ABC):
                 f"{sample.most:,} of {sample.seen:,} rows were drawn at random (--rows "
                 f"{sample.most}){why}."
             )
-        found = {j: self._column(self.names[j], parts.pop(j), loaded) for j in chosen}
-        again = [j for j in chosen if found[j] is None]
-        if again:
-            batches = self.batches(again, text=again, whole=sample is None)
-            parts = _by_column(again, batches if sample is None else sample.again(batches))
-            found |= {j: self._column(self.names[j], parts[j], loaded) for j in again}
-        loaded.columns = {self.names[j]: found[j] for j in chosen}
+        for j in chosen:
+            column = pa.chunked_array(parts.pop(j))
+            loaded.columns[self.names[j]] = self._column(self.names[j], column, loaded)
         return self._assembled(loaded)
 
-    def _column(self, name: str, parts: list[Any], loaded: Loaded) -> Any:
+    def _column(self, name: str, column: Any, loaded: Loaded) -> Any:
         """Return a column as what it holds, or is said to hold; refuse other cells, or note them.
 
-        It holds numbers if at least half of its values are. None if it is text, and was not read
-        as text from the first row on.
+        It holds numbers if at least half of its values are.
         """
-        head = [part for part in parts if not cells.is_text(part.type)]  # come before text
-        first = pa.chunked_array(head, head[0].type if head else cells.NUMBER)
-        if len(head) == len(parts):
-            return cells.as_column(first) if self.typed else first
-        text = cells.coded(pa.chunked_array(parts[len(head) :]), self.style)
-        kind = self.reading.types.get(name)
+        if not cells.is_text(column.type):
+            return cells.as_column(column) if self.typed else column
+        text, kind = cells.coded(column, self.style), self.reading.types.get(name)
         if self.guesses(name) and kind in (None, "number"):
             numbers, odd = cells.numbers_in(text, self.style)
-            known = (
-                len(first) - int(cells.missing_in(first).sum()) + int((~np.isnan(numbers)).sum())
-            )
-            wrong = np.flatnonzero(odd)
+            known, wrong = int((~np.isnan(numbers)).sum()), np.flatnonzero(odd)
             if kind or known >= wrong.size:
-                if wrong.size and self.reading.skip_bad_rows:
-                    loaded.bad[f"{name!r} is not a number"] = len(first) + wrong
-                elif wrong.size:
+                if wrong.size and not self.reading.skip_bad_rows:
+                    row = int(wrong[0])
                     unlike = f", unlike {count(known, 'other value')} of the column" * bool(known)
-                    value = text[int(wrong[0])].as_py()
-                    self._refuse(len(first) + int(wrong[0]), name, value, "a number", unlike)
-                return pa.chunked_array([*head, numbers])
-        return None if head else self.settle(loaded, name, text)
+                    self._refuse(row, name, text[row].as_py(), "a number", unlike)
+                if wrong.size:
+                    loaded.bad[f"{name!r} is not a number"] = wrong
+                return cells.as_column(numbers)
+        return self.settle(loaded, name, text)
 
     def settle(self, loaded: Loaded, name: str, text: Any) -> Any:
         """Return text as what it stands for; refuse dates with other text among them."""
         kind = self.reading.types.get(name)
         if kind == "text":
             return text
-        column, form, unsure, odd = cells.settled(text, self.reading.dates)
-        if form is None:
-            known = np.flatnonzero(~cells.missing_in(text))
-            if kind == "date" and known.size:
-                self._refuse(int(known[0]), name, text[int(known[0])].as_py(), "a date")
-            return column
-        loaded.forms[name] = form
-        if odd is not None:
-            rows = np.flatnonzero(cells.missing_in(column) & ~cells.missing_in(text))
-            if not self.reading.skip_bad_rows:
-                unlike = ", unlike most values of the column"
-                self._refuse(int(rows[0]), name, odd, "a date", unlike)
+        column, odd, form, unsure = cells.settled(text, self.reading.dates)
+        if kind == "date" and form is None:
+            odd = ~cells.missing_in(text)
+        rows = np.flatnonzero(odd)
+        if rows.size and (form is None or not self.reading.skip_bad_rows):
+            unlike = ", unlike most values of the column" * (form is not None)
+            self._refuse(int(rows[0]), name, text[int(rows[0])].as_py(), "a date", unlike)
+        if rows.size:
             loaded.bad[f"{name!r} is not a date"] = rows
-        if unsure:
+        if form is not None:
+            loaded.forms[name] = form
+        if form is not None and unsure:
             other = "day-first" if form.startswith("month") else "month-first"
             loaded.notes.append(
                 f"The dates in {name!r} were taken as {form} (--dates {other} takes the other "
@@ -221,7 +215,6 @@ class TableFile(ABC):
         if not columns:
             raise DataError(f"{self.source.name} has no column besides the target")
         notes = loaded.notes
-        place: Place = self.where
         doubtful = [name for name, it in columns.items() if not cells.is_clean(it)]
         empty = {name: None for name in doubtful if cells.missing_in(columns[name]).all()}
         if 0 < len(empty) < len(columns):
@@ -229,18 +222,20 @@ class TableFile(ABC):
             notes.append(about(empty, *gone))
             columns = {name: it for name, it in columns.items() if name not in empty}
         columns = self._without_index(columns, notes)
+        used = Table(columns | ({} if held is None else {held: y}), loaded.forms, self.where)
         if reading.skip_bad_rows:
-            columns, y, place = self._without_bad_rows(columns, y, held, loaded)
-        left = {name: columns[name] for name in doubtful if name in columns}
+            used = used.take(self._good_rows(used, held, loaded))
+        y = None if held is None else _labels(held, used.columns.pop(held), used.place)
+        left = {name: used.columns[name] for name in doubtful if name in used.columns}
         infinite = ((name, cells.infinite_in(it)) for name, it in left.items())
-        checks.refuse_infinite(infinite, place)
+        checks.refuse_infinite(infinite, used.place)
         missing = ((name, cells.missing_in(it)) for name, it in left.items())
         if not reading.impute:
-            checks.refuse_missing(missing, place)
+            checks.refuse_missing(missing, used.place)
         return {
-            "X": Table(columns, loaded.forms, place),
-            "y": None if held is None or y is None else _labels(held, y, place),
-            "columns": tuple(columns),
+            "X": Table(used.columns, used.forms, used.place),
+            "y": y,
+            "columns": tuple(used.columns),
             "notes": tuple(notes),
             "label": "" if held is None else repr(held),
         }
@@ -258,69 +253,72 @@ class TableFile(ABC):
                 )
         return used
 
-    def _without_bad_rows(
-        self, columns: dict[str, Any], y: Any, held: str | None, loaded: Loaded
-    ) -> tuple[dict[str, Any], Any, Place]:
-        """Return columns, target and places without the rows that would be refused."""
-        used = columns if held is None else {**columns, held: y}
+    def _good_rows(self, table: Table, held: str | None, loaded: Loaded) -> Any:
+        """Return the rows that would not be refused."""
         bad = {
             why: rows
             for why, rows in loaded.bad.items()
-            if any(why.startswith(repr(name)) for name in used)
+            if any(why.startswith(repr(name)) for name in table.columns)
         }
-        for name, column in used.items():
+        for name, column in table.columns.items():
             bad[f"{name!r} is infinite or too large"] = np.flatnonzero(cells.infinite_in(column))
             if name == held or not self.reading.impute:
                 known = bad.get(f"{name!r} is not a number", bad.get(f"{name!r} is not a date", ()))
                 lost = np.flatnonzero(cells.missing_in(column))
                 bad[f"{name!r} is missing"] = np.setdiff1d(lost, known)
-        n = len(next(iter(columns.values())))
-        rows = checks.left_out(n, bad, self.where, loaded.notes, self.skipped)
-        chosen = pa.array(rows)
-        columns = {name: column.take(chosen) for name, column in columns.items()}
-        y = None if held is None else y.take(chosen)
-        return columns, y, lambda row: self.where(int(rows[row]))
+        return checks.left_out(len(table), bad, self.where, loaded.notes, self.skipped)
 
     # --- new rows -----------------------------------------------------------------------------
 
     def pieces(
-        self, kinds: dict[str, str], progress: Progress | None = None
-    ) -> Iterator[tuple[Table, list[int]]]:
-        """Yield some rows at a time, of columns whose kind is known; dates stay text.
+        self,
+        kinds: dict[str, str],
+        forms: dict[str, str | None],
+        impute: bool,
+        progress: Progress | None = None,
+    ) -> Iterator[Table]:
+        """Yield some rows at a time, of columns whose kind is known, and how dates are written.
 
-        And the rows with text among numbers, which are an error unless they are to be skipped.
+        Rows that cannot be used are an error, or are left out and counted by `left`.
         """
         chosen = [j for j, name in enumerate(self.names) if name in kinds]
         start, text = 0, [j for j in chosen if kinds[self.names[j]] != "number"]
         for batch in self.batches(chosen, progress, text):
             columns: dict[str, Any] = {}
-            bad: list[int] = []
+            bad = np.zeros(batch.num_rows, dtype=bool)
 
             def place(row: int, start: int = start) -> str:
                 return f"{self.place(start + row)} of {self.source.name}"
 
             for j, part in zip(chosen, batch.columns, strict=True):
-                name = self.names[j]
-                if not cells.is_text(part.type):
-                    columns[name] = cells.as_column(part)
-                    continue
-                columns[name] = words = cells.coded(pa.chunked_array([part]), self.style)
-                if kinds[name] != "number" or not self.guesses(name):
-                    continue
-                if cells.as_truth(words) is not None:
-                    continue
-                numbers, odd = cells.numbers_in(words, self.style)
-                columns[name] = cells.as_column(numbers)
-                wrong = np.flatnonzero(odd).tolist()
-                bad += wrong
-                if wrong and not self.reading.skip_bad_rows:
-                    raise DataError(
-                        f"{place(wrong[0])}, column {name!r}: {words[wrong[0]].as_py()!r} is not a "
-                        "number, as the column was in training"
-                    )
+                name, given = self.names[j], part
+                kind, form, odd = kinds[name], forms.get(name), np.zeros(0, dtype=bool)
+                what = "a number"
+                if cells.is_text(part.type):
+                    part = given = cells.coded(pa.chunked_array([part]), self.style)
+                    if kind == "date" and form is not None:
+                        part, odd = cells.dates_in(given, form)
+                        what = f"a date written as {form}"
+                    elif kind == "number" and self.guesses(name) and cells.as_truth(given) is None:
+                        part, odd = cells.numbers_in(given, self.style)
+                columns[name] = column = cells.as_column(part)
+                if self.reading.skip_bad_rows:
+                    bad |= cells.infinite_in(column)
+                    bad[odd.nonzero()] = True
+                    if not impute:
+                        bad |= cells.missing_in(column)
+                else:
+                    refuse_other(place, name, given, odd, what)
             start += batch.num_rows
             if batch.num_rows:
-                yield Table(columns, place=place), bad
+                if not self.reading.skip_bad_rows:
+                    infinite = ((name, cells.infinite_in(it)) for name, it in columns.items())
+                    way_out = ": every row gets a prediction, so correct or remove it"
+                    checks.refuse_infinite(infinite, place, way_out)
+                table = Table(columns, place=place)
+                yield table.take(np.flatnonzero(~bad)) if bad.any() else table
+                self.left += int(bad.sum())
+        self.left += len(self.skipped)
 
 
 def _by_column(chosen: Sequence[int], batches: Iterable[Any]) -> dict[int, list[Any]]:
