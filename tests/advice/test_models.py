@@ -10,9 +10,9 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from tombola.advice.data import open_data
-from tombola.advice.fits import Entry, constant_objective, objective_of, score_of
-from tombola.advice.models import Penalty, candidates
-from tombola.advice.written import opening, script
+from tombola.advice.fits import Entry, score_of
+from tombola.advice.models import Penalty, candidates, constant_objective, objective_of
+from tombola.advice.script import opening, script
 
 
 def three(n=300):
@@ -36,7 +36,7 @@ def line_up(make, task, l1, kind=np.asarray):
     alpha = 0.01 if task == "classification" else 0.1
     data = open_data(
         kind(X), y, None, None, task=task, groups=None, n_clusters=3, penalty=Penalty(alpha, l1),
-        seed=1, budget=50.0,
+        seed=1,
     )  # fmt: skip
     classes = len(data.labels) if task == "classification" else 1
     n, d = data.X.shape
@@ -102,7 +102,7 @@ def test_a_constant_prediction_is_the_start():
     for family in ("softmax", "one-vs-rest"):
         free = np.zeros(3) if family == "softmax" else np.full(3, np.log(0.5))
         Flat.intercept_ = free
-        there = objective_of(Flat, family, data.X, data.y, data)
+        there = objective_of(Flat, family, data.X, data.y, data.penalty)
         assert there == pytest.approx(constant_objective(family, data.y), rel=1e-3)
 
 
