@@ -36,7 +36,7 @@ def raced(begin=Planned, rates=(1 / 3, 1.0, 3.0), **options):
 def test_the_best_contender_meets_shuffling_each_at_its_own_best_rate():
     found = raced()
     assert (found.best.sampler, found.rate, found.shuffle_rate) == ("b", 3.0, 1.0)
-    assert [pair.seed for pair in found.pairs] == [5, 6, 7]
+    assert [pair.seed for pair in found.pairs] == [6, 7, 8]
     for pair in found.pairs:
         # three times the pace; means of three looks are a little above a convex curve
         assert pair.steps_ratio == pytest.approx(1 / 3, rel=0.05)
@@ -51,8 +51,8 @@ def test_the_rungs_halve_and_a_rate_at_the_end_of_the_grid_goes_beyond():
     for curve in found.curves:
         ends.setdefault(len(curve.looks) - 1, []).append((curve.name.split()[0], curve.rate))
     short, half = RUNGS
-    assert len(ends[short]) == 11  # of 15
-    assert {name for name, _ in ends[half]} == {"shuffle", "b", "c"}
+    assert len(ends[short]) == 11  # of 15, and two at rates beyond the grid
+    assert sorted(name for name, _ in ends[half]) == ["b", "b", "c", "c", "shuffle", "shuffle"]
     assert any(rate == pytest.approx(9.0) for name, rate in ends[half] if name == "b")
     assert any(rate == pytest.approx(1 / 9) for name, rate in ends[half] if name == "c")
     assert sorted(ends[LOOKS]) == [("b", 3.0)] * 3 + [("shuffle", 1.0)] * 3
@@ -98,7 +98,7 @@ def test_speed_is_symmetric_and_needs_no_goal_that_is_never_reached():
 def test_one_noisy_look_decides_nothing_and_a_rise_does_not_count():
     even, lucky = path(0.02), path(0.02)
     lucky[-1] = Look(lucky[-1].step, lucky[-1].loss / 2)  # the last look of a run that is no faster
-    assert 0.8 < speed(lucky, even) < 1.0  # to half of the loss, by the looks alone: 0.5
+    assert 0.8 < speed(lucky, even) <= 1.0  # to half of the loss, by the looks alone: 0.5
     rising = path(0.02)
     rising[20:] = [Look(look.step, 2.0) for look in rising[20:]]
     assert (np.diff(smoothed(rising)) <= 0).all()

@@ -129,6 +129,7 @@ def pairs(*differences):
         (True, (-0.10, 0.11, -0.12), False),  # the score does not know
         (True, (0.10, 0.11, 0.12), False),
         (False, (0.10, 0.11, 0.12), True),
+        (False, (0.0, 0.0, 0.0), False),
         (None, (0.10, 0.11, 0.12), False),
     ],
 )

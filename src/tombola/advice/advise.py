@@ -332,7 +332,7 @@ def _race(
 
 def _explain(advice: Advice, data: Data, raced: Raced, seed: int) -> None:
     """Write what was possible, along the run with shuffled epochs."""
-    run = raced.runners[CONTENDERS[0], raced.shuffle_rate, seed]
+    run = raced.runners[CONTENDERS[0], raced.shuffle_rate, seed + 1]
     assert isinstance(run, GameRun)
     advice.possible = run.possible()
     chances = best_fixed(run.squares)

@@ -10,13 +10,13 @@ over looks. What decides who goes on is counted in steps, never timed.
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.advice.verdict import Verdict, decide
+from tombola.advice.verdict import Verdict, decide, interval, judge
 
 __all__ = ["LOOKS", "RATES", "Contender", "Curve", "Look", "Pair", "Raced", "Runner", "race",
            "speed", "total_steps"]  # fmt: skip
@@ -26,7 +26,7 @@ RUNGS = (LOOKS // 6, LOOKS // 2)  # looks until the first and the second choice
 SMOOTH = 3  # looks that are averaged
 KEPT = 2  # contenders besides shuffling, and rates of each, after the first choice
 RATES = (1 / 3, 1.0, 3.0)  # times the rate that the user gives
-LEVELS = 5  # losses at which two curves are compared
+LEVELS, LATE = 5, 0.8  # losses at which two curves are compared, and from which share of the way
 MOST = 50.0  # times as long, at most
 
 
@@ -136,8 +136,8 @@ def arrival(steps: NDArray[np.float64], path: NDArray[np.float64], level: float)
 def speed(mine: Sequence[Look], other: Sequence[Look]) -> float:
     """Return the steps of one run over those of another to the same losses, both smoothed.
 
-    Compared are `LEVELS` losses on the way of the run that ends higher, from half of its way to
-    its end: the geometric mean of the ratios. Both reach all of these.
+    Compared are `LEVELS` losses on the last fifth of the way of the run that ends higher, until it
+    is at its lowest: the geometric mean of the ratios. Both reach all of these.
 
     Examples
     --------
@@ -153,8 +153,7 @@ def speed(mine: Sequence[Look], other: Sequence[Look]) -> float:
     worse = int(paths[1][-1] > paths[0][-1])
     path, when = paths[worse], steps[worse]
     end = arrival(when, path, float(path[-1]))
-    levels = np.interp(np.linspace(0.5, 1.0, LEVELS) * end, when, path)
-    levels = np.maximum(levels, path[-1])
+    levels = np.maximum(np.interp(np.linspace(LATE, 1.0, LEVELS) * end, when, path), path[-1])
     logs = [
         math.log(arrival(steps[0], paths[0], level)) - math.log(arrival(steps[1], paths[1], level))
         for level in levels
@@ -166,7 +165,7 @@ def total_steps(contenders: int, rates: int, seeds: int, looks: int = LOOKS) -> 
     """Return the steps of a race over those of one run."""
     kept = (1 + min(KEPT, contenders - 1)) * min(KEPT, rates)
     first, second = (rung / looks for rung in RUNGS)
-    return contenders * rates * first + kept * second - kept * first / 2 + 2 * (seeds - second)
+    return contenders * rates * first + kept * second - kept * first / 2 + 2 * seeds
 
 
 def race(
@@ -192,7 +191,7 @@ def race(
     steps : int
         Of a whole run: a multiple of `LOOKS`.
     seeds, seed : int
-        The seeds of the last rung, from the first on.
+        The seeds of the last rung, which come after that of the first ones.
     budget : float
         Seconds, after which it stops with what it has.
     progress : callable, optional
@@ -242,7 +241,11 @@ def race(
         settle = "more seeds, or more steps"
         best = min(others, key=lambda c: ranked(c)[0])
         finals = {c: ranked(c)[0][1] for c in (shuffle, best)}
-        for turn in range(seeds):
+        left = deadline - time.perf_counter()
+        pace = (budget - left) / (done * steps) if math.isfinite(budget) else 0.0  # of a look
+        while steps > LOOKS and 2 * seeds * LOOKS * pace * steps > 0.9 * left:
+            steps = max(steps // 2 // LOOKS, 1) * LOOKS  # a shorter race rather than none
+        for turn in range(1, seeds + 1):
             go([(c, rate, seed + turn) for c, rate in finals.items()], LOOKS)
     except OutOfTimeError:
         settle = "a larger budget: this one was spent before the race was over"
@@ -251,13 +254,16 @@ def race(
     rate, own = ranked(best)[0][1], ranked(shuffle)[0][1]
     pairs = [
         paired(curve((best, rate, turn)), curve((shuffle, own, turn)))
-        for turn in range(seed, seed + seeds)
+        for turn in range(seed + 1, seed + seeds + 1)
         if all(
             k in runners and len(runners[k].looks) == LOOKS + 1
             for k in ((best, rate, turn), (shuffle, own, turn))
         )
     ]
     verdict = decide([pair.time_ratio for pair in pairs], settle=settle)
+    worse = interval([pair.loss - pair.shuffle_loss for pair in pairs])
+    if judge(worse[1:], 0.0) is False:
+        verdict = replace(verdict, pays=False, veto="it ends at a higher loss")
     curves = [curve(key) for key in runners]
     return Raced(verdict, best, rate, own, pairs, curves, steps, runners)
 

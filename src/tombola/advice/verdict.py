@@ -30,6 +30,8 @@ class Verdict:
         The number of ratios that it comes from.
     settle : str
         What would settle it, if it is too close to call.
+    veto : str
+        Why it does not pay, or is too close to call, whatever the times: another interval says so.
     """
 
     pays: bool | None
@@ -39,6 +41,7 @@ class Verdict:
     threshold: float = THRESHOLD
     runs: int = 1
     settle: str = ""
+    veto: str = ""
 
     @property
     def word(self) -> str:
@@ -46,7 +49,8 @@ class Verdict:
         return {True: "pays", False: "does not pay", None: "too close to call"}[self.pays]
 
     def __str__(self) -> str:
-        more = f"; {self.settle}" if self.pays is None and self.settle else ""
+        more = f", and {self.veto}" if self.veto else ""
+        more += f"; {self.settle}" if self.pays is None and self.settle else ""
         if not self.runs:
             return f"{self.word}: nothing was measured{more}"
         return (
