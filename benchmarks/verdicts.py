@@ -1,16 +1,17 @@
-"""Does advice of a short race hold in a race ten times as long? The tables of docs/decisions/advise.md.
+"""Does the advice of a short race hold in one ten times as long? For docs/decisions/advise.md.
 
     python benchmarks/verdicts.py [--seeds 10] [--cases NAME ...] [--rows FILE] [--only short]
 
-Six networks and a number of tables; each with ten seeds, briefly and for ten times as long. Each run
-appends a row to the file, and a run whose row is there is not repeated, so that the whole can be
-stopped and continued. Public tables are files in $TOMBOLA_DATA; those that are missing are named and
-left out.
+Six networks and a number of tables; each with ten seeds, briefly and for ten times as long. Each
+run appends a row to the file, and a run whose row is there is not repeated, so that the whole can
+be stopped and continued. Public tables are files in $TOMBOLA_DATA; those that are missing are named
+and left out.
 """
 
 import argparse
 import csv
 import functools
+import itertools
 import sys
 import time
 from collections import Counter
@@ -34,7 +35,7 @@ def mlp(*widths):
     import torch
 
     layers = []
-    for k, (a, b) in enumerate(zip(widths, widths[1:], strict=False)):
+    for k, (a, b) in enumerate(itertools.pairwise(widths)):
         layers += [torch.nn.Linear(a, b), *([torch.nn.ReLU()] if k < len(widths) - 2 else [])]
     return torch.nn.Sequential(*layers)
 

@@ -9,6 +9,7 @@ from samples import clustered, imbalanced, regression
 from scipy import sparse
 from scipy.optimize import minimize
 
+from tombola.advice import fits
 from tombola.advice.data import open_data
 from tombola.advice.fits import Entry, score_of
 from tombola.advice.models import Penalty, candidates, constant_objective, objective_of
@@ -141,3 +142,41 @@ def test_the_line_up_fits_the_task():
         f"{library}'s {kind}" for library in ("scikit-learn", "tombola")
         for kind in ("KMeans", "MiniBatchKMeans")
     ]  # fmt: skip
+
+
+def test_models_are_fitted_to_growing_parts_of_the_rows(monkeypatch):
+    """All rows if there is time; else the part that there was time for; the first one always."""
+    monkeypatch.setattr(fits, "SMALLEST", 100)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = X[:, 0] + rng.normal(size=3000) > 0
+    seen = []
+    for budget in (1e9, 1e-9):
+        data = open_data(X, y, None, None, task="classification", groups=None, n_clusters=3,
+                         penalty=Penalty(None, False), seed=0)  # fmt: skip
+        calls = []
+        models = fits.fit_all(data, 0, budget, lambda *call, calls=calls: calls.append(call))
+        assert {m.rows for m in models} == {data.n}
+        assert models[0].name == "scikit-learn's LogisticRegression (lbfgs)"  # is never left out
+        assert all(a <= b for a, b in calls)
+        seen.append(data.n)
+    assert seen[0] == 2400
+    assert seen[1] < 1000  # at most as many seconds as 30 of the fastest fits
+
+
+def test_those_that_are_far_behind_fall_out(monkeypatch):
+    monkeypatch.setattr(fits, "SMALLEST", 100)
+    monkeypatch.setattr(fits, "LEAST", 0.0)
+    ticks = {"SGDClassifier": 100.0}
+
+    def fit_once(candidate, X, y, seed, real=fits.fit_once):
+        model, _, ended = real(candidate, X, y, seed)
+        return model, ticks.get(type(model).__name__, 1.0) * len(y), ended
+
+    monkeypatch.setattr(fits, "fit_once", fit_once)
+    X, y = imbalanced(2000)
+    data = open_data(X, y, None, None, task="classification", groups=None, n_clusters=3,
+                     penalty=Penalty(None, False), seed=0)  # fmt: skip
+    names = [m.name for m in fits.fit_all(data, 0, 1e9, None)]
+    assert "scikit-learn's SGDClassifier" not in names
+    assert {"scikit-learn's LogisticRegression (lbfgs)", "tombola's LinearClassifier"} < {*names}

@@ -6,7 +6,18 @@ import time
 import numpy as np
 import pytest
 
-from tombola.advice.race import LOOKS, RUNGS, Contender, Look, race, smoothed, speed, total_steps
+from tombola.advice import Pair, decide
+from tombola.advice.race import (
+    LOOKS,
+    RUNGS,
+    Contender,
+    Look,
+    judged,
+    race,
+    smoothed,
+    speed,
+    total_steps,
+)
 
 CONTENDERS = [Contender("shuffle"), *(Contender(name, "losses") for name in "abcd")]
 PACE = {"shuffle": 1.0, "a": 0.5, "b": 3.0, "c": 2.0, "d": 1.0}  # how fast losses fall
@@ -67,6 +78,9 @@ def test_noise_makes_the_interval_wider_and_never_the_middle_a_verdict():
         return Planned(*given, noise=0.5)
 
     quiet, loud = raced(), raced(noisy)
+    assert len(quiet.pairs) == 3
+    assert 3 <= len(loud.pairs) <= 9
+    assert (len(loud.pairs) == 9) or loud.verdict.pays is not None
     assert loud.verdict.high / loud.verdict.low > quiet.verdict.high / quiet.verdict.low
 
 
@@ -82,6 +96,32 @@ def test_a_spent_budget_ends_it_without_a_decision_it_has_no_seeds_for():
     assert found.verdict.pays is None
     assert "larger budget" in str(found.verdict)
     assert found.curves
+
+
+def test_more_seeds_while_it_is_too_close_and_no_more():
+    class Level(Planned):
+        def advance(
+            self, steps
+        ):  # as fast, and each step at nine tenths of the time: the threshold
+            super().advance(steps)
+            self.seconds[-1] = 0.9 if self.contender != "shuffle" else self.rng.lognormal(0, 0.01)
+
+        def __init__(self, contender, *given):
+            super().__init__(Contender("shuffle"), *given)
+            self.contender = contender.sampler
+
+    found = raced(Level)
+    assert (found.verdict.pays is None) == (len(found.pairs) == 9)
+    assert len(found.pairs) >= 3
+
+
+def test_who_ends_higher_does_not_pay_however_fast_it_is():
+    pairs = [Pair(k, 0.5, 1.0, 1.0, 0.5 + 0.01 * k, 1.1 + 0.01 * k, 1.0, 0.0, 0.0)
+             for k in range(4)]  # fmt: skip
+    vetoed = judged(pairs, "")
+    assert vetoed.pays is False
+    assert "ends at a higher loss" in str(vetoed)
+    assert decide([pair.time_ratio for pair in pairs]).pays is True
 
 
 def path(pace, steps=40):

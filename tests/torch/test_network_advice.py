@@ -86,8 +86,11 @@ def test_it_repeats_and_leaves_model_and_generator_alone():
     before, state = [p.clone() for p in model.parameters()], torch.get_rng_state()
     first, again = advise(model), advise(model)
     assert first.possible == again.possible
-    assert [c.looks for c in first.curves] == [c.looks for c in again.curves]
-    assert [p.steps_ratio for p in first.pairs] == [p.steps_ratio for p in again.pairs]
+    # times have a part in whether there are more than two seeds
+    for a, b in zip(first.curves, again.curves, strict=False):
+        assert (a.name, a.rate, a.seed, a.looks) == (b.name, b.rate, b.seed, b.looks)
+    for a, b in zip(first.pairs, again.pairs, strict=False):
+        assert (a.seed, a.steps_ratio, a.loss) == (b.seed, b.steps_ratio, b.loss)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     assert torch.equal(state, torch.get_rng_state())
     assert {c.name for c in first.curves} == {
@@ -101,7 +104,9 @@ def test_every_figure_printed_follows_from_the_rows_printed_beside_it():
     lines = str(advice).split("\n")
     assert len(lines) <= MOST
     top = next(k for k, line in enumerate(lines) if line.startswith("  seed  times as long"))
-    rows = [[float(word) for word in line.split()] for line in lines[top + 1 : top + 4]]
+    shown = lines[top + 1 : top + 1 + len(advice.pairs)]
+    rows = [[float(word) for word in line.split()] for line in shown]
+    assert 3 <= len(rows) <= 9
     for _, ratio, steps, mine, shuffled, *_ in rows:
         assert ratio == pytest.approx(steps * mine / shuffled, rel=2e-3)
     again = decide([row[1] for row in rows])
@@ -187,7 +192,7 @@ def test_regressions_too():
     def loss(outputs, targets):
         return mse_loss(outputs, targets, reduction="none").mean(dim=1)
 
-    assert len(advise(torch.nn.Linear(3, 1), dataset, loss).pairs) == 2
+    assert len(advise(torch.nn.Linear(3, 1), dataset, loss).pairs) >= 2
 
 
 def test_the_example_finds_that_groups_are_faster_to_the_same_losses(capsys):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from tombola.advice.data import Data, open_data, too_few
 from tombola.advice.draws import CONTENDERS, Game, GameRun, Possible, steps_for
@@ -36,6 +37,7 @@ LISTED = 10  # items and groups in the report
 SEEDS = 5  # of the race of draws
 POINTS = 101  # of the Lorenz curve
 SHOWN = 6  # models on a terminal
+LEAST_BUDGET = 10.0  # seconds, below which the clock does not shorten a race
 
 
 @dataclass
@@ -251,7 +253,9 @@ def advise(
         return advice
     advice.models = fit_all(data, seed, 0.5 * budget, progress)
     _choose(advice, data, begin, seed, reading is not None)
-    _race(advice, data, seed, budget, progress)
+    fastest = min(m.seconds for m in advice.models) * data.X.shape[0] / data.n
+    left = max(budget, LEAST_BUDGET, 30.0 * fastest) - (time.perf_counter() - began)
+    _race(advice, data, seed, budget, max(left, 0.3 * LEAST_BUDGET), progress)
     advice.seconds = time.perf_counter() - began
     advice.notes.append(f"This took {advice.seconds:.0f} seconds.")
     return advice
@@ -303,9 +307,10 @@ def _race(
     data: Data,
     seed: int,
     budget: float,
+    left: float,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Race draws, and write what follows."""
+    """Race draws, for `left` seconds at most, and write what follows."""
     steps, advice.raced = steps_for(data, budget)
     data.keep(advice.raced, seed)
     family = "least squares"
@@ -313,11 +318,12 @@ def _race(
         family = "squared distance" if data.task == "clustering" else "softmax"
         family = "log loss" if data.positive is not None else family
     game = Game(data, family)
-    raced = race(
-        partial(GameRun, game), CONTENDERS[: 2 if game.groups is None else 3],
-        (1.0,) if data.task == "clustering" else RATES, steps=steps, seeds=SEEDS, seed=seed,
-        progress=progress,
-    )  # fmt: skip
+    with threadpool_limits(1):
+        raced = race(
+            partial(GameRun, game), CONTENDERS[: 2 if game.groups is None else 3],
+            (1.0,) if data.task == "clustering" else RATES, steps=steps, seeds=SEEDS, seed=seed,
+            budget=left, progress=progress,
+        )  # fmt: skip
     advice.draws, advice.pairs, advice.curves = raced.verdict, raced.pairs, raced.curves
     solver = "k-means" if data.task == "clustering" else "AdaGrad"
     advice.reasons.insert(
@@ -327,13 +333,12 @@ def _race(
         f"The race of draws is over {steps:,} steps of 16 rows, {advice.raced:,} of "
         f"{data.X.shape[0]:,} rows."
     )
-    _explain(advice, data, raced, seed)
+    _explain(advice, data, raced)
 
 
-def _explain(advice: Advice, data: Data, raced: Raced, seed: int) -> None:
+def _explain(advice: Advice, data: Data, raced: Raced) -> None:
     """Write what was possible, along the run with shuffled epochs."""
-    run = raced.runners[CONTENDERS[0], raced.shuffle_rate, seed + 1]
-    assert isinstance(run, GameRun)
+    run = raced.shuffled
     advice.possible = run.possible()
     chances = best_fixed(run.squares)
     advice.items, advice.groups = _items(data, chances), _groups(data, chances)

@@ -1,7 +1,6 @@
 """The race of draws on a table, in numpy: nothing compiles but the samplers."""
 
 import math
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ from scipy.special import expit, softmax
 from sklearn.cluster import kmeans_plusplus
 
 from tombola.advice.data import Data
+from tombola.advice.fits import clock
 from tombola.advice.models import losses_of
 from tombola.advice.race import LOOKS, Contender, Look
 from tombola.samplers.registry import make_sampler
@@ -115,14 +115,14 @@ class GameRun:
         """Make steps until there are this many, and look."""
         before = self.looks[-1].step
         move = self._cluster if self.game.family == "squared distance" else self._descend
-        began = time.perf_counter()
+        began = clock()
         with np.errstate(over="ignore", invalid="ignore"):
             for _ in range(steps - before):
                 draw = self.sampler.draw(BATCH)
                 fed = move(draw.indices, draw.importances)
                 if self.feed and np.isfinite(fed).all():
                     self.sampler.update(draw, fed)
-        self.seconds.append((time.perf_counter() - began) / (steps - before))
+        self.seconds.append((clock() - began) / (steps - before))
         self.looks.append(self._look(steps))
 
     def _descend(self, items: Any, importances: Any) -> NDArray[np.float64]:
@@ -214,7 +214,10 @@ def steps_for(data: Data, budget: float) -> tuple[int, int]:
     outputs = data.n_clusters if data.task == "clustering" else 1
     if data.task == "classification" and len(data.labels) > 2:
         outputs = len(data.labels)
-    pace = STEP + BATCH * entries * (SPARSE if hasattr(X, "tocsr") else ENTRY) * outputs
+    pace = (
+        STEP * (1 if outputs == 1 else 2)
+        + BATCH * entries * (SPARSE if hasattr(X, "tocsr") else ENTRY) * outputs
+    )
     if data.task != "clustering":  # AdaGrad touches all weights
         pace += 5 * ENTRY * X.shape[1] * outputs
     steps = max(int(STEPS * STEP / pace * budget / 10.0) // LOOKS, 1) * LOOKS

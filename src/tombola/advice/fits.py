@@ -16,7 +16,7 @@ from tombola.advice.models import Candidate, candidates, constant_objective, obj
 from tombola.advice.script import call_of
 from tombola.advice.verdict import Verdict, judge
 
-__all__ = ["Model", "choose", "fit_all", "fit_once"]
+__all__ = ["LEAST", "Model", "choose", "clock", "fit_all", "fit_once"]
 
 ARRIVED = {"linear": 1e-3, "clustering": 0.05}  # the most that may be left, see `Model.left`
 NEAR = 0.01  # families of objectives are equally good if their best scores differ by at most this

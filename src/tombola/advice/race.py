@@ -10,7 +10,7 @@ over looks. What decides who goes on is counted in steps, never timed.
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ __all__ = ["LOOKS", "RATES", "Contender", "Curve", "Look", "Pair", "Raced", "Run
 LOOKS = 24  # at a run, evenly spaced
 RUNGS = (LOOKS // 6, LOOKS // 2)  # looks until the first and the second choice
 SMOOTH = 3  # looks that are averaged
+MORE = 3  # times the seeds, at most, while it is too close to call
 KEPT = 2  # contenders besides shuffling, and rates of each, after the first choice
 RATES = (1 / 3, 1.0, 3.0)  # times the rate that the user gives
 LEVELS, LATE = 5, 0.8  # losses at which two curves are compared, and from which share of the way
@@ -103,7 +104,7 @@ class Raced:
     pairs: list[Pair]
     curves: list[Curve]
     steps: int
-    runners: dict[Any, Runner] = field(default_factory=dict)
+    shuffled: Any  # the first of its runs
 
 
 class OutOfTimeError(Exception):
@@ -191,7 +192,8 @@ def race(
     steps : int
         Of a whole run: a multiple of `LOOKS`.
     seeds, seed : int
-        The seeds of the last rung, which come after that of the first ones.
+        The seeds of the last rung, which come after that of the first ones; up to `MORE` times as
+        many while it is too close to call.
     budget : float
         Seconds, after which it stops with what it has.
     progress : callable, optional
@@ -233,39 +235,40 @@ def race(
         )  # fmt: skip
 
     shuffle, *others = contenders
-    settle = "a larger budget"
+    settle = "more steps, or more seeds"
+    pairs: list[Pair] = []
     try:
         go([(c, rate, seed) for c in contenders for rate in rates], RUNGS[0])
         others = sorted(others, key=lambda c: ranked(c)[0])[:KEPT]
         go([(c, r, seed) for c in (shuffle, *others) for r in beyond(ranked(c), rates)], RUNGS[1])
-        settle = "more seeds, or more steps"
         best = min(others, key=lambda c: ranked(c)[0])
         finals = {c: ranked(c)[0][1] for c in (shuffle, best)}
         left = deadline - time.perf_counter()
         pace = (budget - left) / (done * steps) if math.isfinite(budget) else 0.0  # of a look
         while steps > LOOKS and 2 * seeds * LOOKS * pace * steps > 0.9 * left:
             steps = max(steps // 2 // LOOKS, 1) * LOOKS  # a shorter race rather than none
-        for turn in range(1, seeds + 1):
-            go([(c, rate, seed + turn) for c, rate in finals.items()], LOOKS)
+        for turn in range(1, MORE * seeds + 1):
+            if turn > seeds and judged(pairs, settle).pays is not None:
+                break
+            keys = [(c, rate, seed + turn) for c, rate in finals.items()]
+            go(keys, LOOKS)
+            pairs.append(paired(curve(keys[1]), curve(keys[0])))
     except OutOfTimeError:
-        settle = "a larger budget: this one was spent before the race was over"
-    begun = [c for c in others if any(k[0] == c for k in runners)]
-    best = min(begun, key=lambda c: ranked(c)[0])
+        settle = "a larger budget: this one is spent"
+    best = min(others, key=lambda c: ranked(c)[0])
     rate, own = ranked(best)[0][1], ranked(shuffle)[0][1]
-    pairs = [
-        paired(curve((best, rate, turn)), curve((shuffle, own, turn)))
-        for turn in range(seed + 1, seed + seeds + 1)
-        if all(
-            k in runners and len(runners[k].looks) == LOOKS + 1
-            for k in ((best, rate, turn), (shuffle, own, turn))
-        )
-    ]
+    curves = [curve(key) for key in runners]
+    shuffled = runners.get((shuffle, own, seed + 1), runners[shuffle, own, seed])
+    return Raced(judged(pairs, settle), best, rate, own, pairs, curves, steps, shuffled)
+
+
+def judged(pairs: Sequence[Pair], settle: str) -> Verdict:
+    """Return the verdict on pairs: on their times, unless losses end higher."""
     verdict = decide([pair.time_ratio for pair in pairs], settle=settle)
     worse = interval([pair.loss - pair.shuffle_loss for pair in pairs])
     if judge(worse[1:], 0.0) is False:
-        verdict = replace(verdict, pays=False, veto="it ends at a higher loss")
-    curves = [curve(key) for key in runners]
-    return Raced(verdict, best, rate, own, pairs, curves, steps, runners)
+        return replace(verdict, pays=False, veto="it ends at a higher loss")
+    return verdict
 
 
 def beyond(ranked: Sequence[tuple[float, float]], rates: Sequence[float]) -> list[float]:
