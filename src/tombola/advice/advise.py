@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from tombola.advice.data import Data, open_data, too_few
 from tombola.advice.draws import CONTENDERS, Game, GameRun, Possible, steps_for
-from tombola.advice.fits import LEAST, Model, choose, fit_all, fit_once, line_up, score_of
+from tombola.advice.fits import LEAST, Model, choose, clock, fit_all, fit_once, line_up, score_of
 from tombola.advice.models import Penalty
 from tombola.advice.race import RATES, Curve, Pair, Raced, race
 from tombola.advice.render import (
@@ -213,7 +213,8 @@ def advise(
         which they define too. The code then begins with them, and its model with `prepare`.
     seed : int, default=0
     budget : float, default=10.0
-        Roughly the seconds that it may take; or 30 times those of the fastest fit, if that is more.
+        Roughly the seconds that it may take, of processor time, so that other programs do not
+        count; or 30 times those of the fastest fit, if that is more.
     progress : callable, optional
         Called with the number of fits or runs done and in all.
 
@@ -231,7 +232,7 @@ def advise(
     >>> advice.use                               # it takes a few milliseconds whatever is used
     'scikit-learn'
     """
-    began = time.perf_counter()
+    began, started = time.perf_counter(), clock()
     alpha = None if alpha is None else number("alpha", alpha)
     budget = number("budget", budget)
     for name, value in (("budget", budget), ("alpha", alpha)):
@@ -254,7 +255,7 @@ def advise(
     advice.models = fit_all(data, seed, 0.5 * budget, progress)
     _choose(advice, data, begin, seed, reading is not None)
     fastest = min(m.seconds for m in advice.models) * data.X.shape[0] / data.n
-    left = max(budget, LEAST_BUDGET, 30.0 * fastest) - (time.perf_counter() - began)
+    left = max(budget, LEAST_BUDGET, 30.0 * fastest) - (clock() - started)
     _race(advice, data, seed, budget, max(left, 0.3 * LEAST_BUDGET), progress)
     advice.seconds = time.perf_counter() - began
     advice.notes.append(f"This took {advice.seconds:.0f} seconds.")
@@ -322,7 +323,7 @@ def _race(
         raced = race(
             partial(GameRun, game), CONTENDERS[: 2 if game.groups is None else 3],
             (1.0,) if data.task == "clustering" else RATES, steps=steps, seeds=SEEDS, seed=seed,
-            budget=left, progress=progress,
+            budget=left, clock=clock, progress=progress,
         )  # fmt: skip
     advice.draws, advice.pairs, advice.curves = raced.verdict, raced.pairs, raced.curves
     solver = "k-means" if data.task == "clustering" else "AdaGrad"

@@ -219,7 +219,7 @@ def steps_for(data: Data, budget: float) -> tuple[int, int]:
         + BATCH * entries * (SPARSE if hasattr(X, "tocsr") else ENTRY) * outputs
     )
     if data.task != "clustering":  # AdaGrad touches all weights
-        pace += 5 * ENTRY * X.shape[1] * outputs
+        pace += 20 * ENTRY * X.shape[1] * outputs
     steps = max(int(STEPS * STEP / pace * budget / 10.0) // LOOKS, 1) * LOOKS
     rows = max(steps * BATCH // EPOCHS, 1000, data.n_clusters)
     return steps, min(rows, X.shape[0])

@@ -157,7 +157,7 @@ def fit_all(
     while sizes[0] > GROWTH * SMALLEST:
         sizes.insert(0, sizes[0] // GROWTH)
     sizes = sizes[-4:]  # the first one is a 64th
-    began, done = time.perf_counter(), None
+    began, done = clock(), None
     for turn, size in enumerate(sizes):
         data.keep(size, seed)
         found = []
@@ -179,7 +179,7 @@ def fit_all(
         ]  # fmt: skip
         longest = sum(m.seconds for (place, _), m in zip(found, models, strict=True)
                       if place in done)  # fmt: skip
-        left = max(budget, 30.0 * fastest * share) - (time.perf_counter() - began)
+        left = max(budget, 30.0 * fastest * share) - (clock() - began)
         if 2.0 * GROWTH * longest > left:
             break
     return models

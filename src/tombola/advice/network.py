@@ -383,13 +383,15 @@ def affordable(
     The cost of a step is that of the first few with the dearest feed.
     """
     trying = Run(trial, contenders[1], 1.0, 0)
+    looks = []
     for count in (3, 6, 9, 12):  # the first ones are slower
-        began = time.perf_counter()
         trying.advance(count)
-    look = (time.perf_counter() - began) - 3 * trying.seconds[-1]
+        began = time.perf_counter()
+        trying._look(count)
+        looks.append(time.perf_counter() - began)
     step, runs = min(trying.seconds), total_steps(len(contenders), rates, seeds)
     steps = -(-steps // LOOKS) * LOOKS
-    while steps > LOOKS and runs * (steps * step + LOOKS * look) > 0.6 * budget:
+    while steps > LOOKS and runs * (steps * step + LOOKS * min(looks)) > 0.6 * budget:
         steps = max(steps // 2 // LOOKS, 1) * LOOKS
     return steps
 

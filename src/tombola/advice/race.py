@@ -178,6 +178,7 @@ def race(
     seeds: int,
     seed: int = 0,
     budget: float = math.inf,
+    clock: Callable[[], float] = time.perf_counter,
     progress: Callable[[int, int], None] | None = None,
 ) -> Raced:
     """Race contenders, shuffled epochs first among them, and judge the best of the others.
@@ -195,12 +196,13 @@ def race(
         The seeds of the last rung, which come after that of the first ones; up to `MORE` times as
         many while it is too close to call.
     budget : float
-        Seconds, after which it stops with what it has.
+        Seconds of `clock`, after which it stops with what it has.
+    clock : callable
     progress : callable, optional
         Called with looks done and in all.
     """
     runners: dict[tuple[Contender, float, int], Runner] = {}
-    deadline = time.perf_counter() + budget
+    deadline = clock() + budget
     total, done = round(LOOKS * total_steps(len(contenders), len(rates), seeds)), 0
 
     def go(keys: Iterable[tuple[Contender, float, int]], looks: int) -> None:
@@ -214,7 +216,7 @@ def race(
             for key in keys:
                 if len(runners[key].looks) > k:
                     continue
-                if time.perf_counter() > deadline:
+                if clock() > deadline:
                     raise OutOfTimeError
                 runners[key].advance(k * steps // LOOKS)
                 done += 1
@@ -243,7 +245,7 @@ def race(
         go([(c, r, seed) for c in (shuffle, *others) for r in beyond(ranked(c), rates)], RUNGS[1])
         best = min(others, key=lambda c: ranked(c)[0])
         finals = {c: ranked(c)[0][1] for c in (shuffle, best)}
-        left = deadline - time.perf_counter()
+        left = deadline - clock()
         pace = (budget - left) / (done * steps) if math.isfinite(budget) else 0.0  # of a look
         while steps > LOOKS and 2 * seeds * LOOKS * pace * steps > 0.9 * left:
             steps = max(steps // 2 // LOOKS, 1) * LOOKS  # a shorter race rather than none
