@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset
 import tombola.advice
 from tombola.advice import Pair, decide
 from tombola.advice.network import contradicts
-from tombola.advice.render import MOST, page
+from tombola.advice.render import MOST
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_advice.py"
 each = functools.partial(cross_entropy, reduction="none")
@@ -99,7 +99,7 @@ def test_it_repeats_and_leaves_model_and_generator_alone():
     }  # fmt: skip
 
 
-def test_every_figure_printed_follows_from_the_rows_printed_beside_it():
+def test_every_figure_printed_follows_from_the_rows_printed_beside_it(tmp_path):
     advice = advise(groups="auto", seeds=3)
     lines = str(advice).split("\n")
     assert len(lines) <= MOST
@@ -118,7 +118,8 @@ def test_every_figure_printed_follows_from_the_rows_printed_beside_it():
     assert [float(word) for word in losses.groups()] == pytest.approx(
         [np.mean([row[5] for row in rows]), np.mean([row[6] for row in rows])], rel=1e-3
     )
-    text = page(advice.report(), "a network").html()
+    advice.save(tmp_path / "advice.html")
+    text = (tmp_path / "advice.html").read_text(encoding="utf-8")
     assert all(f"{pair.time_ratio:.4g}" in text for pair in advice.pairs)
     assert text.count("<svg") == 1
 

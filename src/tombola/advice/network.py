@@ -3,6 +3,7 @@
 import copy
 import functools
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from tombola.advice.render import (
     Report,
     Section,
     curve_section,
+    page,
     pair_section,
     race_figure,
     terminal,
@@ -133,7 +135,12 @@ class NetworkAdvice:
         pairs = pair_section(self.pairs, len(self.pairs))
         pairs.figure = functools.partial(race_figure, self.curves)
         sections = [pairs, curve_section(self.curves), quantities]
-        return Report(self.headline, self.reasons, self.code, sections)
+        rest = 'Everything that was measured: advice.save("advice.html"), or advice.as_dict().'
+        return Report(self.headline, self.reasons, self.code, sections, rest=rest)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a page with all rows and a figure of the curves."""
+        page(self.report(), "Do adaptive draws pay for this network?").save(path)
 
     def __str__(self) -> str:
         return "\n".join(terminal(self.report()))
@@ -378,7 +385,7 @@ def network(
 def affordable(
     trial: Trial, contenders: list[Contender], rates: int, seeds: int, steps: int, budget: float
 ) -> int:
-    """Return how many steps of a run there is time for: `steps`, or fewer, halved until they fit.
+    """Return how many steps of a run there is time for: `steps`, or fewer, by quarters.
 
     The cost of a step is that of the first few with the dearest feed.
     """
@@ -392,7 +399,7 @@ def affordable(
     step, runs = min(trying.seconds), total_steps(len(contenders), rates, seeds)
     steps = -(-steps // LOOKS) * LOOKS
     while steps > LOOKS and runs * (steps * step + LOOKS * min(looks)) > 0.6 * budget:
-        steps = max(steps // 2 // LOOKS, 1) * LOOKS
+        steps = max(3 * steps // 4 // LOOKS, 1) * LOOKS
     return steps
 
 

@@ -40,6 +40,7 @@ class Report:
     code: str = ""
     sections: list[Section] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    rest: str = "Everything that was measured is on the page (--html), or in as_dict()."
 
 
 def terminal(report: Report) -> list[str]:
@@ -49,8 +50,7 @@ def terminal(report: Report) -> list[str]:
     """
     lines = textwrap.wrap(report.headline, WIDTH)
     code = [line for line in report.code.split("\n") if line]
-    ends = ["Everything that was measured is on the page (--html), or in as_dict()."]
-    room = MOST - len(lines) - len(code) - len(ends)
+    room = MOST - len(lines) - len(code) - 1
     for reason in report.reasons:
         wrapped = textwrap.wrap(
             reason, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
@@ -66,7 +66,7 @@ def terminal(report: Report) -> list[str]:
             continue
         lines += aligned(section.columns, section.rows[:count])
         room -= count + 1
-    return [*lines, *ends]
+    return [*lines, report.rest]
 
 
 def page(report: Report, title: str) -> "Page":
