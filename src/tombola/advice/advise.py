@@ -328,10 +328,12 @@ def _race(
     advice.draws, advice.pairs, advice.curves = raced.verdict, raced.pairs, raced.curves
     solver = "k-means" if data.task == "clustering" else "AdaGrad"
     advice.reasons.insert(
-        0, f"Adaptive draws ({solver} by mini-batches, {raced.best.sampler}): {raced.verdict}."
+        0,
+        f"Adaptive draws ({solver}, {raced.steps:,} mini-batches, {raced.best.sampler}): "
+        f"{raced.verdict}.",
     )
     data.notes.append(
-        f"The race of draws is over {steps:,} steps of 16 rows, {advice.raced:,} of "
+        f"The race of draws is over {raced.steps:,} steps of 16 rows, {advice.raced:,} of "
         f"{data.X.shape[0]:,} rows."
     )
     _explain(advice, data, raced)
