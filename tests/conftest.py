@@ -1,5 +1,4 @@
 import csv
-import itertools
 import os
 import signal
 import sys
@@ -19,21 +18,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the backgrou
 settings.register_profile("default", max_examples=500, stateful_step_count=100, deadline=None)
 settings.register_profile("uncompiled", max_examples=20, stateful_step_count=30, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
-
-
-@pytest.fixture
-def even_clock(monkeypatch):
-    """A short race, on a clock that advances by one each time it is read.
-
-    All steps and fits then take the same time, on any machine.
-    """
-    from tombola.advice import fits, race
-
-    ticks = itertools.count()
-    for module in (fits, race):
-        monkeypatch.setattr(module, "clock", lambda: float(next(ticks)))
-    monkeypatch.setattr(race, "SCHEDULES", ((3, 8),))
-    monkeypatch.setattr(race, "STEPS", 4000)
 
 
 @pytest.fixture

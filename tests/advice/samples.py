@@ -1,10 +1,8 @@
-"""Small data sets for the tests of advice, and a budget that never shortens a race."""
+"""Small data sets for the tests of advice."""
 
 import itertools
 
 import numpy as np
-
-PLENTY = 1e9
 
 
 def imbalanced(n=600, d=40, seed=0):
@@ -19,10 +17,6 @@ def alike(n=512):
     """Rows of equal length, all as far from the boundary."""
     X = np.array(list(itertools.product([-1.0, 1.0], repeat=3)) * (n // 8))
     return X, X[:, 0] > 0
-
-
-def by_label(advice):
-    return {method.label: method for method in advice.methods}
 
 
 def regression(n=400):

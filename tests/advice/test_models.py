@@ -9,10 +9,11 @@ from samples import clustered, imbalanced, regression
 from scipy import sparse
 from scipy.optimize import minimize
 
+from tombola.advice import fits
 from tombola.advice.data import open_data
-from tombola.advice.fits import Entry, constant_objective, objective_of, score_of
-from tombola.advice.models import Penalty, candidates
-from tombola.advice.written import opening, script
+from tombola.advice.fits import Entry, score_of
+from tombola.advice.models import Penalty, candidates, constant_objective, objective_of
+from tombola.advice.script import opening, script
 
 
 def three(n=300):
@@ -36,7 +37,7 @@ def line_up(make, task, l1, kind=np.asarray):
     alpha = 0.01 if task == "classification" else 0.1
     data = open_data(
         kind(X), y, None, None, task=task, groups=None, n_clusters=3, penalty=Penalty(alpha, l1),
-        seed=1, budget=50.0,
+        seed=1,
     )  # fmt: skip
     classes = len(data.labels) if task == "classification" else 1
     n, d = data.X.shape
@@ -102,7 +103,7 @@ def test_a_constant_prediction_is_the_start():
     for family in ("softmax", "one-vs-rest"):
         free = np.zeros(3) if family == "softmax" else np.full(3, np.log(0.5))
         Flat.intercept_ = free
-        there = objective_of(Flat, family, data.X, data.y, data)
+        there = objective_of(Flat, family, data.X, data.y, data.penalty)
         assert there == pytest.approx(constant_objective(family, data.y), rel=1e-3)
 
 
@@ -141,3 +142,41 @@ def test_the_line_up_fits_the_task():
         f"{library}'s {kind}" for library in ("scikit-learn", "tombola")
         for kind in ("KMeans", "MiniBatchKMeans")
     ]  # fmt: skip
+
+
+def test_models_are_fitted_to_growing_parts_of_the_rows(monkeypatch):
+    """All rows if there is time; else the part that there was time for; the first one always."""
+    monkeypatch.setattr(fits, "SMALLEST", 100)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = X[:, 0] + rng.normal(size=3000) > 0
+    seen = []
+    for budget in (1e9, 1e-9):
+        data = open_data(X, y, None, None, task="classification", groups=None, n_clusters=3,
+                         penalty=Penalty(None, False), seed=0)  # fmt: skip
+        calls = []
+        models = fits.fit_all(data, 0, budget, lambda *call, calls=calls: calls.append(call))
+        assert {m.rows for m in models} == {data.n}
+        assert models[0].name == "scikit-learn's LogisticRegression (lbfgs)"  # is never left out
+        assert all(a <= b for a, b in calls)
+        seen.append(data.n)
+    assert seen[0] == 2400
+    assert seen[1] < 1000  # at most as many seconds as 30 of the fastest fits
+
+
+def test_those_that_are_far_behind_fall_out(monkeypatch):
+    monkeypatch.setattr(fits, "SMALLEST", 100)
+    monkeypatch.setattr(fits, "LEAST", 0.0)
+    ticks = {"SGDClassifier": 100.0}
+
+    def fit_once(candidate, X, y, seed, real=fits.fit_once):
+        model, _, ended = real(candidate, X, y, seed)
+        return model, ticks.get(type(model).__name__, 1.0) * len(y), ended
+
+    monkeypatch.setattr(fits, "fit_once", fit_once)
+    X, y = imbalanced(2000)
+    data = open_data(X, y, None, None, task="classification", groups=None, n_clusters=3,
+                     penalty=Penalty(None, False), seed=0)  # fmt: skip
+    names = [m.name for m in fits.fit_all(data, 0, 1e9, None)]
+    assert "scikit-learn's SGDClassifier" not in names
+    assert {"scikit-learn's LogisticRegression (lbfgs)", "tombola's LinearClassifier"} < {*names}

@@ -1,148 +1,147 @@
-"""The race: its goal, its rows and its seeds."""
+"""The race: who goes on, at which rate, and what is compared."""
 
-import itertools
-import json
+import math
+import time
 
 import numpy as np
 import pytest
-from samples import PLENTY, alike, by_label, imbalanced
 
-from tombola.advice import advise, fits, race
-from tombola.advice.results import arrival
-
-
-def test_the_goal_is_on_the_way_that_shuffling_makes_and_shuffling_arrives(even_clock):
-    advice = advise(*imbalanced(), task="classification", budget=PLENTY)
-    (raced,) = advice.races
-    baseline = advice.methods[0]
-    assert baseline.label == "shuffle"
-    assert baseline.time_ratio == baseline.draws_ratio == [1.0] * advice.seeds
-    for k, goal in enumerate(raced.goals):
-        curve = np.array(raced.objective["shuffle"][k])
-        assert goal == pytest.approx(curve.min() + 0.001 * (curve[0] - curve.min()))
-        first = int(np.flatnonzero(curve <= goal)[0])
-        assert raced.epochs[first - 1] <= baseline.draws[k] / 480 <= raced.epochs[first]
-    for rows in raced.objective.values():
-        assert np.shape(rows) == (advice.seeds, len(raced.epochs))
-
-
-def test_the_same_seed_gives_the_same_race_and_another_one_another(even_clock):
-    data = imbalanced()
-    first, again, other = (
-        advise(*data, task="classification", budget=PLENTY, seed=seed) for seed in (3, 3, 4)
-    )
-    assert first.races[0].objective == again.races[0].objective
-    assert first.possible == again.possible
-    assert first.races[0].objective != other.races[0].objective
-
-
-def test_what_was_given_stays_as_it_is(even_clock):
-    X, y = imbalanced()
-    kept = X.copy(), y.copy()
-    advise(100 * X, y, task="classification", budget=PLENTY)
-    np.testing.assert_array_equal(X, kept[0])
-    np.testing.assert_array_equal(y, kept[1])
-
-
-def test_fewer_rows_keep_their_numbers(even_clock):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(30_000, 3)), np.arange(30_000) % 2000 == 0
-    X[~y] /= 1000
-    advice = advise(X, y, task="classification", budget=0.01)
-    assert 1000 <= advice.raced < advice.rows == 24_000
-    assert any(f"of {advice.raced:,} of the 24,000 rows" in it for it in advice.verdict.reasons)
-    assert any("Raced on" in line for line in str(advice).split("\n"))
-    assert any("was fitted once" in note for note in advice.notes)
-    for item in advice.items:
-        assert item.label == str(y[item.row])
-    assert "True" in {group.group for group in advice.groups}
-
-
-@pytest.mark.parametrize(
-    ("X", "y", "task"),
-    [
-        (np.array([[0.0], [1.0]]), [0, 1], "classification"),
-        (np.zeros((150, 2)), np.arange(150) % 2, "classification"),
-        (np.ones((150, 2)), np.arange(150) % 10 == 0, "classification"),
-        (np.array([[1.0], [2.0], [4.0]]), [1.0, 2.0, 3.0], "regression"),
-        (np.zeros((150, 2)), np.arange(150.0), "regression"),
-        (np.arange(8.0)[:, None], None, "clustering"),
-        (np.ones((150, 2)), None, "clustering"),
-    ],
+from tombola.advice import Pair, decide
+from tombola.advice.race import (
+    LOOKS,
+    RUNGS,
+    Contender,
+    Look,
+    judged,
+    race,
+    smoothed,
+    speed,
+    total_steps,
 )
-def test_odd_data_get_advice_too(X, y, task, even_clock):
-    advice = advise(X, y, task=task, budget=PLENTY)
-    json.dumps(advice.as_dict(), allow_nan=False)
-    assert str(advice).startswith(advice.verdict.headline)
-    assert bool(advice.code) == (advice.verdict.use != "undecided")
-    for possible in advice.possible:
-        assert 0 <= possible.ideal <= possible.best_fixed * (1 + 1e-12) <= 1 + 1e-12
+
+CONTENDERS = [Contender("shuffle"), *(Contender(name, "losses") for name in "abcd")]
+PACE = {"shuffle": 1.0, "a": 0.5, "b": 3.0, "c": 2.0, "d": 1.0}  # how fast losses fall
+BEST = {"shuffle": 1.0, "a": 1.0, "b": 3.0, "c": 1 / 3, "d": 9.0}  # at this rate
 
 
-def test_progress_counts_up_to_the_end(even_clock):
+class Planned:
+    """A run whose losses are known: 1 / (1 + pace t), slower away from the best rate."""
+
+    def __init__(self, contender, rate, seed, noise=0.0):
+        away = abs(math.log(rate / BEST[contender.sampler]))
+        self.pace = PACE[contender.sampler] * math.exp(-away) / 100
+        self.noise, self.rng = noise, np.random.default_rng(seed)
+        self.seconds, self.looks = [], [Look(0, 1.0)]
+
+    def advance(self, steps):
+        noise = math.exp(self.noise * self.rng.normal())
+        self.seconds.append(2e-3 if self.pace > 0.01 else 1e-3)
+        self.looks.append(Look(steps, noise / (1.0 + self.pace * steps)))
+
+
+def raced(begin=Planned, rates=(1 / 3, 1.0, 3.0), **options):
+    options = {"steps": 40 * LOOKS, "seeds": 3, "seed": 5, **options}
+    return race(begin, CONTENDERS, rates, **options)
+
+
+def test_the_best_contender_meets_shuffling_each_at_its_own_best_rate():
+    found = raced()
+    assert (found.best.sampler, found.rate, found.shuffle_rate) == ("b", 3.0, 1.0)
+    assert [pair.seed for pair in found.pairs] == [6, 7, 8]
+    for pair in found.pairs:
+        # three times the pace; means of three looks are a little above a convex curve
+        assert pair.steps_ratio == pytest.approx(1 / 3, rel=0.05)
+        assert pair.time_ratio == pytest.approx(pair.steps_ratio * 2)  # and twice the time a step
+    assert found.verdict.pays is True
+
+
+def test_the_rungs_halve_and_a_rate_at_the_end_of_the_grid_goes_beyond():
     calls = []
-    advise(
-        *alike(), task="classification", budget=PLENTY, progress=lambda *call: calls.append(call)
-    )
-    assert [done for done, _ in calls] == list(range(1, len(calls) + 1))
-    assert calls[-1][0] == calls[-1][1]
+    found = raced(progress=lambda *call: calls.append(call))
+    ends = {}
+    for curve in found.curves:
+        ends.setdefault(len(curve.looks) - 1, []).append((curve.name.split()[0], curve.rate))
+    short, half = RUNGS
+    assert len(ends[short]) == 11  # of 15, and two at rates beyond the grid
+    assert sorted(name for name, _ in ends[half]) == ["b", "b", "c", "c", "shuffle", "shuffle"]
+    assert any(rate == pytest.approx(9.0) for name, rate in ends[half] if name == "b")
+    assert any(rate == pytest.approx(1 / 9) for name, rate in ends[half] if name == "c")
+    assert sorted(ends[LOOKS]) == [("b", 3.0)] * 3 + [("shuffle", 1.0)] * 3
+    spent = sum(len(curve.looks) - 1 for curve in found.curves) / LOOKS
+    assert spent == pytest.approx(total_steps(5, 3, 3), rel=0.1)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert calls[-1][0] <= calls[-1][1]
 
 
-def test_the_rows_and_groups_that_matter_come_first(even_clock):
-    X, y = alike()
-    y = y.copy()
-    odd = [17, 200, 411]
-    y[odd] = ~y[odd]  # on the wrong side: their losses stay large
-    names = np.where(y, "yes", "no")
-    advice = advise(
-        X, names, task="classification", X_test=X[:80], y_test=names[:80], budget=PLENTY
-    )
-    assert sorted(item.row for item in advice.items[:3]) == odd
-    assert [item.label for item in advice.items] == [names[item.row] for item in advice.items]
-    total = sum(group.share_of_draws for group in advice.groups)
-    assert total == pytest.approx(1.0)
-    assert sum(group.rows for group in advice.groups) == len(X)
-    for item in advice.items:
-        assert item.times_uniform == pytest.approx(item.probability * len(X))
+def test_noise_makes_the_interval_wider_and_never_the_middle_a_verdict():
+    def noisy(*given):
+        return Planned(*given, noise=0.5)
+
+    quiet, loud = raced(), raced(noisy)
+    assert len(quiet.pairs) == 3
+    assert 3 <= len(loud.pairs) <= 9
+    assert (len(loud.pairs) == 9) or loud.verdict.pays is not None
+    assert loud.verdict.high / loud.verdict.low > quiet.verdict.high / quiet.verdict.low
 
 
-def test_with_several_classes_the_rarest_and_the_commonest_are_raced(even_clock):
-    rng = np.random.default_rng(0)
-    y = np.repeat(["a", "b", "c", "d"], [100, 300, 20, 80])
-    X = rng.normal(size=(500, 4)) + np.repeat(np.eye(4), [100, 300, 20, 80], axis=0)
-    advice = advise(X, y, task="classification", budget=PLENTY)
-    assert [each.name for each in advice.possible] == [
-        "c against the rest (16 of 400 rows)",
-        "b against the rest (240 of 400 rows)",
-    ]
-    assert {group.group for group in advice.groups} == {"a", "b", "c", "d"}
-    assert "rarest and the commonest" in str(advice)
-    draws = [
-        arrival(race.Curve(np.array(each.epochs) * 400, curve, 1.0, 1.0), each.goals[0])
-        for each in advice.races
-        for curve in [np.array(each.objective["VRB"][0])]
-    ]
-    assert by_label(advice)["VRB"].draws[0] == pytest.approx(sum(draws))  # they are added up
+def test_a_spent_budget_ends_it_without_a_decision_it_has_no_seeds_for():
+    class Slow(Planned):
+        def advance(self, steps):
+            time.sleep(0.01)
+            super().advance(steps)
+
+    began = time.perf_counter()
+    found = raced(Slow, budget=0.3)
+    assert time.perf_counter() - began < 5.0
+    assert found.verdict.pays is None
+    assert "larger budget" in str(found.verdict)
+    assert found.curves
 
 
-def test_the_clock_does_not_decide_what_is_raced(monkeypatch):
-    """The same races and models on a clock of any pace; only times differ."""
-    found = []
-    for pace in (1e-6, 1.0):
-        ticks = itertools.count()
-        for module in (fits, race):
-            monkeypatch.setattr(module, "clock", lambda ticks=ticks, pace=pace: pace * next(ticks))
-        found.append(advise(*imbalanced(400), task="classification", budget=0.5))
-    slow, fast = found
-    assert slow.races == fast.races
-    assert (slow.seeds, slow.epochs, slow.raced) == (fast.seeds, fast.epochs, fast.raced)
-    for a, b in zip(slow.models, fast.models, strict=True):
-        assert (a.name, a.objective, a.score, a.passes) == (b.name, b.objective, b.score, b.passes)
+def test_more_seeds_while_it_is_too_close_and_no_more():
+    class Level(Planned):
+        def advance(
+            self, steps
+        ):  # as fast, and each step at nine tenths of the time: the threshold
+            super().advance(steps)
+            self.seconds[-1] = 0.9 if self.contender != "shuffle" else self.rng.lognormal(0, 0.01)
+
+        def __init__(self, contender, *given):
+            super().__init__(Contender("shuffle"), *given)
+            self.contender = contender.sampler
+
+    found = raced(Level)
+    assert (found.verdict.pays is None) == (len(found.pairs) == 9)
+    assert len(found.pairs) >= 3
 
 
-def test_goals_are_met_between_evaluations():
-    curve = race.Curve(np.array([0.0, 10.0, 20.0]), np.array([4.0, 2.0, 1.0]), 1.0, 1.0)
-    assert arrival(curve, 3.0) == 5.0
-    assert arrival(curve, 1.5) == 15.0
-    assert arrival(curve, 4.0) == 0.0
-    assert arrival(curve, 0.5) == np.inf
+def test_who_ends_higher_does_not_pay_however_fast_it_is():
+    pairs = [Pair(k, 0.5, 1.0, 1.0, 0.5 + 0.01 * k, 1.1 + 0.01 * k, 1.0, 0.0, 0.0)
+             for k in range(4)]  # fmt: skip
+    vetoed = judged(pairs, "")
+    assert vetoed.pays is False
+    assert "ends at a higher loss" in str(vetoed)
+    assert decide([pair.time_ratio for pair in pairs]).pays is True
+
+
+def path(pace, steps=40):
+    return [Look(step, 1.0 / (1.0 + pace * step)) for step in range(0, 10 * steps, 10)]
+
+
+def test_speed_is_symmetric_and_needs_no_goal_that_is_never_reached():
+    for mine, other in ((0.01, 0.03), (0.03, 0.01), (0.02, 0.02)):
+        ratio = speed(path(mine), path(other))
+        assert ratio == pytest.approx(other / mine, rel=0.15)
+        assert speed(path(other), path(mine)) == pytest.approx(1 / ratio)
+
+
+def test_one_noisy_look_decides_nothing_and_a_rise_does_not_count():
+    even, lucky = path(0.02), path(0.02)
+    lucky[-1] = Look(lucky[-1].step, lucky[-1].loss / 2)  # the last look of a run that is no faster
+    assert 0.8 < speed(lucky, even) <= 1.0  # to half of the loss, by the looks alone: 0.5
+    rising = path(0.02)
+    rising[20:] = [Look(look.step, 2.0) for look in rising[20:]]
+    assert (np.diff(smoothed(rising)) <= 0).all()
+    assert speed(rising, even) == pytest.approx(1.0)  # as fast until there
+    assert not np.isfinite(smoothed([*even, Look(999, math.nan)])).any()
+    assert speed([*even[:-1], Look(390, math.nan)], even) == 50.0

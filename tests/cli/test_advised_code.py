@@ -1,5 +1,6 @@
 """The script that `tombola advise` prints gives the score that it shows, on five kinds of file."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def test_the_printed_script_prints_the_score_that_is_shown(make, tmp_path, capsy
     printed = capsys.readouterr().out
     assert printed.startswith(advice["score_name"] + ": ")
     assert float(printed.rsplit(" ", 1)[1]) == pytest.approx(advice["score"], abs=1e-6)
-    chosen = next(m for m in advice["models"] if m["name"] == advice["verdict"]["method"])
+    chosen = next(m for m in advice["models"] if m["name"] == advice["method"])
     assert advice["score"] == pytest.approx(chosen["score"], abs=1e-12)
     if make is dense:
         assert "tiny" not in names["y"]
@@ -85,6 +86,44 @@ def test_the_printed_script_prints_the_score_that_is_shown(make, tmp_path, capsy
             [sys.executable, script], capture_output=True, text=True, check=True, cwd=tmp_path
         )
         assert result.stdout == printed
+
+
+ODD = {
+    "train(1).csv": (["a b", "class", "label"], ["no", "yes"]),
+    """it's "2" [x] {y}.csv""": (['x"y', "lambda'", "im port"], ["it's", 'a "b"']),
+    "Größe данные 数据.csv": (["größe", "число", "标签"], ["да", "нет"]),
+    "exit() print(2)\\n.csv": (["a(1)", "\\n", "from"], ["quit()", "\\t"]),
+}
+
+
+@pytest.mark.parametrize("file", ODD)
+def test_the_script_runs_whatever_files_columns_and_labels_are_named(
+    file, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    columns, labels = ODD[file]
+    rng, y = np.random.default_rng(0), np.arange(200) % 4 == 0
+    with open(file, "w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow(columns)
+        for truth, row in zip(y, rng.normal(size=(200, 2)) + y[:, None], strict=True):
+            writer.writerow([*map(repr, map(float, row)), labels[int(truth)]])
+    code = main(["advise", file, "--target", columns[-1], "--budget", "1"])
+    said, err = capsys.readouterr()
+    assert code == 0, err
+    begin = next(k for k, line in enumerate(said.split("\n")) if line.startswith("    from"))
+    lines = [line[4:] for line in said.split("\n")[begin:] if line.startswith("    ")]
+    script = tmp_path / "script.py"
+    script.write_text("\n".join(lines), encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, "-X", "utf8", script], capture_output=True, text=True, check=True,
+        cwd=tmp_path, encoding="utf-8",
+    )  # fmt: skip
+    (line,) = (line for line in said.split("\n") if "printed by this script: " in line)
+    assert float(result.stdout.rsplit(" ", 1)[1]) == pytest.approx(
+        float(line.rsplit(" ", 1)[1]), abs=1e-6
+    )
+    assert f"average precision of {labels[1]}" in result.stdout
 
 
 @pytest.mark.parametrize("make", [rare, regression])

@@ -3,11 +3,12 @@
     from tombola.advice import advise
     print(advise(X, y, task="classification"))
 
-It fits the models that people would use to their end, with the same penalty, and scores them on
-rows that were held out. Next to it, shuffled epochs are raced against `VRB`, `GroupVRB` and the
-defaults of our solvers, which says whether adaptive draws pay.
+It fits the models that people would use to convergence, with the same penalty, and scores them on
+rows that were held out. Next to it, shuffled epochs are raced against `VRB` and `GroupVRB`, which
+says whether adaptive draws pay.
 
 `network` asks the same about a PyTorch model, `timesteps` about the timesteps of a diffusion model.
+All verdicts are those of `decide`: a function of an interval and a threshold.
 """
 
 try:
@@ -15,24 +16,23 @@ try:
 except ImportError as error:
     raise ImportError("tombola.advice needs scikit-learn: pip install tombola[sklearn]") from error
 
-from tombola.advice.advice import Advice
-from tombola.advice.advise import advise
-from tombola.advice.network import network
-from tombola.advice.network_parts import NetworkAdvice, NetworkMethod, Signal
-from tombola.advice.parts import Group, Item, Method, Model, Possible, Race, Verdict
+from tombola.advice.advise import Advice, Group, Item, advise
+from tombola.advice.draws import Possible
+from tombola.advice.fits import Model
+from tombola.advice.network import NetworkAdvice, Signal, network
+from tombola.advice.race import Curve, Pair
 from tombola.advice.timesteps import TimestepAdvice, timesteps
-from tombola.advice.verdict import decide
+from tombola.advice.verdict import Verdict, decide
 
 __all__ = [
     "Advice",
+    "Curve",
     "Group",
     "Item",
-    "Method",
     "Model",
     "NetworkAdvice",
-    "NetworkMethod",
+    "Pair",
     "Possible",
-    "Race",
     "Signal",
     "TimestepAdvice",
     "Verdict",

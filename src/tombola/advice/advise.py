@@ -1,34 +1,165 @@
-"""The function `advise`."""
+"""The function `advise`, and what it returns."""
 
-import itertools
+import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
-from tombola.advice.account import Account
-from tombola.advice.advice import Advice
 from tombola.advice.data import Data, open_data, too_few
-from tombola.advice.entrants import Entrant, line_up
-from tombola.advice.fits import clock, final_score, fit_all
-from tombola.advice.models import Penalty, candidates
-from tombola.advice.parts import Group, Item, Method, Race, Verdict
-from tombola.advice.race import Curve, largest_batch, marks, run, schedule
-from tombola.advice.results import results
-from tombola.advice.verdict import choose, decide, gain, is_close
-from tombola.advice.written import SCORES, call_of, opening, script
+from tombola.advice.draws import CONTENDERS, Game, GameRun, Possible, steps_for
+from tombola.advice.fits import LEAST, Model, choose, clock, fit_all, fit_once, line_up, score_of
+from tombola.advice.models import Penalty
+from tombola.advice.race import RATES, Curve, Pair, Raced, race
+from tombola.advice.render import (
+    Report,
+    Section,
+    curve_section,
+    digits,
+    pair_section,
+    race_figure,
+    terminal,
+)
+from tombola.advice.script import SCORES, call_of, opening, script
+from tombola.advice.verdict import Verdict
 from tombola.ledger import best_fixed
+from tombola.report.figures import legend_below, new_figure, style
 from tombola.validation import number, whole
 
-__all__ = ["advise"]
+__all__ = ["Advice", "Group", "Item", "advise"]
 
 LISTED = 10  # items and groups in the report
+SEEDS = 5  # of the race of draws
 POINTS = 101  # of the Lorenz curve
-VISITS = 4e7  # entries that a solver of scikit-learn may visit, for each second of the budget
-PARTIAL = 2.0  # all rows over those raced: from here on, times are an extrapolation
-LONGER = 10  # times that runs are repeated for the cost of a draw, where it is close
+SHOWN = 6  # models on a terminal
+LEAST_BUDGET = 10.0  # seconds, below which the clock does not shorten a race
+
+
+@dataclass
+class Item:
+    """A row that matters: its number, its ideal probability, that over 1/n, and its label."""
+
+    row: int
+    probability: float
+    times_uniform: float
+    label: str | None
+
+
+@dataclass
+class Group:
+    """A group of rows, and its share of the rows and of ideal draws."""
+
+    group: str
+    rows: int
+    share_of_rows: float
+    share_of_draws: float
+
+
+@dataclass
+class Advice:
+    """All measurements and what follows; `print` it, or use `as_dict`.
+
+    Attributes
+    ----------
+    use : {"scikit-learn", "tombola", "undecided"}
+        The library of the model to use; "undecided" has no model and no code.
+    method : str or None
+        The name of the model to use.
+    draws : Verdict or None
+        Whether the best adaptive draws take less time than shuffled epochs, by mini-batches; None
+        where that was not measured.
+    headline : str
+    reasons : list of str
+    task : str
+    rows, columns : int
+        Of what is fitted, without the rows that are held out.
+    raced : int
+        The rows in the race of draws.
+    score_name : str
+        What the scores are; higher is better, but for clustering.
+    score : float or None
+        That of the code, on the rows held out; None without code.
+    models : list of Model
+        In order of preference.
+    pairs : list of Pair
+        What the verdict on draws comes from, seed by seed.
+    curves : list of Curve
+        All runs of the race of draws.
+    possible : Possible or None
+    items, groups : list of Item and of Group
+        Those that ideal draws favour most, relative to uniform draws.
+    losses : list of float
+        The share of all losses that the smallest 0%, 1%, ..., 100% of them hold (Lorenz curve).
+    code : str
+        A script that fits the model to use, as it was fitted here, and prints its score; empty if
+        undecided.
+    notes : list of str
+        What was done to the data and left out, and the time it took.
+    seconds : float
+        That it took.
+    """
+
+    use: str
+    method: str | None
+    draws: Verdict | None
+    headline: str
+    reasons: list[str]
+    task: str
+    rows: int
+    columns: int
+    raced: int
+    score_name: str
+    score: float | None
+    models: list[Model]
+    pairs: list[Pair]
+    curves: list[Curve]
+    possible: Possible | None
+    items: list[Item]
+    groups: list[Group]
+    losses: list[float]
+    code: str
+    notes: list[str]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as dicts, lists, strings and numbers; None where one is not finite."""
+        plain: dict[str, Any] = _finite(asdict(self))
+        return plain
+
+    def report(self) -> Report:
+        """Return what it says, with all rows."""
+        sections = []
+        if self.models:
+            sections.append(_model_section(self))
+        if self.curves:
+            pairs = pair_section(self.pairs)
+            pairs.figure = partial(race_figure, self.curves)
+            sections += [pairs, curve_section(self.curves)]
+        if self.possible is not None:
+            sections += [_possible_section(self.possible), _share_section(self.losses)]
+        if self.groups:
+            rows = [
+                [g.group, f"{g.rows:,}", digits(g.share_of_rows), digits(g.share_of_draws)]
+                for g in self.groups
+            ]
+            columns = ["group", "rows", "share of rows", "of ideal draws"]
+            sections.append(Section("Groups that matter most", columns, rows))
+        if self.items:
+            items = [
+                [f"{i.row:,}", i.label or "", digits(i.probability), digits(i.times_uniform)]
+                for i in self.items
+            ]
+            columns = ["row", "label", "ideal probability", "times uniform"]
+            sections.append(Section("Rows that matter most (numbered from 0)", columns, items))
+        return Report(self.headline, self.reasons, self.code, sections, self.notes)
+
+    def __str__(self) -> str:
+        return "\n".join(terminal(self.report()))
 
 
 def advise(
@@ -44,21 +175,21 @@ def advise(
     l1: bool = False,
     reading: str | None = None,
     seed: int = 0,
-    budget: float = 50.0,
+    budget: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Advice:
     """Say which model to use on these data, scikit-learn's or ours, and whether draws matter.
 
-    Each model that people would use is fitted to its end, with the same penalty, and scored on
-    rows that were held out. Of those that reach the lowest objective the first is advised that no
-    other beats clearly: scikit-learn's own where it is a tie. The code in the advice is a script
-    that fits this model as it was raced, and prints the same score.
+    Each model that people would use is fitted to convergence, with the same penalty, and scored on
+    rows that were held out; first on a part of the rows, and those that are not far behind on all
+    of them. Of those that reach the lowest objective the first is advised that no other beats
+    clearly: scikit-learn's own where it is a tie. The code in the advice is a script that fits this
+    model as it was fitted here, and prints the same score.
 
-    Next to it, a race of draws says whether adaptive draws pay: shuffled epochs against `VRB`,
-    `GroupVRB` and the defaults of our solvers, by the draws to the same objective times the cost
-    of one.
-
-    What is raced depends on data, seed and budget, and never on the clock.
+    Next to it, a race of mini-batches (AdaGrad, or k-means) says whether adaptive draws pay:
+    shuffled epochs against `VRB` and `GroupVRB`, each at its best rate, by the steps to the same
+    objective times the cost of one. The verdict is a function of the interval over seeds: see
+    `decide`.
 
     Parameters
     ----------
@@ -70,7 +201,7 @@ def advise(
     X_test, y_test : as X and y, optional
         The rows to score on; by default a fifth of X, the same share of each class.
     groups : array-like of shape (n,), optional
-        The groups of `GroupVRB`; by default the two sides of a classification.
+        The groups of `GroupVRB`; by default the classes.
     n_clusters : int, default=8
     alpha : float, optional
         The penalty of linear models: the mean loss plus alpha |w|^2 / 2. By default 1 / n, which is
@@ -81,11 +212,11 @@ def advise(
         Lines of Python that define X, y, X_test, y_test as they are before a transformer `prepare`,
         which they define too. The code then begins with them, and its model with `prepare`.
     seed : int, default=0
-    budget : float, default=50.0
-        Roughly the seconds that it may take, on a machine of 2020. More of them race more rows.
-        Compiling takes up to a minute more, once per machine.
+    budget : float, default=10.0
+        Roughly the seconds that it may take, of processor time, so that other programs do not
+        count; or 30 times those of the fastest fit, if that is more.
     progress : callable, optional
-        Called with the number of runs done and in all.
+        Called with the number of fits or runs done and in all.
 
     Returns
     -------
@@ -98,10 +229,10 @@ def advise(
     >>> X = rng.normal(size=(300, 2))
     >>> y = X[:, 0] + rng.normal(size=300) > 0
     >>> advice = advise(X, y, task="classification", budget=1.0)
-    >>> advice.verdict.use                       # it takes a few milliseconds whatever is used
+    >>> advice.use                               # it takes a few milliseconds whatever is used
     'scikit-learn'
     """
-    began = time.perf_counter()
+    began, started = time.perf_counter(), clock()
     alpha = None if alpha is None else number("alpha", alpha)
     budget = number("budget", budget)
     for name, value in (("budget", budget), ("alpha", alpha)):
@@ -111,169 +242,110 @@ def advise(
     begin = opening(X, y, task, seed) if reading is None else reading
     data = open_data(
         X, y, X_test, y_test, task=task, groups=groups, n_clusters=n_clusters,
-        penalty=Penalty(alpha, bool(l1)), seed=seed, budget=budget,
+        penalty=Penalty(alpha, bool(l1)), seed=seed,
+    )  # fmt: skip
+    advice = Advice(
+        "undecided", None, None, "", [], task, data.X.shape[0], data.X.shape[1], 0,
+        _score_name(data), None, [], [], [], None, [], [], [], "", data.notes, 0.0,
     )  # fmt: skip
     why_not = too_few(data)
     if why_not is not None:
-        return _nothing(data, why_not, time.perf_counter() - began)
+        advice.headline = f"Undecided: {why_not}"
+        return advice
+    advice.models = fit_all(data, seed, 0.5 * budget, progress)
+    _choose(advice, data, begin, seed, reading is not None)
+    fastest = min(m.seconds for m in advice.models) * data.X.shape[0] / data.n
+    left = max(budget, LEAST_BUDGET, 30.0 * fastest) - (clock() - started)
+    _race(advice, data, seed, budget, max(left, 0.3 * LEAST_BUDGET), progress)
+    advice.seconds = time.perf_counter() - began
+    advice.notes.append(f"This took {advice.seconds:.0f} seconds.")
+    return advice
 
-    data.make_contests()
-    entrants = line_up(data)
-    seeds, epochs = schedule(data, entrants, 0.3 * budget)
-    raced = _candidates(data, data.n, budget)
-    count = _Count(progress, len(entrants) * (1 + seeds * len(data.contests)) + len(raced))
-    for entrant in entrants:
-        run(data.contests[0], entrant, seed, looks={1})  # compiles
-        count()
-    compiling = time.perf_counter() - began
-    models = fit_all(raced, data, seed, 0.2 * budget, count)
-    drawn = _race(data, entrants, seeds, epochs, seed, 0.2 * budget, count)
 
-    ideal = min(each.possible().ideal for each in drawn.accounts)
-    share = data.X.shape[0] / data.n
-    verdict = decide(models, drawn.methods, ideal, share)
-    code, score = "", None
+def _choose(advice: Advice, data: Data, begin: str, seed: int, prepared: bool) -> None:
+    """Write which model to use, and the script that fits it."""
+    every, n, models = data.X.shape[0], data.n, advice.models
+    share = every / n
     chosen = choose(models, share)
-    if chosen is not None:
-        place = models.index(chosen)
-        candidate, score = raced[place], chosen.score
-        if share > 1:
-            candidate = _candidates(data, data.X.shape[0], budget)[place]
-            score, took = final_score(candidate, data, seed)
-            label = call_of(candidate.estimator)
-            data.notes.append(
-                f"Of all {data.X.shape[0]:,} rows, {label} was fitted once, in {took:.2g} s: "
-                "the score of the script is that of this fit."
-            )
-            verdict.headline = verdict.headline.replace(chosen.label, label)
-        if share >= PARTIAL:
-            verdict.reasons.append(
-                f"Times are those of {data.n:,} of the {data.X.shape[0]:,} rows: with more rows "
-                "another model may be quicker, which a larger budget can tell."
-            )
-        positive = data.positive
-        code = script(
-            candidate.model(seed), begin, task, prepared=reading is not None,
-            dropped=data.dropped, positive=positive,
-            first=positive is not None and positive == data.labels[0],
-        )  # fmt: skip
-    chances = np.mean([best_fixed(account.squares) for account in drawn.accounts], axis=0)
-    took = time.perf_counter() - began
-    data.notes.append(f"This took {took:.0f} seconds, {compiling:.0f} to compile and load.")
-    return Advice(
-        verdict=verdict,
-        task=task,
-        rows=data.X.shape[0],
-        columns=data.X.shape[1],
-        raced=data.n,
-        score_name=_score_name(data),
-        score=score,
-        models=models,
-        seeds=seeds,
-        epochs=epochs,
-        possible=[account.possible() for account in drawn.accounts],
-        methods=drawn.methods,
-        items=_items(data, chances),
-        groups=_groups(data, chances),
-        losses=_lorenz(drawn.accounts[0].last),
-        races=drawn.races,
-        code=code,
-        notes=data.notes,
-        seconds={"compiling": compiling, "in all": took},
-    )
-
-
-class _Count:
-    """Count runs, and tell of them."""
-
-    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
-        self.progress, self.total, self.done = progress, total, 0
-
-    def __call__(self) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(self.done, self.total)
-
-
-class _Drawn(NamedTuple):
-    """The race of draws."""
-
-    accounts: list[Account]
-    methods: list[Method]
-    races: list[Race]
-
-
-def _candidates(data: Data, n: int, budget: float) -> Any:
-    """Return the models, for n rows."""
-    X = data.X
-    entries = (X.nnz if hasattr(X, "tocsr") else X.size) / X.shape[0] * data.n
-    classes = len(data.labels) if data.task == "classification" else 1
-    passes = int(VISITS * budget / (entries * (classes if classes > 2 else 1)))
-    passes = max(100, min(passes, 1000)) // 10 * 10
-    return candidates(
-        data.task, data.penalty, n, X.shape[1], classes, data.n_clusters, passes
+    if chosen is None:
+        advice.headline = (
+            "Undecided: no model that reached the lowest objective converged. Scale the columns."
+        )
+        return
+    candidate = next(c for c in line_up(data, every) if c.name == chosen.name)
+    label, advice.score = call_of(candidate.estimator), chosen.score
+    advice.use, advice.method = chosen.library, chosen.name
+    advice.headline = f"Use {chosen.library}'s {label}."
+    if share > 1:
+        model, took, _ = fit_once(candidate, data.X, data.y, seed)
+        advice.score = score_of(model, data)
+        data.notes.append(
+            f"Models were compared on {n:,} of {every:,} rows, chosen at random: with all of them "
+            f"another may be faster, which a larger budget can tell. {label} was fitted to all of "
+            f"them in {took:.2g} s: the score of the script is that of this fit."
+        )
+    advice.reasons += _compared(chosen, models, share)
+    positive = data.positive
+    advice.code = script(
+        candidate.model(seed), begin, data.task, prepared=prepared, dropped=data.dropped,
+        positive=positive, first=positive is not None and positive == data.labels[0],
     )  # fmt: skip
+    advice.reasons.append(f"{advice.score_name}, printed by this script: {advice.score:.6g}")
+
+
+def _compared(chosen: Model, models: list[Model], share: float) -> list[str]:
+    """Return sentences on the fastest other model of each library, if it may save a little."""
+    others = [m for m in models if m.versus is not None and m is not chosen]
+    saving = [m for m in others if (chosen.seconds - m.seconds) * share >= LEAST]
+    if not saving:
+        return [f"No other model that arrives there saves {LEAST} s."] if others else []
+    other = min(saving, key=lambda m: m.seconds)
+    return [f"{other.name} in its place {other.versus}."]
 
 
 def _race(
+    advice: Advice,
     data: Data,
-    entrants: list[Entrant],
-    seeds: int,
-    epochs: int,
     seed: int,
-    allowed: float,
-    count: _Count,
-) -> _Drawn:
-    """Race all ways to draw; where it is close, measure the cost of a draw for longer."""
-    accounts = [Account(contest) for contest in data.contests]
-    curves: list[dict[str, list[Curve]]] = [{e.label: [] for e in entrants} for _ in accounts]
-    every, looks = marks(data.n, epochs, largest_batch(data.contests[0], entrants))
-    for turn, k, entrant in itertools.product(range(seeds), range(len(accounts)), entrants):
-        watch = accounts[k] if turn == 0 and entrant.kind == "baseline" else None
-        curve = run(data.contests[k], entrant, seed + turn, looks, every, watch)
-        curves[k][entrant.label].append(curve)
-        count()
-    # the least of each seed and problem, then the median: a path is compared with itself
-    paces = {
-        entrant.label: np.array([[c.pace for c in runs[entrant.label]] for runs in curves])
-        for entrant in entrants
-    }
-    methods, races = results(data, entrants, curves, _costs(paces))
-    began = clock()
-    for _ in range(LONGER):
-        close = [entrant for entrant in entrants if entrant.label in _close(methods)]
-        if not close or clock() - began > allowed:
-            break
-        for turn, k, entrant in itertools.product(range(seeds), range(len(accounts)), close):
-            pace = run(data.contests[k], entrant, seed + turn, looks, every).pace
-            place = paces[entrant.label][k]
-            place[turn] = min(place[turn], pace)
-        methods, races = results(data, entrants, curves, _costs(paces))
-    return _Drawn(accounts, methods, races)
+    budget: float,
+    left: float,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Race draws, for `left` seconds at most, and write what follows."""
+    steps, advice.raced = steps_for(data, budget)
+    data.keep(advice.raced, seed)
+    family = "least squares"
+    if data.task != "regression":
+        family = "squared distance" if data.task == "clustering" else "softmax"
+        family = "log loss" if data.positive is not None else family
+    game = Game(data, family)
+    with threadpool_limits(1):
+        raced = race(
+            partial(GameRun, game), CONTENDERS[: 2 if game.groups is None else 3],
+            (1.0,) if data.task == "clustering" else RATES, steps=steps, seeds=SEEDS, seed=seed,
+            budget=left, clock=clock, progress=progress,
+        )  # fmt: skip
+    advice.draws, advice.pairs, advice.curves = raced.verdict, raced.pairs, raced.curves
+    solver = "k-means" if data.task == "clustering" else "AdaGrad"
+    advice.reasons.insert(
+        0,
+        f"Adaptive draws ({solver}, {raced.steps:,} mini-batches, {raced.best.sampler}): "
+        f"{raced.verdict}.",
+    )
+    data.notes.append(
+        f"The race of draws is over {raced.steps:,} steps of 16 rows, {advice.raced:,} of "
+        f"{data.X.shape[0]:,} rows."
+    )
+    _explain(advice, data, raced)
 
 
-def _costs(paces: dict[str, NDArray[np.float64]]) -> dict[str, float]:
-    """Return the seconds for a draw of each way to draw."""
-    return {label: float(np.median(found)) for label, found in paces.items()}
-
-
-def _close(methods: list[Method]) -> set[str]:
-    """Return the labels of methods that are about as long as it takes for draws to pay."""
-    base = methods[0].label
-    close = {m.label for m in methods if m.kind == "adaptive" and is_close(m.time_ratio)}
-    pair = [m for m in methods if m.kind in ("default", "plain")]
-    if pair and is_close(gain(*pair)):
-        close |= {m.label for m in pair}
-    return close | {base} if close else close
-
-
-def _nothing(data: Data, why: str, took: float) -> Advice:
-    """Return the advice where there are too few rows to say anything."""
-    verdict = Verdict("undecided", None, None, f"Undecided: {why}", [])
-    return Advice(
-        verdict, data.task, data.X.shape[0], data.X.shape[1], 0, _score_name(data), None, [], 0, 0,
-        [], [], [], [], [], [], "", data.notes, {"compiling": 0.0, "in all": took},
-    )  # fmt: skip
+def _explain(advice: Advice, data: Data, raced: Raced) -> None:
+    """Write what was possible, along the run with shuffled epochs."""
+    run = raced.shuffled
+    advice.possible = run.possible()
+    chances = best_fixed(run.squares)
+    advice.items, advice.groups = _items(data, chances), _groups(data, chances)
+    advice.losses = _lorenz(run.norms)
 
 
 def _score_name(data: Data) -> str:
@@ -316,3 +388,91 @@ def _lorenz(losses: NDArray[np.float64]) -> list[float]:
     places = np.linspace(0, len(losses), POINTS)
     shares = np.interp(places, np.arange(len(sums)), sums)
     return (shares / sums[-1] if sums[-1] > 0 else places / len(losses)).tolist()  # type: ignore[no-any-return]
+
+
+def _model_section(advice: Advice) -> Section:
+    """Return the models, the one to use first."""
+    order = sorted(advice.models, key=lambda m: m.name != advice.method)
+    rows = [
+        [
+            m.name,
+            f"{m.score:.4f}",
+            digits(m.seconds),
+            "" if m.versus is None else digits(m.versus.ratio),
+            f"{m.passes:,}",
+            f"{m.objective:.6g}",
+            f"{m.left:.1e}",
+            ", ".join(["limit"] * (not m.converged) + ["short"] * (not m.arrived)),
+        ]
+        for m in order
+    ]
+    return Section(
+        "Models, each fitted to convergence with the same penalty",
+        ["model", "score", "seconds", "times as long", "passes", "objective", "left", ""],
+        rows,
+        f"score: {advice.score_name}, on the rows held out. seconds: processor time of the fit of "
+        f"{advice.models[0].rows:,} rows, the least of those that were timed. times as long: "
+        "seconds over those of the model to use; a time may be wrong by a factor of 1.3, which is "
+        "the interval. left: the distance from the lowest objective of the same kind, over the "
+        'decrease from the best constant prediction to it. "short": it ended too far from that. '
+        '"limit": it stopped at its largest number of passes.',
+        SHOWN,
+    )
+
+
+def _possible_section(found: Possible) -> Section:
+    """Return the second moments of other distributions, with their figure."""
+
+    def figure() -> tuple[Any, str]:
+        made, (ax,) = new_figure(height=2.3)
+        ax.plot(found.steps, found.ideals, label="ideal at each moment", **style("vrb"))
+        ax.axhline(found.best_fixed, label="best fixed", **style("shuffle"))
+        if found.best_group is not None:
+            ax.axhline(found.best_group, label="best fixed, a group alike", **style("group-vrb"))
+        ax.set(ylim=(0, 1.08), ylabel="over uniform's", xlabel="steps")
+        legend_below(made)
+        return made, f"Ideal from {found.ideals[0]:.2g} to {found.ideals[-1]:.2g}."
+
+    rows = [["ideal at each moment", digits(found.ideal)], ["best fixed", digits(found.best_fixed)]]
+    if found.best_group is not None:
+        rows.append(["best fixed, the same within a group", digits(found.best_group)])
+    return Section(
+        "What is possible",
+        ["draws", "second moment"],
+        rows,
+        "Second moment of gradient estimates over that of uniform draws, along a run with shuffled "
+        "epochs: below 1 is better, and no sampler can be better than ideal.",
+        figure=figure,
+    )
+
+
+def _share_section(losses: list[float]) -> Section:
+    """Return how unequal gradient norms are, with their figure."""
+    percent, shares = np.linspace(0, 100, len(losses)), 100 * np.array(losses)
+    tops = (1, 10, 50)
+
+    def figure() -> tuple[Any, str]:
+        made, (ax,) = new_figure(height=2.6)
+        ax.plot(percent, shares, label="these gradient norms", **style("vrb"))
+        ax.plot([0, 100], [0, 100], label="if all were equal", **style("uniform"))
+        ax.set(xlabel="% of rows, smallest first", ylabel="% of the sum")
+        legend_below(made)
+        return made, f"The largest tenth holds {100 - np.interp(90, percent, shares):.0f}%."
+
+    rows = [[f"{top}%", f"{100 - np.interp(100 - top, percent, shares):.1f}%"] for top in tops]
+    return Section(
+        "How unequal gradient norms are in the end",
+        ["largest", "of the sum"],
+        rows,
+        "The further the curve is below the straight line, the more there is to gain.",
+        figure=figure,
+    )
+
+
+def _finite(value: Any) -> Any:
+    """Return nested dicts and lists with None for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,48 +1,27 @@
-"""The rows that are fitted and held out, and the problems of the race of draws."""
+"""The rows that are fitted, and those that are held out."""
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tombola.advice.models import Penalty
 from tombola.datasets import split
-from tombola.estimators import LinearClassifier, LinearRegressor, MeanNormScaler, MiniBatchKMeans
 from tombola.problems.rows import as_rows
-from tombola.random import Stream
-from tombola.solvers.clusters.plus_plus import plus_plus
 from tombola.validation import checked_array
 
-__all__ = ["HELD_OUT", "Contest", "Data", "open_data", "too_few"]
+__all__ = ["HELD_OUT", "Data", "open_data", "too_few"]
 
 TASKS = ("classification", "regression", "clustering")
 HELD_OUT = 0.2  # share of rows to score on, where none are given
 FEWEST = 10  # rows of a class, and rows held out, below which nothing is judged
-NORMS = (0.3, 10.0)  # mean norms of rows that the default rate of AdaGrad suits
 SCALES = 100.0  # columns differ in scale: the longest is this many times as long as the median
-ENTRIES = 2e5  # entries of X for each second of the budget; further rows are not raced
-SUBSAMPLE = 3072  # rows that k-means++ chooses from
-
-
-class Contest(NamedTuple):
-    """A problem of the race of draws."""
-
-    name: str
-    problem: Any
-    groups: NDArray[Any] | None  # for GroupVRB
-    subsample: int | None  # the rows that k-means++ chooses from; None for linear models
-
-    def start(self, seed: int) -> Any:
-        """Return the solution at the start, None for zeros."""
-        if self.subsample is None:
-            return None
-        return plus_plus(self.problem, self.subsample, Stream(seed))
 
 
 @dataclass
 class Data:
-    """The rows that are fitted, those that are held out, and the problems that they make."""
+    """The rows that are fitted, and those that are held out."""
 
     X: Any
     y: NDArray[Any] | None
@@ -55,11 +34,7 @@ class Data:
     given: NDArray[np.int64]  # the number of each row of X, as it was given
     kept: NDArray[np.int64]  # the rows of X that are raced on
     dropped: list[Any] = field(default_factory=list)  # classes too small to judge
-    raced: list[Any] = field(default_factory=list)  # classes in the race of draws, or [None]
     notes: list[str] = field(default_factory=list)
-    contests: list[Contest] = field(default_factory=list)
-    scale: float = 1.0  # X is divided by it in the race of draws, the penalty adapted
-    target_scale: float = 1.0  # and y by this
 
     @property
     def n(self) -> int:
@@ -85,18 +60,6 @@ class Data:
             return self.X, self.y
         return self.X[self.kept], None if self.y is None else self.y[self.kept]
 
-    def estimator(self, **parameters: Any) -> Any:
-        """Return the estimator of the race of draws, with these parameters and the penalty."""
-        if self.task == "clustering":
-            return MiniBatchKMeans(n_clusters=self.n_clusters, **parameters)
-        kind = LinearClassifier if self.task == "classification" else LinearRegressor
-        alpha, l1 = self.penalty.of(self.n), self.penalty.l1
-        # w is multiplied by the scale of X and divided by that of y: the same model
-        alpha /= self.scale * self.target_scale if l1 else self.scale**2
-        if len(self.labels) > 2 and self.task == "classification":
-            parameters["multi_class"] = "ovr"  # classes are raced one by one
-        return kind(alpha=alpha, l1_ratio=1.0 if l1 else 0.0, **parameters)
-
     def keep(self, size: int, seed: int) -> None:
         """Race on `size` rows at random; of each class the same share, and at least `FEWEST`."""
         order = np.random.default_rng(seed).permutation(self.X.shape[0])
@@ -108,28 +71,6 @@ class Data:
             first = np.concatenate([order[start : start + FEWEST] for start in starts])
         places = order[np.linspace(0, len(order) - 1, size).astype(np.int64)]
         self.kept = np.union1d(places, first)
-
-    def make_contests(self) -> None:
-        """Make the problems of the race of draws, as the estimator does."""
-        X, y = self.rows()
-        if self.task == "regression":  # for the rate of AdaGrad
-            self.target_scale = float(y.std()) or 1.0
-            y = (y - y.mean()) / self.target_scale
-        if self.scale != 1.0:
-            X = X / self.scale
-        estimator = self.estimator()
-        parts = {part.label: part for part in estimator.parts(X, y)}
-        groups = None if self.groups is None else self.groups[self.kept]
-        for label in self.raced or [None]:
-            part = parts[label if label in parts else None]
-            name = "least squares"
-            if self.task == "clustering":
-                name = f"{self.n_clusters} clusters"
-            elif self.task == "classification":
-                name = f"{label} against the rest ({(y == label).sum():,} of {self.n:,} rows)"
-            subsample = SUBSAMPLE if hasattr(estimator, "n_clusters") else None
-            own = part.groups if groups is None else groups
-            self.contests.append(Contest(name, part.make(), own, subsample))
 
 
 def open_data(
@@ -143,9 +84,8 @@ def open_data(
     n_clusters: int,
     penalty: Penalty,
     seed: int,
-    budget: float,
 ) -> Data:
-    """Check the arguments, hold rows out, leave small classes out, and choose what is raced."""
+    """Check the arguments, hold rows out, and leave small classes out."""
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     X = _checked_rows(X, "X")
@@ -184,14 +124,6 @@ def open_data(
     )  # fmt: skip
     if task == "classification":
         _leave_out_small_classes(data)
-    width = (X.nnz if hasattr(X, "tocsr") else X.size) / max(X.shape[0], 1)
-    most = max(int(ENTRIES * budget / max(width, 1.0)), 1000, n_clusters)
-    if most < data.X.shape[0]:
-        data.keep(most, seed)
-        data.notes.append(
-            f"Raced on {data.n:,} of the {data.X.shape[0]:,} rows, chosen at random, to keep it "
-            "short; a larger budget uses more of them."
-        )
     if task != "clustering" and data.X.shape[0]:
         _note_scales(data)
     return data
@@ -278,38 +210,22 @@ def _leave_out_small_classes(data: Data) -> None:
             f"Classes with fewer than {FEWEST} rows to fit, or none held out, are too small to "
             f"judge and were left out: {', '.join(shown)}{more}; in brackets the rows to fit."
         )
-    labels, counts = labels[judged], counts[judged]
-    if len(labels) < 2:
-        return
-    order = np.argsort(counts, kind="stable")
-    data.raced = [labels[order[0]]]
-    if len(labels) > 2:
-        data.raced.append(labels[order[-1]])
-        data.notes.append(
-            f"In the race of draws, of {len(labels)} classes the rarest and the commonest were "
-            "raced, each against the rest; their draws are added up."
-        )
 
 
 def _note_scales(data: Data) -> None:
-    """Note columns that differ in scale, and choose the scale of the race of draws."""
+    """Note columns that differ in scale."""
     X = data.X
-    scaler = MeanNormScaler().fit(X)
-    if hasattr(X, "tocsr"):
-        squares = np.bincount(X.indices, weights=X.data.astype(np.float64) ** 2)
-    else:
-        squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        if hasattr(X, "tocsr"):
+            squares = np.bincount(X.indices, weights=X.data.astype(np.float64) ** 2)
+        else:
+            squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+    if not np.isfinite(squares).all():
+        raise ValueError("X holds numbers that are too large: their squares overflow")
     lengths = np.sqrt(squares)
     lengths = lengths[lengths > 0]
     if len(lengths) and lengths.max() > SCALES * np.median(lengths):
         data.notes.append(
             f"The longest column of X is {lengths.max() / np.median(lengths):.0f} times as long as "
             "the median one: standardise the columns, and ask again."
-        )
-    if not NORMS[0] <= scaler.scale_ <= NORMS[1]:
-        data.scale = float(scaler.scale_)
-        power = "" if data.penalty.l1 else " squared"
-        data.notes.append(
-            f"In the race of draws, and only there, X was divided by {data.scale:.4g} (the mean "
-            f"norm of its rows, for AdaGrad's rate) and alpha by that{power}: the same model."
         )

@@ -1,29 +1,33 @@
-"""Fit the models to their end: seconds, objective and score of each."""
+"""Fit the models to convergence, on growing parts of the rows: seconds, objective and score."""
 
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import average_precision_score
 from threadpoolctl import threadpool_limits
 
 from tombola.advice.data import Data
-from tombola.advice.models import Candidate
-from tombola.advice.parts import Model
-from tombola.advice.verdict import ARRIVED, is_settled
-from tombola.advice.written import call_of
+from tombola.advice.models import Candidate, candidates, constant_objective, objective_of
+from tombola.advice.script import call_of
+from tombola.advice.verdict import Verdict, judge
 
-__all__ = ["clock", "final_score", "fit_all", "score_of"]
+__all__ = ["LEAST", "Model", "choose", "clock", "fit_all", "fit_once"]
 
+ARRIVED = {"linear": 1e-3, "clustering": 0.05}  # the most that may be left, see `Model.left`
+NEAR = 0.01  # families of objectives are equally good if their best scores differ by at most this
+FASTER = 1 / 1.5  # a model is preferred to an earlier one if it takes less than this
+LEAST = 0.1  # and saves as many seconds, on all rows
+ERROR = 1.3  # a time may be wrong by this factor: that is its interval
 SEEDS = 5  # of clusterings: the median of their objectives decides who has arrived
-REPEATS = 3  # fits that are timed at first, where they are short
-SHORT = 0.3  # seconds
-LONGEST = 15  # fits that are timed at most, where it is close
+REPEATS, SHORT = 3, 0.3  # fits that are timed, if they take fewer seconds than this in all
+SMALLEST, GROWTH = 2000, 4  # rows of the first rung, at least, and what the next ones have more
+FAR = 8.0  # times as slow as the fastest one that arrived: no further rung
+VISITS = 4e8  # entries that a solver of scikit-learn may visit
 
 # Processor time, so that other programs do not count; the time of day where that is coarse.
 clock = time.thread_time
@@ -31,73 +35,153 @@ if time.get_clock_info("thread_time").resolution > 1e-5:
     clock = time.perf_counter
 
 
+@dataclass
+class Model:
+    """A model that was fitted to convergence, scikit-learn's or ours.
+
+    Attributes
+    ----------
+    name : str
+        Library and class, and the solver where there are several.
+    label : str
+        The call that makes it.
+    library : {"scikit-learn", "tombola"}
+    family : str
+        The objective; only those of one family are compared by it.
+    rows : int
+        That it was fitted to.
+    passes : int
+        Iterations of the solver, as it counts them: the same in every run with the same seed.
+    seconds : float
+        Of processor time on one thread, for the fit: the least of those that were timed.
+    objective : float
+        On the rows that were fitted.
+    left : float
+        The distance to the lowest objective of the family, over the decrease from the best constant
+        prediction to it (for clustering, over the lowest one; the median over seeds).
+    score : float
+        On the rows that were held out.
+    converged : bool
+        Whether it ended by itself, before its limit on passes.
+    arrived : bool
+        Whether `left` is small enough for a comparison of times.
+    versus : Verdict or None
+        Its time over that of the model that is advised; None if it has not arrived.
+    """
+
+    name: str
+    label: str
+    library: str
+    family: str
+    rows: int
+    passes: int
+    seconds: float
+    objective: float
+    left: float
+    score: float
+    converged: bool
+    arrived: bool
+    versus: Verdict | None = None
+
+
 class Entry:
     """A candidate, what it has reached, and the times of its fits."""
 
     def __init__(self, candidate: Candidate, data: Data, seed: int) -> None:
-        self.candidate, self.data, self.seed = candidate, data, seed
+        self.candidate, self.data = candidate, data
         self.rows = data.rows()
         self.times: list[float] = []
         self.converged = True
         self.fitted = self.fit(seed)
-        if candidate.library == "tombola":  # that one may have compiled
-            self.times.clear()
+        self.compiling = 0.0
+        if candidate.library == "tombola" and self.times[0] < SHORT * SEEDS:  # may have compiled
+            first = self.times.pop()
             self.fit(seed)
-        self.objectives = [objective_of(self.fitted, candidate.family, *self.rows, data)]
-        if data.task == "clustering":
-            for more in range(1, SEEDS):
-                other = self.fit(seed + more, timed=False)
-                self.objectives.append(objective_of(other, candidate.family, *self.rows, data))
+            self.compiling = first - self.times[0]
+        while len(self.times) < REPEATS and sum(self.times) < SHORT:
+            self.fit(seed)
+        self.objectives = [self.objective(self.fitted)]
+        if data.task == "clustering" and self.seconds < SHORT:
+            self.objectives += [self.objective(self.fit(seed + k)) for k in range(1, SEEDS)]
 
     @property
     def seconds(self) -> float:
         """The least time of a fit."""
         return min(self.times)
 
-    def fit(self, seed: int, timed: bool = True) -> Any:
+    def objective(self, model: Any) -> float:
+        """Return the objective of a fitted model."""
+        return objective_of(model, self.candidate.family, *self.rows, self.data.penalty)
+
+    def fit(self, seed: int) -> Any:
         """Fit the model, on one thread, and note the time."""
-        X, y = self.rows
-        model = self.candidate.model(seed)
-        with threadpool_limits(1), warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            began = clock()
-            model.fit(X) if y is None else model.fit(X, y)
-            took = clock() - began
-        self.converged = not any(issubclass(w.category, ConvergenceWarning) for w in said)
-        if timed:
-            self.times.append(max(took, 1e-9))
+        model, took, self.converged = fit_once(self.candidate, *self.rows, seed)
+        self.times.append(max(took, 1e-9))
         return model
 
 
+def fit_once(candidate: Candidate, X: Any, y: Any, seed: int) -> tuple[Any, float, bool]:
+    """Fit a model; return it, the seconds that it took, and whether it converged."""
+    model = candidate.model(seed)
+    with threadpool_limits(1), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        began = clock()
+        model.fit(X) if y is None else model.fit(X, y)
+        took = clock() - began
+    return model, took, not any(issubclass(w.category, ConvergenceWarning) for w in said)
+
+
+def line_up(data: Data, n: int) -> list[Candidate]:
+    """Return the models for n rows of the data, those that users have already first."""
+    X = data.X
+    entries = (X.nnz if hasattr(X, "tocsr") else X.size) / X.shape[0] * n
+    classes = len(data.labels) if data.task == "classification" else 1
+    passes = int(VISITS / (entries * (classes if classes > 2 else 1)))
+    passes = max(100, min(passes, 1000)) // 10 * 10
+    return candidates(
+        data.task, data.penalty, n, X.shape[1], classes, data.n_clusters, passes
+    )  # fmt: skip
+
+
 def fit_all(
-    candidates: Sequence[Candidate],
-    data: Data,
-    seed: int,
-    allowed: float,
-    progress: Callable[[], None],
+    data: Data, seed: int, budget: float, progress: Callable[[int, int], None] | None
 ) -> list[Model]:
-    """Fit all candidates; repeat those whose times decide and are close, for `allowed` seconds."""
-    entries = []
-    for candidate in candidates:
-        entries.append(Entry(candidate, data, seed))
-        progress()
-    for turn in range(1, REPEATS):
-        for entry in entries:
-            if len(entry.times) <= turn and entry.seconds * REPEATS < SHORT:
-                entry.fit(seed)
-    share = data.X.shape[0] / data.n
-    began = clock()
-    models = _models(entries)
-    while clock() - began < allowed:
-        close = [
-            entry for entry, model in zip(entries, models, strict=True)
-            if not is_settled(model, models, share) and len(entry.times) < LONGEST
-        ]  # fmt: skip
-        if not close:
+    """Fit all models to a part of the rows, then those that are not far behind to more of them.
+
+    `data` keeps the rows of the last part that there was time for. The clock has two says: no
+    further part is begun if it would take longer than `budget` seconds, or 30 times as long as the
+    fastest fit; and models that take `FAR` times as long as the fastest fall out.
+    """
+    every = data.X.shape[0]
+    sizes = [every]
+    while sizes[0] > GROWTH * SMALLEST:
+        sizes.insert(0, sizes[0] // GROWTH)
+    sizes = sizes[-4:]  # the first one is a 64th
+    began, done = clock(), None
+    for turn, size in enumerate(sizes):
+        data.keep(size, seed)
+        found = []
+        for place, candidate in enumerate(line_up(data, data.n)):
+            if done is None or place in done:
+                found.append((place, Entry(candidate, data, seed)))
+                if progress is not None:
+                    progress(turn * 10 + len(found), 10 * len(sizes))
+        models = _models([entry for _, entry in found])
+        if size == every:
             break
-        for entry in close:
-            entry.fit(seed)
-        models = _models(entries)
+        share = every / size
+        arrived = [m for m in models if m.arrived]
+        fastest = min(m.seconds for m in arrived)
+        done = [
+            place for (place, _), m in zip(found, models, strict=True)
+            if m is arrived[0]
+            or m.seconds < FAR * fastest or (m.seconds - fastest) * share < LEAST
+        ]  # fmt: skip
+        longest = sum(m.seconds for (place, _), m in zip(found, models, strict=True)
+                      if place in done)  # fmt: skip
+        left = max(budget, 30.0 * fastest * share) - (clock() - began)
+        if 2.0 * GROWTH * longest > left:
+            break
     return models
 
 
@@ -120,9 +204,9 @@ def _models(entries: Sequence[Entry]) -> list[Model]:
                 label=call_of(candidate.estimator),
                 library=candidate.library,
                 family=candidate.family,
+                rows=data.n,
                 passes=passes_of(entry.fitted),
                 seconds=entry.seconds,
-                repeats=len(entry.times),
                 objective=entry.objectives[0],
                 left=left,
                 score=score_of(entry.fitted, data),
@@ -131,6 +215,46 @@ def _models(entries: Sequence[Entry]) -> list[Model]:
             )
         )
     return found
+
+
+def choose(models: Sequence[Model], share: float = 1.0) -> Model | None:
+    """Return the model to use, None if none has converged within its limits; note `versus`.
+
+    Models are in order of preference, those that users have already first. A later one is chosen if
+    it takes less than 1 / 1.5 of the time, clearly, and saves a tenth of a second. Only models that
+    have arrived at the lowest objective of their family are compared, and of several families those
+    whose best score is near the best of all.
+
+    Parameters
+    ----------
+    models : sequence of Model
+    share : float, default=1.0
+        All rows over those that were fitted: what seconds are multiplied by.
+    """
+    arrived = [m for m in models if m.arrived]
+    if not any(m.converged for m in arrived):
+        return None
+    if len({m.family for m in arrived}) > 1:
+        best = max(m.score for m in arrived)
+        good = {m.family for m in arrived if m.score >= best - NEAR}
+        arrived = [m for m in arrived if m.family in good]
+    chosen = arrived[0]
+    for other in arrived[1:]:
+        saved = (chosen.seconds - other.seconds) * share
+        if versus(other, chosen).pays and saved >= LEAST:
+            chosen = other
+    for model in arrived:
+        model.versus = versus(model, chosen)
+    return chosen
+
+
+def versus(model: Model, other: Model) -> Verdict:
+    """Return the verdict on the time of a model over that of another."""
+    ratio = model.seconds / other.seconds
+    low, high = ratio / ERROR, ratio * ERROR
+    return Verdict(
+        judge((low, high), FASTER), ratio, low, high, FASTER, settle="a quieter machine, more rows"
+    )
 
 
 def score_of(model: Any, data: Data) -> float:
@@ -145,69 +269,9 @@ def score_of(model: Any, data: Data) -> float:
     return float(average_precision_score(np.asarray(data.y_test) == positive, signed))
 
 
-def final_score(candidate: Candidate, data: Data, seed: int) -> tuple[float, float]:
-    """Fit a model to all rows; return its score and the seconds that it took."""
-    model = candidate.model(seed)
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        began = clock()
-        model.fit(data.X) if data.y is None else model.fit(data.X, data.y)
-        took = clock() - began
-    return score_of(model, data), took
-
-
 def passes_of(model: Any) -> int:
     """Return the iterations of a fitted model; 1 for a direct solution."""
     inner = getattr(model, "regressor_", model)
     parts = getattr(inner, "estimators_", [inner])
     counts = [getattr(part, "n_iter_", None) for part in parts]
     return int(sum(1 if count is None else np.sum(count) for count in counts))
-
-
-def coefficients(model: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return weights of shape (K, d) and intercepts of shape (K,), in the unit of y."""
-    if hasattr(model, "estimators_"):  # one-vs-rest
-        pairs = [coefficients(part) for part in model.estimators_]
-        return np.vstack([w for w, _ in pairs]), np.concatenate([b for _, b in pairs])
-    if hasattr(model, "regressor_"):  # a standardised target
-        weights, free = coefficients(model.regressor_)
-        scaler = model.transformer_
-        return weights * scaler.scale_[0], free * scaler.scale_[0] + scaler.mean_[0]
-    weights = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
-    return weights, np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
-
-
-def objective_of(model: Any, family: str, X: Any, y: Any, data: Data) -> float:
-    """Return the objective of a fitted model on X and y; infinite where it is not a number."""
-    if family == "squared distance":
-        return -float(model.score(X)) / float(X.shape[0])
-    weights, free = coefficients(model)
-    with np.errstate(over="ignore", invalid="ignore"):
-        margins = np.asarray(X @ weights.T) + free
-        norm = np.abs(weights).sum() if data.penalty.l1 else 0.5 * (weights**2).sum()
-        found = float(_losses(margins, family, y).mean() + data.penalty.of(data.n) * norm)
-    return found if np.isfinite(found) else np.inf
-
-
-def constant_objective(family: str, y: Any) -> float:
-    """Return the objective of the best constant prediction."""
-    if family == "least squares":
-        return float(np.var(y)) / 2.0
-    shares = np.unique(y, return_counts=True)[1] / len(y)
-    if family == "softmax":
-        return float(-(shares * np.log(shares)).sum())
-    sides = shares[:1] if len(shares) == 2 else shares
-    return float(-(sides * np.log(sides) + (1 - sides) * np.log1p(-sides)).sum())
-
-
-def _losses(margins: NDArray[np.float64], family: str, y: Any) -> NDArray[np.float64]:
-    """Return the loss of each row."""
-    if family == "least squares":
-        return np.asarray((margins[:, 0] - y) ** 2 / 2.0)
-    labels, numbers = np.unique(y, return_inverse=True)
-    if family == "softmax":
-        rows = np.arange(len(numbers))
-        return np.asarray(logsumexp(margins, axis=1) - margins[rows, numbers])
-    sides = np.arange(1, 2) if len(labels) == 2 else np.arange(len(labels))
-    signs = np.where(numbers[:, None] == sides, 1.0, -1.0)
-    return np.asarray(np.logaddexp(0.0, -signs * margins).sum(axis=1))

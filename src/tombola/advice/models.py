@@ -1,8 +1,11 @@
-"""The models that are fitted to their end: what people would use, scikit-learn's and ours."""
+"""The models that are fitted to convergence, scikit-learn's and ours, and what they minimise."""
 
 from inspect import signature
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
 from sklearn import cluster, linear_model
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
@@ -11,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from tombola.estimators import KMeans, Lasso, LinearClassifier, LinearRegressor, MiniBatchKMeans
 
-__all__ = ["Candidate", "Penalty", "candidates"]
+__all__ = ["Candidate", "Penalty", "candidates", "constant_objective", "losses_of", "objective_of"]
 
 WIDE = 1000  # newton-cholesky solves systems of at most this many unknowns
 SAGA = 4  # a pass of saga takes several times as long as one of lbfgs: it may take fewer
@@ -119,3 +122,52 @@ def _candidate(estimator: Any, family: str) -> Candidate:
     if isinstance(estimator, OneVsRestClassifier):
         name += ", one-vs-rest"
     return Candidate(name, estimator, library, family)
+
+
+def coefficients(model: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return weights of shape (K, d) and intercepts of shape (K,), in the unit of y."""
+    if hasattr(model, "estimators_"):  # one-vs-rest
+        pairs = [coefficients(part) for part in model.estimators_]
+        return np.vstack([w for w, _ in pairs]), np.concatenate([b for _, b in pairs])
+    if hasattr(model, "regressor_"):  # a standardised target
+        weights, free = coefficients(model.regressor_)
+        scaler = model.transformer_
+        return weights * scaler.scale_[0], free * scaler.scale_[0] + scaler.mean_[0]
+    weights = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
+    return weights, np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
+
+
+def objective_of(model: Any, family: str, X: Any, y: Any, penalty: Penalty) -> float:
+    """Return the objective of a fitted model on X and y; infinite where it is not a number."""
+    if family == "squared distance":
+        return -float(model.score(X)) / float(X.shape[0])
+    weights, free = coefficients(model)
+    with np.errstate(over="ignore", invalid="ignore"):
+        margins = np.asarray(X @ weights.T) + free
+        norm = np.abs(weights).sum() if penalty.l1 else 0.5 * (weights**2).sum()
+        found = float(losses_of(margins, family, y).mean() + penalty.of(X.shape[0]) * norm)
+    return found if np.isfinite(found) else np.inf
+
+
+def constant_objective(family: str, y: Any) -> float:
+    """Return the objective of the best constant prediction."""
+    if family == "least squares":
+        return float(np.var(y)) / 2.0
+    shares = np.unique(y, return_counts=True)[1] / len(y)
+    if family == "softmax":
+        return float(-(shares * np.log(shares)).sum())
+    sides = shares[:1] if len(shares) == 2 else shares
+    return float(-(sides * np.log(sides) + (1 - sides) * np.log1p(-sides)).sum())
+
+
+def losses_of(margins: NDArray[np.float64], family: str, y: Any) -> NDArray[np.float64]:
+    """Return the loss of each row."""
+    if family == "least squares":
+        return np.asarray((margins[:, 0] - y) ** 2 / 2.0)
+    labels, numbers = np.unique(y, return_inverse=True)
+    if family == "softmax":
+        rows = np.arange(len(numbers))
+        return np.asarray(logsumexp(margins, axis=1) - margins[rows, numbers])
+    sides = np.arange(1, 2) if len(labels) == 2 else np.arange(len(labels))
+    signs = np.where(numbers[:, None] == sides, 1.0, -1.0)
+    return np.asarray(np.logaddexp(0.0, -signs * margins).sum(axis=1))

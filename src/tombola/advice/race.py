@@ -1,149 +1,297 @@
-"""The race of draws: the same problems and seeds, with other solvers and samplers."""
+"""The race: contenders at several rates, of which the better ones run for longer.
+
+Successive halving: all contenders at all rates run for a sixth of the steps; shuffled epochs and
+the two best others go on to half of them, each at its two best rates (if the best is the first or
+the last of the grid, at that one and the next beyond); shuffled epochs and the best other one, each
+at its best rate, finish, and are repeated with further seeds. Curves are smoothed
+over looks. What decides who goes on is counted in steps, never timed.
+"""
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.advice.account import Account
-from tombola.advice.data import Contest, Data
-from tombola.advice.entrants import Entrant
-from tombola.advice.fits import clock
-from tombola.problems import KMeans
-from tombola.solvers import DivergenceError
-from tombola.solvers.choice import Choice
+from tombola.advice.verdict import Verdict, decide, interval, judge
 
-__all__ = ["MEASURED", "SCHEDULES", "Curve", "marks", "run", "schedule"]
+__all__ = ["LOOKS", "RATES", "Contender", "Curve", "Look", "Pair", "Raced", "Runner", "race",
+           "speed", "total_steps"]  # fmt: skip
 
-SCHEDULES = ((5, 20), (5, 10), (5, 5))  # seeds and epochs; the first that the budget allows
-DRAW, ENTRY, SPARSE = 2e-7, 3e-9, 3e-8  # nominal seconds of a draw, and of an entry of its row
-STEPS = 40_000  # the least number of steps of a linear solver, where there are few rows
-MEASURED = ("baseline", "adaptive")  # SDCA draws without importances: it has no estimates
-EVALUATIONS = 8  # of the objective in an epoch, at most; they become rarer
-MOMENTS = 200  # at which the objective may be evaluated, at most
+LOOKS = 24  # at a run, evenly spaced
+RUNGS = (LOOKS // 6, LOOKS // 2)  # looks until the first and the second choice
+SMOOTH = 3  # looks that are averaged
+MORE = 3  # times the seeds, at most, while it is too close to call
+KEPT = 2  # contenders besides shuffling, and rates of each, after the first choice
+RATES = (1 / 3, 1.0, 3.0)  # times the rate that the user gives
+LEVELS, LATE = 5, 0.8  # losses at which two curves are compared, and from which share of the way
+MOST = 50.0  # times as long, at most
 
 
-class Curve(NamedTuple):
-    """A run, at the start and at each evaluation of the objective."""
+class Contender(NamedTuple):
+    """A way to draw, and what it learns from."""
 
-    draws: NDArray[np.float64]
-    objective: NDArray[np.float64]
-    ratio: float  # of second moments, over the whole run
-    pace: float  # seconds per draw, set-up included
+    sampler: str
+    feed: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.sampler} fed with {self.feed}" if self.feed else self.sampler
 
 
-def run(
-    contest: Contest,
-    entrant: Entrant,
-    seed: int,
-    looks: set[int],
-    every: int = 1,
-    account: Account | None = None,
-) -> Curve:
-    """Run a plan, evaluating objective and losses after `looks` times `every` draws.
+class Look(NamedTuple):
+    """A run at a moment: steps so far, the loss, and the user's score if there is one."""
 
-    `every` is a multiple of the solver's batch. Where a round is more than that, such as a pass
-    over all rows, the last round counts. Evaluations are off the clock. A solver that ends sooner
-    stays where it is.
+    step: int
+    loss: float
+    score: float = math.nan
+
+
+class Runner(Protocol):
+    """A run in progress."""
+
+    looks: list[Look]
+    seconds: list[float]  # of each step
+
+    def advance(self, steps: int) -> None:
+        """Go on until this many steps are done, and look."""
+
+
+@dataclass
+class Curve:
+    """A run: who, at which rate and seed, what was seen, and the median milliseconds of a step."""
+
+    name: str
+    rate: float
+    seed: int
+    looks: list[Look]
+    step_ms: float
+
+    @property
+    def level(self) -> float:
+        """The lowest smoothed loss; infinite if any loss was not a number."""
+        return float(smoothed(self.looks)[-1])
+
+
+@dataclass
+class Pair:
+    """Shuffled epochs and the best other way to draw, with one seed.
+
+    `time_ratio` is steps_ratio * step_ms / shuffle_ms: below 1 is better.
     """
-    problem = contest.problem
-    start = contest.start(seed)
-    clustering = isinstance(problem, KMeans)
-    seen = {0: problem.value(start)}  # objective, by rounds
-    ours = uniform = away = 0.0
-    began = clock()
-    choice = choice_of(contest, entrant, seed)
-    solver, sampler = choice.solver, choice.sampler
-    batch = draws_per_round(solver, problem)
-    due = {k: k * every // batch for k in looks}  # rounds
-    step = max(1, every // batch)
 
-    def look(done: int, solution: NDArray[np.float64], loss: float) -> bool:
-        nonlocal away, ours, uniform
-        now = clock()
-        if done in due.values():
-            losses, slopes, _ = problem.evaluate(solution)
-            norms = problem.norms_of(losses if clustering else slopes)
-            penalty = 0.0 if clustering else problem.penalty(solution)
-            since = float((done - max(seen)) * batch)
-            seen[done] = float(losses.mean()) + penalty
-            if entrant.kind in MEASURED:
-                squares = norms * norms
-                ours += since * float((squares / sampler.probabilities()).sum())
-                uniform += since * problem.n * float(squares.sum())
-            if account is not None:
-                account.add(norms, float(done * batch), since)
-            away += clock() - now
-        return False
+    seed: int
+    steps_ratio: float
+    step_ms: float
+    shuffle_ms: float
+    time_ratio: float
+    loss: float
+    shuffle_loss: float
+    score: float
+    shuffle_score: float
 
-    last, ratio, pace = math.inf, math.nan, math.inf
-    try:
-        result = solver.minimize(
-            problem, sampler=sampler, rounds=max(1, *due.values()), start=start, until=look,
-            every=step,
+
+@dataclass
+class Raced:
+    """All curves, the pair that finished, and the verdict on it."""
+
+    verdict: Verdict
+    best: Contender
+    rate: float  # of the best one, times that of the user
+    shuffle_rate: float
+    pairs: list[Pair]
+    curves: list[Curve]
+    steps: int
+    shuffled: Any  # the first of its runs
+
+
+class OutOfTimeError(Exception):
+    """The budget is spent."""
+
+
+def smoothed(looks: Sequence[Look]) -> NDArray[np.float64]:
+    """Return the lowest mean of successive losses so far: a curve that does not rise."""
+    losses = np.array([look.loss for look in looks])
+    if not np.isfinite(losses).all():
+        return np.full(len(losses), np.inf)
+    return np.minimum.accumulate(means(losses))
+
+
+def means(values: Any) -> NDArray[np.float64]:
+    """Return the first value, and the means of up to `SMOOTH` successive others."""
+    ends = range(1, len(values))
+    return np.array([values[0], *(np.mean(values[max(1, k - SMOOTH + 1) : k + 1]) for k in ends)])
+
+
+def arrival(steps: NDArray[np.float64], path: NDArray[np.float64], level: float) -> float:
+    """Return the steps until a falling path reaches a level, linear between looks."""
+    k = int(np.argmax(path <= level))
+    if k == 0:
+        return float(steps[1]) / MOST
+    share = (path[k - 1] - level) / (path[k - 1] - path[k])
+    return float(steps[k - 1] + share * (steps[k] - steps[k - 1]))
+
+
+def speed(mine: Sequence[Look], other: Sequence[Look]) -> float:
+    """Return the steps of one run over those of another to the same losses, both smoothed.
+
+    Compared are `LEVELS` losses on the last fifth of the way of the run that ends higher, until it
+    is at its lowest: the geometric mean of the ratios. Both reach all of these.
+
+    Examples
+    --------
+    >>> def run(pace):
+    ...     return [Look(step, 1.0 / (1.0 + pace * step)) for step in range(0, 250, 10)]
+    >>> 0.45 < speed(run(0.02), run(0.01)) < 0.55
+    True
+    """
+    paths = smoothed(mine), smoothed(other)
+    if not all(np.isfinite(path).all() for path in paths):
+        return MOST if np.isfinite(paths[1]).all() else math.nan
+    steps = [means([look.step for look in looks]) for looks in (mine, other)]
+    worse = int(paths[1][-1] > paths[0][-1])
+    path, when = paths[worse], steps[worse]
+    end = arrival(when, path, float(path[-1]))
+    levels = np.maximum(np.interp(np.linspace(LATE, 1.0, LEVELS) * end, when, path), path[-1])
+    logs = [
+        math.log(arrival(steps[0], paths[0], level)) - math.log(arrival(steps[1], paths[1], level))
+        for level in levels
+    ]
+    return float(np.clip(math.exp(np.mean(logs)), 1 / MOST, MOST))
+
+
+def total_steps(contenders: int, rates: int, seeds: int, looks: int = LOOKS) -> float:
+    """Return the steps of a race over those of one run."""
+    kept = (1 + min(KEPT, contenders - 1)) * min(KEPT, rates)
+    first, second = (rung / looks for rung in RUNGS)
+    return contenders * rates * first + kept * second - kept * first / 2 + 2 * seeds
+
+
+def race(
+    begin: Callable[[Contender, float, int], Runner],
+    contenders: Sequence[Contender],
+    rates: Sequence[float],
+    *,
+    steps: int,
+    seeds: int,
+    seed: int = 0,
+    budget: float = math.inf,
+    clock: Callable[[], float] = time.perf_counter,
+    progress: Callable[[int, int], None] | None = None,
+) -> Raced:
+    """Race contenders, shuffled epochs first among them, and judge the best of the others.
+
+    Parameters
+    ----------
+    begin : callable
+        Makes a run of a contender at a rate with a seed.
+    contenders : sequence of Contender
+        The first is what users have already.
+    rates : sequence of float
+    steps : int
+        Of a whole run: a multiple of `LOOKS`.
+    seeds, seed : int
+        The seeds of the last rung, which come after that of the first ones; up to `MORE` times as
+        many while it is too close to call.
+    budget : float
+        Seconds of `clock`, after which it stops with what it has.
+    clock : callable
+    progress : callable, optional
+        Called with looks done and in all.
+    """
+    runners: dict[tuple[Contender, float, int], Runner] = {}
+    deadline = clock() + budget
+    total, done = round(LOOKS * total_steps(len(contenders), len(rates), seeds)), 0
+
+    def go(keys: Iterable[tuple[Contender, float, int]], looks: int) -> None:
+        """Let runs continue until a look, taking turns, so that none has the quieter machine."""
+        nonlocal done
+        keys = list(keys)
+        for key in keys:
+            if key not in runners:
+                runners[key] = begin(*key)
+        for k in range(1, looks + 1):
+            for key in keys:
+                if len(runners[key].looks) > k:
+                    continue
+                if clock() > deadline:
+                    raise OutOfTimeError
+                runners[key].advance(k * steps // LOOKS)
+                done += 1
+                if progress is not None:
+                    progress(min(done, total), total)
+
+    def curve(key: tuple[Contender, float, int]) -> Curve:
+        runner = runners[key]
+        return Curve(str(key[0]), key[1], key[2], runner.looks, 1e3 * middle(runner.seconds))
+
+    def ranked(contender: Contender) -> list[tuple[float, float]]:
+        """Return levels and rates of a contender, the best first; the longest runs only."""
+        mine = {k[1]: r for k, r in runners.items() if k[0] == contender and k[2] == seed}
+        longest = max(len(runner.looks) for runner in mine.values())
+        return sorted(
+            (float(smoothed(runner.looks)[-1]), rate)
+            for rate, runner in mine.items() if len(runner.looks) == longest
         )  # fmt: skip
-    except DivergenceError:
-        pass
-    else:
-        if result.interrupted:
-            raise KeyboardInterrupt
-        end = clock() - began - away
-        last = problem.value(result.solution)
-        ratio = ours / uniform if uniform > 0 else 1.0
-        pace = end / (max(result.rounds, 1) * batch)
-    draws = np.array([0, *sorted(looks)], dtype=float) * every
-    path = np.array([seen[0], *(seen.get(due[k], last) for k in sorted(looks))])
-    return Curve(draws, path, ratio, pace)
+
+    shuffle, *others = contenders
+    settle = "more steps, or more seeds"
+    pairs: list[Pair] = []
+    try:
+        go([(c, rate, seed) for c in contenders for rate in rates], RUNGS[0])
+        others = sorted(others, key=lambda c: ranked(c)[0])[:KEPT]
+        go([(c, r, seed) for c in (shuffle, *others) for r in beyond(ranked(c), rates)], RUNGS[1])
+        best = min(others, key=lambda c: ranked(c)[0])
+        finals = {c: ranked(c)[0][1] for c in (shuffle, best)}
+        left = deadline - clock()
+        pace = (budget - left) / (done * steps) if math.isfinite(budget) else 0.0  # of a look
+        while steps > LOOKS and 2 * seeds * LOOKS * pace * steps > 0.9 * left:
+            steps = max(steps // 2 // LOOKS, 1) * LOOKS  # a shorter race rather than none
+        for turn in range(1, MORE * seeds + 1):
+            if turn > seeds and judged(pairs, settle).pays is not None:
+                break
+            keys = [(c, rate, seed + turn) for c, rate in finals.items()]
+            go(keys, LOOKS)
+            pairs.append(paired(curve(keys[1]), curve(keys[0])))
+    except OutOfTimeError:
+        settle = "a larger budget: this one is spent"
+    best = min(others, key=lambda c: ranked(c)[0])
+    rate, own = ranked(best)[0][1], ranked(shuffle)[0][1]
+    curves = [curve(key) for key in runners]
+    shuffled = runners.get((shuffle, own, seed + 1), runners[shuffle, own, seed])
+    return Raced(judged(pairs, settle), best, rate, own, pairs, curves, steps, shuffled)
 
 
-def choice_of(contest: Contest, entrant: Entrant, seed: int = 0) -> Choice:
-    """Return how an entrant solves a problem, without a stopping rule: all make as many draws.
-
-    A number of epochs leaves out the tolerance; `run` counts the rounds itself.
-    """
-    choice: Choice = entrant.estimator.choose(contest.problem, seed, contest.groups, epochs=1)
-    return choice
-
-
-def draws_per_round(solver: Any, problem: Any) -> int:
-    """Return the number of draws in a round, n where it passes over all rows."""
-    rounds = solver.rounds_per_epoch(problem)
-    return int(problem.n) if rounds == 1 else int(solver.batch_size)
+def judged(pairs: Sequence[Pair], settle: str) -> Verdict:
+    """Return the verdict on pairs: on their times, unless losses end higher."""
+    verdict = decide([pair.time_ratio for pair in pairs], settle=settle)
+    worse = interval([pair.loss - pair.shuffle_loss for pair in pairs])
+    if judge(worse[1:], 0.0) is False:
+        return replace(verdict, pays=False, veto="it ends at a higher loss")
+    return verdict
 
 
-def largest_batch(contest: Contest, entrants: Sequence[Entrant]) -> int:
-    """Return the largest batch of all solvers that draw in batches; a multiple of the others."""
-    return max(int(choice_of(contest, each).solver.batch_size) for each in entrants)
+def beyond(ranked: Sequence[tuple[float, float]], rates: Sequence[float]) -> list[float]:
+    """Return the two best rates, or the best and the next beyond the grid if it is at an end."""
+    grid, best = sorted(rates), ranked[0][1]
+    if len(grid) > 1 and best in (grid[0], grid[-1]):
+        inner = grid[1] if best == grid[0] else grid[-2]
+        return [best, best * best / inner]
+    return [rate for _, rate in ranked[:KEPT]]
 
 
-def marks(n: int, epochs: int, batch: int) -> tuple[int, set[int]]:
-    """Return the draws between two moments, and the moments to evaluate at, ever rarer."""
-    rounds = epochs * n / batch
-    every = max(1, n // (EVALUATIONS * batch), int(rounds / MOMENTS))
-    last = max(1, round(rounds / every))
-    looks, k = set(), 1.0
-    while k < last:
-        looks.add(round(k))
-        k = max(k + 1, k * 1.25)
-    return every * batch, looks | {last}
-
-
-def schedule(data: Data, entrants: Sequence[Entrant], budget: float) -> tuple[int, int]:
-    """Return seeds and epochs for a budget in seconds, at a nominal pace: the clock has no say."""
-    X = data.X
-    width = (X.nnz if hasattr(X, "tocsr") else X.size) / X.shape[0]
-    if data.task == "clustering":
-        width *= data.n_clusters
-    pace = (
-        (DRAW + (SPARSE if hasattr(X, "tocsr") else ENTRY) * width)
-        * len(entrants)
-        * len(data.contests)
+def paired(mine: Curve, other: Curve) -> Pair:
+    """Return how a run compares with shuffled epochs of the same seed."""
+    steps = speed(mine.looks, other.looks)
+    time_ratio = steps * mine.step_ms / other.step_ms
+    scores = [float(np.mean([look.score for look in c.looks[-SMOOTH:]])) for c in (mine, other)]
+    return Pair(
+        mine.seed, steps, mine.step_ms, other.step_ms, time_ratio, mine.level, other.level, *scores
     )
-    fewest = 1 if data.task == "clustering" else -(-STEPS // data.n)
-    candidates = [(seeds, max(epochs, fewest)) for seeds, epochs in SCHEDULES]
-    for seeds, epochs in candidates:
-        if seeds * epochs * data.n * pace <= budget:
-            break
-    return seeds, epochs
+
+
+def middle(values: Sequence[float]) -> float:
+    """Return the median; NaN of none."""
+    return float(np.median(values)) if len(values) else math.nan

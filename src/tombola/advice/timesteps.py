@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from tombola.advice.verdict import judge
 from tombola.validation import whole
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["TimestepAdvice", "timesteps"]
 
 BINS = 32  # narrow at both ends, where weightings are steep
-LITTLE = 1.2  # a ratio that is not worth a change
+LITTLE = 1.2  # a smaller ratio is not worth a change
 
 
 class TimestepAdvice(NamedTuple):
@@ -38,11 +39,11 @@ class TimestepAdvice(NamedTuple):
 
     def __str__(self) -> str:
         low, high = self.interval
-        verdict = "measure with more passes"
-        if low > LITTLE:
-            verdict = "draw timesteps with tombola.torch.TimestepSampler"
-        elif high < LITTLE:
-            verdict = "keep uniform timesteps"
+        verdict = {
+            True: "draw timesteps with tombola.torch.TimestepSampler",
+            False: "keep uniform timesteps",
+            None: "measure with more passes",
+        }[judge((1.0 / high, 1.0 / low), 1.0 / LITTLE)]
         return (
             f"uniform timesteps have {self.ratio:.3g} [{low:.3g}, {high:.3g}] times the second "
             f"moment of the best draws ({self.losses} losses): {verdict}"

@@ -23,9 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_arguments(parser)
     parser.add_argument("--n-clusters", type=whole_number(1), help="for clustering; default: 8")
     parser.add_argument(
-        "--budget", type=number_from(1.0), default=50.0, metavar="SECONDS",
-        help="roughly the time it may take, without compiling; more of it races more rows; "
-        "default: 50",
+        "--budget", type=number_from(1.0), default=10.0, metavar="SECONDS",
+        help="roughly the time it may take, or 30 times the fastest fit if that is more; "
+        "default: 10",
     )  # fmt: skip
     parser.add_argument(
         "--alpha", type=number_from(1e-300), help="penalty of linear models; default: 1 / n"
@@ -71,9 +71,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         say(*f"{data.name}: {advice}".split("\n"))
     if options.html is not None:
-        from tombola.advice.page import page_of
+        from tombola.advice.render import page as page_of
 
-        page = page_of(advice, data.name)
+        page = page_of(advice.report(), f"Which model for {data.name}, and do adaptive draws pay?")
         page.text(f"From {data.source}; SHA-256 `{data.checksum}`.")
         page.text(", ".join(f"{name} {value}" for name, value in versions().items()) + ".")
         page.save(options.html)

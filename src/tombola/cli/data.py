@@ -1,7 +1,7 @@
 """Open the data that the arguments of a command ask for."""
 
 import argparse
-import re
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
@@ -44,7 +44,9 @@ class OpenData(Dataset):
         They define X, y, X_test and y_test, as they were read, and `prepare`, a transformer that
         is not fitted: ``prepare.fit_transform(X)`` is the X of this object.
         """
-        names = sorted({"Preparer", *(re.findall(r"(\w+)\(", " ".join(self.opening)))})
+        used = (node.id for node in ast.walk(ast.parse("\n".join(self.opening)))
+                if isinstance(node, ast.Name) and node.id != "data")  # fmt: skip
+        names = sorted({"Preparer", *used})
         shown = written(type(self.preparer), self.preparer.get_params())
         return "\n".join([
             f"from tombola.datasets import {', '.join(names)}",

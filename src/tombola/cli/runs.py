@@ -164,10 +164,6 @@ class Course:
         """What the minimum is proved not to be below; NaN where nothing is proved."""
         return float(self.objective[-1]) - self.gap * self.unit
 
-    def settled(self, tol: float) -> bool:
-        """Return whether a certificate proves that the end is within `tol` of the minimum."""
-        return self.gap <= tol
-
 
 def courses(parts: Sequence[PartRecord], trace: Sequence[dict[str, Any]]) -> list[Course]:
     """Return how the parts went, from the record of a run and the rows of its trace."""

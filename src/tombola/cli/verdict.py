@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tombola.advice.verdict import judge
 from tombola.cli.runs import Course
 
 __all__ = ["TOLERANCE", "percent", "verdict"]
@@ -33,7 +34,8 @@ def verdict(run: Sequence[Course], tol: float | None) -> str:
     not settled: it still falls 25% an epoch: use more --epochs
     """
     goal = tol or TOLERANCE
-    if all(course.settled(goal) for course in run):
+    left = [course for course in run if judge((0.0, course.gap), goal) is not True]
+    if not left:
         worst = max(run, key=_excess)
         whose = "the objective" if len(run) == 1 else f"the objective of each of {len(run)} classes"
         if _excess(worst) <= 1.0:
@@ -42,7 +44,6 @@ def verdict(run: Sequence[Course], tol: float | None) -> str:
             most = max(course.gap for course in run)
             share = f"above its minimum by at most {percent(most, up=True)} of its value at w = 0"
         return f"settled: {whose} is {share} (certificate)"
-    left = [course for course in run if not course.settled(goal)]
     going = [course for course in left if not course.ended]
     worst = max(going or left, key=_excess)
     whose = ""

@@ -25,7 +25,7 @@ def call_of(estimator: Any, imports: dict[str, set[str]] | None = None) -> str:
     --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> call_of(LogisticRegression(C=0.5, solver="saga"))
-    'LogisticRegression(C=0.5, solver="saga")'
+    "LogisticRegression(C=0.5, solver='saga')"
     """
     kind = type(estimator)
     if imports is not None:
@@ -35,7 +35,7 @@ def call_of(estimator: Any, imports: dict[str, set[str]] | None = None) -> str:
         value, default = getattr(estimator, name), parameter.default
         if value is default or (type(value) is type(default) and value == default):
             continue
-        text = f'"{value}"' if isinstance(value, str) else repr(value)
+        text = repr(value)
         inner = hasattr(value, "get_params")
         if inner:
             text = call_of(value, imports)
@@ -101,7 +101,7 @@ def script(
     lines.append(f"model = {call}")
     if prepared:
         imports["sklearn.pipeline"].add("make_pipeline")
-        lines[-1:] = ["model = make_pipeline(", "    prepare,", f"    {call},", ")"]
+        lines[-1] = f"model = make_pipeline(prepare, {call})"
     lines.append("model.fit(X)" if task == "clustering" else "model.fit(X, y)")
     if task == "clustering":
         lines += ["score = -model.score(X_test) / X_test.shape[0]"]
