@@ -36,7 +36,7 @@ def test_the_interval_is_that_of_students_t_on_logarithms():
     assert (found.ratio, found.low, found.high) == pytest.approx(
         (math.exp(logs.mean()), math.exp(low), math.exp(high))
     )
-    assert found.pays is judge((found.low, found.high), found.threshold) is True
+    assert found.pays is judge((found.low, found.high), found.threshold, found.limit) is True
     assert f"{found.low:.2f}, {found.high:.2f}" in str(found)
     assert "less than 0.9 pays" in str(found)
 
@@ -48,14 +48,20 @@ def test_one_ratio_or_none_decides_nothing():
         assert str(found).endswith("another seed")
 
 
+def test_what_may_pay_over_more_steps_is_too_close_to_call():
+    assert decide([0.95, 0.94, 0.96]).pays is None
+    assert decide([1.05, 1.04, 1.06]).pays is False
+    assert "more than 1 does not" in str(decide([1.05, 1.04, 1.06]))
+
+
 def test_a_wrong_verdict_is_rare_and_a_rule_without_an_interval_is_not():
-    """At the threshold itself, at most 5% are called either way; by the mean alone, half are."""
+    """At threshold and limit, 5% are called that way; by the mean alone, half are."""
     rng = np.random.default_rng(0)
-    ratios = 0.9 * np.exp(rng.normal(scale=0.2, size=(2000, 4)))
-    said = [decide(row).pays for row in ratios]
-    for way in (True, False):
-        wrong = sum(it is way for it in said)
+    noise = np.exp(rng.normal(scale=0.2, size=(2000, 4)))
+    for at, way in ((0.9, True), (1.0, False)):
+        wrong = sum(decide(at * row).pays is way for row in noise)
         assert 60 < wrong < 140  # 5% of 2,000, and four standard deviations
+    ratios = 0.9 * noise
     assert 900 < sum(np.log(row).mean() < math.log(0.9) for row in ratios) < 1100
 
 
@@ -121,5 +127,6 @@ def test_families_of_objectives_are_compared_by_their_scores(lead, chosen):
 
 def test_a_verdict_says_its_threshold():
     assert str(Verdict(None, 0.8, 0.61, 1.15, settle="more seeds")) == (
-        "too close to call: 0.80 [0.61, 1.15] times as long, where less than 0.9 pays; more seeds"
+        "too close to call: 0.80 [0.61, 1.15] times as long, where less than 0.9 pays and more "
+        "than 1 does not; more seeds"
     )

@@ -252,9 +252,8 @@ def versus(model: Model, other: Model) -> Verdict:
     """Return the verdict on the time of a model over that of another."""
     ratio = model.seconds / other.seconds
     low, high = ratio / ERROR, ratio * ERROR
-    return Verdict(
-        judge((low, high), FASTER), ratio, low, high, FASTER, settle="a quieter machine, more rows"
-    )
+    settle = "a quieter machine, more rows"
+    return Verdict(judge((low, high), FASTER), ratio, low, high, FASTER, FASTER, settle=settle)
 
 
 def score_of(model: Any, data: Data) -> float:

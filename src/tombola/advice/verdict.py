@@ -11,6 +11,7 @@ from scipy.special import stdtrit
 __all__ = ["LEVEL", "THRESHOLD", "Verdict", "decide", "interval", "judge"]
 
 THRESHOLD = 0.9  # a change pays if it takes less than this share of the time
+LIMIT = 1.0  # and surely does not if it takes more; in between, more steps may show a gain
 LEVEL = 0.9  # confidence of intervals
 
 
@@ -21,11 +22,12 @@ class Verdict:
     Attributes
     ----------
     pays : bool or None
-        True if the whole interval is below the threshold, False if it is above it; None, too close
-        to call, if the threshold is inside.
+        True if the whole interval is below the threshold, False if it is above the limit; None, too
+        close to call, in between.
     ratio, low, high : float
         What was measured, and its interval; below 1 is better.
-    threshold : float
+    threshold, limit : float
+        Less than the threshold pays, more than the limit does not.
     runs : int
         The number of ratios that it comes from.
     settle : str
@@ -39,6 +41,7 @@ class Verdict:
     low: float
     high: float
     threshold: float = THRESHOLD
+    limit: float = LIMIT
     runs: int = 1
     settle: str = ""
     veto: str = ""
@@ -55,20 +58,28 @@ class Verdict:
             return f"{self.word}: nothing was measured{more}"
         return (
             f"{self.word}: {self.ratio:.2f} [{self.low:.2f}, {self.high:.2f}] times as long, "
-            f"where less than {self.threshold:.2g} pays{more}"
+            f"where less than {self.threshold:.2g} pays and more than {self.limit:.2g} does not"
+            f"{more}"
         )
 
 
-def judge(interval: tuple[float, float], threshold: float) -> bool | None:
-    """Return True if an interval is at or below a threshold, False if above, None if it is neither.
+def judge(
+    interval: tuple[float, float], threshold: float, limit: float | None = None
+) -> bool | None:
+    """Return True if an interval is at or below a threshold, False if above a limit, else None.
+
+    The limit is the threshold unless it is given.
 
     Examples
     --------
     >>> judge((0.5, 0.7), 0.9), judge((0.95, 1.2), 0.9), judge((0.8, 1.0), 0.9)
     (True, False, None)
+    >>> judge((0.95, 1.2), 0.9, limit=1.0)
     """
     low, high = interval
-    return True if high <= threshold else False if low > threshold else None
+    if high <= threshold:
+        return True
+    return False if low > (threshold if limit is None else limit) else None
 
 
 def interval(values: ArrayLike, level: float = LEVEL) -> tuple[float, float, float]:
@@ -100,7 +111,8 @@ def decide(
     ratios : sequence of float
         Positive: the time with a change over the time without, from the same seed.
     threshold : float, default=0.9
-        A change pays if the interval of the geometric mean is below it.
+        A change pays if the interval of the geometric mean is below it, and does not pay if the
+        interval is above 1, where nothing is saved.
     level : float, default=0.9
         The confidence of the interval, by Student's t on the logarithms.
     settle : str
@@ -109,10 +121,12 @@ def decide(
     Examples
     --------
     >>> print(decide([0.61, 0.55, 0.58]))
-    pays: 0.58 [0.53, 0.63] times as long, where less than 0.9 pays
+    pays: 0.58 [0.53, 0.63] times as long, where less than 0.9 pays and more than 1 does not
     >>> print(decide([0.80, 0.61, 1.15]))
-    too close to call: 0.82 [0.48, 1.41] times as long, where less than 0.9 pays; more seeds
+    too close to call: 0.82 [0.48, 1.41] times as long, where less than 0.9 pays and more than 1 \
+does not; more seeds
     """
     with np.errstate(over="ignore"):
         ratio, low, high = map(float, np.exp(interval(np.log(ratios), level)))
-    return Verdict(judge((low, high), threshold), ratio, low, high, threshold, len(ratios), settle)
+    pays = judge((low, high), threshold, LIMIT)
+    return Verdict(pays, ratio, low, high, threshold, LIMIT, len(ratios), settle)
