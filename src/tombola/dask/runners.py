@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tombola.dask.local import Plan, Report, take_part
 from tombola.dask.overview import Setting
 from tombola.dask.partition import assemble
+from tombola.estimators.lloyd import is_forked
 
 __all__ = ["ClusterRunner", "LocalRunner", "current_client", "make_runner"]
 
@@ -67,13 +68,17 @@ class LocalRunner:
             dask.delayed(on_partition, traverse=False)(task, k, *part, more)
             for k, part in enumerate(self.parts)
         ]
-        return list(dask.compute(*calls))
+        return self._compute(calls)
+
+    def _compute(self, calls: list[Any]) -> list[Any]:
+        """Return the results of calls; in a forked child without Dask's threads, which are gone."""
+        return list(dask.compute(*calls, **({"scheduler": "sync"} if is_forked() else {})))
 
     def run(self, setting: Setting, plan: Plan) -> list[Report]:
         """Carry out a round of dual ascent on all partitions; return their reports, in order."""
         make = dask.delayed(local_round, traverse=False)
         calls = [make(k, *part, self.duals[k], setting, plan) for k, part in enumerate(self.parts)]
-        reports, self.duals = map(list, zip(*dask.compute(*calls), strict=True))
+        reports, self.duals = map(list, zip(*self._compute(calls), strict=True))
         return reports
 
     def state(self) -> Iterable[NDArray[np.float64] | None]:

@@ -13,9 +13,9 @@ from threadpoolctl import ThreadpoolController
 from tombola.coreset import Coreset
 from tombola.problems.kmeans import PARTS, KMeans
 
-__all__ = ["Assignment", "assign", "enough", "lloyd", "one_thread"]
+__all__ = ["Assignment", "assign", "enough", "is_forked", "lloyd", "one_thread"]
 
-IMPORTED_BY = os.getpid()  # in a forked child, the pid is another one
+IMPORTED_BY = os.getpid()
 
 
 class Assignment(NamedTuple):
@@ -63,9 +63,14 @@ def lloyd(X: Any, weights: Any, rng: Any, **parameters: Any) -> cluster.KMeans:
     wait for them for ever.
     """
     model = cluster.KMeans(random_state=rng, **parameters)
-    threads = None if os.getpid() == IMPORTED_BY else 1
+    threads = 1 if is_forked() else None
     with _libraries().limit(limits=threads, user_api="openmp"):
         return model.fit(X, sample_weight=weights)
+
+
+def is_forked() -> bool:
+    """Return whether this is a forked child: threads of its parent are not there."""
+    return os.getpid() != IMPORTED_BY
 
 
 def enough(rows: Coreset, n_clusters: int, weights: NDArray[np.float64]) -> Coreset:
