@@ -60,20 +60,12 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, d)
     labels_ : Dask array
         The nearest centre of each row; lazy, if X is.
-    inertia_ : float
-        The sum of the squared distances of rows to it, times their sample weights.
-    n_iter_ : int
-        Lloyd's steps over all rows; those on the coreset are not counted.
-    coreset_size_ : int
-        The draws of the coreset; n if it is all rows.
     loads_ : int
         How often the data was read.
-    n_features_in_ : int
-    feature_names_in_ : ndarray
-        Where X is a data frame.
+    cluster_centers_, inertia_, n_iter_, coreset_size_, n_features_in_, feature_names_in_
+        As in `tombola.estimators.KMeans`, with one coreset.
 
     Examples
     --------

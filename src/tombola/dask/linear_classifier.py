@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from tombola import estimators
-from tombola.dask.linear_estimator import DaskLinear, Target, summed
+from tombola.dask.linear_estimator import DaskLinear, Target, mean_errors
 from tombola.dask.overview import Overview
 from tombola.estimators.parameters import ClassificationLoss, balanced, gives_probabilities
 
@@ -63,21 +63,12 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (K,)
-        The labels; for an indicator matrix the numbers of its columns.
-    coef_ : ndarray of shape (1, d) or (K, d)
-    intercept_ : ndarray of shape (1,) or (K,)
-    dual_gap_ : float, or ndarray of shape (K,)
-        The relative duality gap that was reached, as in `tol`; one-vs-rest: of each class.
+    classes_, coef_, intercept_, dual_gap_, multilabel_, n_features_in_, feature_names_in_
+        As in `tombola.estimators.LinearClassifier`.
     n_iter_ : int
         Rounds.
     progress_ : Progress
         Rounds, gap, loads of the data, passes over it, bytes moved, and restarts of partitions.
-    multilabel_ : bool
-        Whether y was an indicator matrix.
-    n_features_in_ : int
-    feature_names_in_ : ndarray
-        Where X is a data frame.
 
     Examples
     --------
@@ -163,5 +154,4 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows that are predicted rightly; computed at once."""
-        total = summed(self, X, y, sample_weight)
-        return 1.0 - total.errors / total.weight
+        return 1.0 - mean_errors(self, X, y, sample_weight)[0]

@@ -64,11 +64,12 @@ class LocalRunner:
 
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
         """Return task(partition, number, *more) for all partitions."""
-        calls = [
-            dask.delayed(on_partition, traverse=False)(task, k, *part, more)
-            for k, part in enumerate(self.parts)
-        ]
-        return self._compute(calls)
+        return self._compute([self._call(task, k, more) for k in range(len(self.parts))])
+
+    def _call(self, task: Callable[..., Any], k: int, more: Any, **options: Any) -> Any:
+        """Return a task on a partition, for later."""
+        make = dask.delayed(on_partition, traverse=False)
+        return make(task, k, *self.parts[k], more, **options)
 
     def _compute(self, calls: list[Any]) -> list[Any]:
         """Return the results of calls; in a forked child without Dask's threads, which are gone."""
@@ -76,8 +77,9 @@ class LocalRunner:
 
     def run(self, setting: Setting, plan: Plan) -> list[Report]:
         """Carry out a round of dual ascent on all partitions; return their reports, in order."""
-        make = dask.delayed(local_round, traverse=False)
-        calls = [make(k, *part, self.duals[k], setting, plan) for k, part in enumerate(self.parts)]
+        calls = [
+            self._call(take_part, k, (duals, setting, plan)) for k, duals in enumerate(self.duals)
+        ]
         reports, self.duals = map(list, zip(*self._compute(calls), strict=True))
         return reports
 
@@ -94,13 +96,6 @@ class LocalRunner:
         self.duals = [None] * len(self.parts)
 
 
-def local_round(
-    number: int, X: Any, y: Any, w: Any, duals: Any, setting: Setting, plan: Plan
-) -> tuple[Report, NDArray[np.float64]]:
-    """Carry out a round on a partition in this process."""
-    return take_part(assemble(number, X, y, w), duals, setting, plan, number)
-
-
 class ClusterRunner(LocalRunner):
     """Carries out tasks on the workers of a cluster, which keep the dual variables: futures."""
 
@@ -111,12 +106,9 @@ class ClusterRunner(LocalRunner):
 
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
         """Return task(partition, number, *more) for all partitions."""
-        make = dask.delayed(on_partition, traverse=False)
-
-        def call(k: int, sent: Any, name: str) -> Any:
-            return make(task, k, *self.parts[k], sent, dask_key_name=name)
-
-        return self._carry_out(call, more)
+        return self._carry_out(
+            lambda k, sent, name: self._call(task, k, sent, dask_key_name=name), more
+        )
 
     def run(self, setting: Setting, plan: Plan) -> list[Report]:
         """Carry out a round; partitions whose dual variables were lost start over."""
@@ -214,8 +206,8 @@ def cluster_round(
     number: int, X: Any, y: Any, w: Any, duals: Any, sent: Any, key: str, owner: str
 ) -> Report:
     """Carry out a round on a partition in a worker, which keeps the dual variables."""
-    setting, plan = sent
-    report, duals = take_part(assemble(number, X, y, w), duals, setting, plan, number)
+    report: Report
+    report, duals = on_partition(take_part, number, X, y, w, (duals, *sent))
     keep(key, duals, owner)
     return report
 
