@@ -29,6 +29,7 @@ from tombola.compiling import kernel
 from tombola.dask.local import BATCH, take_steps
 from tombola.dask.near_kinks import NearRows
 from tombola.dask.overview import Setting, lower_bound
+from tombola.dask.partition import stacked
 from tombola.problems.linear import Linear
 from tombola.solvers.dual.level import intercept_at, pull_for, set_strength
 from tombola.solvers.dual.run import FIRM, DualRun, heavier_side, rebuild
@@ -178,13 +179,6 @@ class KinkModel:
     def _sums(self, amounts: Floats) -> Floats:
         """Return the sum of the rows times amounts, and that of the amounts."""
         return np.append(np.asarray(self.X.T @ amounts, dtype=np.float64), amounts.sum())
-
-
-def stacked(parts: list[Any]) -> Any:
-    """Return the rows of arrays or sparse matrices, one below the other."""
-    if any(sparse.issparse(part) for part in parts):
-        return sparse.vstack([sparse.csr_matrix(part) for part in parts], format="csr")
-    return np.concatenate(parts)
 
 
 @kernel

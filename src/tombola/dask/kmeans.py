@@ -18,10 +18,9 @@ from tombola.dask.overview import sums_of
 from tombola.dask.partition import Partition
 from tombola.dask.runners import make_runner
 from tombola.estimators.base import checks_parameters, narrowed
-from tombola.estimators.clusters import clustering_problem
+from tombola.estimators.clusters import assign, clustering_problem, lloyd
 from tombola.estimators.kmeans import LITTLE
-from tombola.estimators.lloyd import assign, lloyd
-from tombola.estimators.parameters import KMeansParameters
+from tombola.estimators.parameters import WHOLE, KMeansParameters, parameter
 
 __all__ = ["KMeans"]
 
@@ -77,21 +76,16 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
     [[1.0, 1.0], [9.0, 9.0]]
     """
 
-    polish: int = 2
+    polish: int = parameter(2, WHOLE)
 
     local: ClassVar[Any] = estimators.KMeans
     learnt: ClassVar[tuple[str, ...]] = (
         "cluster_centers_", "inertia_", "n_iter_", "coreset_size_",
     )  # fmt: skip
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DaskEstimator._parameter_constraints,
-        **KMeansParameters._parameter_constraints,
-    }
-
     @checks_parameters
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KMeans":
-        """Find the centres, at once.
+        """Find the centres, at once; return self.
 
         Parameters
         ----------
@@ -99,10 +93,6 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
             An array, a sparse matrix or a data frame in memory is one partition.
         y : ignored
         sample_weight : Dask array or series, or one in memory, optional
-
-        Returns
-        -------
-        self
         """
         blocks = blocks_of(X, None, sample_weight)
         k, rng = self.n_clusters, check_random_state(self.random_state)

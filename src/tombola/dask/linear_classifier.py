@@ -13,7 +13,12 @@ from sklearn.utils.metaestimators import available_if
 from tombola import estimators
 from tombola.dask.linear_estimator import DaskLinear, Target, mean_errors
 from tombola.dask.overview import Overview
-from tombola.estimators.parameters import ClassificationLoss, balanced, gives_probabilities
+from tombola.estimators.parameters import (
+    ClassificationLoss,
+    balanced,
+    check_ones,
+    gives_probabilities,
+)
 
 __all__ = ["LinearClassifier"]
 
@@ -88,11 +93,6 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     local: ClassVar[Any] = estimators.LinearClassifier
     multi_class: ClassVar[str] = "ovr"
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ClassificationLoss._parameter_constraints,
-        **DaskLinear._parameter_constraints,
-    }
-
     def _target(self, overview: Overview) -> Target:
         if overview.positive.size > 0:
             return self._columns(overview)
@@ -128,14 +128,7 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     def _columns(self, overview: Overview) -> Target:
         """Return what an indicator matrix asks for."""
         self._check_indicators()
-        total = overview.masses.sum()
-        same = (overview.positive <= 0) | (overview.positive >= total * (1 - 1e-15))
-        if same.any():
-            k = int(same.argmax())
-            raise ValueError(
-                f"column {k} of y is the same in every row: there is nothing to learn from it, "
-                "leave it out"
-            )
+        check_ones(overview.positive / overview.masses.sum())
         count = overview.positive.size
         return Target(np.arange(count), outputs=count)
 

@@ -2,13 +2,11 @@
 
 import warnings
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola.dask.base import DaskEstimator, Predict, set_names
 from tombola.dask.checkpoint import Checkpoint, folder_at
@@ -20,7 +18,14 @@ from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
 from tombola.dask.runners import make_runner
 from tombola.estimators.base import checks_parameters, draw_seeds
-from tombola.estimators.parameters import LinearParameters
+from tombola.estimators.parameters import (
+    COUNT,
+    FROM_0,
+    POSITIVE,
+    LinearParameters,
+    one_of,
+    parameter,
+)
 from tombola.solvers.choice import has_kinks
 from tombola.state import Floats
 
@@ -42,32 +47,19 @@ class Target(NamedTuple):
 class DaskLinear(LinearParameters, DaskEstimator):
     """A linear model of rows in partitions: `LinearClassifier` and `LinearRegressor`."""
 
-    tol: float = 1e-4  # unlike in memory, never None
-    sampler: str = "auto"
-    local_epochs: float = 5.0
-    max_iter: int = 100
-    verbose: int = 0
-    checkpoint: Any = None
-    checkpoint_every: int = 1
+    alpha: float | None = parameter(None, POSITIVE, None)  # for a certificate by dual variables
+    tol: float = parameter(1e-4, FROM_0)
+    sampler: str = parameter("auto", one_of("auto", "shuffle"))
+    local_epochs: float = parameter(5.0, POSITIVE)
+    max_iter: int = parameter(100, COUNT)
+    verbose: int = parameter(0, "verbose")
+    checkpoint: Any = parameter(None)
+    checkpoint_every: int = parameter(1, COUNT)
 
     numeric: ClassVar[bool] = False
     learnt: ClassVar[tuple[str, ...]] = (
         "coef_", "intercept_", "dual_gap_", "n_iter_", "classes_", "multilabel_",
     )  # fmt: skip
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DaskEstimator._parameter_constraints,
-        **LinearParameters._parameter_constraints,
-        # a certificate by duals needs a penalty
-        "alpha": [None, Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "sampler": [StrOptions({"auto", "shuffle"})],
-        "local_epochs": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "verbose": ["verbose"],
-        "checkpoint": "no_validation",
-        "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
-    }
 
     def _target(self, overview: Overview) -> Target:
         """Return what y asks for, or raise an error that says what is wrong with it."""
@@ -75,7 +67,7 @@ class DaskLinear(LinearParameters, DaskEstimator):
 
     @checks_parameters
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model, at once.
+        """Fit the model, at once; return self.
 
         Parameters
         ----------
@@ -88,10 +80,6 @@ class DaskLinear(LinearParameters, DaskEstimator):
             In the partitions of X.
         sample_weight : as y, optional
             A weight of 2 is the same as the row twice.
-
-        Returns
-        -------
-        self
         """
         if y is None:
             raise ValueError(NO_TARGETS.format(type(self).__name__))

@@ -51,11 +51,6 @@ verbose, client, checkpoint, checkpoint_every
     numeric: ClassVar[bool] = True
     local: ClassVar[Any] = estimators.LinearRegressor
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **RegressionLoss._parameter_constraints,
-        **DaskLinear._parameter_constraints,
-    }
-
     def _target(self, overview: Overview) -> Target:
         return Target()
 

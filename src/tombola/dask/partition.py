@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tombola.problems.rows import Rows, as_rows
 from tombola.validation import LARGEST, check_finite, checked_array, compressed_rows
 
-__all__ = ["Partition", "assemble", "check_targets", "check_total", "rows_of"]
+__all__ = ["Partition", "assemble", "check_targets", "check_total", "rows_of", "stacked"]
 
 
 class Partition(NamedTuple):
@@ -87,6 +88,13 @@ def check_total(masses: Any) -> None:
     """Raise an error if the sum of all sample weights is 0."""
     if not np.sum(masses) > 0:
         raise ValueError("all sample weights are zero: at least one must be positive")
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Return the rows of arrays or sparse matrices, one below the other."""
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.vstack([sparse.csr_matrix(part) for part in parts], format="csr")
+    return np.concatenate(parts)
 
 
 def plain(block: Any) -> Any:

@@ -19,32 +19,26 @@ from numpy.typing import NDArray
 from tombola.dask.local import Plan, Report, take_part
 from tombola.dask.overview import Setting
 from tombola.dask.partition import assemble
-from tombola.estimators.lloyd import is_forked
+from tombola.estimators.clusters import is_forked
 
-__all__ = ["ClusterRunner", "LocalRunner", "current_client", "make_runner"]
+__all__ = ["ClusterRunner", "LocalRunner", "make_runner"]
 
 TRIES = 20  # of a round, where workers die in it
 PAUSE = 0.5  # seconds before the next one, where nothing could be sent
 
 
-def current_client(client: Any) -> Any:
-    """Return the client that was given, the current one, or None."""
+def make_runner(parts: list[tuple[Any, Any, Any]], client: Any) -> Any:
+    """Return what carries out tasks on partitions: by a client, the current one, or here."""
     from distributed import Client, get_client
 
-    if client is not None:
-        if not isinstance(client, Client):
-            raise TypeError(f"client must be a distributed.Client, got {client!r}")
-        return client
-    try:
-        return get_client()
-    except ValueError:
-        return None
-
-
-def make_runner(parts: list[tuple[Any, Any, Any]], client: Any) -> Any:
-    """Return what carries out tasks on partitions: on the cluster of a client, or here."""
-    client = current_client(client)
-    return LocalRunner(parts) if client is None else ClusterRunner(parts, client)
+    if client is None:
+        try:
+            client = get_client()
+        except ValueError:
+            return LocalRunner(parts)
+    if not isinstance(client, Client):
+        raise TypeError(f"client must be a distributed.Client, got {client!r}")
+    return ClusterRunner(parts, client)
 
 
 def on_partition(task: Callable[..., Any], number: int, X: Any, y: Any, w: Any, more: Any) -> Any:

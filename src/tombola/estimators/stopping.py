@@ -53,13 +53,6 @@ class Watch:
         Begins each line; None prints nothing.
     start : ndarray or None
         The solution at the start, None for zeros.
-
-    Attributes
-    ----------
-    epoch : int
-        Epochs so far.
-    converged : bool
-        Whether it has said to stop.
     """
 
     def __init__(
@@ -151,16 +144,8 @@ class HeldOut(NamedTuple):
 class EarlyStopping:
     """Stop when the score on rows held out stops rising, and keep the best solution.
 
-    Parameters
-    ----------
-    held : HeldOut
-    tol : float or None
-        An epoch counts as progress if its score is at least the best one before plus `tol`. None:
-        never stop.
-    patience : int
-        The epochs without progress after which it stops.
-    name : str or None
-        Begins a line for each epoch; None prints nothing.
+    An epoch counts as progress if its score is at least the best one before plus `tol`; it stops
+    after `patience` epochs without any. tol and name are None as in `Watch`.
     """
 
     def __init__(self, held: HeldOut, tol: float | None, patience: int, name: str | None) -> None:
