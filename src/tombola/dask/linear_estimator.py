@@ -144,18 +144,12 @@ class DaskLinear(LinearParameters, DaskEstimator):
 
     def _set_fitted(self, fit: Ascent | Refinement, target: Target, blocks: Blocks) -> None:
         """Set the attributes that end in an underscore."""
-        progress, outputs, columns = fit.progress, fit.outputs, blocks.columns
-        self.n_features_in_ = columns
+        progress, outputs = fit.progress, fit.outputs
+        self.n_features_in_ = blocks.columns
         set_names(self, blocks.names)
         if target.labels is not None:
             self.classes_, self.multilabel_ = target.labels, target.classes is None
-        solution = np.array([output.best for output in outputs])
-        if self.numeric:
-            solution = solution[0]
-        solution = solution.astype(blocks.dtype)
-        self.coef_ = np.ascontiguousarray(solution[..., :columns])
-        free = np.zeros(solution.shape[:-1], blocks.dtype)
-        self.intercept_ = (solution[..., columns].copy() if self.fit_intercept else free)[()]
+        self._set_solution(np.array([output.best for output in outputs]), blocks.dtype)
         gaps = np.array([output.relative_gap for output in outputs])
         self.dual_gap_ = float(gaps[0]) if len(gaps) == 1 else gaps
         self.n_iter_, self.progress_ = progress.rounds, progress

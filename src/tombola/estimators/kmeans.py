@@ -25,7 +25,7 @@ MOST = 0.25  # of the rows: with more draws than that, all rows are used
 LITTLE = 5e-4  # the share of the cost below which a step over all rows is the last
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class KMeans(Clusters, KMeansParameters):
     """k-means on a few weighted rows, polished over all rows.
 
@@ -37,7 +37,8 @@ class KMeans(Clusters, KMeansParameters):
     Lloyd's algorithm over all rows. Each of these visits all rows once, so that the fit takes
     a few passes where Lloyd's algorithm alone takes a hundred or more.
 
-    Where the data have few rows, all are clustered at once, by scikit-learn's `KMeans`.
+    Where the data have few rows, all are clustered at once, by scikit-learn's `KMeans`. In a forked
+    child that uses one thread: scikit-learn's hangs there if the parent has fitted one.
 
     Parameters
     ----------

@@ -268,15 +268,7 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
 
     def _set_fitted(self, fits: Sequence[PartFit]) -> None:
         """Set the attributes that end in an underscore; coefficients have the type of X."""
-        d, dtype = self.n_features_in_, fits[0].dtype
-        solution = np.concatenate([fit.solution for fit in fits]).astype(dtype, copy=False)
-        if is_regressor(self):  # one output, without an axis of its own
-            solution = solution[0]
-        self.coef_: Any = np.ascontiguousarray(solution[..., :d])
-        free = np.zeros(solution.shape[:-1], dtype)
-        if self.fit_intercept:
-            free = solution[..., d].copy()
-        self.intercept_ = free[()]
+        self._set_solution(np.concatenate([fit.solution for fit in fits]), fits[0].dtype)
         one = len(fits) == 1
         self.dual_gap_ = fits[0].gap if one else np.array([fit.gap for fit in fits])
         self.gauge_ = fits[0].gauge if one else [fit.gauge for fit in fits]
@@ -318,7 +310,7 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
     def sparsify(self) -> Self:
         """Make `coef_` a sparse array, which is smaller if most coefficients are 0."""
         check_is_fitted(self)
-        self.coef_ = sparse.csr_array(np.atleast_2d(self.coef_))
+        self.coef_ = sparse.csr_array(self.coef_)
         return self
 
     def densify(self) -> Self:
@@ -326,7 +318,7 @@ class LinearEstimator(LinearParameters, DrawingEstimator):
         check_is_fitted(self)
         if sparse.issparse(self.coef_):
             coef = self.coef_.toarray()
-            self.coef_ = coef[0] if is_regressor(self) else coef
+            self.coef_ = coef.ravel() if is_regressor(self) else coef
         return self
 
     def _solution(self, k: int, parts: int) -> NDArray[np.float64]:

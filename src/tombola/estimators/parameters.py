@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola import problems
@@ -107,6 +107,14 @@ class LinearParameters(Declared):
         kind = self.losses[self.loss]
         names = ("l1_ratio", "fit_intercept")
         return kind, {"alpha": alpha, **{name: getattr(self, name) for name in names}}
+
+    def _set_solution(self, solution: NDArray[Any], dtype: Any) -> None:
+        """Set coefficients and intercept, in a precision, by a solution for each output."""
+        d, both = self.n_features_in_, np.asarray(solution, dtype=dtype)
+        both = both[0] if is_regressor(self) else both  # one output, without an axis of its own
+        self.coef_: Any = np.ascontiguousarray(both[..., :d])
+        free = both[..., d].copy() if self.fit_intercept else np.zeros(both.shape[:-1], dtype)
+        self.intercept_: Any = free[()]
 
 
 @dataclass(eq=False, repr=False)
