@@ -52,12 +52,10 @@ def coreset(
     Parameters
     ----------
     X : Dask array or data frame, shape (n, d), or one in memory
-    m : int
-        The number of draws. With at least as many as rows of positive weight, these are all
-        returned, with their own weights.
+    m, seed
+        As in `tombola.coreset`.
     sample_weight : Dask array or series, or one in memory, optional
         At least 0; 1 by default.
-    seed : int, default=0
     client : distributed.Client, optional
         By default the current one; without any, Dask's threads.
 

@@ -126,18 +126,6 @@ def lasso_path(X: Any, y: ArrayLike, **settings: Any) -> tuple[NDArray[Any], ...
 
     This is `enet_path` with l1_ratio=1; the other parameters and the results are the same.
 
-    Parameters
-    ----------
-    X : array-like or sparse matrix, shape (n, d)
-    y : array-like, shape (n,)
-    **settings
-        As in `enet_path`.
-
-    Returns
-    -------
-    alphas, coefs, dual_gaps, n_iters
-        As in `enet_path`.
-
     Examples
     --------
     >>> X, y = [[1.0, 2.0], [2.0, 1.0], [-3.0, -3.0]], [1.0, 2.0, -3.0]

@@ -41,18 +41,8 @@ class Watch:
     best epoch before. That objective is the mean over the epoch as estimated from the draws, which
     costs nothing.
 
-    Parameters
-    ----------
-    problem : LinearProblem
-    sampler : Sampler
-    reduced : bool
-        Whether the solver is SAGA or SVRG.
-    tol : float or None
-        None: never stop.
-    name : str or None
-        Begins each line; None prints nothing.
-    start : ndarray or None
-        The solution at the start, None for zeros.
+    `reduced` says whether the solver is SAGA or SVRG. Without tol it never stops. `name` begins
+    each line; None prints nothing. `start` is the solution at the start, None for zeros.
     """
 
     def __init__(
