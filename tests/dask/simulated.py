@@ -25,7 +25,7 @@ class Simulated:
     def run(self, setting, plan):
         reports = []
         for k, part in enumerate(self.parts):
-            report, self.duals[k] = take_part(part, self.duals[k], setting, plan, k)
+            report, self.duals[k] = take_part(part, k, self.duals[k], setting, plan)
             reports.append(report)
         return reports
 

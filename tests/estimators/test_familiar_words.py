@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.linear_model import SGDClassifier as ScikitSGD
 
 from tombola.estimators import LinearClassifier, LinearRegressor
-from tombola.estimators.familiar import PARAMETERS, VALUES
+from tombola.estimators.parameters import PARAMETERS, VALUES
 
 X = np.array([[0.0], [1.0], [2.0], [3.0]])
 Y = np.array([0, 1, 0, 1])
@@ -69,7 +69,7 @@ def test_the_words_are_those_of_scikit_learn_and_none_of_ours():
     assert set(PARAMETERS) <= theirs
     for (name, value), better in VALUES.items():
         known = [
-            kind._parameter_constraints.get(name) for kind in (LinearClassifier, LinearRegressor)
+            kind()._parameter_constraints.get(name) for kind in (LinearClassifier, LinearRegressor)
         ]
         options = set().union(*(constraint[0].options for constraint in known if constraint))
         assert value not in options

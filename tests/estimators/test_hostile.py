@@ -362,10 +362,6 @@ def test_another_process_makes_the_same_model(name, plain):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_makes_the_same_model(name, plain):
-    if name == "KMeans":
-        pytest.skip("scikit-learn's k-means hangs there, as OpenMP does after a fork")
-    if "dask" in name:
-        pytest.skip("Dask has threads of its own, which a fork does not copy")
     right = answers(plain(name), X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python's, of forks beside threads

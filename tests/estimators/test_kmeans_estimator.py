@@ -18,8 +18,8 @@ from sklearn.exceptions import ConvergenceWarning
 from tombola import Static
 from tombola.coreset import draw_coreset
 from tombola.estimators import KMeans, MiniBatchKMeans
+from tombola.estimators.clusters import assign
 from tombola.estimators.kmeans import sensitivities
-from tombola.estimators.lloyd import assign
 from tombola.problems import KMeans as Problem
 
 CENTRES = np.array([[0.0, 0.0], [9.0, 9.0], [0.0, 9.0]])

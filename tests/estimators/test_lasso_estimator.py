@@ -14,6 +14,7 @@ from sklearn.model_selection import GroupKFold, TimeSeriesSplit
 
 import tombola
 from tombola.estimators import ElasticNet, ElasticNetCV, Lasso, LassoCV, enet_path, lasso_path
+from tombola.samplers.registry import UNGROUPED
 
 N, D = 80, 12
 
@@ -23,7 +24,7 @@ def data():
     return X + np.arange(D) / 4, y / 20.0
 
 
-@pytest.mark.parametrize("sampler", Lasso.samplers)
+@pytest.mark.parametrize("sampler", [*UNGROUPED, "cyclic"])
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 @pytest.mark.parametrize("positive", [False, True])
 def test_the_optimum(sampler, ratio, positive):

@@ -21,6 +21,7 @@ from sklearn.svm import LinearSVC
 import tombola
 from tombola.estimators import LinearClassifier, LinearRegressor
 from tombola.problems import Logistic, SquaredHinge
+from tombola.samplers.registry import NAMES
 
 N = 150
 
@@ -299,7 +300,7 @@ def test_warm_start_goes_on():
 # --- samplers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LinearClassifier.samplers)
+@pytest.mark.parametrize("name", NAMES)
 def test_samplers_by_name(name):
     X, y = data()
     settings = {"solver": "sdca", "max_iter": 3, "tol": None, "random_state": 0}

@@ -8,7 +8,7 @@ pytest.importorskip("sklearn")
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from tombola.estimators.lloyd import assign
+from tombola.estimators.clusters import assign
 from tombola.problems import KMeans, kmeans
 
 KINDS = {

@@ -5,27 +5,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tombola.dask.collections import check_columns, dtype_of, is_lazy, lazily
 from tombola.dask.partition import plain
 from tombola.estimators.base import AcceptsSparse
-from tombola.estimators.parameters import shared_parameters
+from tombola.estimators.parameters import Declared, parameter, shared_parameters
 
 __all__ = ["DaskEstimator", "Predict", "set_names"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DaskEstimator(AcceptsSparse, BaseEstimator):
+class DaskEstimator(AcceptsSparse, Declared):
     """An estimator of rows in partitions, with a twin in `tombola.estimators`."""
 
-    client: Any = None
+    client: Any = parameter(None)
 
     local: ClassVar[Any]  # the twin: it has the parameters of the same classes
     learnt: ClassVar[tuple[str, ...]]  # attributes of a fit that the twin has, too
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {"client": "no_validation"}
 
     def to_local(self) -> Any:
         """Return the fitted estimator of `tombola.estimators`, for rows in memory."""

@@ -68,15 +68,7 @@ class DualsState(File):
 class Checkpoint:
     """The files of a fit, in a folder.
 
-    Parameters
-    ----------
-    folder : path
-    fit : Fit
-        What is saved, and restored.
-    sizes : sequence of int
-        The rows of each partition.
-    mark : str
-        A hash of the data.
+    `sizes` are the rows of each partition, and `mark` is a hash of the data.
     """
 
     def __init__(self, folder: Path, fit: Fit, sizes: list[int], mark: str) -> None:

@@ -18,23 +18,12 @@ __all__ = ["Blocks", "blocks_of", "check_columns", "dtype_of", "is_lazy", "lazil
 
 
 class Blocks(NamedTuple):
-    """The rows of a fit, not loaded.
+    """The rows of a fit, not loaded."""
 
-    Attributes
-    ----------
-    parts : list of tuple
-        For each partition a delayed block of X, of y and of the sample weights, or None.
-    columns : int
-    names : list of str or None
-        Names of the columns, if X is a data frame and all of them are strings.
-    dtype : data type
-        Of what is learnt: float32 if all columns are, else float64.
-    """
-
-    parts: list[tuple[Any, Any, Any]]
+    parts: list[tuple[Any, Any, Any]]  # delayed blocks of X, of y and of the weights, or None
     columns: int
-    names: list[str] | None
-    dtype: Any
+    names: list[str] | None  # of the columns, if X is a data frame and all of them are strings
+    dtype: Any  # of what is learnt: float32 if all columns are, else float64
 
 
 def is_lazy(X: Any) -> bool:

@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from tombola.coreset import Coreset, draw_coreset, squared_distances
 from tombola.dask.collections import blocks_of
-from tombola.dask.partition import Partition, check_total, rows_of
+from tombola.dask.partition import Partition, check_total, rows_of, stacked
 from tombola.dask.runners import make_runner
 from tombola.state import Floats, Ints
 from tombola.validation import whole
@@ -53,12 +52,10 @@ def coreset(
     Parameters
     ----------
     X : Dask array or data frame, shape (n, d), or one in memory
-    m : int
-        The number of draws. With at least as many as rows of positive weight, these are all
-        returned, with their own weights.
+    m, seed
+        As in `tombola.coreset`.
     sample_weight : Dask array or series, or one in memory, optional
         At least 0; 1 by default.
-    seed : int, default=0
     client : distributed.Client, optional
         By default the current one; without any, Dask's threads.
 
@@ -123,11 +120,8 @@ def draw_rows(runner: Any, spreads: list[Spread], m: int, seed: int) -> Weighted
         counts[:] = ALL
     found = runner.map(draw_share, every, counts, m * chances, seed)
     found = [part for part in found if part.weights.size]
-    rows = [part.rows for part in found]
-    together = (
-        sparse.vstack(rows, format="csr") if sparse.issparse(rows[0]) else np.concatenate(rows)
-    )
-    return WeightedRows(together, np.concatenate([part.weights for part in found]))
+    rows = stacked([part.rows for part in found])
+    return WeightedRows(rows, np.concatenate([part.weights for part in found]))
 
 
 def draw_share(

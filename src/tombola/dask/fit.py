@@ -3,15 +3,16 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TextIO
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self, TextIO
 
 import numpy as np
 
 from tombola.dask.overview import Setting
 from tombola.dask.runners import LocalRunner
-from tombola.state import Cell, Floats, Record, State, array, count, real
+from tombola.state import Cell, Floats, Record, State, array, cell, count, real
 
-__all__ = ["Bar", "Bounds", "Counts", "Driver", "Fit", "Output", "Progress"]
+__all__ = ["Bar", "Bounds", "Counts", "Driver", "Fit", "Output", "Progress", "added"]
 
 WIDTH = 20  # of a bar
 
@@ -31,6 +32,13 @@ class Output(State):
     point: Floats = array("the solution to be evaluated, of shape (width,)")
     best: Floats = array("the best solution so far")
     bounds: Cell[Bounds]
+
+    @classmethod
+    def at_zero(cls, setting: Setting, intercept: float, **others: Any) -> Self:
+        """Return an output at w = 0."""
+        point = np.zeros(setting.width)
+        point[setting.mean.size :] = intercept
+        return cls(point=point, best=point.copy(), bounds=cell(Bounds()), **others)
 
     @property
     def relative_gap(self) -> float:
@@ -72,30 +80,14 @@ class Counts(Record):
 
 
 class Progress(NamedTuple):
-    """How far a fit is.
+    """How far a fit is."""
 
-    Attributes
-    ----------
-    rounds : int
-        Rounds of steps.
-    gap : float
-        The largest relative duality gap of an output.
-    loads : int
-        How often all rows were loaded.
-    passes : float
-        Rows visited, in units of rows times outputs.
-    bytes : int
-        What was sent to partitions and returned.
-    restarts : int
-        How often dual variables of a partition were lost.
-    """
-
-    rounds: int
-    gap: float
-    loads: int
-    passes: float
-    bytes: int
-    restarts: int
+    rounds: int  # of steps
+    gap: float  # the largest relative duality gap of an output
+    loads: int  # how often all rows were loaded
+    passes: float  # rows visited, in units of rows times outputs
+    bytes: int  # what was sent to partitions and returned
+    restarts: int  # how often dual variables of a partition were lost
 
 
 class Driver(State):
@@ -104,38 +96,22 @@ class Driver(State):
     counts: Cell[Counts]
 
 
+@dataclass(eq=False)
 class Fit:
-    """A fit in rounds.
+    """A fit in rounds."""
 
-    Parameters
-    ----------
-    setting : Setting
-    outputs : sequence of Output
-    runner : LocalRunner
-    tol : float
-        Of the relative duality gap.
-    pace : float
-        How much is done in a round, for the fingerprint of checkpoints.
-    driver : Driver
-    """
-
-    def __init__(
-        self,
-        setting: Setting,
-        outputs: Sequence[Any],
-        runner: LocalRunner,
-        tol: float,
-        pace: float,
-        driver: Driver,
-    ) -> None:
-        self.setting, self.outputs, self.runner = setting, outputs, runner
-        self.tol, self.pace = tol, pace
-        self.driver = driver
+    setting: Setting
+    outputs: Sequence[Any]
+    runner: LocalRunner
+    tol: float  # of the relative duality gap
+    pace: float  # how much is done in a round, for the fingerprint of checkpoints
+    driver: Any
 
     @property
     def counts(self) -> Cell[Counts]:
         """What was counted."""
-        return self.driver.counts
+        counts: Cell[Counts] = self.driver.counts
+        return counts
 
     def count(self, sent: Any, found: Sequence[Any], last: bool) -> None:
         """Count a round: what was sent to every partition, and what each has returned."""
@@ -167,6 +143,11 @@ class Fit:
     def active(self) -> list[int]:
         """The outputs that are not within the tolerance."""
         return [c for c, it in enumerate(self.outputs) if not it.relative_gap <= self.tol]
+
+
+def added(found: Sequence[Any], name: str, at: int) -> Any:
+    """Return the sum over partitions of what each has returned for an output by this name."""
+    return np.sum([getattr(part, name)[at] for part in found], axis=0)
 
 
 def bytes_of(message: Any) -> int:

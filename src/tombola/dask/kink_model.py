@@ -23,13 +23,13 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from tombola.compiling import kernel
 from tombola.dask.local import BATCH, take_steps
 from tombola.dask.near_kinks import NearRows
 from tombola.dask.overview import Setting, lower_bound
+from tombola.dask.partition import stacked
 from tombola.problems.linear import Linear
 from tombola.solvers.dual.level import intercept_at, pull_for, set_strength
 from tombola.solvers.dual.run import FIRM, DualRun, heavier_side, rebuild
@@ -43,51 +43,29 @@ EPOCHS, DRAWS = 300.0, 3e6  # of a model, at most; ten times as many if it has a
 
 
 class Least(NamedTuple):
-    """The minimum of a model.
+    """The minimum of a model."""
 
-    Attributes
-    ----------
-    point : ndarray of shape (width,)
-    fall : float
-        How much less the model is there than at its own point.
-    bound : float
-        On the minimum of the objective.
-    tied : float
-        The share of all rows that is at a kink there and was not certain to be drawn, estimated.
-    """
-
-    point: NDArray[np.float64]
-    fall: float
-    bound: float
-    tied: float
+    point: Floats
+    fall: float  # how much less the model is there than at its own point
+    bound: float  # on the minimum of the objective
+    tied: (
+        float  # an estimate of the share of rows at a kink there that were not certain to be drawn
+    )
 
 
 class KinkModel:
-    """A model of an objective around a point.
+    """A model of an objective around a point, by rows of all partitions and sums of an `Extract`.
 
-    Parameters
-    ----------
-    setting : Setting
-    point : ndarray of shape (width,)
-    near : list of NearRows
-        Of all partitions.
-    duals : ndarray of shape (2, d + 1)
-        The sums of s_i a_i x_i and s_i a_i over all rows, by the sign of a_i.
-    conjugates : ndarray of shape (2,)
-        The sums of s_i phi*(-a_i), likewise.
-    terms : float
-        The sum of their absolute values.
-    tilted : bool
-        Whether the model has the slopes of all rows; else only of those drawn.
+    If not `tilted`, it has only the slopes of the rows drawn.
     """
 
     def __init__(
         self,
         setting: Setting,
-        point: NDArray[np.float64],
+        point: Floats,
         near: list[NearRows],
-        duals: NDArray[np.float64],
-        conjugates: NDArray[np.float64],
+        duals: Floats,
+        conjugates: Floats,
         terms: float,
         tilted: bool,
     ) -> None:
@@ -125,7 +103,7 @@ class KinkModel:
         tied = float(self._between(run.duals)[~self.sure].sum()) / setting.n
         return Least(point, fall, self._bound(run.duals), tied)
 
-    def untie(self, width: float) -> tuple[NDArray[np.float64], float]:
+    def untie(self, width: float) -> tuple[Floats, float]:
         """Return the end of a Newton step, and a bound, with kinks rounded over a width.
 
         The gradient is that of all rows, the Hessian that of the rows drawn.
@@ -144,13 +122,13 @@ class KinkModel:
         step = np.linalg.lstsq(hessian[:size, :size], gradient, rcond=None)[0]
         return self.point - step, self._bound(self.duals)
 
-    def _between(self, duals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _between(self, duals: Floats) -> Floats:
         """Return the weights of rows whose dual variables are between those of two sides."""
         sizes = np.abs(duals)
         inside = (sizes > 0.0) & (sizes < 1.0)
         return np.where(inside, self.weights / self.probabilities, 0.0)
 
-    def _problem(self, weights: NDArray[np.float64], **options: float) -> Any:
+    def _problem(self, weights: Floats, **options: float) -> Any:
         """Return the problem of the rows, as a mean over them in place of one over all rows."""
         return self.setting.kind(
             self.X, self.targets, sample_weight=self.targets.size / self.setting.n * weights,
@@ -175,7 +153,7 @@ class KinkModel:
             level[0].pull = pull_for(level, run.options[0].length, m, float(bends.sum()) / m)
             level[0].intercept = intercept_at(level, mean, run.w[0], self.point)
 
-    def _bound(self, duals: NDArray[np.float64]) -> float:
+    def _bound(self, duals: Floats) -> float:
         """Return a bound on the minimum of the objective, by dual variables of the rows."""
         setting, d, n = self.setting, self.setting.mean.size, self.setting.n
         own, mine = self._of_sure(duals)
@@ -187,9 +165,7 @@ class KinkModel:
             conjugates[side] *= ratio  # phi* is linear on either side, as phi is between kinks
         return lower_bound(setting, sums.sum(axis=0)[:d] / n, conjugates.sum(), self.terms)
 
-    def _of_sure(
-        self, duals: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _of_sure(self, duals: Floats) -> tuple[Floats, Floats]:
         """Return sums of s_i a_i (x_i, 1) and s_i phi*(-a_i) over rows that are sure, by sign."""
         terms = np.empty(duals.size)
         fill_conjugates(self.losses, duals, terms)
@@ -200,16 +176,9 @@ class KinkModel:
             np.array([self.weights[side] @ terms[side] for side in sides]),
         )
 
-    def _sums(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _sums(self, amounts: Floats) -> Floats:
         """Return the sum of the rows times amounts, and that of the amounts."""
         return np.append(np.asarray(self.X.T @ amounts, dtype=np.float64), amounts.sum())
-
-
-def stacked(parts: list[Any]) -> Any:
-    """Return the rows of arrays or sparse matrices, one below the other."""
-    if any(sparse.issparse(part) for part in parts):
-        return sparse.vstack([sparse.csr_matrix(part) for part in parts], format="csr")
-    return np.concatenate(parts)
 
 
 @kernel

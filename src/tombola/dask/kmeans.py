@@ -18,10 +18,9 @@ from tombola.dask.overview import sums_of
 from tombola.dask.partition import Partition
 from tombola.dask.runners import make_runner
 from tombola.estimators.base import checks_parameters, narrowed
-from tombola.estimators.clusters import clustering_problem
+from tombola.estimators.clusters import assign, clustering_problem, lloyd
 from tombola.estimators.kmeans import LITTLE
-from tombola.estimators.lloyd import assign, lloyd
-from tombola.estimators.parameters import KMeansParameters
+from tombola.estimators.parameters import WHOLE, KMeansParameters, parameter
 
 __all__ = ["KMeans"]
 
@@ -60,20 +59,12 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, d)
     labels_ : Dask array
         The nearest centre of each row; lazy, if X is.
-    inertia_ : float
-        The sum of the squared distances of rows to it, times their sample weights.
-    n_iter_ : int
-        Lloyd's steps over all rows; those on the coreset are not counted.
-    coreset_size_ : int
-        The draws of the coreset; n if it is all rows.
     loads_ : int
         How often the data was read.
-    n_features_in_ : int
-    feature_names_in_ : ndarray
-        Where X is a data frame.
+    cluster_centers_, inertia_, n_iter_, coreset_size_, n_features_in_, feature_names_in_
+        As in `tombola.estimators.KMeans`, with one coreset.
 
     Examples
     --------
@@ -85,21 +76,16 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
     [[1.0, 1.0], [9.0, 9.0]]
     """
 
-    polish: int = 2
+    polish: int = parameter(2, WHOLE)
 
     local: ClassVar[Any] = estimators.KMeans
     learnt: ClassVar[tuple[str, ...]] = (
         "cluster_centers_", "inertia_", "n_iter_", "coreset_size_",
     )  # fmt: skip
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DaskEstimator._parameter_constraints,
-        **KMeansParameters._parameter_constraints,
-    }
-
     @checks_parameters
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KMeans":
-        """Find the centres, at once.
+        """Find the centres, at once; return self.
 
         Parameters
         ----------
@@ -107,10 +93,6 @@ class KMeans(TransformerMixin, ClusterMixin, KMeansParameters, DaskEstimator):
             An array, a sparse matrix or a data frame in memory is one partition.
         y : ignored
         sample_weight : Dask array or series, or one in memory, optional
-
-        Returns
-        -------
-        self
         """
         blocks = blocks_of(X, None, sample_weight)
         k, rng = self.n_clusters, check_random_state(self.random_state)

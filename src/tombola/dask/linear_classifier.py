@@ -11,9 +11,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from tombola import estimators
-from tombola.dask.linear_estimator import DaskLinear, Target, summed
+from tombola.dask.linear_estimator import DaskLinear, Target, mean_errors
 from tombola.dask.overview import Overview
-from tombola.estimators.parameters import ClassificationLoss, balanced, gives_probabilities
+from tombola.estimators.parameters import (
+    ClassificationLoss,
+    balanced,
+    check_ones,
+    gives_probabilities,
+)
 
 __all__ = ["LinearClassifier"]
 
@@ -63,21 +68,12 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (K,)
-        The labels; for an indicator matrix the numbers of its columns.
-    coef_ : ndarray of shape (1, d) or (K, d)
-    intercept_ : ndarray of shape (1,) or (K,)
-    dual_gap_ : float, or ndarray of shape (K,)
-        The relative duality gap that was reached, as in `tol`; one-vs-rest: of each class.
+    classes_, coef_, intercept_, dual_gap_, multilabel_, n_features_in_, feature_names_in_
+        As in `tombola.estimators.LinearClassifier`.
     n_iter_ : int
         Rounds.
     progress_ : Progress
         Rounds, gap, loads of the data, passes over it, bytes moved, and restarts of partitions.
-    multilabel_ : bool
-        Whether y was an indicator matrix.
-    n_features_in_ : int
-    feature_names_in_ : ndarray
-        Where X is a data frame.
 
     Examples
     --------
@@ -96,11 +92,6 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
 
     local: ClassVar[Any] = estimators.LinearClassifier
     multi_class: ClassVar[str] = "ovr"
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ClassificationLoss._parameter_constraints,
-        **DaskLinear._parameter_constraints,
-    }
 
     def _target(self, overview: Overview) -> Target:
         if overview.positive.size > 0:
@@ -137,14 +128,7 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
     def _columns(self, overview: Overview) -> Target:
         """Return what an indicator matrix asks for."""
         self._check_indicators()
-        total = overview.masses.sum()
-        same = (overview.positive <= 0) | (overview.positive >= total * (1 - 1e-15))
-        if same.any():
-            k = int(same.argmax())
-            raise ValueError(
-                f"column {k} of y is the same in every row: there is nothing to learn from it, "
-                "leave it out"
-            )
+        check_ones(overview.positive / overview.masses.sum())
         count = overview.positive.size
         return Target(np.arange(count), outputs=count)
 
@@ -163,5 +147,4 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, DaskLinear):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows that are predicted rightly; computed at once."""
-        total = summed(self, X, y, sample_weight)
-        return 1.0 - total.errors / total.weight
+        return 1.0 - mean_errors(self, X, y, sample_weight)[0]

@@ -2,13 +2,11 @@
 
 import warnings
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola.dask.base import DaskEstimator, Predict, set_names
 from tombola.dask.checkpoint import Checkpoint, folder_at
@@ -20,8 +18,16 @@ from tombola.dask.refinement import Refinement
 from tombola.dask.rounds import Ascent
 from tombola.dask.runners import make_runner
 from tombola.estimators.base import checks_parameters, draw_seeds
-from tombola.estimators.parameters import LinearParameters
+from tombola.estimators.parameters import (
+    COUNT,
+    FROM_0,
+    POSITIVE,
+    LinearParameters,
+    one_of,
+    parameter,
+)
 from tombola.solvers.choice import has_kinks
+from tombola.state import Floats
 
 __all__ = ["DaskLinear", "Target"]
 
@@ -29,55 +35,31 @@ NO_TARGETS = "{} requires y to be passed, but the target y is None"
 
 
 class Target(NamedTuple):
-    """What y asks for.
+    """What y asks for."""
 
-    Attributes
-    ----------
-    labels : ndarray or None
-        Those of outputs: classes, or columns of an indicator matrix; None for a regression.
-    classes : ndarray or None
-        The labels; None for a regression and for an indicator matrix.
-    class_weights : ndarray or None
-    outputs : int
-        The number of problems.
-    """
-
-    labels: NDArray[Any] | None = None
-    classes: NDArray[Any] | None = None
-    class_weights: NDArray[np.float64] | None = None
-    outputs: int = 1
+    labels: NDArray[Any] | None = None  # classes, or the numbers of columns of an indicator matrix
+    classes: NDArray[Any] | None = None  # None for an indicator matrix
+    class_weights: Floats | None = None
+    outputs: int = 1  # the number of problems
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DaskLinear(LinearParameters, DaskEstimator):
     """A linear model of rows in partitions: `LinearClassifier` and `LinearRegressor`."""
 
-    tol: float = 1e-4  # unlike in memory, never None
-    sampler: str = "auto"
-    local_epochs: float = 5.0
-    max_iter: int = 100
-    verbose: int = 0
-    checkpoint: Any = None
-    checkpoint_every: int = 1
+    alpha: float | None = parameter(None, POSITIVE, None)  # for a certificate by dual variables
+    tol: float = parameter(1e-4, FROM_0)
+    sampler: str = parameter("auto", one_of("auto", "shuffle"))
+    local_epochs: float = parameter(5.0, POSITIVE)
+    max_iter: int = parameter(100, COUNT)
+    verbose: int = parameter(0, "verbose")
+    checkpoint: Any = parameter(None)
+    checkpoint_every: int = parameter(1, COUNT)
 
     numeric: ClassVar[bool] = False
     learnt: ClassVar[tuple[str, ...]] = (
         "coef_", "intercept_", "dual_gap_", "n_iter_", "classes_", "multilabel_",
     )  # fmt: skip
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DaskEstimator._parameter_constraints,
-        **LinearParameters._parameter_constraints,
-        # a certificate by duals needs a penalty
-        "alpha": [None, Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "sampler": [StrOptions({"auto", "shuffle"})],
-        "local_epochs": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "verbose": ["verbose"],
-        "checkpoint": "no_validation",
-        "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
-    }
 
     def _target(self, overview: Overview) -> Target:
         """Return what y asks for, or raise an error that says what is wrong with it."""
@@ -85,7 +67,7 @@ class DaskLinear(LinearParameters, DaskEstimator):
 
     @checks_parameters
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model, at once.
+        """Fit the model, at once; return self.
 
         Parameters
         ----------
@@ -98,10 +80,6 @@ class DaskLinear(LinearParameters, DaskEstimator):
             In the partitions of X.
         sample_weight : as y, optional
             A weight of 2 is the same as the row twice.
-
-        Returns
-        -------
-        self
         """
         if y is None:
             raise ValueError(NO_TARGETS.format(type(self).__name__))
@@ -114,16 +92,10 @@ class DaskLinear(LinearParameters, DaskEstimator):
         target = self._target(overview)
         kind, options = self._problem(overview.mass(target.class_weights))
         setting = make_setting(
-            overview,
-            sum(bool(part.masses.sum() > 0) for part in parts),
-            kind,
-            options,
-            classes=target.classes,
-            class_weights=target.class_weights,
-            outputs=target.outputs,
-            seed=draw_seeds(self.random_state, 1)[0],
-            sampler=self.sampler,
-        )
+            overview, sum(bool(part.masses.sum() > 0) for part in parts), kind, options,
+            classes=target.classes, class_weights=target.class_weights, outputs=target.outputs,
+            seed=draw_seeds(self.random_state, 1)[0], sampler=self.sampler,
+        )  # fmt: skip
         fit: Ascent | Refinement
         beginnings = begin(overview, setting)
         if has_kinks(kind):
@@ -133,11 +105,9 @@ class DaskLinear(LinearParameters, DaskEstimator):
         fit.counts[0].loads += 1
         fit.counts[0].visits += overview.rows * target.outputs
         try:
-            saved = None
-            if folder is not None:
-                sizes = [part.rows for part in parts]
-                saved = Checkpoint(folder, fit, sizes, overview.mark)
-            self._run(fit, saved)
+            sizes = [part.rows for part in parts]
+            own = (fit, sizes, overview.mark)
+            self._run(fit, None if folder is None else Checkpoint(folder, *own))
         finally:
             runner.close()
         self._set_fitted(fit, target, blocks)
@@ -174,18 +144,12 @@ class DaskLinear(LinearParameters, DaskEstimator):
 
     def _set_fitted(self, fit: Ascent | Refinement, target: Target, blocks: Blocks) -> None:
         """Set the attributes that end in an underscore."""
-        progress, outputs, columns = fit.progress, fit.outputs, blocks.columns
-        self.n_features_in_ = columns
+        progress, outputs = fit.progress, fit.outputs
+        self.n_features_in_ = blocks.columns
         set_names(self, blocks.names)
         if target.labels is not None:
             self.classes_, self.multilabel_ = target.labels, target.classes is None
-        solution = np.array([output.best for output in outputs])
-        if self.numeric:
-            solution = solution[0]
-        solution = solution.astype(blocks.dtype)
-        self.coef_ = np.ascontiguousarray(solution[..., :columns])
-        free = np.zeros(solution.shape[:-1], blocks.dtype)
-        self.intercept_ = (solution[..., columns].copy() if self.fit_intercept else free)[()]
+        self._set_solution(np.array([output.best for output in outputs]), blocks.dtype)
         gaps = np.array([output.relative_gap for output in outputs])
         self.dual_gap_ = float(gaps[0]) if len(gaps) == 1 else gaps
         self.n_iter_, self.progress_ = progress.rounds, progress
@@ -197,47 +161,40 @@ class DaskLinear(LinearParameters, DaskEstimator):
         return model
 
 
-class Moments(NamedTuple):
-    """Sums for a score: weights, squared errors, and mean and squares of the targets."""
+def errors_of(
+    partition: Partition, number: int, predict: Predict, numeric: bool
+) -> tuple[float, ...]:
+    """Return sums over a partition: weights, squared errors, and mean and squares of the targets.
 
-    weight: float
-    errors: float
-    mean: float
-    squares: float
-
-
-def errors_of(partition: Partition, number: int, predict: Predict, numeric: bool) -> Moments:
-    """Return the sums of a score over a partition; an error of a class is 1."""
+    For classes an error is 1, and targets count as 0.
+    """
     y, weights = np.asarray(partition.y), partition.weights
-    total = float(weights.sum())
+    total = weights.sum()
     if total == 0.0:
-        return Moments(0.0, 0.0, 0.0, 0.0)
+        return 0.0, 0.0, 0.0, 0.0
     check_targets(y, number, numeric)
     predicted = predict(partition.X)
     if predicted.shape != y.shape:
         raise ValueError(
             f"partition {number}: y has shape {y.shape}, predictions have {predicted.shape}"
         )
-    if numeric:
-        mean = float(weights @ y) / total
-        errors = float(weights @ (y - predicted) ** 2)
-        return Moments(total, errors, mean, float(weights @ (y - mean) ** 2))
-    wrong = predicted != y
-    wrong = wrong.any(axis=1) if wrong.ndim == 2 else wrong
-    return Moments(total, float(weights @ wrong), 0.0, 0.0)
+    if not numeric:
+        wrong = (predicted != y).reshape(y.shape[0], -1).any(axis=1)
+        return total, weights @ wrong, 0.0, 0.0
+    mean = weights @ y / total
+    return total, weights @ (y - predicted) ** 2, mean, weights @ (y - mean) ** 2
 
 
-def summed(model: Any, X: Any, y: Any, sample_weight: Any) -> Moments:
-    """Return the sums of a score over all rows."""
+def mean_errors(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:
+    """Return the mean squared error over all rows, and the variance of the targets."""
     if y is None:
         raise ValueError(NO_TARGETS.format(type(model).__name__))
     predict = model._predictor(X, "predict")
     blocks = blocks_of(X, y, sample_weight)
     found = make_runner(blocks.parts, model.client).map(errors_of, predict, model.numeric)
     weights, errors, means, squares = np.array(found).T
-    total = float(weights.sum())
+    total = weights.sum()
     if not total > 0:
         raise ValueError("there are no rows of positive weight to score")
-    mean = float(weights @ means) / total
-    around = float(squares.sum() + weights @ (means - mean) ** 2)
-    return Moments(total, float(errors.sum()), mean, around)
+    around = squares.sum() + weights @ (means - weights @ means / total) ** 2
+    return float(errors.sum() / total), float(around / total)

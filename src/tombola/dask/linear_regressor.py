@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from sklearn.base import RegressorMixin
 
 from tombola import estimators
-from tombola.dask.linear_estimator import DaskLinear, Target, summed
+from tombola.dask.linear_estimator import DaskLinear, Target, mean_errors
 from tombola.dask.overview import Overview
 from tombola.estimators.parameters import RegressionLoss
 
@@ -23,28 +23,19 @@ class LinearRegressor(RegressorMixin, RegressionLoss, DaskLinear):
 
     Parameters
     ----------
-    loss : {"squared_error", "huber", "epsilon_insensitive"}, default="squared_error"
-        Of a residual r: r^2 / 2; the same up to epsilon and then linear; max(0, |r| - epsilon).
-        With the last one, some rows of X are sent to the driver, and `local_epochs` is not used.
-    epsilon : float, optional
-        For the last two losses, in the unit of y; by default 1.35 and 0.1.
+    loss, epsilon
+        As in `tombola.estimators.LinearRegressor`. With the epsilon-insensitive loss, some rows of
+        X are sent to the driver, and `local_epochs` is not used.
     alpha, C, l1_ratio, fit_intercept, sampler, local_epochs, max_iter, tol, random_state, \
 verbose, client, checkpoint, checkpoint_every
         As in `tombola.dask.LinearClassifier`.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (d,)
-    intercept_ : float
-    dual_gap_ : float
-        The relative duality gap that was reached.
-    n_iter_ : int
-        Rounds.
-    progress_ : Progress
-        Rounds, gap, loads of the data, passes over it, bytes moved, and restarts of partitions.
-    n_features_in_ : int
-    feature_names_in_ : ndarray
-        Where X is a data frame.
+    coef_, intercept_, dual_gap_, n_features_in_, feature_names_in_
+        As in `tombola.estimators.LinearRegressor`.
+    n_iter_, progress_
+        As in `tombola.dask.LinearClassifier`.
 
     Examples
     --------
@@ -60,11 +51,6 @@ verbose, client, checkpoint, checkpoint_every
     numeric: ClassVar[bool] = True
     local: ClassVar[Any] = estimators.LinearRegressor
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **RegressionLoss._parameter_constraints,
-        **DaskLinear._parameter_constraints,
-    }
-
     def _target(self, overview: Overview) -> Target:
         return Target()
 
@@ -74,5 +60,5 @@ verbose, client, checkpoint, checkpoint_every
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R squared; computed at once."""
-        total = summed(self, X, y, sample_weight)
-        return 1.0 - total.errors / total.squares if total.squares > 0 else 0.0
+        error, variance = mean_errors(self, X, y, sample_weight)
+        return 1.0 - error / variance if variance > 0 else 0.0

@@ -53,7 +53,7 @@ from tombola.solvers.dual.run import (
 from tombola.solvers.dual.start import fill_duals, fill_products
 from tombola.solvers.loop import advance
 from tombola.solvers.run import new_batch
-from tombola.state import Cell, cell
+from tombola.state import Cell, Floats, Ints, cell
 
 __all__ = ["Plan", "Report", "Sums", "take_part"]
 
@@ -63,105 +63,60 @@ NEVER = 2**62  # draws until the next pass of the run's own
 
 
 class Plan(NamedTuple):
-    """What the driver sends to every partition for a round; A outputs are not done yet.
-
-    Attributes
-    ----------
-    round : int
-    outputs : ndarray of shape (A,)
-        Their numbers.
-    points : ndarray of shape (A, width)
-        The solutions to be evaluated.
-    w : ndarray of shape (A, d)
-        u, where steps begin: see `tombola.solvers.dual.run`.
-    levels : record array of shape (A,)
-        Scale, share, threshold, total, intercept and pull of each.
-    signs, ratios : ndarray of shape (A,)
-        The side of the dual variables to be scaled down for the certificate, and the factor.
-    epochs : float
-        Draws, in units of the partition's rows; 0: evaluate only.
-    """
+    """What the driver sends to every partition for a round; A outputs are not done yet."""
 
     round: int
-    outputs: NDArray[np.int64]
-    points: NDArray[np.float64]
-    w: NDArray[np.float64]
-    levels: Cell[Level]
-    signs: NDArray[np.float64]
-    ratios: NDArray[np.float64]
-    epochs: float
+    outputs: Ints  # (A,): their numbers
+    points: Floats  # (A, width): the solutions to be evaluated
+    w: Floats  # (A, d): u, where steps begin: see `tombola.solvers.dual.run`
+    levels: Cell[Level]  # (A,)
+    signs: Floats  # (A,): the side of the dual variables to be scaled down for the certificate
+    ratios: Floats  # (A,): the factor
+    epochs: float  # draws, in units of the partition's rows; 0: evaluate only
 
 
 class Sums(NamedTuple):
-    """Sums over the rows of a partition, at the point of the plan; by output."""
+    """Sums over rows, at the point of the plan."""
 
-    losses: NDArray[np.float64]  # s_i phi
-    conjugates: NDArray[np.float64]  # s_i phi*, with the heavier side scaled down
-    terms: NDArray[np.float64]  # their absolute values
-    curvature: NDArray[np.float64]  # s_i phi''
-    trace: NDArray[np.float64]  # s_i phi'' |x|^2
+    losses: float  # s_i phi
+    conjugates: float  # s_i phi*, with the heavier side scaled down
+    terms: float  # their absolute values
+    curvature: float  # s_i phi''
+    trace: float  # s_i phi'' |x|^2
 
 
 class Report(NamedTuple):
     """What a partition returns from a round; A outputs.
 
-    Attributes
-    ----------
-    sums : Sums
-    side : ndarray of shape (A, d)
-        (1/n) sum of s_i a_i x_i over the heavier side, before the steps; empty without intercept.
-    start : ndarray of shape (A, d + 1)
-        (1/n) sum_i s_i a_i x_i and (1/n) sum_i s_i a_i, where steps began at slopes; else empty.
-    change : ndarray of shape (A, d + 1)
-        The change of the same by the steps.
-    positive, negative : ndarray of shape (A,)
-        sum_i s_i a_i over each sign, after the steps.
-    restarted : bool
-        Whether dual variables were lost: `sums` then prove no bound on the minimum.
-    visits : int
-        Rows visited, over outputs.
+    `side` is (1/n) sum s_i a_i x_i over the heavier side, before the steps; empty without an
+    intercept. `start` is (1/n) sum s_i a_i (x_i, 1), if steps began at slopes; else empty.
     """
 
-    sums: Sums
-    side: NDArray[np.float64]
-    start: NDArray[np.float64]
-    change: NDArray[np.float64]
-    positive: NDArray[np.float64]
-    negative: NDArray[np.float64]
-    restarted: bool
-    visits: int
+    sums: Floats  # (A, 5): `Sums`
+    side: Floats  # (A, d)
+    start: Floats  # (A, d + 1)
+    change: Floats  # (A, d + 1): of the same by the steps
+    sides: Floats  # (A, 2): sums of s_i a_i above 0, and of -s_i a_i of the others, after the steps
+    restarted: bool  # whether dual variables were lost: `sums` then prove no bound on the minimum
+    visits: int  # rows visited, over outputs
 
 
 def take_part(
-    partition: Partition,
-    duals: NDArray[np.float64] | None,
-    setting: Setting,
-    plan: Plan,
-    number: int,
-) -> tuple[Report, NDArray[np.float64]]:
+    partition: Partition, number: int, duals: Floats | None, setting: Setting, plan: Plan
+) -> tuple[Report, Floats]:
     """Carry out a round on a partition; return a report and the new dual variables.
 
-    Parameters
-    ----------
-    partition : Partition
-    duals : ndarray of shape (outputs, n) or None
-        The dual variables. None: there are none yet, or they were lost.
-    setting : Setting
-    plan : Plan
-    number : int
-        The number of the partition.
+    The old ones are an array of shape (outputs, n); None: there are none yet, or they were lost.
     """
     n, A, d = partition.X.shape[0], plan.outputs.size, setting.mean.size
-    at_slopes = plan.round > 0 and plan.epochs > 0
-    restarted = duals is None and plan.round > 0
+    at_slopes, restarted = plan.round > 0 and plan.epochs > 0, duals is None and plan.round > 0
     duals = np.zeros((setting.outputs, n)) if duals is None else np.array(duals)
     report = Report(
-        sums=Sums(*np.zeros((5, A))),
+        sums=np.zeros((A, 5)),
         side=np.zeros((A if setting.options["fit_intercept"] else 0, d)),
         start=np.zeros((A if at_slopes else 0, d + 1)),
         change=np.zeros((A, d + 1)),
-        positive=np.zeros(A),
-        negative=np.zeros(A),
+        sides=np.zeros((A, 2)),
         restarted=restarted,
         visits=0,
     )
@@ -170,9 +125,7 @@ def take_part(
     visits = 0
     for at, run in enumerate(runs(partition, duals, setting, plan)):
         there, unit = at_point(run, plan.points[at]), run.level[0].scale / setting.n
-        sums = pass_over(there, plan.signs[at], plan.ratios[at])
-        for total, value in zip(report.sums, sums, strict=True):
-            total[at] = value
+        report.sums[at] = pass_over(there, plan.signs[at], plan.ratios[at])
         if report.side.size:
             report.side[at] = unit * run.scratch.side
         visits += n
@@ -185,11 +138,11 @@ def take_part(
             visits += take_steps(run, setting.sampler, key, plan.epochs)
         report.change[at, :d] = unit * (run.w[0] - plan.w[at])
         report.change[at, d] = unit * (run.level[0].total - plan.levels[at].total)
-        report.positive[at], report.negative[at] = sides(run)
+        report.sides[at] = sides(run)
     return report._replace(visits=visits), duals
 
 
-def at_point(run: DualRun, point: NDArray[np.float64]) -> DualRun:
+def at_point(run: DualRun, point: Floats) -> DualRun:
     """Return a run at a given solution, with the same dual variables."""
     level, d = run.level.copy(), run.w.shape[1]
     level[0].total = level[0].threshold = 0.0
@@ -197,9 +150,7 @@ def at_point(run: DualRun, point: NDArray[np.float64]) -> DualRun:
     return run._replace(w=point[None, :d].copy(), level=level)
 
 
-def runs(
-    partition: Partition, duals: NDArray[np.float64], setting: Setting, plan: Plan
-) -> Iterator[DualRun]:
+def runs(partition: Partition, duals: Floats, setting: Setting, plan: Plan) -> Iterator[DualRun]:
     """Yield the run of each output of a plan, on the rows of a partition; duals change in place."""
     first, models = models_of(partition, setting, plan.outputs)
     n, d = first.n, first.d
@@ -239,9 +190,7 @@ def runs(
         )
 
 
-def models_of(
-    partition: Partition, setting: Setting, outputs: NDArray[np.int64]
-) -> tuple[Any, Iterator[Any]]:
+def models_of(partition: Partition, setting: Setting, outputs: Ints) -> tuple[Any, Iterator[Any]]:
     """Return the problem of the first output on the rows of a partition, and the models of all."""
     targets, weights = targets_of(partition, setting)
     first = setting.kind(
@@ -262,7 +211,7 @@ def centring_of(problem: Any, setting: Setting) -> Centring:
     return Centring(mean, products, lengths)
 
 
-def targets_of(partition: Partition, setting: Setting) -> tuple[Any, NDArray[np.float64]]:
+def targets_of(partition: Partition, setting: Setting) -> tuple[Any, Floats]:
     """Return what gives the targets of an output, and the weights of all rows."""
     y, weights = np.asarray(partition.y), partition.weights
     if y.ndim == 2:
@@ -276,7 +225,7 @@ def targets_of(partition: Partition, setting: Setting) -> tuple[Any, NDArray[np.
     return lambda output: numbers == (1 if one else output), setting.factor * weights
 
 
-def signed(problem: Any, targets: NDArray[Any]) -> NDArray[np.float64]:
+def signed(problem: Any, targets: NDArray[Any]) -> Floats:
     """Return targets as the problem keeps them."""
     return np.asarray(problem._checked_targets(targets))
 
@@ -311,7 +260,7 @@ def take_steps(run: DualRun, sampler: str, seed: int, epochs: float) -> int:
     return rounds * BATCH
 
 
-def renewed(run: DualRun) -> NDArray[np.float64]:
+def renewed(run: DualRun) -> Floats:
     """Return the sums of s_i a_i x_i / scale, and of s_i a_i / scale, as the dual variables are."""
     level = run.level.copy()
     level[0].share = 1.0

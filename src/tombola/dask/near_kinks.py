@@ -17,7 +17,6 @@ Nothing is kept between rounds, so the death of a worker loses nothing but its t
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tombola.compiling import kernel
 from tombola.dask.local import centring_of, draw_key, models_of, targets_of
@@ -26,7 +25,7 @@ from tombola.dask.partition import Partition
 from tombola.problems.linear import Linear
 from tombola.problems.rows import mean_entries
 from tombola.samplers.water_filling import choose
-from tombola.state import Floats
+from tombola.state import Floats, Ints
 
 __all__ = ["REACHES", "Extract", "NearRows", "Request", "extract"]
 
@@ -37,76 +36,36 @@ FULL = 2  # rows for each column, at least
 
 
 class Request(NamedTuple):
-    """What the driver asks of every partition in a round; A outputs are not done yet.
-
-    Attributes
-    ----------
-    round : int
-    outputs : ndarray of shape (A,)
-        Their numbers.
-    starts, points : ndarray of shape (A, width)
-        The best solution so far, and the one after a step from there.
-    widths : ndarray of shape (A,)
-        Over what width around a kink dual variables at the points go from one side to the other.
-    rows : ndarray of shape (A,)
-        How many rows of all partitions are wanted for each output; 0: none.
-    most : float
-        Numbers in the rows of all partitions and outputs.
-    """
+    """What the driver asks of every partition in a round; A outputs are not done yet."""
 
     round: int
-    outputs: NDArray[np.int64]
-    starts: NDArray[np.float64]
-    points: NDArray[np.float64]
-    widths: NDArray[np.float64]
-    rows: NDArray[np.int64]
-    most: float
+    outputs: Ints  # (A,): their numbers
+    starts: Floats  # (A, width): the best solutions so far
+    points: Floats  # (A, width): those after a step from there
+    widths: Floats  # (A,): around a kink, over which dual variables go from side to side
+    rows: Ints  # (A,): how many are wanted of all partitions; 0: none
+    most: float  # numbers in the rows of all partitions and outputs
 
 
 class NearRows(NamedTuple):
-    """Rows that were drawn: with a probability of 1 if near a kink, else with less.
+    """Rows that were drawn: with a probability of 1 if near a kink, else with less."""
 
-    Attributes
-    ----------
-    X : ndarray or CSR matrix, shape (m, d)
-    targets, weights : ndarray of shape (m,)
-        As the problem has them.
-    duals : ndarray of shape (m,)
-        -phi' at the point.
-    probabilities : ndarray of shape (m,)
-    """
-
-    X: Any
-    targets: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    duals: NDArray[np.float64]
-    probabilities: NDArray[np.float64]
+    X: Any  # an array or a CSR matrix
+    targets: Floats  # these and the weights are as the problem has them
+    weights: Floats
+    duals: Floats  # -phi' at the point
+    probabilities: Floats
 
 
 class Extract(NamedTuple):
-    """What a partition returns from a round; A outputs.
+    """What a partition returns from a round; A outputs. a_i is -phi' at the point."""
 
-    Attributes
-    ----------
-    losses : ndarray of shape (A, reaches)
-        The sum of s_i phi where each part of the step ends.
-    duals : ndarray of shape (A, 2, d + 1)
-        The sums of s_i a_i x_i and s_i a_i with a_i = -phi' at the point, over a_i > 0 and a_i < 0.
-    conjugates : ndarray of shape (A, 2)
-        The sums of s_i phi*(-a_i), over the same.
-    terms : ndarray of shape (A,)
-        The sum of their absolute values.
-    near : list of NearRows or None
-    visits : int
-        Rows visited, over outputs.
-    """
-
-    losses: NDArray[np.float64]
-    duals: NDArray[np.float64]
-    conjugates: NDArray[np.float64]
-    terms: NDArray[np.float64]
+    losses: Floats  # (A, reaches): sums of s_i phi where each part of the step ends
+    duals: Floats  # (A, 2, d + 1): sums of s_i a_i (x_i, 1) over a_i > 0 and a_i < 0
+    conjugates: Floats  # (A, 2): those of s_i phi*(-a_i)
+    terms: Floats  # (A,): those of their absolute values
     near: list[NearRows | None]
-    visits: int
+    visits: int  # rows visited, over outputs
 
 
 def extract(partition: Partition, number: int, setting: Setting, request: Request) -> Extract:
@@ -153,7 +112,7 @@ def extract(partition: Partition, number: int, setting: Setting, request: Reques
     return found._replace(visits=n * A)
 
 
-def balance(model: Any, setting: Setting) -> NDArray[np.float64]:
+def balance(model: Any, setting: Setting) -> Floats:
     """Return the weight of all rows of the same class, for each row; 1 for a regression."""
     if setting.classes is None and (np.abs(model.targets) != 1.0).any():
         return np.ones(model.targets.size)

@@ -18,6 +18,7 @@ from tombola.problems.rows import squared_norms
 from tombola.solvers.choice import has_kinks
 from tombola.solvers.dual.start import LONG, longest_usual
 from tombola.solvers.gap import ROUNDING, best_constant
+from tombola.state import Floats
 
 __all__ = [
     "Beginning",
@@ -36,45 +37,22 @@ LITTLE = 1e-7  # of alpha: the l2 of steps, for l1 alone
 
 
 class Overview(NamedTuple):
-    """Sums over rows; those with L in their shape are apart for every label.
-
-    Attributes
-    ----------
-    rows : int
-    columns : int
-    labels : ndarray of shape (L,)
-        Those that occur, in order; one label, 0, for a regression or an indicator matrix.
-    counts, masses : ndarray of shape (L,)
-        Rows, and the sum of their weights.
-    usual, squares : ndarray of shape (L,)
-        Of rows that are not long: the sum of weights, and of weights times |x|^2.
-    sums : ndarray of shape (L, d)
-        Of rows that are not long: the sum of weights times x.
-    median : float
-        Of the squared lengths, around the mean if rows are centred.
-    positive : ndarray of shape (K,)
-        For an indicator matrix: the weight of the rows with a one, by column; else empty.
-    points, shares : ndarray
-        For a regression: targets, and the weight that each stands for; else empty.
-    mark : str
-        A hash of targets, weights and lengths of all rows, and of their sums.
-    """
+    """Sums over rows; those with L in their shape are apart for every label."""
 
     rows: int
     columns: int
-    labels: NDArray[Any]
-    counts: NDArray[np.int64]
-    masses: NDArray[np.float64]
-    usual: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    sums: NDArray[np.float64]
-    median: float
-    positive: NDArray[np.float64]
-    points: NDArray[np.float64]
-    shares: NDArray[np.float64]
-    mark: str = ""
+    labels: NDArray[Any]  # (L,): in order; one, 0, for a regression or an indicator matrix
+    masses: Floats  # (L,): the sums of weights
+    usual: Floats  # (L,): the same of rows that are not long
+    squares: Floats  # (L,): of those, the sums of weights times |x|^2
+    sums: Floats  # (L, d): of those, the sums of weights times x
+    median: float  # of the squared lengths, around the mean if rows are centred
+    positive: Floats  # (K,): the weight of the ones in columns of an indicator matrix; else empty
+    points: Floats  # targets of a regression, else empty
+    shares: Floats  # the weight that each of them stands for
+    mark: str  # a hash of targets, weights and lengths of all rows, and of their sums
 
-    def mass(self, class_weights: NDArray[np.float64] | None) -> float:
+    def mass(self, class_weights: Floats | None) -> float:
         """Return the sum of the weights of all rows."""
         return float(self.masses.sum() if class_weights is None else class_weights @ self.masses)
 
@@ -108,7 +86,6 @@ def look_at(partition: Partition, number: int, numeric: bool, centre: bool) -> O
         rows=n,
         columns=d,
         labels=labels,
-        counts=np.bincount(codes, minlength=L),
         masses=sums_of(codes, weights, L),
         usual=sums_of(codes, shares, L),
         squares=sums_of(codes, shares * lengths, L),
@@ -138,14 +115,12 @@ def sorted_labels(y: NDArray[Any], name: str) -> NDArray[Any]:
         raise TypeError(f"{name} has labels of several types, which have no order") from None
 
 
-def sums_of(codes: Any, values: Any, count: int) -> NDArray[np.float64]:
+def sums_of(codes: Any, values: Any, count: int) -> Floats:
     """Return the sum of the values of each code."""
     return np.asarray(np.bincount(codes, values, count), dtype=np.float64)
 
 
-def sketch(
-    y: NDArray[np.float64], weights: NDArray[np.float64], points: int = POINTS
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def sketch(y: Floats, weights: Floats, points: int = POINTS) -> tuple[Floats, Floats]:
     """Return few targets with weights that stand for many: means of neighbours, in order."""
     order = np.argsort(y, kind="stable")
     y, weights = np.asarray(y, dtype=np.float64)[order], weights[order]
@@ -173,12 +148,10 @@ def merge(overviews: list[Overview]) -> Overview:
     numbers = {o.labels.dtype.kind in "biuf" for o in some}
     kind = None if len(numbers) == 1 else object  # or numbers would become text
     labels = sorted_labels(np.concatenate([o.labels for o in some], dtype=kind), "y")
-    L = len(labels)
-    counts, masses, usual, squares = np.zeros((4, L))
-    sums = np.zeros((L, columns))
+    masses, usual, squares = np.zeros((3, len(labels)))
+    sums = np.zeros((len(labels), columns))
     for o in some:
         at = np.searchsorted(labels, o.labels)
-        counts[at] += o.counts
         masses[at] += o.masses
         usual[at] += o.usual
         squares[at] += o.squares
@@ -191,7 +164,6 @@ def merge(overviews: list[Overview]) -> Overview:
         rows=sum(o.rows for o in some),
         columns=columns,
         labels=labels,
-        counts=counts.astype(np.int64),
         masses=masses,
         usual=usual,
         squares=squares,
@@ -205,48 +177,21 @@ def merge(overviews: list[Overview]) -> Overview:
 
 
 class Setting(NamedTuple):
-    """What a task must know besides its rows; it is sent to every worker once.
+    """What a task must know besides its rows; it is sent to every worker once."""
 
-    Attributes
-    ----------
-    kind : type
-        The problem, for example `tombola.problems.Logistic`.
-    options : dict
-        Its parameters: alpha, l1_ratio, fit_intercept and those of the loss.
-    n : int
-        Rows of all partitions.
-    parts : int
-        Partitions that have rows.
-    factor : float
-        Sample weights are multiplied by this, which gives them the mean 1.
-    classes : ndarray or None
-        The labels, in order; None for a regression or an indicator matrix.
-    class_weights : ndarray or None
-        A weight for each class.
-    outputs : int
-        The number of problems: one, or one for each class or column of y.
-    mean : ndarray of shape (d,)
-        That rows are centred by, zeros if they are not.
-    length, longest : float
-        The mean squared length of rows, and that above which they count as long.
-    seed : int
-    sampler : {"auto", "shuffle"}
-        How steps draw rows: see `tombola.dask.local.take_steps`.
-    """
-
-    kind: Any
-    options: dict[str, Any]
-    n: int
-    parts: int
-    factor: float
-    classes: NDArray[Any] | None
-    class_weights: NDArray[np.float64] | None
-    outputs: int
-    mean: NDArray[np.float64]
-    length: float
-    longest: float
+    kind: Any  # of the problem, for example `tombola.problems.Logistic`
+    options: dict[str, Any]  # alpha, l1_ratio, fit_intercept and those of the loss
+    n: int  # rows of all partitions
+    parts: int  # partitions that have rows
+    factor: float  # of sample weights, which gives them the mean 1
+    classes: NDArray[Any] | None  # in order; None for a regression or an indicator matrix
+    class_weights: Floats | None
+    outputs: int  # problems: one, or one for each class or column of y
+    mean: Floats  # (d,): that rows are centred by, zeros if they are not
+    length: float  # the mean squared length of rows
+    longest: float  # the squared length above which rows count as long
     seed: int
-    sampler: str
+    sampler: str  # how steps draw rows: see `tombola.dask.local.take_steps`
 
     @property
     def l1(self) -> float:
@@ -276,7 +221,7 @@ def make_setting(
     options: dict[str, Any],
     *,
     classes: NDArray[Any] | None = None,
-    class_weights: NDArray[np.float64] | None = None,
+    class_weights: Floats | None = None,
     outputs: int = 1,
     seed: int = 0,
     sampler: str = "auto",
@@ -356,7 +301,7 @@ def begin(overview: Overview, setting: Setting) -> list[Beginning]:
     ]
 
 
-def _begin(setting: Setting, y: NDArray[Any], weights: NDArray[np.float64]) -> Beginning:
+def _begin(setting: Setting, y: NDArray[Any], weights: Floats) -> Beginning:
     problem = setting.kind(np.zeros((len(y), 1)), y, sample_weight=weights, **setting.options)
     intercept, _ = best_constant(problem)
     model, curvature = problem.model, 1.0

@@ -5,40 +5,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tombola.problems.rows import Rows, as_rows
 from tombola.validation import LARGEST, check_finite, checked_array, compressed_rows
 
-__all__ = ["Partition", "assemble", "check_targets", "check_total", "rows_of"]
+__all__ = ["Partition", "assemble", "check_targets", "check_total", "rows_of", "stacked"]
 
 
 class Partition(NamedTuple):
-    """Rows with their targets and weights.
+    """Rows with their targets and weights."""
 
-    Attributes
-    ----------
-    X : ndarray or CSR matrix, shape (n, d)
-    y : ndarray or None
-        Shape (n,), or (n, K) for an indicator matrix.
-    weights : ndarray
-        Sample weights; all 1 if none are given.
-    """
-
-    X: Any
-    y: NDArray[Any] | None
-    weights: NDArray[np.float64]
+    X: Any  # an array or a CSR matrix, (n, d)
+    y: NDArray[Any] | None  # (n,), or (n, K) for an indicator matrix
+    weights: NDArray[np.float64]  # of samples; all 1 if none are given
 
 
 def assemble(number: int, X: Any, y: Any = None, weights: Any = None) -> Partition:
-    """Return a partition of blocks of collections: arrays, sparse matrices, pandas frames.
-
-    Parameters
-    ----------
-    number : int
-        The number of the partition, for errors.
-    X, y, weights
-        A block of each.
-    """
+    """Return a partition of blocks of collections: arrays, sparse matrices, pandas frames."""
     rows = plain(X)
     target = None if y is None else plain(y)
     if target is not None:
@@ -79,13 +63,7 @@ def rows_of(partition: Partition, number: int) -> Rows:
 def check_targets(y: NDArray[Any], number: int, numeric: bool) -> None:
     """Raise an error that names the first target of a partition that is no number, or no label.
 
-    Parameters
-    ----------
-    y : ndarray
-    number : int
-        The number of the partition.
-    numeric : bool
-        Whether targets are those of a regression; else labels or an indicator matrix.
+    Unless `numeric`, targets are labels or an indicator matrix.
     """
     name = f"partition {number}: y"
     if y.ndim > 2 or (numeric and y.ndim == 2):
@@ -110,6 +88,13 @@ def check_total(masses: Any) -> None:
     """Raise an error if the sum of all sample weights is 0."""
     if not np.sum(masses) > 0:
         raise ValueError("all sample weights are zero: at least one must be positive")
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Return the rows of arrays or sparse matrices, one below the other."""
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.vstack([sparse.csr_matrix(part) for part in parts], format="csr")
+    return np.concatenate(parts)
 
 
 def plain(block: Any) -> Any:

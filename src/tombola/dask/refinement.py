@@ -12,12 +12,11 @@ The number of rounds does not depend on the number of partitions, and no partiti
 """
 
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.dask.fit import Bounds, Counts, Driver, Fit, Output
+from tombola.dask.fit import Counts, Driver, Fit, Output, added
 from tombola.dask.kink_model import KinkModel
 from tombola.dask.local import draw_key
 from tombola.dask.near_kinks import REACHES, Extract, Request, extract
@@ -57,14 +56,6 @@ class KinkOutput(Output):
     """One output of the fit."""
 
     trust: Cell[KinkTrust]
-
-    @classmethod
-    def begun(cls, setting: Setting, beginning: Beginning, rows: int) -> Self:
-        """Return an output at w = 0."""
-        point = np.zeros(setting.width)
-        point[setting.mean.size :] = beginning.intercept
-        trust = cell(KinkTrust(firm=setting.softness, rows=rows))
-        return cls(point=point, best=point.copy(), bounds=cell(Bounds()), trust=trust)
 
     def settle(self, setting: Setting, losses: NDArray[np.float64]) -> bool:
         """Set the best point, by the losses along the step; return whether all of it was taken.
@@ -143,18 +134,7 @@ class KinkOutput(Output):
 
 
 class Refinement(Fit):
-    """A fit in rounds, of a loss with kinks.
-
-    Parameters
-    ----------
-    setting : Setting
-    beginnings : sequence of Beginning
-    runner : LocalRunner
-    tol : float
-        Of the relative duality gap.
-    rows : int, default=8192
-        That are drawn for an output in the first round.
-    """
+    """A fit in rounds, of a loss with kinks; `rows` are drawn for an output in the first round."""
 
     def __init__(
         self,
@@ -164,7 +144,12 @@ class Refinement(Fit):
         tol: float,
         rows: int = ROWS,
     ) -> None:
-        outputs = [KinkOutput.begun(setting, beginning, rows) for beginning in beginnings]
+        outputs = [
+            KinkOutput.at_zero(
+                setting, intercept, trust=cell(KinkTrust(firm=setting.softness, rows=rows))
+            )
+            for intercept, _ in beginnings
+        ]
         super().__init__(setting, outputs, runner, tol, rows, Driver(counts=cell(Counts())))
 
     def step(self, *, last: bool = False) -> bool:
@@ -189,19 +174,14 @@ class Refinement(Fit):
         self.count(request, found, last)
         for at, c in enumerate(active):
             output = outputs[at]
-            whole = output.settle(setting, np.sum([part.losses[at] for part in found], axis=0))
+            whole = output.settle(setting, added(found, "losses", at))
             if last or not whole or output.relative_gap <= self.tol:
                 continue
             near = [rows for part in found if (rows := part.near[at]) is not None]
             model = KinkModel(
-                setting,
-                request.points[at],
-                near,
-                np.sum([part.duals[at] for part in found], axis=0),
-                np.sum([part.conjugates[at] for part in found], axis=0),
-                float(sum(part.terms[at] for part in found)),
-                tilted=request.round > 0,
-            )
+                setting, request.points[at], near, added(found, "duals", at),
+                added(found, "conjugates", at), added(found, "terms", at), request.round > 0,
+            )  # fmt: skip
             key = draw_key(setting.seed, DRIVER, request.round, c)
             output.learn(setting, model, self.tol, key)
         return not self.active

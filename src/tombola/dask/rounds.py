@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tombola.dask.fit import Bounds, Counts, Driver, Fit, Output
+from tombola.dask.fit import Counts, Driver, Fit, Output, added
 from tombola.dask.local import Plan, Report, Sums
 from tombola.dask.overview import Beginning, Setting, lower_bound
 from tombola.dask.runners import LocalRunner
@@ -61,19 +61,13 @@ class SmoothOutput(Output):
     @classmethod
     def begun(cls, setting: Setting, beginning: Beginning) -> Self:
         """Return an output at w = 0."""
-        d = setting.mean.size
-        w, centre, previous = np.zeros((3, d))
-        point = np.zeros(setting.width)
-        point[d:] = beginning.intercept
-        output = cls(
-            point=point,
-            best=point.copy(),
-            bounds=cell(Bounds()),
+        d, intercept = setting.mean.size, beginning.intercept
+        output = cls.at_zero(
+            setting,
+            intercept,
             slopes=np.zeros(d + 1),
-            w=w,
-            centre=centre,
-            previous=previous,
-            level=new_level(setting.l1, setting.softness, setting.n, beginning.intercept),
+            **dict(zip(("w", "centre", "previous"), np.zeros((3, d)), strict=True)),
+            level=new_level(setting.l1, setting.softness, setting.n, intercept),
             trust=cell(Trust(firm=least_firm(setting))),
         )
         output._strengthen(setting, beginning.curvature, beginning.curvature * setting.length)
@@ -87,7 +81,7 @@ class SmoothOutput(Output):
         """
         n, bounds, d, l1, l2 = setting.n, self.bounds[0], setting.mean.size, setting.l1, setting.l2
         w = self.point[:d]
-        primal = float(sums.losses) / n + l2 / 2 * float(w @ w) + l1 * float(np.abs(w).sum())
+        primal = float(sums.losses / n + l2 / 2 * (w @ w) + l1 * np.abs(w).sum())
         self.measure(primal)
         fine = primal <= bounds.primal + SLACK * bounds.unit
         if primal < bounds.primal:
@@ -95,7 +89,7 @@ class SmoothOutput(Output):
             self.best[:] = self.point
         if own is not None:
             balanced = own if side is None else own - (1.0 - ratio) * side
-            dual = lower_bound(setting, balanced, float(sums.conjugates), float(sums.terms))
+            dual = lower_bound(setting, balanced, sums.conjugates, sums.terms)
             bounds.dual = max(bounds.dual, dual)
         self.tighten(bounds.dual)
         return bool(fine)
@@ -118,7 +112,7 @@ class SmoothOutput(Output):
         """
         n, d, mean, level = setting.n, setting.mean.size, setting.mean, self.level[0]
         w = self.point[:d]
-        self._strengthen(setting, float(sums.curvature) / n, float(sums.trace) / n)
+        self._strengthen(setting, sums.curvature / n, sums.trace / n)
         root = math.sqrt(level.share)
         beta = 0.0 if self.trust[0].back else (1.0 - root) / (1.0 + root)
         self.centre[:] = w + beta * (w - self.previous)
@@ -153,21 +147,7 @@ class AscentDriver(Driver):
 
 
 class Ascent(Fit):
-    """A fit in rounds, of a smooth loss.
-
-    Parameters
-    ----------
-    setting : Setting
-    beginnings : sequence of Beginning
-    partitions : int
-    runner : LocalRunner
-    tol : float
-        Of the relative duality gap.
-    epochs : float
-        Local epochs of a round.
-    """
-
-    driver: AscentDriver
+    """A fit in rounds, of a smooth loss, with a number of local epochs in each."""
 
     def __init__(
         self,
@@ -205,10 +185,8 @@ class Ascent(Fit):
         lost = any(report.restarted for report in reports)
         for at, c in enumerate(active):
             output = self.outputs[c]
-            sums = Sums(*(sum(report.sums[j][at] for report in reports) for j in range(5)))
-            side = None
-            if reports[0].side.size:
-                side = np.sum([report.side[at] for report in reports], axis=0)
+            sums = Sums(*added(reports, "sums", at).tolist())
+            side = added(reports, "side", at) if reports[0].side.size else None
             fine = output.bound(
                 setting, sums, None if lost else own[c, :-1], side, float(plan.ratios[at])
             )
@@ -270,6 +248,5 @@ class Ascent(Fit):
             if report.start.size:
                 self.driver.contributions[k, c] = report.start[at]
             self.driver.contributions[k, c] += report.change[at]
-            self.driver.positive[k, c] = report.positive[at]
-            self.driver.negative[k, c] = report.negative[at]
-        return np.asarray(np.sum([report.change[at] for report in reports], axis=0))
+            self.driver.positive[k, c], self.driver.negative[k, c] = report.sides[at]
+        return np.asarray(added(reports, "change", at))

@@ -19,31 +19,26 @@ from numpy.typing import NDArray
 from tombola.dask.local import Plan, Report, take_part
 from tombola.dask.overview import Setting
 from tombola.dask.partition import assemble
+from tombola.estimators.clusters import is_forked
 
-__all__ = ["ClusterRunner", "LocalRunner", "current_client", "make_runner"]
+__all__ = ["ClusterRunner", "LocalRunner", "make_runner"]
 
 TRIES = 20  # of a round, where workers die in it
 PAUSE = 0.5  # seconds before the next one, where nothing could be sent
 
 
-def current_client(client: Any) -> Any:
-    """Return the client that was given, the current one, or None."""
+def make_runner(parts: list[tuple[Any, Any, Any]], client: Any) -> Any:
+    """Return what carries out tasks on partitions: by a client, the current one, or here."""
     from distributed import Client, get_client
 
-    if client is not None:
-        if not isinstance(client, Client):
-            raise TypeError(f"client must be a distributed.Client, got {client!r}")
-        return client
-    try:
-        return get_client()
-    except ValueError:
-        return None
-
-
-def make_runner(parts: list[tuple[Any, Any, Any]], client: Any) -> Any:
-    """Return what carries out tasks on partitions: on the cluster of a client, or here."""
-    client = current_client(client)
-    return LocalRunner(parts) if client is None else ClusterRunner(parts, client)
+    if client is None:
+        try:
+            client = get_client()
+        except ValueError:
+            return LocalRunner(parts)
+    if not isinstance(client, Client):
+        raise TypeError(f"client must be a distributed.Client, got {client!r}")
+    return ClusterRunner(parts, client)
 
 
 def on_partition(task: Callable[..., Any], number: int, X: Any, y: Any, w: Any, more: Any) -> Any:
@@ -63,17 +58,23 @@ class LocalRunner:
 
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
         """Return task(partition, number, *more) for all partitions."""
-        calls = [
-            dask.delayed(on_partition, traverse=False)(task, k, *part, more)
-            for k, part in enumerate(self.parts)
-        ]
-        return list(dask.compute(*calls))
+        return self._compute([self._call(task, k, more) for k in range(len(self.parts))])
+
+    def _call(self, task: Callable[..., Any], k: int, more: Any, **options: Any) -> Any:
+        """Return a task on a partition, for later."""
+        make = dask.delayed(on_partition, traverse=False)
+        return make(task, k, *self.parts[k], more, **options)
+
+    def _compute(self, calls: list[Any]) -> list[Any]:
+        """Return the results of calls; in a forked child without Dask's threads, which are gone."""
+        return list(dask.compute(*calls, **({"scheduler": "sync"} if is_forked() else {})))
 
     def run(self, setting: Setting, plan: Plan) -> list[Report]:
         """Carry out a round of dual ascent on all partitions; return their reports, in order."""
-        make = dask.delayed(local_round, traverse=False)
-        calls = [make(k, *part, self.duals[k], setting, plan) for k, part in enumerate(self.parts)]
-        reports, self.duals = map(list, zip(*dask.compute(*calls), strict=True))
+        calls = [
+            self._call(take_part, k, (duals, setting, plan)) for k, duals in enumerate(self.duals)
+        ]
+        reports, self.duals = map(list, zip(*self._compute(calls), strict=True))
         return reports
 
     def state(self) -> Iterable[NDArray[np.float64] | None]:
@@ -89,13 +90,6 @@ class LocalRunner:
         self.duals = [None] * len(self.parts)
 
 
-def local_round(
-    number: int, X: Any, y: Any, w: Any, duals: Any, setting: Setting, plan: Plan
-) -> tuple[Report, NDArray[np.float64]]:
-    """Carry out a round on a partition in this process."""
-    return take_part(assemble(number, X, y, w), duals, setting, plan, number)
-
-
 class ClusterRunner(LocalRunner):
     """Carries out tasks on the workers of a cluster, which keep the dual variables: futures."""
 
@@ -106,12 +100,9 @@ class ClusterRunner(LocalRunner):
 
     def map(self, task: Callable[..., Any], *more: Any) -> list[Any]:
         """Return task(partition, number, *more) for all partitions."""
-        make = dask.delayed(on_partition, traverse=False)
-
-        def call(k: int, sent: Any, name: str) -> Any:
-            return make(task, k, *self.parts[k], sent, dask_key_name=name)
-
-        return self._carry_out(call, more)
+        return self._carry_out(
+            lambda k, sent, name: self._call(task, k, sent, dask_key_name=name), more
+        )
 
     def run(self, setting: Setting, plan: Plan) -> list[Report]:
         """Carry out a round; partitions whose dual variables were lost start over."""
@@ -209,8 +200,8 @@ def cluster_round(
     number: int, X: Any, y: Any, w: Any, duals: Any, sent: Any, key: str, owner: str
 ) -> Report:
     """Carry out a round on a partition in a worker, which keeps the dual variables."""
-    setting, plan = sent
-    report, duals = take_part(assemble(number, X, y, w), duals, setting, plan, number)
+    report: Report
+    report, duals = on_partition(take_part, number, X, y, w, (duals, *sent))
     keep(key, duals, owner)
     return report
 

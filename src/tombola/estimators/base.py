@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from tombola.estimators.parameters import COUNT, Declared, one_of, parameter
+from tombola.samplers import Sampler
+from tombola.samplers.registry import UNGROUPED
 from tombola.validation import LARGEST, check_finite, checked_sparse, without_duplicates
 
 __all__ = [
@@ -42,36 +43,19 @@ def checks_parameters(fit: Method) -> Method:
 
 
 class Part(NamedTuple):
-    """One problem of a fit: the only one, or one class against the others.
+    """One problem of a fit: the only one, or one class against the others."""
 
-    Attributes
-    ----------
-    label : object
-        The class, None where there is one problem only.
-    make : callable
-        Makes the problem.
-    groups : ndarray of shape (n,) or None
-        The groups of the rows: class labels, or in one-vs-all the two sides.
-    """
-
-    label: Any
-    make: Callable[[], Any]
-    groups: NDArray[Any] | None
+    label: Any  # the class, None if there is one problem only
+    make: Callable[[], Any]  # makes the problem
+    groups: NDArray[Any] | None  # of rows: class labels, or in one-vs-rest the two sides
 
 
 class Observer:
-    """What a caller sees of the fit of a part, and may do to it; this one lets it run.
+    """What a caller sees of the fit of a part, and may do to it; this one lets it run."""
 
-    Attributes
-    ----------
-    marks : sequence of int
-        The rounds after which the objective is evaluated, for the trace of the result.
-    epoch : callable or None
-        Called after each epoch, or round by columns, with the rounds done, the solution (None by
-        columns) and the duality gap if the solver has just computed it, else NaN.
-    """
-
-    marks: Sequence[int] = ()
+    marks: Sequence[int] = ()  # rounds after which the objective is evaluated, for the trace
+    # called after each epoch, or round by columns, with the rounds done, the solution (None by
+    # columns) and the duality gap if the solver has just computed it, else NaN
     epoch: Callable[[int, Any, float], None] | None = None
 
     def begin(self, problem: Any, choice: Any, rule: Any) -> Any:
@@ -164,25 +148,17 @@ class AcceptsSparse:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DrawingEstimator(AcceptsSparse, BaseEstimator):
-    """An estimator that draws items: the parameters that all of them have.
+class DrawingEstimator(AcceptsSparse, Declared):
+    """An estimator that draws rows: the parameters that all of them have."""
 
-    Estimators are dataclasses whose fields are the parameters, since a constructor of
-    scikit-learn only sets its arguments as attributes.
-    """
-
-    warm_start: bool = False
-    verbose: int = 0
+    sampler: Any = parameter("auto", one_of(*UNGROUPED), Sampler, callable)
+    max_iter: int = parameter(100, COUNT)
+    random_state: Any = parameter(None, "random_state")
+    warm_start: bool = parameter(False, "boolean")
+    verbose: int = parameter(0, "verbose")
 
     # makes the observer of the k-th part of a fit, perhaps in a thread
     observe: ClassVar[Any] = staticmethod(lambda k, part: Observer())
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-        "warm_start": ["boolean"],
-        "verbose": ["verbose"],
-    }
 
 
 class LinearPrediction:

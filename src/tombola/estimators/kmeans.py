@@ -1,18 +1,23 @@
 """k-means on coresets, polished over all rows."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from tombola.coreset import coreset, draw_coreset
 from tombola.estimators.base import checked_rows, checked_weights, checks_parameters
-from tombola.estimators.clusters import Clusters, clustering_problem
-from tombola.estimators.lloyd import Assignment, assign, enough, lloyd
-from tombola.estimators.parameters import KMeansParameters
+from tombola.estimators.clusters import (
+    Assignment,
+    Clusters,
+    assign,
+    clustering_problem,
+    enough,
+    lloyd,
+)
+from tombola.estimators.parameters import KMeansParameters, parameter
 
 __all__ = ["KMeans"]
 
@@ -20,8 +25,8 @@ MOST = 0.25  # of the rows: with more draws than that, all rows are used
 LITTLE = 5e-4  # the share of the cost below which a step over all rows is the last
 
 
-@dataclass(eq=False, repr=False)
-class KMeans(Clusters, KMeansParameters, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class KMeans(Clusters, KMeansParameters):
     """k-means on a few weighted rows, polished over all rows.
 
         sum_i s_i min_q |x_i - q|^2
@@ -32,7 +37,8 @@ class KMeans(Clusters, KMeansParameters, BaseEstimator):
     Lloyd's algorithm over all rows. Each of these visits all rows once, so that the fit takes
     a few passes where Lloyd's algorithm alone takes a hundred or more.
 
-    Where the data have few rows, all are clustered at once, by scikit-learn's `KMeans`.
+    Where the data have few rows, all are clustered at once, by scikit-learn's `KMeans`. In a forked
+    child that uses one thread: scikit-learn's hangs there if the parent has fitted one.
 
     Parameters
     ----------
@@ -95,16 +101,11 @@ default="k-means++"
     Bachem, Lucic, Krause (2017). Practical Coreset Constructions for Machine Learning.
     """
 
-    copy_x: bool = True
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **KMeansParameters._parameter_constraints,
-        "copy_x": ["boolean"],
-    }
+    copy_x: bool = parameter(True, "boolean")
 
     @checks_parameters
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> "KMeans":
-        """Find the centres.
+        """Find the centres; return self.
 
         Parameters
         ----------
@@ -113,10 +114,6 @@ default="k-means++"
             at once. Memory maps are read in parts.
         y : ignored
         sample_weight : array-like, shape (n,), optional
-
-        Returns
-        -------
-        self
         """
         X = checked_rows(self, X, reset=True)
         weights = checked_weights(sample_weight, X)

@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola.estimators.base import checked_weights, checks_parameters, draw_seeds
-from tombola.estimators.familiar import names_ours
 from tombola.estimators.lasso_path import enet_path, lasso_path
-from tombola.estimators.sparse_fit import SparseFit, SparseModel, checked_columns, warn_unconverged
+from tombola.estimators.parameters import FROM_0, SHARE, names_ours, one_of, parameter
+from tombola.estimators.sparse_fit import SparseModel, checked_columns, warn_unconverged
 from tombola.samplers.registry import UNGROUPED
 from tombola.solvers.lasso.working_sets import drawing
 
@@ -23,24 +21,16 @@ __all__ = ["ElasticNet", "Lasso", "SparseRegressor"]
 class SparseRegressor(SparseModel):
     """Least squares with an l1 penalty: `Lasso` and `ElasticNet`."""
 
-    alpha: float = 1.0
+    alpha: float = parameter(1.0, FROM_0)
     _: KW_ONLY
-    sampler: Any = "auto"
-    warm_start: bool = False
+    sampler: Any = parameter("auto", one_of(*UNGROUPED, "cyclic"), callable)
+    warm_start: bool = parameter(False, "boolean")
 
-    samplers = (*UNGROUPED, "cyclic")
     l1_ratio = 1.0
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SparseModel._parameter_constraints,
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "sampler": [StrOptions(set(samplers)), callable],
-        "warm_start": ["boolean"],
-    }
 
     @checks_parameters
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model.
+        """Fit the model; return self.
 
         Parameters
         ----------
@@ -50,10 +40,6 @@ class SparseRegressor(SparseModel):
             Several columns are k models, each fitted alone.
         sample_weight : array-like, shape (n,), optional
             A weight of 2 is the same as the row twice.
-
-        Returns
-        -------
-        self
         """
         X, y = checked_columns(self, X, y)
         targets = np.ascontiguousarray(np.atleast_2d(y.T))
@@ -62,10 +48,7 @@ class SparseRegressor(SparseModel):
         draws = drawing(self.sampler, draw_seeds(self.random_state, 1)[0])
         found = []
         for target, start in zip(targets, starts, strict=True):
-            fit = SparseFit(
-                X, target, weights, fit_intercept=self.fit_intercept, positive=self.positive,
-                draws=draws, tol=self.tol, max_iter=self.max_iter,
-            )  # fmt: skip
+            fit = self._on(X, target, weights, draws)
             if start is not None:
                 fit.start(start)
             report = print_round if self.verbose else None
@@ -204,11 +187,6 @@ precompute, copy_X, selection
     (array([0. , 2.8, 0. , 0. , 0. ]), 1.0)
     """
 
-    l1_ratio: float = 0.5
+    l1_ratio: float = parameter(0.5, SHARE)
 
     path: ClassVar[Callable[..., tuple[NDArray[Any], ...]]] = staticmethod(enet_path)
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SparseRegressor._parameter_constraints,
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-    }

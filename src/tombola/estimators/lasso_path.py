@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.metadata_routing import (
@@ -21,7 +20,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.parallel import Parallel, delayed
 
 from tombola.estimators.base import checked_weights, checks_parameters, draw_seeds, one_column
-from tombola.estimators.familiar import check_words, names_ours
+from tombola.estimators.parameters import COUNT, SHARE, check_words, names_ours, parameter
 from tombola.estimators.sparse_fit import SparseFit, SparseModel, checked_columns, warn_unconverged
 from tombola.solvers.lasso.rounds import Minimum
 from tombola.solvers.lasso.working_sets import drawing
@@ -108,11 +107,9 @@ def enet_path(
         alphas = positive_count("alphas", alphas, "penalties")
     tol = not_negative("tol", tol)
     max_iter = positive_count("max_iter", max_iter, "rounds")
-    X, y = checked_columns(BaseEstimator(), X, y)
-    fit = SparseFit(
-        X, one_column(y), checked_weights(None, X), fit_intercept=False, positive=positive,
-        draws=drawing("auto", 0), tol=tol, max_iter=max_iter,
-    )  # fmt: skip
+    model = SparseModel(fit_intercept=False, positive=positive, tol=tol, max_iter=max_iter)
+    X, y = checked_columns(model, X, y)
+    fit = model._on(X, one_column(y), checked_weights(None, X), drawing("auto", 0))
     grid = alpha_grid(fit, alphas, l1_ratio, eps)
     fit.sum_up(grid.size)
     found = list(fit.path(grid, l1_ratio, print_alpha if verbose else None))
@@ -128,18 +125,6 @@ def lasso_path(X: Any, y: ArrayLike, **settings: Any) -> tuple[NDArray[Any], ...
     """Return the lassos of many alphas, without an intercept, each started from the last one.
 
     This is `enet_path` with l1_ratio=1; the other parameters and the results are the same.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix, shape (n, d)
-    y : array-like, shape (n,)
-    **settings
-        As in `enet_path`.
-
-    Returns
-    -------
-    alphas, coefs, dual_gaps, n_iters
-        As in `enet_path`.
 
     Examples
     --------
@@ -161,26 +146,18 @@ def print_alpha(alpha: float, found: Minimum) -> None:
 class SparseModelCV(SparseModel):
     """A model with the penalty of least error in cross-validation: `LassoCV`, `ElasticNetCV`."""
 
-    eps: float = 1e-3
-    alphas: Any = 100
-    cv: Any = None
-    n_jobs: int | None = None
+    eps: float = parameter(1e-3, Interval(Real, 0, 1, closed="right"))
+    alphas: Any = parameter(100, COUNT, "array-like")
+    cv: Any = parameter(None, "cv_object")
+    n_jobs: int | None = parameter(None, Integral, None)
 
     l1_ratio = 1.0
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SparseModel._parameter_constraints,
-        "eps": [Interval(Real, 0, 1, closed="right")],
-        "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
-        "cv": ["cv_object"],
-        "n_jobs": [Integral, None],
-    }
 
     @checks_parameters
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any
     ) -> Self:
-        """Choose the penalty, and fit the model with it to all rows.
+        """Choose the penalty, and fit the model with it to all rows; return self.
 
         Parameters
         ----------
@@ -191,19 +168,12 @@ class SparseModelCV(SparseModel):
         **params
             For the splitter `cv`, such as groups: by scikit-learn's metadata routing, if that is
             enabled.
-
-        Returns
-        -------
-        self
         """
         _raise_for_params(params, self, "fit")
         X, y = checked_columns(self, X, y)
         y, weights = one_column(y), checked_weights(sample_weight, X)
-        whole = SparseFit(
-            X, y, weights, fit_intercept=self.fit_intercept, positive=self.positive,
-            draws=drawing("auto", draw_seeds(self.random_state, 1)[0]), tol=self.tol,
-            max_iter=self.max_iter,
-        )  # fmt: skip
+        draws = drawing("auto", draw_seeds(self.random_state, 1)[0])
+        whole = self._on(X, y, weights, draws)
         ratios = [share(f"l1_ratio[{k}]", r) for k, r in enumerate(np.atleast_1d(self.l1_ratio))]
         grids = [alpha_grid(whole, self.alphas, ratio, self.eps) for ratio in ratios]
         report = print_alpha if self.verbose else None
@@ -339,14 +309,9 @@ precompute, copy_X, selection
     (1.0, (2, 20, 5))
     """
 
-    l1_ratio: Any = 0.5
+    l1_ratio: Any = parameter(0.5, SHARE, "array-like")
 
     path: ClassVar[Callable[..., tuple[NDArray[Any], ...]]] = staticmethod(enet_path)
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SparseModelCV._parameter_constraints,
-        "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
-    }
 
 
 def alpha_grid(fit: SparseFit, alphas: Any, l1_ratio: float, eps: float) -> Floats:

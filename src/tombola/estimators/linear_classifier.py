@@ -4,13 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d, compute_class_weight
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
@@ -21,9 +20,16 @@ from sklearn.utils.multiclass import (
 from sklearn.utils.validation import check_is_fitted
 
 from tombola.estimators.base import Part, checked_rows, checked_weights, checks_parameters
-from tombola.estimators.familiar import names_ours
 from tombola.estimators.linear_estimator import LinearEstimator, of_descents
-from tombola.estimators.parameters import ClassificationLoss, balanced, gives_probabilities
+from tombola.estimators.parameters import (
+    ClassificationLoss,
+    balanced,
+    check_ones,
+    gives_probabilities,
+    names_ours,
+    one_of,
+    parameter,
+)
 from tombola.problems import Softmax
 from tombola.samplers import Sampler
 from tombola.samplers.registry import NAMES
@@ -155,18 +161,9 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
     True
     """
 
-    multi_class: str = "auto"
-    n_jobs: int | None = None
-
-    samplers = NAMES
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearEstimator._parameter_constraints,
-        **ClassificationLoss._parameter_constraints,
-        "multi_class": [StrOptions({"auto", "ovr", "softmax"})],
-        "n_jobs": [None, Integral],
-        "sampler": [StrOptions(set(samplers)), Sampler, callable],
-    }
+    multi_class: str = parameter("auto", one_of("auto", "ovr", "softmax"))
+    n_jobs: int | None = parameter(None, Integral, None)
+    sampler: Any = parameter("auto", one_of(*NAMES), Sampler, callable)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -176,7 +173,7 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
     def _targets(self, y: Any, columns: int, again: bool) -> tuple[Any, Callable[..., list[Part]]]:
         y = checked_labels(y)
         if y.ndim == 2:
-            self._check_columns(y)
+            check_ones(y.mean(axis=0))
         classes = np.arange(y.shape[1]) if y.ndim == 2 else np.unique(y)
         if len(classes) < 2:
             raise ValueError(
@@ -193,16 +190,6 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
         self.classes_: NDArray[Any] = classes
         self.multilabel_ = y.ndim == 2
         return y, partial(self.parts, classes=classes)
-
-    def _check_columns(self, y: NDArray[Any]) -> None:
-        """Raise an error that names a column from which there is nothing to learn."""
-        same = y.all(axis=0) | ~y.any(axis=0)
-        if same.any():
-            k = int(same.argmax())
-            raise ValueError(
-                f"column {k} of y is {int(y[0, k])} in every row: there is nothing to learn from "
-                "it, leave it out"
-            )
 
     @of_descents
     @checks_parameters
@@ -225,10 +212,6 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
         classes : array-like, optional
             All labels that any call will have; needed in the first call, unless y is an indicator
             matrix.
-
-        Returns
-        -------
-        self
         """
         self._check_partial_fit()
         fresh = not hasattr(self, "coef_")

@@ -4,18 +4,19 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from types import MethodType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model._base import SparseCoefMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
 
 from tombola.estimators.base import (
     DrawingEstimator,
@@ -25,13 +26,18 @@ from tombola.estimators.base import (
     checks_parameters,
     draw_seeds,
 )
-from tombola.estimators.familiar import check_values, check_words
-from tombola.estimators.parameters import LinearParameters
+from tombola.estimators.parameters import (
+    COUNT,
+    POSITIVE,
+    LinearParameters,
+    check_values,
+    check_words,
+    one_of,
+    parameter,
+)
 from tombola.estimators.part_fit import PartFit, Past, Stopped, Task, fit_part
 from tombola.estimators.stopping import HeldOut, split_rows
 from tombola.problems.linear import LinearProblem
-from tombola.samplers import Sampler
-from tombola.samplers.registry import UNGROUPED
 from tombola.solvers.base import interruptions
 from tombola.solvers.choice import DESCENTS, STOPS, Choice, choose
 
@@ -62,7 +68,7 @@ class of_descents:  # noqa: N801
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearEstimator(LinearParameters, SparseCoefMixin, DrawingEstimator):
+class LinearEstimator(LinearParameters, DrawingEstimator):
     """A linear model that is fitted by draws of rows: `LinearClassifier` and `LinearRegressor`.
 
     It minimises (1/n) sum_i s_i loss_i + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2), with
@@ -70,30 +76,13 @@ class LinearEstimator(LinearParameters, SparseCoefMixin, DrawingEstimator):
     solves one such problem for each row of `coef_`.
     """
 
-    solver: str = "auto"
-    sampler: Any = "auto"
-    max_iter: int = 100
-    rate: float | None = None
-    batch_size: int = 1
-    average: bool = False
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
-    n_iter_no_change: int = 5
-
-    samplers: ClassVar[tuple[str, ...]] = UNGROUPED
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DrawingEstimator._parameter_constraints,
-        **LinearParameters._parameter_constraints,
-        "solver": [StrOptions({"auto", *STOPS})],
-        "sampler": [StrOptions(set(samplers)), Sampler, callable],
-        "rate": [None, Interval(Real, 0, None, closed="neither")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "average": ["boolean"],
-        "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-    }
+    solver: str = parameter("auto", one_of("auto", *STOPS))
+    rate: float | None = parameter(None, POSITIVE, None)
+    batch_size: int = parameter(1, COUNT)
+    average: bool = parameter(False, "boolean")
+    early_stopping: bool = parameter(False, "boolean")
+    validation_fraction: float = parameter(0.1, Interval(Real, 0, 1, closed="neither"))
+    n_iter_no_change: int = parameter(5, COUNT)
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -132,7 +121,7 @@ class LinearEstimator(LinearParameters, SparseCoefMixin, DrawingEstimator):
 
     @checks_parameters
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model.
+        """Fit the model; return self.
 
         Parameters
         ----------
@@ -143,10 +132,6 @@ class LinearEstimator(LinearParameters, SparseCoefMixin, DrawingEstimator):
             (n, K), dense or sparse.
         sample_weight : array-like, shape (n,), optional
             A weight of 2 is the same as the row twice.
-
-        Returns
-        -------
-        self
         """
         again = self.warm_start and hasattr(self, "coef_")
         numeric = is_regressor(self)
@@ -283,15 +268,7 @@ class LinearEstimator(LinearParameters, SparseCoefMixin, DrawingEstimator):
 
     def _set_fitted(self, fits: Sequence[PartFit]) -> None:
         """Set the attributes that end in an underscore; coefficients have the type of X."""
-        d, dtype = self.n_features_in_, fits[0].dtype
-        solution = np.concatenate([fit.solution for fit in fits]).astype(dtype, copy=False)
-        if is_regressor(self):  # one output, without an axis of its own
-            solution = solution[0]
-        self.coef_ = np.ascontiguousarray(solution[..., :d])
-        free = np.zeros(solution.shape[:-1], dtype)
-        if self.fit_intercept:
-            free = solution[..., d].copy()
-        self.intercept_ = free[()]
+        self._set_solution(np.concatenate([fit.solution for fit in fits]), fits[0].dtype)
         one = len(fits) == 1
         self.dual_gap_ = fits[0].gap if one else np.array([fit.gap for fit in fits])
         self.gauge_ = fits[0].gauge if one else [fit.gauge for fit in fits]
@@ -329,6 +306,20 @@ class LinearEstimator(LinearParameters, SparseCoefMixin, DrawingEstimator):
         else:
             return
         warnings.warn(f"{type(self).__name__} {text}", ConvergenceWarning, stacklevel=5)
+
+    def sparsify(self) -> Self:
+        """Make `coef_` a sparse array, which is smaller if most coefficients are 0."""
+        check_is_fitted(self)
+        self.coef_ = sparse.csr_array(self.coef_)
+        return self
+
+    def densify(self) -> Self:
+        """Make `coef_` an array again."""
+        check_is_fitted(self)
+        if sparse.issparse(self.coef_):
+            coef = self.coef_.toarray()
+            self.coef_ = coef.ravel() if is_regressor(self) else coef
+        return self
 
     def _solution(self, k: int, parts: int) -> NDArray[np.float64]:
         """Return the current solution of part k, in the shape that its solver takes."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,8 @@ from tombola.estimators.base import (
     checks_parameters,
     one_column,
 )
-from tombola.estimators.familiar import names_ours
 from tombola.estimators.linear_estimator import LinearEstimator, of_descents
-from tombola.estimators.parameters import RegressionLoss
+from tombola.estimators.parameters import RegressionLoss, names_ours
 
 __all__ = ["LinearRegressor"]
 
@@ -44,56 +43,20 @@ class LinearRegressor(LinearPrediction, RegressorMixin, RegressionLoss, LinearEs
         The strength of the penalty, by default 1 / n: the model of scikit-learn's `Ridge`, whose
         alpha is alpha n. With sample weights, n is their sum. If it is 0 and columns are dependent,
         there are many optima, and this is one of them; `Lasso(alpha=0)` finds the shortest.
-    C : float, optional
-        scikit-learn's name of the penalty, alpha = 1 / (C n); give one of the two.
-    solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
-        "auto" is newton (Newton's method, on samples of rows if they are many) for smooth losses
-        with l1_ratio=0: if there are 30 rows or more for each column, if there are few of both, if
-        alpha is 0, or if sdca would be slow, as with columns in large units. Otherwise it is
-        sdca (dual coordinate ascent), which needs alpha above 0 and l1_ratio below 1. With
-        l1_ratio=1 `fit` goes by columns in place of rows (`tombola.solvers.WorkingSets`).
-        Elsewhere it is saga, or adagrad for the epsilon-insensitive loss. All but adagrad and
-        sgd converge without a tuned rate; these two can go on with new rows by `partial_fit`.
     sampler : str, Sampler or callable, default="auto"
-        How rows are drawn. "auto" is the solver's own rule. newton and sdca: half in shuffled
-        order, half by how much each row matters (`tombola.Latest`), which is its curvature
-        and slope for newton and its dual residual for sdca. saga and svrg: half by
-        the curvature of their loss, which allows larger steps. adagrad and sgd: "vrb", which is
-        `VRB`. Other names: "epoch-vrb" (`EpochVRB`, shuffled epochs whose items are chosen),
-        "shuffle" (shuffled epochs), "uniform"; saga and svrg need independent draws, so they
-        refuse the first two. A sampler over the rows of X is left unchanged: a new one is made
-        with its parameters and seed. A function (n, seed, groups) returns a sampler; its groups
-        are None.
-    warm_start : bool, default=False
-        Whether `fit` continues from the last solution; adagrad and sgd continue with the rates
-        that were reached.
-    early_stopping : bool, default=False
-        For adagrad and sgd: whether to hold rows out, stop when R squared on them has not risen by
-        tol for `n_iter_no_change` epochs, and keep the best solution.
-    validation_fraction : float, default=0.1
-        The share of rows held out for early stopping.
-    l1_ratio, fit_intercept, max_iter, tol, random_state, verbose, rate, batch_size, average, \
-n_iter_no_change
-        As in `LinearClassifier`.
+        As in `LinearClassifier`, but there are no classes to draw by: "auto" is "vrb" for adagrad
+        and sgd, and a function (n, seed, groups) gets None for the groups.
+    C, l1_ratio, fit_intercept, solver, max_iter, tol, random_state, warm_start, verbose, rate, \
+batch_size, average, early_stopping, validation_fraction, n_iter_no_change
+        As in `LinearClassifier`. What holds there for the hinge loss holds for the
+        epsilon-insensitive one, and early stopping goes by R squared.
 
     Attributes
     ----------
     coef_ : ndarray of shape (d,)
-    intercept_ : float
-    dual_gap_ : float
-        The relative duality gap that was reached, as in `tol`; NaN for adagrad and sgd.
-    solver_ : str
-        The solver that was used.
-    gauge_ : Gauge
-        The worth of the sampling for estimates of gradients, which sdca does not make. None where
-        no rows were drawn.
-    n_iter_ : int
-        Epochs run.
-    t_ : int
-        Draws, over all calls of `partial_fit`.
-    n_features_in_ : int
-    feature_names_in_ : ndarray
-        Where X has column names.
+    intercept_, dual_gap_ : float
+    solver_, gauge_, n_iter_, t_, n_features_in_, feature_names_in_
+        As in `LinearClassifier`.
 
     Examples
     --------
@@ -107,11 +70,6 @@ n_iter_no_change
     >>> LinearRegressor("huber", random_state=0).fit(X, y).coef_.round(1)
     array([1., 2., 4.])
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearEstimator._parameter_constraints,
-        **RegressionLoss._parameter_constraints,
-    }
 
     def _targets(self, y: Any, columns: int, again: bool) -> tuple[Any, Callable[..., list[Part]]]:
         if again:

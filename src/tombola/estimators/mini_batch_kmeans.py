@@ -3,14 +3,12 @@
 import copy
 import math
 import warnings
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola import solvers
 from tombola.coreset import Coreset
@@ -22,24 +20,29 @@ from tombola.estimators.base import (
     checks_parameters,
     draw_seeds,
 )
-from tombola.estimators.clusters import Clusters, clustering_problem
-from tombola.estimators.lloyd import assign, enough, lloyd, one_thread
-from tombola.estimators.parameters import KMeansParameters
+from tombola.estimators.clusters import (
+    Clusters,
+    assign,
+    clustering_problem,
+    enough,
+    lloyd,
+    one_thread,
+)
+from tombola.estimators.parameters import COUNT, FROM_0, ClusterStarts, parameter
 from tombola.estimators.part_fit import run_rows
 from tombola.problems import KMeans
 from tombola.samplers import Sampler
 from tombola.samplers.latest import Latest
-from tombola.samplers.registry import UNGROUPED, make_sampler
+from tombola.samplers.registry import make_sampler
 from tombola.solvers.choice import Choice
 
 __all__ = ["MiniBatchKMeans"]
 
 STARTS, STEPS = 3, 10  # from each of them, steps of Lloyd's algorithm, at most
-SHARED = ("n_clusters", "init", "n_init")  # parameters as those of `KMeans`
 
 
-@dataclass(eq=False, repr=False)
-class MiniBatchKMeans(Clusters, DrawingEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class MiniBatchKMeans(Clusters, ClusterStarts, DrawingEstimator):
     """Mini-batch k-means, by adaptive draws of rows.
 
         (1/n) sum_i s_i min_q |x_i - q|^2
@@ -113,39 +116,18 @@ default="k-means++"
     [[1.0, 1.0], [9.0, 9.0]]
     """
 
-    n_clusters: int = 8
-    _: KW_ONLY
-    init: Any = "k-means++"
-    n_init: Any = "auto"
-    init_size: int | None = None
-    batch_size: int = 1024
-    max_iter: int = 100
-    max_no_improvement: int | None = 10
-    tol: float | None = 0.0
-    reassignment_ratio: float = 1e-5
-    compute_labels: bool = True
-    sampler: Any = "auto"
-    random_state: Any = None
-
-    samplers = UNGROUPED
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DrawingEstimator._parameter_constraints,
-        **{name: KMeansParameters._parameter_constraints[name] for name in SHARED},
-        "init_size": [None, Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "reassignment_ratio": [Interval(Real, 0, None, closed="left")],
-        "compute_labels": ["boolean"],
-        "max_no_improvement": [None, Interval(Integral, 1, None, closed="left")],
-        "tol": [None, Interval(Real, 0, None, closed="left")],
-        "sampler": [StrOptions(set(samplers)), Sampler, callable],
-    }
+    init_size: int | None = parameter(None, COUNT, None)
+    batch_size: int = parameter(1024, COUNT)
+    max_no_improvement: int | None = parameter(10, COUNT, None)
+    tol: float | None = parameter(0.0, FROM_0, None)
+    reassignment_ratio: float = parameter(1e-5, FROM_0)
+    compute_labels: bool = parameter(True, "boolean")
 
     @checks_parameters
     def fit(
         self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
     ) -> "MiniBatchKMeans":
-        """Find the centres.
+        """Find the centres; return self.
 
         Parameters
         ----------
@@ -154,17 +136,9 @@ default="k-means++"
         y : ignored
         sample_weight : array-like, shape (n,), optional
             A weight of 2 is the same as the row twice.
-
-        Returns
-        -------
-        self
         """
         again = self.warm_start and hasattr(self, "cluster_centers_")
-        X = checked_rows(self, X, reset=True)
-        start = self.cluster_centers_ if again else self._given_start()
-        self._past: dict[str, Any] = {"calls": 0, "carried": None}
-        self.n_steps_ = 0
-        return self._fit(X, sample_weight, start, None)
+        return self._fit(X, sample_weight, again, None)
 
     @checks_parameters
     def partial_fit(
@@ -174,12 +148,7 @@ default="k-means++"
 
         The centres are kept, with the number of rows that each is the average of.
         """
-        fresh = not hasattr(self, "cluster_centers_")
-        X = checked_rows(self, X, reset=fresh)
-        if fresh:
-            self._past, self.n_steps_ = {"calls": 0, "carried": None}, 0
-        start = self._given_start() if fresh else self.cluster_centers_
-        return self._fit(X, sample_weight, start, 1)
+        return self._fit(X, sample_weight, hasattr(self, "cluster_centers_"), 1)
 
     def parts(
         self, X: Any, y: Any = None, sample_weight: NDArray[np.float64] | None = None
@@ -190,18 +159,9 @@ default="k-means++"
     def choose(
         self, problem: KMeans, seed: int = 0, groups: Any = None, *, epochs: int | None = None
     ) -> Choice:
-        """Return how `fit` solves a problem: solver, sampler and rounds, all of them new.
+        """Return how `fit` solves a problem: see `LinearClassifier.choose`.
 
-        Parameters
-        ----------
-        problem : tombola.problems.KMeans
-            Of a part: see `parts`.
-        seed : int, default=0
-            For the start and the draws.
-        groups : ignored, unless `sampler` is a function
-        epochs : int, optional
-            Run this many, all of them, without a tolerance; by default at most `max_iter`,
-            until nothing improves.
+        The seed is also for the start. Without `epochs`, it runs until nothing improves.
         """
         tol = self.tol if epochs is None else None
         solver = solvers.MiniBatchKMeans(
@@ -226,7 +186,7 @@ default="k-means++"
             warnings.warn(
                 f"n_init={self.n_init} is not used: the initial centres are given",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return np.asarray(self.init, dtype=np.float64)
 
@@ -261,9 +221,17 @@ default="k-means++"
         counts = np.bincount(model.labels_, rows.weights, k)
         return model.cluster_centers_, {"counts": counts}
 
-    def _fit(self, X: Any, sample_weight: Any, start: Any, epochs: int | None) -> "MiniBatchKMeans":
-        n, d = X.shape
-        k, past = self.n_clusters, self._past
+    def _fit(
+        self, X: Any, sample_weight: Any, again: bool, epochs: int | None
+    ) -> "MiniBatchKMeans":
+        """Find the centres; if `again`, from those that there are."""
+        fresh = epochs is None or not again
+        X = checked_rows(self, X, reset=fresh)
+        start = self.cluster_centers_ if again else self._given_start()
+        if fresh:
+            self._past: dict[str, Any] = {"calls": 0, "carried": None}
+            self.n_steps_ = 0
+        (n, d), k, past = X.shape, self.n_clusters, self._past
         if start is not None and start.shape != (k, d):
             raise ValueError(f"the centres to start from have shape {start.shape}, not {(k, d)}")
         (part,) = self.parts(X, None, checked_weights(sample_weight, X))

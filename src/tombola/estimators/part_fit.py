@@ -133,6 +133,18 @@ def fit_part(model: Any, task: Task, observer: Observer, stop: Callable[[], bool
     )
 
 
+def ended(problem: LinearProblem, choice: Choice, found: Any, **others: Any) -> PartFit:
+    """Return what was fitted by a solver that leaves nothing to the next fit."""
+    return PartFit(
+        solution=found.solution.reshape(problem.outputs, -1),
+        past=Past(choice.name, {}, {}),
+        epochs=max(found.rounds, 1),
+        gap=found.gap,
+        dtype=problem.model.rows.values.dtype,
+        **others,
+    )
+
+
 def fit_all_rows(
     problem: LinearProblem,
     choice: Choice,
@@ -145,16 +157,11 @@ def fit_all_rows(
         raise Stopped
     tol, plain = choice.tol, problem.l2 == 0.0
     converged = tol is None or found.gap <= tol or (plain and found.rounds < choice.rounds)
-    return PartFit(
-        solution=found.solution.reshape(problem.outputs, -1),
-        past=Past(choice.name, {}, {}),
-        epochs=max(found.rounds, 1),
-        gap=found.gap,
-        converged=converged,
-        dtype=problem.model.rows.values.dtype,
+    return ended(
+        problem, choice, found, converged=converged,
         endless=is_endless(problem, tol, found.primal),
         long="" if converged else describe_long_rows(problem, LONG, numbered=True),
-    )
+    )  # fmt: skip
 
 
 def is_endless(problem: LinearProblem, tol: float | None, value: float) -> bool:
@@ -213,14 +220,7 @@ def fit_columns(
         observer.keep(result)
     converged = bool(result.gap <= choice.solver.tol)
     observer.end(result, result.gap, converged)
-    return PartFit(
-        solution=result.solution.reshape(1, -1),
-        past=Past(choice.name, {}, {}),
-        epochs=max(result.rounds, 1),
-        gap=result.gap,
-        converged=converged,
-        dtype=problem.model.rows.values.dtype,
-    )
+    return ended(problem, choice, result, converged=converged)
 
 
 def run_rows(
@@ -240,20 +240,14 @@ def run_rows(
 
     Parameters
     ----------
-    problem, choice
+    problem, choice, observer, label
     rule : callable or None
         Called after each epoch, with an attribute `converged`; None if the solver ends by itself.
-    observer : Observer
     begin : dict
         The arguments of `minimize` for a new run: start, carry.
-    label : str or None
     stop : callable
-        Returns whether to stop: the observer keeps what was reached, and `Stopped` is raised.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        After Ctrl-C, when the observer has kept what was reached.
+        Returns whether to stop. Then, and after Ctrl-C, the observer keeps what was reached, and
+        `Stopped` or KeyboardInterrupt is raised.
     """
     solver, rounds = choice.solver, choice.rounds
     every = choice.epoch if label is not None and rule is None else rounds

@@ -26,15 +26,8 @@ ESTIMATORS: dict[str, Any] = {
 class Plan:
     """What a fit does: problem, solver, sampler and scaling.
 
-    Attributes
-    ----------
-    estimator : LinearClassifier, LinearRegressor or MiniBatchKMeans
-        Its parameters decide all but the scaling. ``estimator.parts(X, y)`` are the problems,
-        ``estimator.choose(problem, seed, groups)`` is what solves them, as in its `fit`.
-    scaling : tuple of transformers
-        The steps before the estimator.
-    target_scaling : transformer or None
-        The scaling of y, for regression.
+    The parameters of the estimator decide all but the scaling. ``estimator.parts(X, y)`` are the
+    problems, ``estimator.choose(problem, seed, groups)`` is what solves them, as in its `fit`.
 
     Examples
     --------
@@ -52,9 +45,9 @@ class Plan:
     model.fit(X, y)
     """
 
-    estimator: Any
-    scaling: tuple[Any, ...] = ()
-    target_scaling: Any = None
+    estimator: Any  # LinearClassifier, LinearRegressor or MiniBatchKMeans
+    scaling: tuple[Any, ...] = ()  # transformers before it
+    target_scaling: Any = None  # a transformer of y, for regression
 
     @property
     def task(self) -> str:

@@ -38,16 +38,12 @@ class MeanNormScaler(OneToOneFeatureMixin, TransformerMixin, AcceptsSparse, Base
     """
 
     def fit(self, X: Any, y: Any = None) -> "MeanNormScaler":
-        """Compute the mean norm.
+        """Compute the mean norm; return self.
 
         Parameters
         ----------
         X : array-like or sparse matrix, shape (n, d)
         y : ignored
-
-        Returns
-        -------
-        self
         """
         X = checked_rows(self, X, reset=True)
         norm = float(np.sqrt(squared_norms(as_rows(X))).mean())

@@ -5,18 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from tombola.estimators.base import AcceptsSparse, LinearPrediction, checked_rows
+from tombola.estimators.parameters import COUNT, FROM_0, Declared, one_of, parameter
 from tombola.problems.least_squares import LeastSquares
 from tombola.problems.linear import Settings
 from tombola.problems.linear import checked_weights as normalised
@@ -47,16 +46,9 @@ def checked_columns(estimator: Any, X: Any, y: Any) -> tuple[Any, NDArray[np.flo
 class SparseFit:
     """(1/n) sum_i s_i (x_i w + b - y_i)^2 / 2 + penalty, at one penalty after another.
 
-    Parameters
-    ----------
-    X, y, weights
-        Validated; weights of 0 leave rows out, as in cross-validation.
-    fit_intercept, positive : bool
-    draws : callable
-        Makes the sampler of k columns, for k.
-    tol : float
-        A fit ends when its duality gap is at most tol times the mean of (y - mean)^2.
-    max_iter : int
+    X, y and weights are validated; weights of 0 leave rows out, as in cross-validation. `draws`
+    makes the sampler of k columns, for k. A fit ends when its duality gap is at most tol times the
+    mean of (y - mean)^2.
     """
 
     moments: Moments | None = None  # sums over rows, if paths are computed from them
@@ -219,30 +211,25 @@ def warn_unconverged(who: str, fits: Sequence[Minimum], max_iter: int, level: in
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SparseModel(LinearPrediction, RegressorMixin, AcceptsSparse, BaseEstimator):
+class SparseModel(LinearPrediction, RegressorMixin, AcceptsSparse, Declared):
     """What `Lasso`, `ElasticNet` and their cross-validation have in common: parameters."""
 
-    fit_intercept: bool = True
-    max_iter: int = 1000
-    tol: float = 1e-6
-    positive: bool = False
-    random_state: Any = None
-    verbose: int = 0
-    precompute: Any = "auto"
-    copy_X: bool = True  # noqa: N815
-    selection: str = "cyclic"
+    fit_intercept: bool = parameter(True, "boolean")
+    max_iter: int = parameter(1000, COUNT)
+    tol: float = parameter(1e-6, FROM_0)
+    positive: bool = parameter(False, "boolean")
+    random_state: Any = parameter(None, "random_state")
+    verbose: int = parameter(0, "verbose")
+    precompute: Any = parameter("auto", "boolean", one_of("auto"), "array-like")
+    copy_X: bool = parameter(True, "boolean")  # noqa: N815
+    selection: str = parameter("cyclic", one_of("cyclic", "random"))
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "fit_intercept": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "positive": ["boolean"],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-        "precompute": ["boolean", StrOptions({"auto"}), "array-like"],
-        "copy_X": ["boolean"],
-        "selection": [StrOptions({"cyclic", "random"})],
-    }
+    def _on(self, X: Any, y: Floats, weights: Floats, draws: Any) -> SparseFit:
+        """Return the fit of these rows, with the parameters of the model."""
+        return SparseFit(
+            X, y, weights, fit_intercept=self.fit_intercept, positive=self.positive,
+            draws=draws, tol=self.tol, max_iter=self.max_iter,
+        )  # fmt: skip
 
     @property
     def sparse_coef_(self) -> Any:

@@ -41,25 +41,8 @@ class Watch:
     best epoch before. That objective is the mean over the epoch as estimated from the draws, which
     costs nothing.
 
-    Parameters
-    ----------
-    problem : LinearProblem
-    sampler : Sampler
-    reduced : bool
-        Whether the solver is SAGA or SVRG.
-    tol : float or None
-        None: never stop.
-    name : str or None
-        Begins each line; None prints nothing.
-    start : ndarray or None
-        The solution at the start, None for zeros.
-
-    Attributes
-    ----------
-    epoch : int
-        Epochs so far.
-    converged : bool
-        Whether it has said to stop.
+    `reduced` says whether the solver is SAGA or SVRG. Without tol it never stops. `name` begins
+    each line; None prints nothing. `start` is the solution at the start, None for zeros.
     """
 
     def __init__(
@@ -151,16 +134,8 @@ class HeldOut(NamedTuple):
 class EarlyStopping:
     """Stop when the score on rows held out stops rising, and keep the best solution.
 
-    Parameters
-    ----------
-    held : HeldOut
-    tol : float or None
-        An epoch counts as progress if its score is at least the best one before plus `tol`. None:
-        never stop.
-    patience : int
-        The epochs without progress after which it stops.
-    name : str or None
-        Begins a line for each epoch; None prints nothing.
+    An epoch counts as progress if its score is at least the best one before plus `tol`; it stops
+    after `patience` epochs without any. tol and name are None as in `Watch`.
     """
 
     def __init__(self, held: HeldOut, tol: float | None, patience: int, name: str | None) -> None:
