@@ -40,7 +40,7 @@ class Plan:
     <BLANKLINE>
     model = make_pipeline(
         StandardScaler(),
-        LinearClassifier(solver="adagrad", sampler="vrb"),
+        LinearClassifier(sampler="vrb", solver="adagrad"),
     )
     model.fit(X, y)
     """
