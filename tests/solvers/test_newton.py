@@ -348,3 +348,23 @@ def test_sizes_of_samples():
     assert rows(1, 1) == 2
     assert rows(300, 9, sample_size=50) == 50
     assert rows(300, 9, sample_size=5000) == 300
+
+
+@pytest.mark.parametrize("kind", ["Logistic", "LeastSquares"])
+def test_many_columns_take_no_hessian(kind, monkeypatch):
+    """Few rows of many columns in their own units: steps by conjugate gradients, to the optimum."""
+    rng = np.random.default_rng(0)
+    d = newton_sample.WIDE
+    X = rng.normal(size=(700, d)) * 10.0 ** rng.uniform(-3, 3, size=d) + 1.0
+    y = X[:, 0] / X[:, 0].std() + rng.normal(size=700)
+    it = KINDS[kind](X, y if kind in REGRESSIONS else y > 1.0, alpha=1 / 700, fit_intercept=True)
+    direct = Newton(tol=1e-10, sample_size=700)
+    with monkeypatch.context() as patch:
+        patch.setattr(newton_sample, "WIDE", d + 1)
+        minimum = it.value(direct.minimize(it, rounds=40).solution)
+    monkeypatch.setattr(newton_sample, "bowl_over", None)  # a Hessian would be an error
+    solver = Newton(tol=1e-6, sample_size=700)
+    result = solver.minimize(it, rounds=40)
+    gap = solver.gap(it, result)
+    assert gap <= 1e-6
+    assert it.value(result.solution) - minimum <= gap * best_constant(it)[1] + 1e-12
