@@ -260,10 +260,20 @@ def picture(tables, file):
     figure.savefig(file, dpi=130)
 
 
+def latest(rows):
+    """The rows of the last version of tombola: of each part, set and lambda those of the last run.
+
+    A run that was cut short is not resumed after a change of the code: it goes on as another run.
+    """
+    key = lambda row: tuple(row[k] for k in ("part", "set", "lambda", "threads"))  # noqa: E731
+    rows = [row for row in rows if row["version"] == rows[-1]["version"]]
+    last = {key(row): row["run"] for row in rows if row["phase"] == "race"}
+    return [row for row in rows if last.get(key(row), row["run"]) == row["run"]]
+
+
 def write(file):
-    """Print the summary of the last run on disk; write it as markdown and as a picture."""
-    every = read(file)
-    rows = [row for row in every if row["run"] == every[-1]["run"]]
+    """Print the summary of the last runs on disk; write it as markdown and as a picture."""
+    rows = latest(read(file))
     races = [row for row in rows if row["part"] == "log_loss" and row["phase"] == "race"]
     means, sets, at_goal = [], [], {}
     for threads in sorted({row["threads"] for row in races}):
@@ -302,7 +312,7 @@ def write(file):
     for part in AGAINST_THE_BEST:
         more, part_sets = best_lines(rows, part)
         lines, raced = lines + more, raced + part_sets
-    first = rows[-1]
+    last, runs = rows[-1], {row["run"]: row["commit"] for row in rows}
     cells = ("part", "set", "lambda", "seed", "threads")
     turns = {tuple(r[key] for key in cells): r["others"] for r in rows if r["phase"] == "race"}
     noisy = sum(others > DISTURBED for others in turns.values())
@@ -311,10 +321,11 @@ def write(file):
     )
     text = [
         "# Linear models by the clock",
-        f"Run of {first['run']}, tombola {first['version']} ({first['commit']}), scikit-learn "
-        f"{first['sklearn']}, {first['processor']}. `python benchmarks/clock.py` says what is "
-        "timed, `benchmarks/clock_summary.py` what a ratio and its interval are. Ratios above 1: "
-        f"ours is faster. Rules of the library were chosen on {', '.join(CHOSEN_ON)}.",
+        f"Run of {', '.join(runs)}, tombola {last['version']} ({', '.join(runs.values())}), "
+        f"scikit-learn {last['sklearn']}, {last['processor']}. `python benchmarks/clock.py` says "
+        "what is timed, `benchmarks/clock_summary.py` what a ratio and its interval are. Ratios "
+        "above 1: ours is faster. Rules of the library were chosen on "
+        f"{', '.join(CHOSEN_ON)}.",
         "## Goals",
         "\n".join(f"- {line}" for line in lines),
     ]
