@@ -65,6 +65,7 @@ def play(size: Size, pictures: Pictures) -> Iterator[list[Row]]:
 
     tuned: dict[float, float] = {}
     with threadpool_limits(1):  # steps are too small for more
+        _train("adaptive", TUNING_SEED, RATES[0], 2)  # compiles
         for rate in RATES:
             tuned[rate] = float(_train("uniform", TUNING_SEED, rate, size.steps)[-1]["bits"])
             yield []
