@@ -265,10 +265,13 @@ def latest(rows):
 
     A run that was cut short is not resumed after a change of the code: it goes on as another run.
     """
-    key = lambda row: tuple(row[k] for k in ("part", "set", "lambda", "threads"))  # noqa: E731
+
+    def cell(row):
+        return row["part"], row["set"], row["lambda"], row["threads"]
+
     rows = [row for row in rows if row["version"] == rows[-1]["version"]]
-    last = {key(row): row["run"] for row in rows if row["phase"] == "race"}
-    return [row for row in rows if last.get(key(row), row["run"]) == row["run"]]
+    last = {cell(row): row["run"] for row in rows if row["phase"] == "race"}
+    return [row for row in rows if last.get(cell(row), row["run"]) == row["run"]]
 
 
 def write(file):

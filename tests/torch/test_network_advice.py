@@ -73,7 +73,7 @@ def test_what_is_possible_is_exact_at_a_model_that_stands_still():
         assert found[name] >= found["gradient norms"]
     shares = np.linspace(0, 1, 10_001)[1:-1]
     sides = [np.where(y == 1, q / y.sum(), (1 - q) / (1 - y).sum()) for q in shares[::10]]
-    assert found["the best of each group, all alike in it"] == pytest.approx(
+    assert found["the best for each group, equal within it"] == pytest.approx(
         min(moment(p) for p in sides), rel=1e-3
     )
     assert advice.stay  # nothing moves, so nothing is faster

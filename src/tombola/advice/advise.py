@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from tombola.advice.data import Data, open_data, too_few
-from tombola.advice.draws import CONTENDERS, Game, GameRun, Possible, steps_for
+from tombola.advice.draws import BATCH, CONTENDERS, Game, GameRun, Possible, steps_for
 from tombola.advice.fits import LEAST, Model, choose, clock, fit_all, fit_once, line_up, score_of
 from tombola.advice.models import Penalty
 from tombola.advice.race import RATES, Curve, Pair, Raced, race
@@ -333,7 +333,7 @@ def _race(
         f"{raced.verdict}.",
     )
     data.notes.append(
-        f"The race of draws is over {raced.steps:,} steps of 16 rows, {advice.raced:,} of "
+        f"The race of draws is over {raced.steps:,} steps of {BATCH} rows, {advice.raced:,} of "
         f"{data.X.shape[0]:,} rows."
     )
     _explain(advice, data, raced)
@@ -428,7 +428,9 @@ def _possible_section(found: Possible) -> Section:
         ax.plot(found.steps, found.ideals, label="ideal at each moment", **style("vrb"))
         ax.axhline(found.best_fixed, label="best fixed", **style("shuffle"))
         if found.best_group is not None:
-            ax.axhline(found.best_group, label="best fixed, a group alike", **style("group-vrb"))
+            ax.axhline(
+                found.best_group, label="best fixed, the same within a group", **style("group-vrb")
+            )
         ax.set(ylim=(0, 1.08), ylabel="over uniform's", xlabel="steps")
         legend_below(made)
         return made, f"Ideal from {found.ideals[0]:.2g} to {found.ideals[-1]:.2g}."

@@ -40,7 +40,7 @@ class Possible:
     best_fixed : float
         The best distribution that never changes, in hindsight.
     best_group : float or None
-        The best fixed one that draws all items of a group alike; None without groups.
+        The best fixed one with equal probabilities within each group; None without groups.
     steps, ideals : list of float
         The moments, and the ideal at each of them.
     """

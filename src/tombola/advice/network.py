@@ -471,7 +471,8 @@ def _code(best: Contender, batch_size: int, rate: float) -> str:
 def possible(run: Run, items: NDArray[np.int64]) -> list[Signal]:
     """Return the second moments of draws in proportion to each quantity, over uniform's.
 
-    There are none for models without a layer whose gradient norms are known, or compiled ones.
+    The list is empty for compiled models, and for those without a layer that `gradient_norms`
+    supports.
     """
     import torch
 
@@ -501,7 +502,7 @@ def possible(run: Run, items: NDArray[np.int64]) -> list[Signal]:
         _, numbers = np.unique(trial.groups[items], return_inverse=True)
         squares = np.bincount(numbers, weights=norms**2)
         best = float(np.sqrt(np.bincount(numbers) * squares).sum()) ** 2 / n
-        found.append(Signal("the best of each group, all alike in it", best / uniform))
+        found.append(Signal("the best for each group, equal within it", best / uniform))
     for feed, column in zip(FEEDS, columns, strict=True):
         floor, total = (0.0 if feed == FEEDS[-1] else FLOOR), float(column.sum())
         times = (1.0 - floor) * column * (n / total) + floor if total > 0 else np.ones(n)

@@ -106,7 +106,7 @@ def take_part(
 ) -> tuple[Report, Floats]:
     """Carry out a round on a partition; return a report and the new dual variables.
 
-    The old ones are an array of shape (outputs, n); None: there are none yet, or they were lost.
+    The old ones have shape (outputs, n), or are None if there are none yet or they were lost.
     """
     n, A, d = partition.X.shape[0], plan.outputs.size, setting.mean.size
     at_slopes, restarted = plan.round > 0 and plan.epochs > 0, duals is None and plan.round > 0

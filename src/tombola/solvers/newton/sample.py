@@ -44,7 +44,8 @@ LIKELY = 2.0  # times the tolerance: a step that gains this little may prove to 
 # they are preconditioned over some rows: WORTH n / d, SOME, or RICH d, the most of them; in a basis
 # of its own up to d^2 = TURNED n K
 WORTH, SOME, RICH, TURNED = 8, 512, 2, 8
-TALL, WIDE = 64, 512  # for one output that pays from so many rows for each column or columns on
+# one output takes them with at least TALL rows for each column, or at least WIDE columns
+TALL, WIDE = 64, 512
 FLOORS = (1e-14, 1e-11, 1e-8)  # added to the Hessian's diagonal, relative to it
 SMALLEST = 1e-300  # of that diagonal
 SHORT = 10  # rows with less than 1 / SHORT of all columns are multiplied as sparse ones
@@ -361,8 +362,8 @@ class Sample:
         With many columns, and for several classes, it is a `Bowls`, in the basis of the one before.
         """
         m, several = self.factors.size, curves.ndim == 2
-        short = self.d < 2 * WORTH or (m < TALL * self.d and self.d < WIDE)
-        if not several and (short or m * self.d**2 <= DIRECT):
+        large = self.d >= 2 * WORTH and (m >= TALL * self.d or self.d >= WIDE)
+        if not several and (not large or m * self.d**2 <= DIRECT):
             return self.bowl_of(self.rows, self.factors * curves)
         classes = curves.shape[1] if several else 1
         basis = before.basis if isinstance(before, Bowls) else Basis.of(self, classes)
