@@ -62,3 +62,16 @@ def test_the_line_says_what_to_do():
 def test_losses_that_say_nothing_are_an_error(bad):
     with pytest.raises(ValueError, match="finite losses that are not all 0"):
         timesteps(lambda t: torch.full(t.shape, bad), T)
+
+
+@pytest.mark.parametrize(
+    ("model_loss", "message"),
+    [
+        (lambda t: torch.ones(3), "one loss for each of"),
+        (lambda t: 1.0, "got float"),
+        (lambda t: -torch.ones(len(t)), "returned -1 at t = "),
+    ],
+)
+def test_wrong_losses_are_named(model_loss, message):
+    with pytest.raises(ValueError, match=message):
+        timesteps(model_loss, 100)

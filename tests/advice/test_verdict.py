@@ -48,6 +48,19 @@ def test_one_ratio_or_none_decides_nothing():
         assert str(found).endswith("another seed")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"ratios": [0.5, -1.0]}, r"ratios\[1\] is -1"),
+        ({"ratios": [0.5], "threshold": -1}, "threshold"),
+        ({"ratios": [0.5], "level": 2}, "level must be between 0 and 1, got 2"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        decide(**arguments)
+
+
 def test_what_may_pay_over_more_steps_is_too_close_to_call():
     assert decide([0.95, 0.94, 0.96]).pays is None
     assert decide([1.05, 1.04, 1.06]).pays is False

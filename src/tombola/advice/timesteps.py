@@ -106,6 +106,15 @@ keep uniform timesteps
         t = torch.from_numpy(generator.integers(edges[:-1], edges[1:]))
         with torch.no_grad():
             losses = model_loss(t)
+        if not isinstance(losses, torch.Tensor) or losses.shape != t.shape:
+            got = getattr(losses, "shape", type(losses).__name__)
+            raise ValueError(
+                f"model_loss must return a tensor with one loss for each of {len(t)} timesteps, "
+                f"got {got}"
+            )
+        if (losses < 0).any():
+            j = int((losses < 0).int().argmax())
+            raise ValueError(f"model_loss returned {losses[j]:g} at t = {t[j]}: it is negative")
         row[:] = losses.double().cpu().numpy() ** 2
     if not (np.isfinite(squares).all() and squares.any()):
         raise ValueError("model_loss must return finite losses that are not all 0")

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
+from tombola.validation import checked_values, number, positive
+
 __all__ = ["LEVEL", "THRESHOLD", "Verdict", "decide", "interval", "judge"]
 
 THRESHOLD = 0.9  # a change pays if it takes less than this share of the time
@@ -126,7 +128,14 @@ def decide(
     too close to call: 0.82 [0.48, 1.41] times as long, where less than 0.9 pays and more than 1 \
 does not; more seeds
     """
+    given = checked_values(ratios, "ratios", 1)
+    if (given <= 0).any():
+        j = int((given <= 0).argmax())
+        raise ValueError(f"ratios[{j}] is {given[j]:g}: ratios of times are positive")
+    threshold, level = positive("threshold", threshold), number("level", level)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, got {level:g}")
     with np.errstate(over="ignore"):
-        ratio, low, high = map(float, np.exp(interval(np.log(ratios), level)))
+        ratio, low, high = map(float, np.exp(interval(np.log(given), level)))
     pays = judge((low, high), threshold, LIMIT)
     return Verdict(pays, ratio, low, high, threshold, LIMIT, len(ratios), settle)
