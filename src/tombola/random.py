@@ -206,8 +206,8 @@ def bounded_once(word: Any, bound: Any) -> Any:
 
     The low half is nearly always at least `bound` > 2^64 mod bound: no division is needed then.
     """
-    value, accepted = bounded(word, bound, bound)
-    return value, accepted or bounded(word, bound, rejected_below(bound))[1]
+    high, low = multiply_wide(word, bound)
+    return np.int64(high), low >= bound or low >= rejected_below(bound)
 
 
 @kernel(inline=True)

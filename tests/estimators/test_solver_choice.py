@@ -229,13 +229,20 @@ def test_a_rule_that_was_asked_for_draws_rows():
     assert choose(many, sampler="shuffle").solver._rows_drawn(many) == many.n // 8
 
 
-def test_long_rows_need_more_of_them():
+def test_long_rows_and_sparse_ones_need_more_of_them():
+    def solver(X):
+        return LinearClassifier().choose(Logistic(X, np.arange(X.shape[0]) % 2, alpha=0.1)).name
+
+    def sparse_rows(n, d):
+        return sparse.random(n, d, 0.1, format="csr", random_state=0)
+
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(6200, 200))
-    y = np.arange(6200) % 2
-    assert LinearClassifier().choose(Logistic(X, y, alpha=0.1)).name == "sdca"
-    few = sparse.csr_matrix(X * (rng.uniform(size=X.shape) < 0.1))
-    assert LinearClassifier().choose(Logistic(few, y, alpha=0.1)).name == "newton"
+    assert solver(rng.normal(size=(6200, 200))) == "sdca"
+    assert solver(rng.normal(size=(6200, 60))) == "newton"
+    assert solver(sparse_rows(6200, 60)) == "sdca"
+    assert solver(sparse_rows(18_300, 60)) == "newton"
+    assert solver(sparse_rows(1000, 60)) == "newton"  # its Hessian is cheap
+    assert solver(1e3 * sparse_rows(6200, 60)) == "newton"  # sdca would be slow
 
 
 @pytest.mark.parametrize(

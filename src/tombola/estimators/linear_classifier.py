@@ -174,7 +174,7 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
         y = checked_labels(y)
         if y.ndim == 2:
             check_ones(y.mean(axis=0))
-        classes = np.arange(y.shape[1]) if y.ndim == 2 else np.unique(y)
+        classes = np.arange(y.shape[1]) if y.ndim == 2 else distinct(y)
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes, y has 1 class: {classes[0]}"
@@ -267,8 +267,9 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
             self._check_indicators()
             make = self._maker(X, sample_weight, normalise)
             return [Part(k, make(side), side) for k, side in enumerate(np.ascontiguousarray(y.T))]
-        classes = np.unique(y) if classes is None else classes
-        numbers, K = np.searchsorted(classes, y), len(classes)
+        classes = distinct(y) if classes is None else classes
+        K = len(classes)
+        numbers = np.searchsorted(classes, y) if K > 2 else (y == classes[-1]).astype(np.int64)
         if self.class_weight == "balanced":
             factors = balanced(np.bincount(numbers, sample_weight, K))
         elif self.class_weight is not None:
@@ -338,9 +339,18 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
         return np.asarray(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
 
 
+def distinct(y: NDArray[Any]) -> NDArray[Any]:
+    """Return what `numpy.unique` does; without sorting if there are two classes of numbers."""
+    if y.dtype.kind in "biu" and y.size > 0:
+        ends = np.array([y.min(), y.max()])
+        if ((y == ends[0]) | (y == ends[1])).all():
+            return np.unique(ends)
+    return np.unique(y)
+
+
 def checked_labels(y: Any) -> NDArray[Any]:
     """Return labels of shape (n,), or an indicator matrix as booleans of shape (n, K)."""
-    if y.ndim == 1 and y.dtype.kind in "biu" and 2 * np.unique(y).size <= y.size:
+    if y.ndim == 1 and y.dtype.kind in "biu" and 2 * distinct(y).size <= y.size:
         return np.asarray(y)  # labels, without a doubt
     if not is_multilabel(y):
         y = column_or_1d(y, warn=True)

@@ -198,9 +198,6 @@ class Sampler(ABC):
                 f"{type(self).__name__} learns from the losses of all items: call "
                 "update_all(losses); VRB learns from those of drawn items"
             )
-        self._update(draw, self._checked(draw, losses))
-
-    def _checked(self, draw: Draw, losses: ArrayLike) -> NDArray[np.float64]:
         if not isinstance(draw, Draw):
             raise TypeError(f"draw must be a tombola.Draw, got {type(draw).__name__}")
         if draw.n != self.n:
@@ -212,7 +209,7 @@ class Sampler(ABC):
                 f"losses[{wrong}] is {array[wrong]} (item {draw.indices[wrong]}): "
                 "losses must be finite and not negative"
             )
-        return array
+        self._update(draw, array)
 
     def _record(self, probabilities: NDArray[np.float64], losses: NDArray[np.float64]) -> int:
         """Add losses to the gauge and return -1, or return the position of a bad one."""

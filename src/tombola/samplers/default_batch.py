@@ -94,7 +94,10 @@ def learn_in_stages(
             probabilities[done:end],
             scratch_of(space, end - done),
         )
-        prefetch_all(state, drawn)
+        for item in drawn:
+            state.fetch(item)
+        for item in drawn:
+            prefetch(state.index.order, state.index.position[item])
         normalise(losses[done:end], chances, rule.unit, rule.fed, n, scratch)
         absorb_all(state, drawn, scratch)
         measure_distances(scratch)
@@ -154,16 +157,6 @@ def scratch_of(space: Any, m: Any) -> Any:
         Averages(space[12, :m], space[13, :m], space[14, :m]),
         Averages(space[15, :m], space[16, :m], space[17, :m]),
     )
-
-
-@kernel(inline=True)
-def prefetch_all(state: ParameterFree, items: Ints) -> None:
-    """Prefetch everything that the stages read of these items."""
-    index = state.index
-    for item in items:
-        state.fetch(item)
-    for item in items:
-        prefetch(index.order, index.position[item])
 
 
 @kernel
@@ -247,7 +240,8 @@ def learn_many(state: ParameterFree, items: Ints, probabilities: Floats, losses:
     done = 0
     if usual and items.size >= FEW:
         done = learn_in_stages(state, items, probabilities, losses)
-    update_in_order(state, items[done:], probabilities[done:], losses[done:])
+    if done < items.size:
+        update_in_order(state, items[done:], probabilities[done:], losses[done:])
 
 
 class Staged(ParameterFree):

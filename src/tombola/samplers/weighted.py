@@ -82,7 +82,7 @@ def draw_many(state: "Weighted", items: Ints, probabilities: Floats) -> None:
     """Draw a batch, calling `prepare` once for all draws that it is valid for."""
     done = 0
     while done < items.size:
-        size, uniform = begin_draws(state, items.size - done)
+        size, uniform = begin_draws(state, items[done:], probabilities[done:])
         if uniform >= 0:
             # the same items and probabilities, from the same words, as `draw_from_index`
             drawing.draw_many(
@@ -92,27 +92,23 @@ def draw_many(state: "Weighted", items: Ints, probabilities: Floats) -> None:
                 probabilities[done : done + size],
                 uniform,
             )
-        else:
-            draw_rest(state, items[done : done + size], probabilities[done : done + size])
         done += size
 
 
-# These call methods for `draw_many`: in a function that allocates, a method counts references.
-
-
-@kernel(inline=True)
-def begin_draws(state: "Weighted", size: int) -> Any:
-    """Prepare draws; return their number, and U if they are by weight, else -1."""
-    size = state.prepare(size)
-    state.rule[0].drawn += size
-    return size, uniform_weight(state) if state.by_weight() else np.int64(-1)
-
-
 @kernel
-def draw_rest(state: "Weighted", items: Ints, probabilities: Floats) -> None:
-    """Draw items one by one, not by weight."""
-    for j in range(items.size):
-        items[j], probabilities[j] = state.draw_next()
+def begin_draws(state: "Weighted", items: Ints, probabilities: Floats) -> Any:
+    """Prepare draws; return their number, and U if they are by weight.
+
+    Otherwise make them, and return -1. This is not done in `draw_many`, because in a function that
+    allocates, calls of methods count references.
+    """
+    size = state.prepare(items.size)
+    state.rule[0].drawn += size
+    uniform = uniform_weight(state) if state.by_weight() else np.int64(-1)
+    if uniform < 0:
+        for j in range(size):
+            items[j], probabilities[j] = state.draw_next()
+    return size, uniform
 
 
 # --- learning -----------------------------------------------------------------------------------

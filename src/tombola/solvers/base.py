@@ -329,7 +329,7 @@ class Solver(ABC):
     ) -> int:
         """Run some rounds with a sampler in Python; return the position of a bad loss, or -1."""
         run, sampler = execution.run, execution.sampler
-        everything = sampler.feedback == "all"
+        everything = sampler is not None and sampler.feedback == "all"
         look, step = (look_once, step_once) if run.compiled else (type(run).look, type(run).step)
         for _ in range(rounds):
             if look(run) and not everything and hasattr(sampler, "update_all"):

@@ -11,7 +11,7 @@ import numpy as np
 from tombola.problems import Softmax
 from tombola.problems.linear import LinearProblem
 from tombola.problems.metric import standardised
-from tombola.problems.rows import mean_entries
+from tombola.problems.rows import Sparse, mean_entries
 from tombola.samplers.registry import make_sampler
 from tombola.solvers.base import Solver
 from tombola.solvers.descent.adagrad import AdaGrad
@@ -25,7 +25,8 @@ from tombola.solvers.newton.newton import Newton, usual_size
 
 __all__ = ["DESCENTS", "STOPS", "Choice", "choose", "has_kinks"]
 
-ROWS_PER_COLUMN = 30  # newton needs these: its samples have that many
+ROWS_PER_COLUMN = 30  # newton needs these: its samples have that many ...
+SPARSE_PER_COLUMN = 300  # ... and these where rows are sparse: an epoch of sdca is then cheap
 SMALL = 2**23  # products in the Hessian of all rows, up to which newton is used with fewer rows
 ROWS_PER_PAIR = 0.3  # and these for each pair of columns: else Hessians take too long
 SLOW_EPOCHS = 100.0  # c |x|^2 / (l2 n) from which on sdca is slow
@@ -203,15 +204,17 @@ def suits_newton(problem: LinearProblem, drawn: bool) -> bool:
 
     It is if rows are many and short, or few, and where sdca would be slow: the number of its epochs
     grows with c |x|^2 / (l2 n), which is large for columns in large units. The Hessian limits the
-    columns of such a problem, and few rows make it singular.
+    columns of such a problem, and few rows make it singular. docs/decisions/newton_blas.md has the
+    figures for sparse rows.
     """
-    n, width = problem.n, problem.d + problem.fit_intercept
-    needed = width * max(ROWS_PER_COLUMN, ROWS_PER_PAIR * mean_entries(problem.model.rows))
+    n, width, model = problem.n, problem.d + problem.fit_intercept, problem.model
+    sparse = isinstance(model.rows, Sparse) and not drawn
+    least = SPARSE_PER_COLUMN if sparse else ROWS_PER_COLUMN
+    needed = width * max(least, ROWS_PER_PAIR * mean_entries(model.rows))
     if n >= needed or drawn:
         return n >= needed
     if n * width**2 <= SMALL:
         return True
-    model = problem.model
     with np.errstate(over="ignore"):
         square = float(np.mean(model.weights * model.norms**2))
     slow = problem.curvature * square > SLOW_EPOCHS * problem.l2 * n

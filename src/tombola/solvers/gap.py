@@ -176,7 +176,9 @@ def find_constant(problem: LinearProblem) -> tuple[Any, float]:
         return 0.0, value_of_constant(problem.model, 0.0)[0] / problem.n
     model, targets = problem.model, problem.model.targets
     if isinstance(problem, TwoClasses):  # two targets stand for all rows
-        shares = np.array([model.weights @ (targets < 0.0), model.weights @ (targets > 0.0)])
+        shares = np.array(
+            [model.weights.sum(where=side) for side in (targets < 0.0, targets > 0.0)]
+        )
         targets = np.array([-1.0, 1.0])
         model = model._replace(targets=targets, weights=shares)
     low, high = min(-WIDE, float(targets.min())), max(WIDE, float(targets.max()))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tombola.samplers import Sampler
-from tombola.solvers.base import DivergenceError
+from tombola.solvers.base import DivergenceError, Execution
 from tombola.solvers.certified import Bounds, CertifiedSolver, Goal, check_dual, checked_tolerance
 from tombola.solvers.gap import best_constant
 from tombola.solvers.newton.run import NewtonProgress, NewtonRun, Survey
@@ -149,17 +149,26 @@ class Newton(CertifiedSolver):
         return self._rows_drawn(problem) >= int(problem.n)
 
     def solve(
-        self, problem: Any, *, rounds: int, start: ArrayLike | None, stop: Callable[[], bool]
+        self,
+        problem: Any,
+        sampler: Sampler | None,
+        *,
+        rounds: int,
+        start: ArrayLike | None,
+        stop: Callable[[], bool],
     ) -> Minimum:
-        """Do as `minimize` if all rows are taken, without draws and what `resume` needs."""
+        """Do as `minimize`, without what `resume` needs.
+
+        Without a sampler, all rows are taken.
+        """
         run = self._begin(problem, start)
         progress, bounds = run.progress[0], run.bounds[0]
-        while progress.rounds < rounds and not stop():
-            run.look()
-            if run.ended():
-                break
-            run.step()
-            if not run.finite():
+        execution = Execution(problem, sampler, run)
+        if sampler is not None:
+            sampler.quantity = self.quantity
+        while progress.rounds < rounds and not (stop() or run.ended()):
+            wrong = self._call_sampler(execution, 1, stop)
+            if wrong >= 0 or not run.finite():
                 raise DivergenceError(
                     f"Newton diverged in round {progress.rounds}: {self._advice(problem)}"
                 )
@@ -197,7 +206,10 @@ class Newton(CertifiedSolver):
         best = problem.as_matrix(None)
         if problem.fit_intercept:
             best[:, -1] = intercept
-        squares = np.where(model.weights > 0, model.norms, 0.0) ** 2
+        reaches = np.where(model.weights > 0.0, model.norms, 0.0)
+        np.square(reaches, out=reaches)
+        reaches += (model.weights @ reaches) / n
+        np.sqrt(reaches, out=reaches)
         return NewtonRun(
             batch=new_batch(m if m < n else 0),  # all rows are not drawn
             progress=cell(NewtonProgress(ahead=int(start is not None))),
@@ -209,7 +221,7 @@ class Newton(CertifiedSolver):
             survey=Survey(
                 slopes=np.zeros(n),
                 curves=np.zeros(n),
-                reaches=np.sqrt(squares + (model.weights * squares).mean()),
+                reaches=reaches,
                 scores=np.zeros(n),
                 gradient=np.zeros(problem.shape),
             ),

@@ -166,7 +166,7 @@ class NewtonRun(CertifiedRun):
             losses, slopes, curves = model.derivatives(where, z)
             losses, slopes = weights * losses, (slopes.T * weights).T
             self.note(where, slopes, curves)
-            conjugates = (slopes * z).reshape(losses.size, -1).sum(axis=1) - losses
+            conjugates = product_of(slopes, z) - losses
             loss += float(losses.sum())
             conjugate += float(conjugates.sum())  # phi(z) + phi*(-a) = -a z
             if intercept and slopes.ndim == 1:
@@ -230,14 +230,14 @@ class NewtonRun(CertifiedRun):
         """
         v = total
         if self.model.settings[0].intercept:
-            duals = np.maximum(-slopes, 0.0)
-            positive = float(duals.sum())
+            positive, part = 0.0, np.zeros_like(total)  # of those above 0
+            for where, matrix in blocks(self.model.rows):
+                falling = np.minimum(slopes[where], 0.0)
+                positive -= float(falling.sum())
+                part += falling @ matrix
             negative = float(slopes.sum()) + positive
             up = negative / positive if positive > negative else 1.0
             down = positive / negative if negative > positive else 1.0
-            part = np.zeros_like(total)  # of those above 0
-            for where, matrix in blocks(self.model.rows):
-                part -= duals[where] @ matrix
             part /= slopes.size
             v = up * part + down * (total - part)
             conjugate = up * above + down * (conjugate - above)
@@ -296,7 +296,7 @@ class NewtonRun(CertifiedRun):
             bend = np.diag(means) - curves.T @ (curves * sample.factors[:, None])
             z = z - np.linalg.lstsq(bend, slopes.T @ sample.factors)[0]
             losses, slopes, curves = self.model.derivatives(slice(None), z)
-        conjugates = (slopes * z).reshape(losses.size, -1).sum(axis=1) - losses
+        conjugates = product_of(slopes, z) - losses
         conjugates *= sample.factors
         total = sample.combination(slopes.T * sample.factors)
         loss, conjugate = float(sample.factors @ losses), float(conjugates.sum())
@@ -341,3 +341,8 @@ class NewtonRun(CertifiedRun):
         if 0.0 < gain < math.inf:
             w += step
         self.progress[0].item_gradients += n
+
+
+def product_of(slopes: Floats, z: Floats) -> Floats:
+    """Return the inner product of slopes and inner products of each row: one, or one a class."""
+    return slopes * z if slopes.ndim == 1 else np.einsum("ik,ik->i", slopes, z)
