@@ -28,6 +28,11 @@ def column_number(names: Sequence[str], target: str) -> int:
     number = as_number(target)
     if number.is_integer() and -len(names) <= number < len(names):
         return int(number) % len(names)
+    if len(names) == 1 and target in names[0]:
+        raise DataError(
+            f"there is one column only, {names[0]!r}: fields are separated by a comma, semicolon, "
+            "tab, vertical bar or spaces"
+        )
     raise no_such("column", target, names)
 
 
