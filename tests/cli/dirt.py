@@ -173,7 +173,8 @@ DIRT = {
         "there is no column 'prise': did you mean 'price'? There are age, price and size",
         ["--target", "price", "--task", "regression"]),
     "an unknown separator": csv(
-        "a^b^y\n1^2^0\n2^3^1\n", Y, "there is one column only, 'a^b^y': fields are separated by a comma",
+        "a^b^y\n1^2^0\n2^3^1\n", Y,
+        "there is one column only, 'a^b^y': fields are separated by a comma",
         "write the file with one of these"),
     "a number out of range": csv(
         GOOD, ["--target", "3"], "there is no column '3'", ["--target", "2"]),

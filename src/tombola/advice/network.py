@@ -334,7 +334,7 @@ def network(
     import torch
     from torch.utils.data import Subset, TensorDataset
 
-    from tombola.torch.loader.dataset import resolve_groups
+    from tombola.torch.loader.labels import resolve_groups
 
     began, n = time.perf_counter(), len(dataset)
     seeds, seed = whole("seeds", seeds, 2), whole("seed", seed, 0)

@@ -14,7 +14,7 @@ from tombola.state import Scope, array, count, flag, integer, mapping
 from tombola.torch.communication import find_connection, world_size
 from tombola.torch.device import VRB, GroupVRB
 from tombola.torch.loader.base import ARGUMENTS, Batches, DatasetLoader, Iteration, Settings
-from tombola.torch.loader.dataset import resolve_groups
+from tombola.torch.loader.labels import resolve_groups
 from tombola.torch.tensor_draw import TensorDraw, wrong_shape
 from tombola.torch.tensors import TensorState
 

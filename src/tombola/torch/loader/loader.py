@@ -32,11 +32,11 @@ from tombola.torch.loader.dataset import (
     NumberedBatch,
     WorkerInit,
     count_items,
-    resolve_groups,
 )  # fmt: skip
 from tombola.torch.loader.device import DeviceBatches, serves
 from tombola.torch.loader.drawing import DrawnBatch, make_processes
 from tombola.torch.loader.feedback import FeedbackQueue
+from tombola.torch.loader.labels import resolve_groups
 from tombola.torch.tensor_draw import TensorDraw
 from tombola.validation import whole
 
@@ -155,11 +155,13 @@ class ImportanceLoader(DatasetLoader):
         "epoch-vrb" (shuffled epochs whose items are chosen, see `share`), "shuffle" (plain
         shuffled epochs), "uniform", "balanced" (groups equally often); a tombola sampler over
         ``len(dataset)`` items; or a function (n, seed, groups) that returns one.
-    groups : array-like of shape (n,) or "auto", optional
+    groups : array-like of shape (n,), "labels" or "auto", optional
         The group of each item, for example its class label. `GroupVRB` shares feedback within a
-        group. "auto" takes the labels that the dataset has: ``dataset.targets`` or
-        ``dataset.labels``, or the one tensor of whole numbers in a `TensorDataset`, and none if
-        there are more than n/20 different ones. The choice is printed on stderr.
+        group. "labels" takes those that the dataset has: ``dataset.targets`` or
+        ``dataset.labels``, a column named label or target (Hugging Face), or the one tensor of
+        whole numbers in a `TensorDataset`, also behind a `Subset` or a `ConcatDataset`; of several
+        labels of an item, the rarest. It is an error if there are none, or more than n/20
+        different ones; "auto" then takes no groups. The choice is printed on stderr.
     seed : int, default=0
         Same seed and same losses, same draws. No other generator influences them. Workers do not
         draw, so forked ones repeat nothing; a loader that is itself forked does: give each
