@@ -28,7 +28,7 @@ help:
 	@echo "make docs-links try its links to other sites (needs the network)"
 	@echo "make release-check  wheel and sdist: contents, an empty environment, types (three minutes)"
 	@echo "make test-oldest    a part of the tests with the oldest versions that pyproject.toml allows (five minutes)"
-	@echo "make test-peers     tests of scikit-learn, celer and skglm where installed, with our estimators"
+	@echo "make test-peers     tests of scikit-learn, celer, skglm, dask-ml and PyTorch where installed, with our classes"
 	@echo "make clean      remove what the others made"
 
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -163,7 +163,7 @@ SUITES ?=
 
 # `make test-peers SUITES=k_means`; a library in another folder is found through PYTHONPATH
 test-peers: $(READY)
-	@echo "== other libraries' tests of their estimators, with ours in their place"
+	@echo "== other libraries' tests of their classes, with ours in their place"
 	PYTHONPATH=tests:$$PYTHONPATH $(BIN)/python -m peers $(SUITES)
 
 clean:

@@ -15,6 +15,7 @@ from sklearn.dummy import DummyRegressor as Median
 def path(): return "theirs"
 """
 TESTS = """
+import multiprocessing
 import sys
 import pytest
 import theirs
@@ -32,12 +33,33 @@ def test_attribute_of_the_module():
     assert theirs.path() == "ours"
     assert sys.modules["theirs"].path() == "theirs"
 
+def test_importing_as_it_runs():
+    from theirs import path
+    assert path() == "theirs"
+
 def test_other():
     assert Median is not None
 
 def test_failing():
+    assert getattr(Median(), "whose", "theirs") == "theirs", "it is ours"
+
+def test_failing_with_theirs_too():
     Median()
-    assert 1 == 2, "one is not two"
+    assert 1 == 2
+
+def answer(queue):
+    queue.put(Median().whose)
+
+def test_spawned_process():
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=answer, args=(queue,))
+    process.start()
+    assert queue.get(timeout=60) == "ours"
+    process.join()
+
+def test_left_out():
+    assert False
 
 def test_skipped():
     pytest.skip("today")
@@ -49,13 +71,14 @@ class Median(DummyRegressor):
 def path(): return "ours"
 MODULES = ["theirs.tests.test_all"]
 REPLACE = {"theirs.Median": Median, "theirs.path": path}
+LEFT_OUT = ["test_left_out"]
 EXPECTED = {}
 """
 
 
 @pytest.fixture
-def ends(tmp_path, monkeypatch):
-    """How the tests above end."""
+def suite(tmp_path, monkeypatch):
+    """The suite above, of the tests above."""
     for path, text in {
         "theirs/__init__.py": LIBRARY,
         "theirs/tests/test_all.py": TESTS,
@@ -65,24 +88,46 @@ def ends(tmp_path, monkeypatch):
         (tmp_path / path).write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    suite = importlib.import_module("peers_suite")
-    found = command.run(suite, SimpleNamespace(k=None, show=False))
-    for name in [name for name in sys.modules if name.split(".")[0] in ("peers_suite", "theirs")]:
+    yield importlib.import_module("peers_suite")
+    for name in [
+        name
+        for name in sys.modules
+        if name.split(".")[0] in ("peers_suite", "peers_suite_during", "theirs")
+    ]:
         del sys.modules[name]
-    return found
 
 
-def test_names_are_replaced_while_tests_are_made_and_while_they_run(ends):
+def ended(suite, tests=None):
+    """Return how they end, or some of them."""
+    options = SimpleNamespace(k=tests, show=False)
+    return command.compared(suite, options, command.run(suite, options))
+
+
+def test_names_are_replaced_while_tests_are_made_and_while_they_run(suite):
+    ends = ended(suite)
     assert {name: found["end"] for name, found in ends.items()} == {
         "test_parametrised[class]": "passed",
         "test_parametrised[instance]": "passed",
         "test_function": "passed",
         "test_attribute_of_the_module": "passed",
+        "test_importing_as_it_runs": "not ours",
         "test_other": "not ours",
         "test_failing": "failed",
+        "test_failing_with_theirs_too": "fails with theirs",
+        "test_spawned_process": "passed",
         "test_skipped": "skipped",
     }
-    assert "one is not two" in ends["test_failing"]["message"]
+    assert "it is ours" in ends["test_failing"]["message"]
+
+
+def test_names_stay_replaced_for_tests_that_import_as_they_run(suite, tmp_path):
+    text = SUITE + "DURING_TESTS = True"
+    (tmp_path / "peers_suite_during.py").write_text(text)
+    during = importlib.import_module("peers_suite_during")
+    ends = ended(during, "importing")
+    assert {name: found["end"] for name, found in ends.items()} == {
+        "test_importing_as_it_runs": "failed"
+    }
 
 
 PASSED, FAILED = {"end": "passed", "message": ""}, {"end": "failed", "message": "E\n  1 != 2"}

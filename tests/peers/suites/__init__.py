@@ -8,4 +8,7 @@ several modules, else `test[parameters]`; * is any text) its reason:
 - "message": an error or a warning has another text;
 - "by design: why", in a sentence that a user would accept;
 - "open: what is missing": a fault of ours.
+
+A suite may have `LEFT_OUT`, tests or classes of them that are not run, and `DURING_TESTS`, whether
+names stay replaced while tests run, for tests that import as they run.
 """
