@@ -2,10 +2,14 @@
 
     python examples/diffusion.py --quick             # digits on a CPU, less than two minutes
     python examples/diffusion.py                     # tuned rates, three seeds
-    python examples/diffusion.py --full --data FILE  # CIFAR-10 on a CUDA device
+    python examples/diffusion.py --full --data FILE  # CIFAR-10 and text on a CUDA device
 
-The error at timestep t counts with its weight in the variational bound, which is steep in t. All
-ways to draw t have importances, so all minimise the same objective:
+--setting does one of the settings: "v" and "noise" are trained for likelihood, so the error at
+timestep t counts with its weight in the variational bound, which is steep in t. "unweighted" is
+noise with a weight of 1 for all t. "text" is a masked diffusion language model (MDLM): each
+character is masked with probability (t + 1) / T, and the bound has the cross entropies of masked
+characters over that probability. All ways to draw t have importances, so all minimise the same
+objective:
 
     uniform        any timestep
     stratified     one from each of as many strata as the batch has examples
@@ -13,13 +17,18 @@ ways to draw t have importances, so all minimise the same objective:
                    ten (loss second moment of improved-diffusion; every loss of a batch counts)
     fixed w        in proportion to the weight of the noise's error, the usual guess
     fixed output   in proportion to the weight of the output's error; if noise is predicted, that
-                   is the same
+                   is the same; of text, to T / (t + 1), at most the length of a sequence
     vrb            tombola.torch.TimestepSampler, fed with losses
     vrb gradient   the same, fed with the norm of the loss gradient at the output
 
-The score is the variational bound on unseen data in bits per dimension, without its decoder term
-(t = 0) and its prior term, of averaged parameters. A setting in which one timestep has more than a
-fifth of the score says little about training, so it is marked.
+The score is the objective on unseen data, of averaged parameters: the variational bound in bits per
+dimension without its decoder term (t = 0) and its prior term, the whole bound in bits per character
+of text, or the unweighted error. A setting in which one timestep has more than a fifth of the score
+says little about training, so it is marked.
+
+On digits, samples (DDIM) of the last averaged parameters are judged, too. The inception score is
+that of a logistic regression on real digits, between 1 and 10: is each sample surely one of the
+digits, and are all digits there? The Frechet distance is that of pixels to unseen digits.
 
 What is compared is the step at which a run passes the last score that uniform timesteps have on the
 same seed. Rates are constant after a warm-up. Each way has the one of three with which it is there
@@ -27,17 +36,20 @@ first (uniform: with the best last score) on a seed that is used for nothing els
 --full all have the same one.
 
 FILE is an .npz with CIFAR-10 as JPEG images: image i is ``blob[off[i]:off[i+1]]``, and ``tr`` says
-which are for training.
+which are for training. The text is the source of the standard library's modules that are one file
+of the running Python, about three million characters: comments, docstrings and code.
 """
 
 import argparse
 import csv
 import io
 import math
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,11 +57,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d, interpolate, scaled_dot_product_attention, silu
+from torch.nn.functional import (
+    avg_pool2d,
+    cross_entropy,
+    interpolate,
+    scaled_dot_product_attention,
+    silu,
+)
 
 from tombola.torch import TimestepSampler
 
 T = 1000
+LENGTH, LETTERS = 128, 64  # of a sequence of text; a mask is one letter more
+LAYERS, WIDTH, HEADS = 6, 256, 8  # of the network for text
+SAMPLES, DENOISINGS = 500, 100  # to judge samples of digits
 WAYS = (
     "uniform", "stratified", "second moment", "fixed w", "fixed output", "vrb", "vrb gradient",
 )  # fmt: skip
@@ -59,7 +80,7 @@ TUNING_SEED = 1000
 MARKS = 20
 ROUNDS = 6  # losses of each timestep in a score
 TURNS, TIMED = 12, 25  # to time a step: turns of so many steps
-COLUMNS = ("setting", "way", "rate", "seed", "step", "score", "seconds")
+COLUMNS = ("setting", "way", "rate", "seed", "step", "score", "seconds", "inception", "frechet")
 
 Rows = list[dict[str, Any]]
 
@@ -67,16 +88,18 @@ Rows = list[dict[str, Any]]
 class Setting(NamedTuple):
     """What is trained, and for how long."""
 
-    data: str  # "digits", or a file of prepared images
-    prediction: str  # "v" or "noise"
+    data: str  # "digits", or a file of prepared images or text
+    prediction: str  # "v", "noise", or "letters" of text
     schedule: str  # "cosine" or "linear"
     steps: int
     batch: int
+    weighted: bool = True
 
     @property
     def name(self) -> str:
         """The name in tables."""
-        return f"{Path(self.data).stem}, {self.prediction}, {self.schedule}"
+        name = f"{Path(self.data).stem}, {self.prediction}, {self.schedule}"
+        return name if self.weighted else f"{name}, unweighted"
 
 
 class Job(NamedTuple):
@@ -93,7 +116,10 @@ class Job(NamedTuple):
 
 
 class Objective:
-    """Losses by timestep, in bits per dimension: their mean over timesteps is the bound."""
+    """Losses by timestep, in bits per dimension: their mean over timesteps is the bound.
+
+    Those without weights are squared errors.
+    """
 
     def __init__(self, setting: Setting, device: str) -> None:
         if setting.schedule == "cosine":
@@ -108,7 +134,10 @@ class Objective:
         weight[0] = 0.0  # the decoder term is left out
         self.predicts_v = setting.prediction == "v"
         self.of_noise = weight.float().to(device)
-        self.of_output = (weight * bar if self.predicts_v else weight).float().to(device)
+        of_output = weight * bar if self.predicts_v else weight
+        self.of_output = of_output.float().to(device)
+        if not setting.weighted:
+            self.of_output = torch.ones_like(self.of_output)
         self.bar = bar.float().to(device)
 
     def losses(self, model: nn.Module, x: Tensor, t: Tensor, noise: Tensor) -> Tensor:
@@ -119,6 +148,37 @@ class Objective:
             output = model(signal * x + spread * noise, t)
         target = signal * noise - spread * x if self.predicts_v else noise
         return self.of_output[t] * (output.float() - target).square().flatten(1).mean(1)
+
+    @torch.no_grad()
+    def sampled(self, model: nn.Module, x: Tensor) -> Tensor:
+        """Return examples made from noise, by DDIM."""
+        path = torch.linspace(T - 1, 1, min(DENOISINGS, T - 1), device=x.device).long()
+        levels = torch.cat([self.bar[path], torch.ones(1, device=x.device)])
+        for t, bar, after in zip(path, levels, levels[1:], strict=False):
+            signal, spread = bar.sqrt(), (1 - bar).sqrt()
+            error = spread * model(x, t.expand(len(x)))
+            clean = signal * x - error if self.predicts_v else (x - error) / signal
+            clean = clean.clamp(-1, 1)
+            noise = (x - signal * clean) / spread
+            x = after.sqrt() * clean + (1 - after).sqrt() * noise
+        return x
+
+
+class Masked:
+    """Losses of text by timestep, in bits per character: their mean is the bound."""
+
+    def __init__(self, device: str) -> None:
+        self.share = torch.arange(1, T + 1, device=device) / T
+        # below one masked letter in a sequence, losses are rarer and not smaller
+        self.of_noise = self.of_output = 1 / self.share.clamp(min=1 / LENGTH)
+
+    def losses(self, model: nn.Module, x: Tensor, t: Tensor, noise: Tensor) -> Tensor:
+        """Return the loss of each sequence; the masked letters are those with the least noise."""
+        masked = torch.special.ndtr(noise) < self.share[t][:, None]
+        with torch.autocast(x.device.type, torch.bfloat16):
+            output = model(x.masked_fill(masked, LETTERS), t)
+        surprise = cross_entropy(output.float().transpose(1, 2), x, reduction="none")
+        return (surprise * masked).mean(1) / (self.share[t] * math.log(2))
 
 
 # ---- ways to draw timesteps
@@ -189,7 +249,7 @@ class SecondMoment(Weighted):
         self.counts += added
 
 
-def make(way: str, objective: Objective, seed: int, device: str) -> Any:
+def make(way: str, objective: Objective | Masked, seed: int, device: str) -> Any:
     """Return a way to draw timesteps."""
     if way.startswith("vrb"):
         return TimestepSampler(T, device=device, seed=seed)
@@ -304,11 +364,31 @@ class UNet(nn.Module):
         return output
 
 
+class Transformer(nn.Module):
+    """A small encoder of text; how much is masked says the timestep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters, self.places = nn.Embedding(LETTERS + 1, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        layers = [
+            nn.TransformerEncoderLayer(
+                WIDTH, HEADS, 4 * WIDTH, 0.0, "gelu", batch_first=True, norm_first=True
+            )
+            for _ in range(LAYERS)
+        ]
+        self.inner = nn.Sequential(*layers, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, LETTERS))
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        """Return the logits of all letters, at each place."""
+        output: Tensor = self.inner(self.letters(x) + self.places.weight)
+        return output
+
+
 # ---- data
 
 
 def load(data: str, device: str) -> tuple[Tensor, Tensor]:
-    """Return training and test examples, from -1 to 1; images as bytes."""
+    """Return training and test examples: digits from -1 to 1, images as bytes, text as numbers."""
     if data == "digits":
         from sklearn.datasets import load_digits
 
@@ -344,6 +424,19 @@ def decoded(jpeg: np.ndarray) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(jpeg.tobytes())).convert("RGB"))
 
 
+def prepare_text(most: int, folder: str) -> str:
+    """Cut the source of the standard library into sequences, once."""
+    files = sorted(Path(sysconfig.get_path("stdlib")).glob("[!_]*.py"))
+    words = " ".join(file.read_text("utf-8", "ignore") for file in files).split()
+    codes = np.frombuffer(" ".join(words).encode("ascii", "ignore"), dtype=np.uint8)
+    letters = np.where(codes < 96, codes, codes - 32) % LETTERS  # without case
+    cut = letters[: len(letters) // LENGTH * LENGTH].reshape(-1, LENGTH).astype(np.int64)
+    cut = np.random.default_rng(0).permutation(cut)
+    path = f"{folder}/text.npz"
+    np.savez(path, train=cut[5000:][:most], test=cut[: min(5000, most)])
+    return path
+
+
 def scaled(x: Tensor) -> Tensor:
     """Return examples from -1 to 1."""
     if x.dtype == torch.uint8:
@@ -362,9 +455,10 @@ class Training:
         torch.backends.cudnn.benchmark = True
         torch.manual_seed(job.seed)
         self.train, self.test = load(job.setting.data, device)
-        self.objective = Objective(job.setting, device)
+        letters = job.setting.prediction == "letters"
+        self.objective = Masked(device) if letters else Objective(job.setting, device)
         self.timesteps = make(job.way, self.objective, job.seed, device)
-        network = UNet if self.train.ndim == 4 else Dense
+        network = Transformer if letters else UNet if self.train.ndim == 4 else Dense
         self.model, self.average = network().to(device), network().to(device)
         self.average.load_state_dict(self.model.state_dict())
         if self.train.ndim == 4:
@@ -380,7 +474,7 @@ class Training:
         size, self.done = job.setting.batch, self.done + 1
         x = scaled(self.train[torch.randint(len(self.train), (size,), device=device)])
         t, importances = self.timesteps.sample(size, device)
-        losses = self.objective.losses(self.model, x, t, torch.randn_like(x))
+        losses = self.objective.losses(self.model, x, t, torch.randn_like(x, dtype=torch.float32))
         self.optimizer.param_groups[0]["lr"] = job.rate * min(1, self.done / 200)
         self.optimizer.zero_grad()
         (importances * losses).mean().backward()
@@ -408,6 +502,27 @@ class Training:
         return torch.stack(found).mean(0)
 
 
+@cache
+def classifier() -> Any:
+    """Return a model of the digits for training."""
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+
+    seen, _ = load("digits", "cpu")
+    return LogisticRegression(max_iter=1000).fit(seen.numpy(), load_digits().target[: len(seen)])
+
+
+def quality(x: Tensor) -> dict[str, float]:
+    """Judge samples of digits: the inception score, and the Frechet distance to test digits."""
+    made, unseen = x.cpu().double().numpy(), load("digits", "cpu")[1].double().numpy()
+    p = classifier().predict_proba(made) + 1e-12
+    inception = np.exp((p * np.log(p / p.mean(0))).sum(1).mean())
+    a, b = np.cov(made.T), np.cov(unseen.T)
+    shift = np.square(made.mean(0) - unseen.mean(0)).sum()
+    common = np.sqrt(np.linalg.eigvals(a @ b).real.clip(0)).sum()  # the trace of the root
+    return {"inception": float(inception), "frechet": float(shift + np.trace(a + b) - 2 * common)}
+
+
 def clock(device: str) -> float:
     """Return the time, once the device is done."""
     if device == "cuda":
@@ -429,7 +544,12 @@ def run(job: Job) -> tuple[Rows, list[float]]:
         scores = training.scores()
         about = (job.setting.name, job.way, job.rate, job.seed)
         values = (*about, int(mark), float(scores.mean()), seconds)
-        rows.append(dict(zip(COLUMNS, values, strict=True)))
+        rows.append(dict(zip(COLUMNS[:-2], values, strict=True)))
+    if job.setting.data == "digits" and isinstance(training.objective, Objective):
+        generator = torch.Generator(job.device).manual_seed(0)
+        noise = torch.randn(SAMPLES, 64, generator=generator, device=job.device)
+        samples = training.objective.sampled(training.average, noise)
+        rows[-1] |= quality(samples)
     return rows, (scores / scores.sum()).tolist()
 
 
@@ -500,6 +620,11 @@ def show(setting: Setting, rows: Rows, shares: list[float], cost: dict[str, floa
     shown = [steps[k] for k in (len(steps) // 3, 2 * len(steps) // 3)]
     header = ["timesteps", "rate", *(f"score at {s}" for s in shown), "last score"]
     header += ["times fewer steps", "ms a step", "times fewer seconds"]
+    judged = [name for name in COLUMNS[-2:] if name in rows[-1]]
+    header += judged
+    if judged:
+        real = quality(load(setting.data, "cpu")[0][:SAMPLES])
+        print("digits of training:", ", ".join(f"{name} {real[name]:.2f}" for name in judged))
     print("\n| " + " | ".join(header) + " |\n|" + "---|" * len(header))
     for way in ways:
         curves = {seed: curve(rows, way, seed) for seed in seeds}
@@ -514,6 +639,8 @@ def show(setting: Setting, rows: Rows, shares: list[float], cost: dict[str, floa
         else:
             faster = [gain * cost["uniform"] / cost[way] for gain in gains]
             cells += [spread(gains), f"{cost[way]:.2f}", spread(faster)]
+        for name in judged:
+            cells.append(spread([r[name] for r in rows if r["way"] == way and name in r]))
         print("| " + " | ".join(cells) + " |")
     print("times fewer steps: to uniform's last score; 0: not reached", flush=True)
 
@@ -546,12 +673,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--rate", type=float, help="the rate of all, not tuned")
-    parser.add_argument("--images", type=int, default=50_000)
-    parser.add_argument("--setting", choices=("v", "noise"), help="one of the two on digits")
+    parser.add_argument("--images", type=int, default=50_000, help="images or sequences, at most")
+    parser.add_argument("--setting", choices=("v", "noise", "unweighted", "text"), help="only this")
     parser.add_argument("--processes", type=int, help="runs at once")
     parser.add_argument("--rows", type=Path, help="a CSV file for the scores on the way")
     given = parser.parse_args(arguments)
-    if given.full and given.data is None:
+    if given.setting == ("v" if given.full else "text"):
+        parser.error(f"--setting {given.setting} is one with{'out' if given.full else ''} --full")
+    if given.full and given.setting != "text" and given.data is None:
         parser.error("--full needs --data: CIFAR-10")
     with tempfile.TemporaryDirectory() as folder:
         measure(given, folder)
@@ -563,23 +692,29 @@ def measure(given: argparse.Namespace, folder: str) -> None:
     few = given.quick or given.full
     processes = given.processes or (len(FEW) if device == "cuda" else 1)
     seeds, rate = given.seeds or (2 if few else 3), given.rate
+    steps = given.steps or (1500 if given.quick else 2000)
+    settings, data = {}, "digits"
     if given.full:
-        data = prepare(given.data, given.images, folder)
-        settings = [Setting(data, "noise", "linear", given.steps or 2000, given.batch)]
         rate = rate or 8e-4
+        if given.setting in (None, "text"):
+            text = prepare_text(given.images, folder)
+            settings["text"] = Setting(text, "letters", "linear", steps, given.batch)
+        if given.setting != "text":
+            data = prepare(given.data, given.images, folder)
     else:
-        steps = given.steps or (1500 if given.quick else 2000)
-        settings = [
-            Setting("digits", "v", "cosine", steps, given.batch),
-            Setting("digits", "noise", "linear", steps, given.batch),
-        ]
-        settings = [each for each in settings if given.setting in (None, each.prediction)]
         rate = rate or (3e-3 if given.quick else None)
+        settings["v"] = Setting(data, "v", "cosine", steps, given.batch)
+    settings["noise"] = Setting(data, "noise", "linear", steps, given.batch)
+    settings["unweighted"] = settings["noise"]._replace(weighted=False)
+    if given.setting:
+        settings = {given.setting: settings[given.setting]}
     every: Rows = []
-    for setting in settings:
+    for setting in settings.values():
         ways = list(FEW if few else WAYS)
         if setting.prediction == "noise" and not few:
             ways.remove("fixed w")  # it is the same
+        if not setting.weighted:
+            ways.remove("fixed output")  # it is uniform
         rates = dict.fromkeys(ways, rate) if rate else tuned(setting, ways, device, processes)
         cost = times(setting, ways, device)
         jobs = [

@@ -21,6 +21,7 @@ def example(monkeypatch):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     small = {"T": 20, "MARKS": 3, "ROUNDS": 2, "TURNS": 2, "TIMED": 1, "RATES": (1e-3,)}
+    small |= {"LAYERS": 1, "WIDTH": 16, "HEADS": 2, "SAMPLES": 20, "DENOISINGS": 5}
     for name, value in small.items():
         monkeypatch.setattr(module, name, value)
     threads = torch.get_num_threads()
@@ -40,27 +41,51 @@ def images(path):
     return path
 
 
-@pytest.mark.parametrize("data", ["digits", "images"])
+@pytest.mark.parametrize("data", ["digits", "images", "text"])
 def test_it_runs_and_prints_every_way(example, data, tmp_path, capsys):
     rows = tmp_path / "rows.csv"
     options = ["--steps", "8", "--batch", "8", "--seeds", "1", "--rows", str(rows)]
     if data == "images":
-        options += ["--full", "--data", str(images(tmp_path / "images.npz")), "--processes", "1"]
+        options += ["--full", "--data", str(images(tmp_path / "images.npz")), "--setting", "noise"]
+    if data == "text":
+        options += ["--full", "--setting", "text"]
+    if data != "digits":
+        options += ["--images", "64", "--processes", "1"]
     example.main(options)
     printed, ways = capsys.readouterr().out, example.WAYS if data == "digits" else example.FEW
     assert all(f"\n| {way} | " in printed for way in ways)
-    assert printed.count("share of each tenth") == (2 if data == "digits" else 1)
+    assert printed.count("share of each tenth") == (3 if data == "digits" else 1)
     lines = rows.read_text().splitlines()
     assert lines[0] == ",".join(example.COLUMNS)
-    runs = len(ways) + (len(ways) - 1 if data == "digits" else 0)  # of both settings
+    # noise: one fixed way; unweighted: none
+    runs = 3 * len(ways) - 3 if data == "digits" else len(ways)
     assert len(lines) == 1 + 3 * runs
-    assert all(math.isfinite(float(line.split(",")[-2])) for line in lines[1:])
+    with rows.open() as file:
+        for row in csv.DictReader(file):
+            judged = data == "digits" and row["step"] == "8"
+            assert math.isfinite(float(row["score"]))
+            assert 1 <= float(row["inception"]) <= 10 if judged else not row["inception"]
+            assert float(row["frechet"]) > 0 if judged else not row["frechet"]
+
+
+def test_images_without_weights_run(example, tmp_path, capsys):
+    options = ["--steps", "8", "--batch", "4", "--seeds", "1", "--processes", "1", "--full"]
+    data = str(images(tmp_path / "images.npz"))
+    example.main([*options, "--data", data, "--setting", "unweighted"])
+    printed = capsys.readouterr().out
+    assert "cifar-10, noise, linear, unweighted: 8 steps of 4" in printed
+    assert "| vrb |" in printed
+    assert "fixed" not in printed
 
 
 def test_full_asks_for_its_data(example, capsys):
     with pytest.raises(SystemExit):
         example.main(["--full"])
     assert "--full needs --data" in capsys.readouterr().err
+    for options in (["--setting", "text"], ["--full", "--setting", "v"]):
+        with pytest.raises(SystemExit):
+            example.main(options)
+        assert f"--setting {options[-1]} is one with" in capsys.readouterr().err
 
 
 def test_the_second_moment_keeps_every_loss_of_a_batch(example):
@@ -102,6 +127,53 @@ def test_the_loss_is_that_of_the_noise(example, prediction):
     variance = beta * (1 - before) / after
     bits = shift**2 / (2 * variance) / math.log(2) * example.T
     torch.testing.assert_close(objective.of_noise[1:], bits, rtol=1e-2, atol=0.0)
+
+
+def test_the_loss_of_text_is_that_of_masked_letters(example):
+    objective, length = example.Masked("cpu"), 4000
+    torch.manual_seed(0)
+    x, t = torch.randint(0, 64, (20, length)), torch.arange(20)
+
+    def model(x, t):
+        """Nothing is known of masked letters, all of others."""
+        known = 100.0 * torch.nn.functional.one_hot(x % 64, 64)
+        return torch.where((x == 64)[:, :, None], 0.0, known)
+
+    losses = objective.losses(model, x, t, torch.randn(20, length))
+    share = (t + 1) / 20
+    error = 6 * ((1 - share) / (share * length)).sqrt()
+    assert ((losses - 6).abs() <= 5 * error + 1e-3).all()  # 6 bits, whatever the timestep
+    assert objective.of_output[0] == 20  # and at most the length of a sequence
+    assert example.Masked("cpu").of_output.max() <= example.LENGTH
+
+
+@pytest.mark.parametrize("prediction", ["v", "noise"])
+def test_samples_of_the_right_model_are_the_data(example, prediction):
+    schedule = "cosine" if prediction == "v" else "linear"
+    objective = example.Objective(example.Setting("digits", prediction, schedule, 1, 1), "cpu")
+    point = torch.linspace(-0.9, 0.9, 64)
+
+    def model(x, t):
+        a = objective.bar[t][:, None]
+        noise = (x - a.sqrt() * point) / (1 - a).sqrt()
+        return a.sqrt() * noise - (1 - a).sqrt() * point if prediction == "v" else noise
+
+    torch.manual_seed(0)
+    samples = objective.sampled(model, torch.randn(20, 64))
+    torch.testing.assert_close(samples, point.expand(20, 64), rtol=0.0, atol=1e-3)
+
+
+def test_samples_are_judged(example):
+    _, test = example.load("digits", "cpu")
+    same, noise = (example.quality(x) for x in (test, torch.randn(test.shape)))
+    assert same["frechet"] == pytest.approx(0, abs=1e-3)
+    assert same["inception"] > 7
+    assert noise["frechet"] > 10
+    # normal distributions with the same covariance: the distance is that of the means
+    moved = example.quality(test + 0.5)
+    assert moved["frechet"] == pytest.approx(64 * 0.25, abs=1e-3)
+    one = example.quality(test[:1].repeat(20, 1))
+    assert one["inception"] == pytest.approx(1)
 
 
 def test_arrivals_lie_between_marks(example):
