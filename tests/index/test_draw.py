@@ -71,6 +71,10 @@ def test_without_replacement_is_draw_and_take_away(weights, seed, data):
     assert one_by_one._stream.position == index._stream.position
 
 
+def test_an_item_of_weight_1_alone_can_be_drawn():
+    assert WeightIndex([0, 1]).draw_distinct(1).tolist() == [1]
+
+
 def test_an_empty_draw_uses_no_randomness():
     for weights in ([1, 2], [0, 0], [0.0, 0.5], np.zeros(0)):
         index = WeightIndex(weights)

@@ -366,3 +366,11 @@ def test_all_items_can_be_drawn_without_replacement():
     board.check_enough(2)
     with pytest.raises(ValueError, match="only 2 of 3"):
         board.check_enough(3)
+
+
+def test_an_item_that_is_taken_stays_off_the_board():
+    board, out = RealWeights(np.ones(100), replacement=False), np.empty(1, dtype=np.int64)
+    assert board.draw(Stream(0), out) == 1
+    assert board.set(out, np.array([2.0])) == -1
+    assert board.index.weights[out[0]] == 0
+    assert board.values[out[0]] == 2.0

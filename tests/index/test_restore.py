@@ -9,6 +9,7 @@ from tombola.index.layout import (
     Index,
     build,
     first_fault,
+    is_order,
     new_sums,
     order_fault,
     place_type,
@@ -54,6 +55,15 @@ def test_parts_of_the_arrays_are_indexes_of_their_own():
     assert both.sums[1] == second.sums[0]
     order[0] = 5  # an item of the second part
     assert faults(weights, order, starts) == 0
+
+
+def test_a_fault_at_the_first_place_is_one():
+    weights, order = np.array([-1, 3]), np.array([1, 0])
+    assert faults(weights, order) == 0
+    assert not is_order(weights, order)
+    index = Index(new_sums(), weights, order, np.empty_like(order))
+    assert "does not match" in index.fault({"weights": weights, "order": order})
+    assert is_order(np.array([1, 3]), order)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ class Module(NamedTuple):
 
 
 STATES = "tests/state/test_conformance.py"
+IN_NUMPY = "tests/samplers/test_latest_in_numpy.py"  # the same without kernels
 MODULES = {
     "index": Module(("index/*.py",), ("tests/index/test_*.py", STATES, "src/tombola/index/*.py")),
     "samplers": Module(
@@ -78,7 +79,7 @@ MODULES = {
             "src/tombola/samplers/**/*.py",
         ),
     ),
-    "gauge": Module(("gauge.py",), ("tests/test_gauge.py", "src/tombola/gauge.py")),
+    "gauge": Module(("gauge.py",), ("tests/test_gauge.py", IN_NUMPY, "src/tombola/gauge.py")),
     "draws": Module(("draws.py",), ("tests/test_draws.py", STATES, "src/tombola/draws.py")),
     "checkpoint": Module(
         ("checkpoint.py", "state/*.py"),
@@ -90,7 +91,7 @@ MODULES = {
     "random": Module(
         ("random.py",),
         (
-            "tests/test_random.py", "tests/samplers/test_group_drawing.py", STATES,
+            "tests/test_random.py", "tests/samplers/test_group_drawing.py", IN_NUMPY, STATES,
             "src/tombola/random.py",
         ),
     ),
