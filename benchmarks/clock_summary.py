@@ -62,6 +62,8 @@ def ratios(found, name, rival, ours=OURS):
         values = np.minimum(them / us, HIGHEST)
     values[np.isinf(them)] = HIGHEST
     values[np.isinf(us)] = LOWEST
+    if ours != OURS and np.isinf(both).all():  # slower than ten times ours: neither was raced
+        values[:] = np.nan
     return values
 
 
@@ -77,6 +79,8 @@ def geometric(values):
     """The geometric mean of the medians of sets, and its bootstrap interval over seeds."""
     rng, logs, again = np.random.default_rng(0), [], []
     for one in values:
+        if np.isnan(one).any():
+            continue
         logs.append(np.log(np.median(one)))
         drawn = rng.choice(one, size=(DRAWS, len(one)))
         again.append(np.log(np.median(drawn, axis=1)))
@@ -87,6 +91,8 @@ def geometric(values):
 def shown(values):
     """Median and range of ratios, as text."""
     low, middle, high = np.min(values), np.median(values), np.max(values)
+    if np.isnan(middle):
+        return "neither raced"
     if middle >= HIGHEST:
         return f"> {HIGHEST:g}"
     if middle <= LOWEST:

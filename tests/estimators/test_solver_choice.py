@@ -240,7 +240,7 @@ def test_long_rows_and_sparse_ones_need_more_of_them():
     assert solver(rng.normal(size=(6200, 200))) == "sdca"
     assert solver(rng.normal(size=(6200, 60))) == "newton"
     assert solver(sparse_rows(6200, 60)) == "sdca"
-    assert solver(sparse_rows(18_300, 60)) == "newton"
+    assert solver(sparse_rows(15_250, 60)) == "newton"
     assert solver(sparse_rows(1000, 60)) == "newton"  # its Hessian is cheap
     assert solver(1e3 * sparse_rows(6200, 60)) == "newton"  # sdca would be slow
 

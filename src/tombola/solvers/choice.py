@@ -26,7 +26,7 @@ from tombola.solvers.newton.newton import Newton, usual_size
 __all__ = ["DESCENTS", "STOPS", "Choice", "choose", "has_kinks"]
 
 ROWS_PER_COLUMN = 30  # newton needs these: its samples have that many ...
-SPARSE_PER_COLUMN = 300  # ... and these where rows are sparse: an epoch of sdca is then cheap
+SPARSE_PER_COLUMN = 250  # ... and these where rows are sparse: an epoch of sdca is then cheap
 SMALL = 2**23  # products in the Hessian of all rows, up to which newton is used with fewer rows
 ROWS_PER_PAIR = 0.3  # and these for each pair of columns: else Hessians take too long
 SLOW_EPOCHS = 100.0  # c |x|^2 / (l2 n) from which on sdca is slow
