@@ -482,3 +482,24 @@ def test_the_best_constant(kind, weighted, which, monkeypatch):
 
 def test_without_an_intercept_there_is_no_choice():
     assert best_constant(problem(fit_intercept=False)) == (0.0, pytest.approx(np.log(2)))
+
+
+def test_a_hessian_takes_over_where_turns_are_not_enough(monkeypatch):
+    """Rows of many columns whose units differ by 1e4, nearly without a penalty."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 20)) @ rng.normal(size=(20, 40)) * np.geomspace(1, 1e4, 40)
+    X += 1e-3 * rng.normal(size=X.shape)
+    it = Logistic(X, rng.uniform(size=400) < 0.5, alpha=1e-8)
+    monkeypatch.setattr(newton_sample, "WIDE", 40)
+    monkeypatch.setattr(newton_sample, "DIRECT", 0)
+    ends = []
+    for turns in (100, 3, 4):
+        monkeypatch.setattr(newton_sample, "ALONE", turns)
+        monkeypatch.setattr(newton_sample, "WIDEST", 39 if turns == 4 else 4096)
+        everything = Sample(it.model.rows, it.model, slice(None), np.full(400, 1 / 400))
+        ends.append((everything.descend(np.zeros(40), tolerance=1e-8), everything.direct))
+    assert [direct for _, direct in ends] == [False, True, False]
+    values = [end.value for end, _ in ends]
+    assert values[1] == pytest.approx(values[0], abs=1e-6)
+    run = Newton(tol=1e-6).minimize(it, rounds=100)
+    assert run.rounds < 10

@@ -22,6 +22,7 @@ from tombola.solvers.descent.variance_reduced import by_curvature
 from tombola.solvers.dual.sdca import SDCA
 from tombola.solvers.lasso.working_sets import WorkingSets
 from tombola.solvers.newton.newton import Newton, usual_size
+from tombola.solvers.newton.sample import WIDEST
 
 __all__ = ["DESCENTS", "STOPS", "Choice", "choose", "has_kinks"]
 
@@ -30,7 +31,6 @@ SPARSE_PER_COLUMN = 250  # ... and these where rows are sparse: an epoch of sdca
 SMALL = 2**23  # products in the Hessian of all rows, up to which newton is used with fewer rows
 ROWS_PER_PAIR = 0.3  # and these for each pair of columns: else Hessians take too long
 SLOW_EPOCHS = 100.0  # c |x|^2 / (l2 n) from which on sdca is slow
-WIDEST = 4096  # columns of a Hessian, at most: it takes 8 width^2 bytes, and their factors as many
 COLUMNS_PER_ROW = 4  # at most, for a Hessian
 ADAGRAD_RATE = 0.3  # the default; see docs/decisions/estimator_defaults.md
 

@@ -37,6 +37,7 @@ class NewtonProgress(Progress):
     """How far a run is; item gradients are rows visited."""
 
     passes: int = integer("passes over all rows", 0, "item_gradients", default=0)
+    direct: int = integer("1 if conjugate gradients took too many turns", 0, 1, default=0)
     ahead: int = integer("1 if w is beyond the last pass, or a start that no pass has seen", 0, 1)
     cut: int = integer(
         "how many steps in succession were cut, TWICE from there on", 0, TWICE, default=0
@@ -269,7 +270,8 @@ class NewtonRun(CertifiedRun):
     def all_rows(self) -> Sample:
         """Return all rows as a sample."""
         model = self.model
-        return Sample(model.rows, model, slice(None), model.weights / model.weights.size)
+        factors, direct = model.weights / model.weights.size, bool(self.progress[0].direct)
+        return Sample(model.rows, model, slice(None), factors, direct=direct)
 
     def minimise_all(self) -> None:
         """Move w to the minimum over all rows; if that is within the tolerance, say so."""
@@ -277,6 +279,7 @@ class NewtonRun(CertifiedRun):
         if sample.factors.size * self.w.size >= WORTH:
             self.lead(sample)
         reached = sample.descend(self.point, tolerance=tolerance)
+        self.progress[0].direct = int(sample.direct)
         self.point[:] = reached.w
         self.progress[0].item_gradients += sample.visits
         if reached.duals is None or sample.l2 == 0.0 or not reached.value <= bounds.primal:
@@ -310,9 +313,11 @@ class NewtonRun(CertifiedRun):
         batch, progress = self.batch, self.progress[0]
         factors = self.model.weights[batch.items] * batch.importances / batch.items.size
         sample = Sample.of(self.model, batch.items, factors)
+        sample.direct = bool(progress.direct)
         self.lead(sample)
         exact = self.survey.gradient if progress.passes > 0 else None
         self.point[:] = sample.descend(self.point, exact).w
+        progress.direct = int(sample.direct)
         progress.item_gradients += sample.visits
 
     def lead(self, sample: Sample) -> None:
@@ -323,6 +328,7 @@ class NewtonRun(CertifiedRun):
         eighth = sample.eighth()
         ahead = eighth.descend(w).w
         self.progress[0].item_gradients += eighth.visits
+        sample.direct = eighth.direct
         if sample.value(ahead) <= sample.value(w):
             w[:] = ahead
 

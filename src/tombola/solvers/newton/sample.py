@@ -37,7 +37,8 @@ DIRECT = 2**21  # ... up to which steps of one output do not take conjugate grad
 SLOW = 0.1  # a step that leaves more of the gain than this is followed by a new Hessian
 ARMIJO, HALVINGS, ROUNDED = 1e-4, 30, 1e-14  # of a step: what it must gain, and rounding
 RIDGE = 1e-9  # added to the curvature of the intercept, times the weight of the sample: it may be 0
-TURNS = 60  # of conjugate gradients, at most
+TURNS, ALONE = 60, 100  # of conjugate gradients, at most: with classes, and for one output, ...
+WIDEST = 4096  # ... where a Hessian of so many columns takes the place of those that took them all
 CLOSE, CLOSER = 0.1, 0.03  # the share that they may leave; for one output, whose turns cost less
 LEFT = 0.01  # of a chance that a step foresees to be negative
 LIKELY = 2.0  # times the tolerance: a step that gains this little may prove to be the last
@@ -216,7 +217,8 @@ class Bowls:
         towards = self.conditioned(rest)
         direction, square = towards, float(np.vdot(rest, towards))
         goal = (CLOSE if self.classes else CLOSER) ** 2 * square
-        for self.turns in range(1, TURNS + 1):
+        most = TURNS if self.classes else ALONE
+        for self.turns in range(1, most + 1):
             bent = self.times(direction)
             curvature = float(np.vdot(direction, bent))
             left = rest[..., :d]
@@ -302,6 +304,7 @@ class Sample:
     items: Any  # their numbers, or a slice of all
     factors: Floats  # s_b / (m n p_b)
     visits: int = 0  # rows that steps have visited
+    direct: bool = False  # whether steps of one output have a Hessian, however many columns
 
     def __post_init__(self) -> None:
         settings = self.model.settings[0]
@@ -363,7 +366,7 @@ class Sample:
         """
         m, several = self.factors.size, curves.ndim == 2
         large = self.d >= 2 * WORTH and (m >= TALL * self.d or self.d >= WIDE)
-        if not several and (not large or m * self.d**2 <= DIRECT):
+        if not several and (self.direct or not large or m * self.d**2 <= DIRECT):
             return self.bowl_of(self.rows, self.factors * curves)
         classes = curves.shape[1] if several else 1
         basis = before.basis if isinstance(before, Bowls) else Basis.of(self, classes)
@@ -402,6 +405,9 @@ class Sample:
             if not gain <= SLOW * last:
                 bowl = self.bowl(curves, bowl)
                 step, gain = bowl.step(gradient, tolerance)
+                if isinstance(bowl, Bowls) and bowl.turns == ALONE and self.d <= WIDEST:
+                    self.direct, bowl = True, self.bowl_of(self.rows, self.factors * curves)
+                    step, gain = bowl.step(gradient)
             if not 0.0 < gain < math.inf:
                 break
             self.visits += self.factors.size
