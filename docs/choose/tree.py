@@ -30,7 +30,7 @@ TREES = {
         [
             (["k-means?"], ["estimators.KMeans", "~one pass or two:", "MiniBatchKMeans"]),
             (["Only an l1 penalty (lasso,", "sparse logistic)?"], ["WorkingSets"]),
-            (["l2, smooth loss, no l1, and", "30 rows or more for each", "column?"], ["Newton"]),
+            (["l2, smooth loss, no l1,", "30 rows or more a column", "(sparse: 250)?"], ["Newton"]),
             (["l2, and any loss but", "softmax?"], ["SDCA"]),
             (["A smooth loss?"], ["SAGA"]),
         ],

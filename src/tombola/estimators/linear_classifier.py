@@ -68,8 +68,9 @@ class LinearClassifier(ClassifierMixin, ClassificationLoss, LinearEstimator):
         Whether to fit b, which is not penalised.
     solver : {"auto", "newton", "sdca", "saga", "svrg", "adagrad", "sgd"}, default="auto"
         "auto" is newton (Newton's method, on samples of rows if they are many) for smooth losses
-        with l1_ratio=0: if there are 30 rows or more for each column, if there are few of both, if
-        alpha is 0, or if sdca would be slow, as with columns in large units. Otherwise it is
+        with l1_ratio=0: if there are 30 rows or more for each column (250 if they are sparse), if
+        there are few of both, if alpha is 0, or if sdca would be slow, as with columns in large
+        units. Otherwise it is
         sdca (dual coordinate ascent), which needs alpha above 0, l1_ratio below 1, and not softmax.
         With l1_ratio=1 `fit` goes by columns in place of rows (`tombola.solvers.WorkingSets`).
         Elsewhere it is saga, or adagrad for the hinge loss. All but adagrad and sgd converge
