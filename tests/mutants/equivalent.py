@@ -199,9 +199,6 @@ EQUIVALENT = {
     SAMPLERS + "default_batch.py, learn_in_stages: 18 -> 19 in `space = np.empty((18, CHUNK))`": (
         "a larger scratch array"
     ),
-    SAMPLERS + "default_batch.py, learn_in_stages: prefetch_all(state, drawn) -> pass": (
-        "it only makes others faster"
-    ),
     SAMPLERS
     + "default_batch.py, stays_above: 2.0 -> 4.0 in `return rule.mean_square * left "
     + "> 2.0 * least_mean(rule.first_root)`": ("loss by loss, the result is the same"),
