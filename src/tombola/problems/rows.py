@@ -304,18 +304,19 @@ def squared_norms(rows: Rows, weights: Floats | None = None) -> Floats:
 
     The squares of a row are added in the order of its entries, on every machine.
     """
-    out = np.zeros(shape_of(rows)[0])
+    n, d = shape_of(rows)
     if isinstance(rows, Sparse):
+        from scipy.sparse import csr_matrix  # as in `blocks`
+
         with np.errstate(over="ignore"):
             squares = np.square(rows.values, dtype=np.float64)
         if weights is not None:
             squares *= weights[rows.columns]
-        sizes = np.diff(rows.starts)
-        np.add.at(out, np.repeat(np.arange(out.size), sizes), squares)
-        return out
-    size = max(1, SQUARED // rows.values.shape[1])
+        parts = squares, rows.columns, rows.starts
+        return np.asarray(csr_matrix(parts, shape=(n, d), copy=False) @ np.ones(d))
+    out, size = np.empty(n), max(1, SQUARED // rows.values.shape[1])
     with np.errstate(over="ignore"):
-        for begin in range(0, out.size, size):
+        for begin in range(0, n, size):
             part = rows.values[begin : begin + size]
             squares = np.square(part.T, order="C", dtype=np.float64)
             if weights is not None:
