@@ -26,7 +26,7 @@ KILLS = 8
 
 def epochs_for(kills):
     """Return more epochs than a run reaches between so many kills."""
-    return max(600, 15 * kills)
+    return max(6000, 15 * kills)
 
 
 def rounds_saved(folder):
